@@ -1,0 +1,1 @@
+"""The enterprise around the nodes: directory, topology, keys, roll-out, pipeline."""

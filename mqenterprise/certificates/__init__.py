@@ -1,0 +1,1 @@
+"""Certificates that users sign messages with, as the directory has them."""

@@ -1,0 +1,101 @@
+"""Certificates of hosts: issued by the enterprise's own authority, and renewed before they expire."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+
+from mqenterprise.certificates.errors import CertificateError
+from mqenterprise.directory.authority import create_authority, issue, load_authority
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from mqenterprise.directory.authority import Issued
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Where the enterprise's own authority is kept: ``ca.pem``, which everybody may read, and its key."""
+
+    folder: Path
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder / "ca.pem"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "ca.key"
+
+    @property
+    def exists(self) -> bool:
+        return self.certificate.exists() and self.key.exists()
+
+    def create(self, name: str, now: datetime.datetime) -> None:
+        """Make it. Raises :class:`CertificateError` when half of one is there."""
+        if self.certificate.exists() or self.key.exists():
+            raise CertificateError(f"{self.folder} holds half an authority: restore what is missing of ca.pem, ca.key")
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        create_authority(name, now).save(self.certificate, self.key)
+
+    def load(self) -> Issued:
+        """It. Raises :class:`CertificateError`."""
+        try:
+            return load_authority(self.certificate, self.key)
+        except (OSError, ValueError) as error:
+            raise CertificateError(f"the authority in {self.folder} cannot be used: {error}") from None
+
+
+def why_due(
+    authority: Authority,
+    certificate: Path,
+    key: Path,
+    names: Sequence[str],
+    now: datetime.datetime,
+    renew_before: datetime.timedelta,
+) -> str | None:
+    """Why a host needs another certificate than the one in these files; None if it does not."""
+    if not authority.exists:
+        return "the enterprise has no authority yet"
+    if not certificate.exists() or not key.exists():
+        return "there is none"
+    try:
+        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+        private = serialization.load_pem_private_key(key.read_bytes(), password=None)
+    except ValueError as error:
+        return f"the one that is there cannot be read: {error}"
+    if private.public_key() != found.public_key():
+        return "its key is another one"
+    try:
+        found.verify_directly_issued_by(authority.load().certificate)
+    except (ValueError, TypeError, InvalidSignature):
+        return "another authority issued it"
+    if set(names) != _names(found):
+        return "the host's names have changed"
+    if found.not_valid_after_utc - renew_before <= now:
+        return f"it expires on {found.not_valid_after_utc:%Y-%m-%d}"
+    return None
+
+
+def issue_for_host(
+    authority: Authority, certificate: Path, key: Path, name: str, names: Sequence[str], now: datetime.datetime
+) -> None:
+    """Issue a certificate for a host under all of its names, with a new key that only its owner can read."""
+    certificate.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key.unlink(missing_ok=True)
+    issue(authority.load(), name, names, now).save(certificate, key)
+
+
+def _names(certificate: x509.Certificate) -> set[str]:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
+    return {str(name.value) for name in found}

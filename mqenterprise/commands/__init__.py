@@ -1,0 +1,1 @@
+"""The commands of ``mqenterprise``, one module for each group of them."""

@@ -1,0 +1,145 @@
+"""``mqenterprise directory``: the private directory of those who have none, and nodes let into any directory."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mqenterprise.commands.opening import (
+    FAILED,
+    SOMETHING_TO_DO,
+    AsJson,
+    DirectoryFile,
+    complain,
+    failing_clearly,
+    opened,
+)
+from mqenterprise.directory.admission import SETTINGS_FILE, admit
+from mqenterprise.directory.configuration import default_state
+from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
+from mqenterprise.directory.errors import DirectoryError, ObjectNotFound
+from mqenterprise.directory.service import EnterpriseDirectory
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="A private directory, and nodes let into one.")
+
+State = Annotated[Path | None, typer.Option("--state", help="Folder that holds it; one folder for each directory.")]
+
+
+def _embedded(state: Path | None) -> EmbeddedDirectory:
+    return EmbeddedDirectory(state or default_state())
+
+
+@app.command()
+def up(
+    state: State = None,
+    host: Annotated[str, typer.Option(help="Name or address that clients connect to.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port for LDAP over TLS.")] = 6360,
+    root: Annotated[str, typer.Option(help="Distinguished name of the root, of dc= parts.")] = "dc=msmq",
+    name: Annotated[list[str] | None, typer.Option(help="Further name in the server's certificate.")] = None,
+) -> None:
+    """Start it; the first time create it. Host, port, root and names count when it is created."""
+    embedded = _embedded(state)
+    with failing_clearly():
+        try:
+            wanted = EmbeddedSettings(root=root, host=host, port=port, names=tuple(name or ()))
+        except ValueError as error:
+            raise DirectoryError(f"--root {root} is not a name of dc= parts such as dc=msmq") from error
+        embedded.create(wanted)
+        embedded.start()
+        with EnterpriseDirectory(embedded.client_settings()) as directory:
+            directory.prepare()
+        typer.echo(f"directory {embedded.settings.root} answers on {embedded.url(embedded.settings)}")
+        typer.echo(f"its clients trust {embedded.paths.authority}")
+
+
+@app.command()
+def down(state: State = None) -> None:
+    """Stop it. Its data stays."""
+    with failing_clearly():
+        typer.echo("stopped" if _embedded(state).stop() else "it was not running")
+
+
+@app.command()
+def status(state: State = None, as_json: AsJson = False) -> None:
+    """Whether it runs: exit code 0 when it answers, 2 when it is to be started, 1 when it runs and does not answer."""
+    found = _embedded(state).status()
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=1))
+    elif not found.created:
+        typer.echo("there is none: create one with 'mqenterprise directory up'")
+    elif found.pid is None:
+        typer.echo(f"{found.url} is stopped: start it with 'mqenterprise directory up'")
+    else:
+        answers = "answers" if found.answering else "does not answer"
+        typer.echo(f"{found.url} {answers} (process {found.pid}, {found.bytes_on_disk / 1e6:.1f} MB)")
+    if found.pid is None:
+        raise typer.Exit(SOMETHING_TO_DO)
+    if not found.answering:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def backup(
+    target: Annotated[Path | None, typer.Argument(help="Archive to write; named after the time if not given.")] = None,
+    state: State = None,
+) -> None:
+    """Write data and keys to one archive that only you can read. It may run meanwhile."""
+    now = datetime.datetime.now(datetime.UTC)
+    target = target or Path(f"directory-{now:%Y%m%dT%H%M%SZ}.tar.gz")
+    with failing_clearly():
+        try:
+            entries = _embedded(state).backup(target)
+        except OSError as error:
+            raise DirectoryError(f"{target} cannot be written: {error.strerror}") from error
+    typer.echo(f"{entries} entries in {target}; it holds private keys, keep it where nobody else reads it")
+
+
+@app.command()
+def restore(
+    source: Annotated[Path, typer.Argument(help="Archive that 'backup' wrote.")],
+    state: State = None,
+    force: Annotated[bool, typer.Option("--force", help="Move aside what is there.")] = False,
+) -> None:
+    """Put a backup in place. It must be stopped; start it afterwards."""
+    if not source.exists():
+        complain(f"{source} does not exist")
+        raise typer.Exit(FAILED)
+    with failing_clearly():
+        _embedded(state).restore(source, force=force)
+    typer.echo("restored: start it with 'mqenterprise directory up'")
+
+
+@app.command()
+def prepare(
+    directory: DirectoryFile = None,
+    check: Annotated[bool, typer.Option("--check", help="Only say whether there is something to do (exit 2).")] = False,
+) -> None:
+    """Make the entries that every enterprise needs in an empty directory; those that are there stay as they are."""
+    with failing_clearly(), opened(directory) as opened_directory:
+        try:
+            opened_directory.enterprise()
+        except ObjectNotFound as error:
+            if check:
+                typer.echo(f"to be prepared: {error}")
+                raise typer.Exit(SOMETHING_TO_DO) from None
+            opened_directory.prepare()
+            typer.echo("prepared")
+            return
+        typer.echo("nothing to do")
+
+
+@app.command("admit")
+def admit_(
+    computer: Annotated[str, typer.Argument(help="NetBIOS name of the node's computer.")],
+    output: Annotated[Path, typer.Option(help="Folder for the settings and the password that the node binds with.")],
+    directory_file: DirectoryFile = None,
+) -> None:
+    """Let a computer's node in under an identity of its own: it may write what is its own and nothing else."""
+    with opened(directory_file) as directory:
+        node = admit(directory, computer, output)
+        typer.echo(f"{node.full_path} may bind with {output / SETTINGS_FILE}")

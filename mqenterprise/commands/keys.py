@@ -1,0 +1,172 @@
+"""``mqenterprise keys status|rotate|retire|rollback``: the encryption keys of one node, a site or all."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, complain, opened, show
+from mqenterprise.keys.errors import KeyRotationError
+from mqenterprise.keys.fleet import Fleet, Outcome
+from mqenterprise.keys.publication import Publication
+from mqenterprise.keys.report import COLUMNS, rows_of
+from mqenterprise.keys.settings import load_key_settings
+from mqenterprise.keys.steps import Waiting
+from qmnode.security.process import forbid_core_dumps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+    from typing import Any
+
+    from mqenterprise.keys.publication import Node
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Encryption keys of the nodes, and their rotation.")
+
+Computers = Annotated[
+    list[str] | None, typer.Argument(help="Computers; all if none is named.", metavar="[COMPUTER]...")
+]
+Site = Annotated[str | None, typer.Option(help="Only the queue managers of this site.")]
+KeysFile = Annotated[
+    Path | None, typer.Option("--keys", help="YAML file: where keys are, and how long old ones are waited for.")
+]
+Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Wait until the nodes know their new keys, and publish them.")
+]
+
+
+@app.command()
+def status(
+    computers: Computers = None,
+    site: Site = None,
+    directory_file: DirectoryFile = None,
+    keys_file: KeysFile = None,
+    destroyed: Annotated[bool, typer.Option("--destroyed", help="Also the records of destroyed keys.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say which keys there are, who may still use them, and what is due; exit code 2 when something is."""
+    with _chosen(computers, site, directory_file, keys_file) as chosen:
+        _report(asyncio.run(chosen.fleet().status()), chosen.waiting, as_json=as_json, destroyed=destroyed)
+
+
+@app.command()
+def rotate(
+    computers: Computers = None,
+    site: Site = None,
+    directory_file: DirectoryFile = None,
+    keys_file: KeysFile = None,
+    wait: Wait = True,
+    begun: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Go on with a rotation that began then, and was cut.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make new keys and publish them. The old ones go on decrypting until 'retire' finds that nobody needs them."""
+    since = time.time() if begun is None else _time(begun)
+    with _chosen(computers, site, directory_file, keys_file) as chosen:
+        started = datetime.fromtimestamp(since).astimezone().isoformat()
+        _say(f"if this is cut, go on with: --begun {started}")
+        _run(chosen, lambda fleet: fleet.rotate(since, wait=wait), as_json=as_json)
+
+
+@app.command()
+def rollback(
+    computers: Computers = None,
+    site: Site = None,
+    directory_file: DirectoryFile = None,
+    keys_file: KeysFile = None,
+    wait: Wait = True,
+    as_json: AsJson = False,
+) -> None:
+    """Publish the keys before the present ones again, as long as they are not destroyed."""
+    with _chosen(computers, site, directory_file, keys_file) as chosen:
+        _run(chosen, lambda fleet: fleet.roll_back(wait=wait), as_json=as_json)
+
+
+@app.command()
+def retire(
+    computers: Computers = None,
+    site: Site = None,
+    directory_file: DirectoryFile = None,
+    keys_file: KeysFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Retire the keys that no message can be encrypted to any more, and destroy those retired for long enough."""
+    with _chosen(computers, site, directory_file, keys_file) as chosen:
+        _run(chosen, lambda fleet: fleet.retire(), as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The nodes that the command line names, and how their keys are reached and waited for."""
+
+    nodes: list[Node]
+    publication: Publication
+    waiting: Waiting
+
+    def fleet(self, step: Callable[[], None] = lambda: None) -> Fleet:
+        return Fleet(self.nodes, self.publication, self.waiting, step=step)
+
+
+@contextmanager
+def _chosen(
+    computers: list[str] | None, site: str | None, directory_file: Path | None, keys_file: Path | None
+) -> Iterator[_Chosen]:
+    forbid_core_dumps()
+    try:
+        settings = load_key_settings(keys_file)
+        with opened(directory_file) as directory:
+            publication = Publication(directory)
+            nodes = publication.nodes(site=site, computers=computers or ())
+            longest = settings.longest_time_to_reach_queue
+            if longest is None:  # of our nodes, which keep to their setting, and of others
+                own = float(settings.security.longest_time_to_reach_queue)
+                longest = max(own, publication.longest_time_to_reach_queue())
+            waiting = Waiting(settings, longest)
+            yield _Chosen(nodes, publication, waiting)
+    except KeyRotationError as error:
+        complain(error.sentence)
+        raise typer.Exit(FAILED) from None
+
+
+def _run(chosen: _Chosen, work: Callable[[Fleet], Coroutine[Any, Any, Outcome]], *, as_json: bool) -> None:
+    """Run with a bar on standard error, then say how the keys are."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("nodes", total=len(chosen.nodes))
+        outcome = asyncio.run(work(chosen.fleet(lambda: bar.advance(task))))
+    _report(outcome, chosen.waiting, as_json=as_json, destroyed=False)
+
+
+def _report(outcome: Outcome, waiting: Waiting, *, as_json: bool, destroyed: bool) -> None:
+    now = time.time()
+    rows = [row for keys in outcome.done for row in rows_of(keys, waiting, now, destroyed=destroyed)]
+    show(rows, COLUMNS, as_json=as_json, empty="no queue managers")
+    for name, sentence in sorted(outcome.failed.items()):
+        complain(f"{name}: {sentence}")
+    if outcome.failed:
+        raise typer.Exit(FAILED)
+    if outcome.waiting or any(row["is_due"] for row in rows):
+        raise typer.Exit(SOMETHING_TO_DO)
+
+
+def _time(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no time such as 2026-01-31T08:00:00+00:00", param_hint="--begun"
+        ) from None
+
+
+def _say(sentence: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(sentence, markup=False)

@@ -1,0 +1,86 @@
+"""``mqenterprise machine acl show|allow|deny|remove``: who may do what with a queue manager, in the directory."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mqenterprise.commands.opening import AsJson, DirectoryFile, opened, show
+from mqenterprise.directory.machine_access import RIGHTS, MachineAccess
+from mqenterprise.topology.trustees import Trustees
+from qmnode.operations.access_control import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Queue managers in the directory.")
+acl = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who may do what with a queue manager.")
+app.add_typer(acl, name="acl")
+
+COLUMNS = {"user": "user", "kind": "kind", "rights": "rights", "inherited": "inherited"}
+
+Computer = Annotated[str, typer.Argument(metavar="COMPUTER")]
+User = Annotated[str, typer.Argument(metavar="USER", help="An account or group, Everyone, Anonymous, or S-1-...")]
+Rights = Annotated[list[str], typer.Argument(metavar="RIGHT...", help=f"Of: {', '.join(RIGHTS)}.")]
+
+
+@acl.command("show")
+def show_(computer: Computer, directory_file: DirectoryFile = None, as_json: AsJson = False) -> None:
+    """Say who may do what with a queue manager, in the order in which the entries count."""
+    with _access(directory_file) as access:
+        _print(access, computer, as_json=as_json)
+
+
+@acl.command()
+def allow(
+    computer: Computer, user: User, rights: Rights, directory_file: DirectoryFile = None, as_json: AsJson = False
+) -> None:
+    """Allow rights to somebody; what was denied to him of them no longer is."""
+    _change(Change.ALLOW, computer, user, rights, directory_file, as_json=as_json)
+
+
+@acl.command()
+def deny(
+    computer: Computer, user: User, rights: Rights, directory_file: DirectoryFile = None, as_json: AsJson = False
+) -> None:
+    """Deny rights to somebody, whatever other entries allow."""
+    _change(Change.DENY, computer, user, rights, directory_file, as_json=as_json)
+
+
+@acl.command()
+def remove(
+    computer: Computer, user: User, rights: Rights, directory_file: DirectoryFile = None, as_json: AsJson = False
+) -> None:
+    """Neither allow nor deny rights to somebody any more: what other entries say counts."""
+    _change(Change.REMOVE, computer, user, rights, directory_file, as_json=as_json)
+
+
+@contextmanager
+def _access(directory_file: Path | None) -> Iterator[MachineAccess]:
+    with opened(directory_file) as directory:
+        trustees = Trustees(directory.connection)
+        yield MachineAccess(directory, trustees.name, trustees.identifier)
+
+
+def _change(
+    change: Change, computer: str, user: str, rights: list[str], directory_file: Path | None, *, as_json: bool
+) -> None:
+    with _access(directory_file) as access:
+        access.change(computer, change, user, rights)
+        _print(access, computer, as_json=as_json)
+
+
+def _print(access: MachineAccess, computer: str, *, as_json: bool) -> None:
+    rows = [
+        {
+            "user": rule.user,
+            "kind": "allow" if rule.allows else "deny",
+            "rights": list(rule.rights) if as_json else ", ".join(rule.rights),
+            "inherited": rule.inherited,
+        }
+        for rule in access.rules(computer)
+    ]
+    show(rows, COLUMNS, as_json=as_json, empty="there is no list: the server's own rules count")

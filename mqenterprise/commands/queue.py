@@ -1,0 +1,217 @@
+"""``mqenterprise queue publish|list|find|set|unpublish``: the public queues in the directory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mqenterprise.commands.opening import (
+    FAILED,
+    SOMETHING_TO_DO,
+    AsJson,
+    DirectoryFile,
+    complain,
+    opened,
+    show,
+)
+from mqenterprise.directory.entities import PrivacyLevel, Queue, equals
+from mqenterprise.directory.errors import ConstraintViolated, DirectoryError
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
+
+if TYPE_CHECKING:
+    from mqenterprise.directory.service import EnterpriseDirectory
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Public queues in the directory.")
+
+COLUMNS = {
+    "pathname": "queue",
+    "identifier": "identifier",
+    "label": "label",
+    "transactional": "transactional",
+    "journaling": "journal",
+    "authentication": "authenticated",
+    "privacy_level": "privacy",
+}
+PRIVACY = {"none": PrivacyLevel.NONE, "optional": PrivacyLevel.OPTIONAL, "body": PrivacyLevel.BODY}
+
+Pathname = Annotated[str, typer.Argument(help="computer\\queue, or the queue's GUID.", metavar="QUEUE")]
+Label = Annotated[str | None, typer.Option(help="What people read.")]
+Type = Annotated[str | None, typer.Option("--type", help="GUID of the service that the queue offers.")]
+Kilobytes = Annotated[int | None, typer.Option(min=0, max=0xFFFFFFFF, help="Kilobytes; 4294967295 is no limit.")]
+Journaling = Annotated[bool | None, typer.Option("--journal/--no-journal", help="Keep what was received.")]
+Authentication = Annotated[bool | None, typer.Option("--authenticated/--no-authenticated", help="Signed only.")]
+Privacy = Annotated[str | None, typer.Option(help="Encryption: none, optional or body.")]
+Priority = Annotated[int | None, typer.Option("--base-priority", min=-32768, max=32767, help="Among queues.")]
+Multicast = Annotated[str | None, typer.Option(help="address:port of a multicast group; empty for none.")]
+
+
+@app.command()
+def publish(
+    pathname: Annotated[str, typer.Argument(help="computer\\queue", metavar="QUEUE")],
+    directory_file: DirectoryFile = None,
+    transactional: Annotated[
+        bool, typer.Option("--transactional", help="Takes messages in transactions only.")
+    ] = False,
+    label: Label = None,
+    type_: Type = None,
+    quota: Kilobytes = None,
+    journal_quota: Kilobytes = None,
+    journaling: Journaling = None,
+    authentication: Authentication = None,
+    privacy: Privacy = None,
+    base_priority: Priority = None,
+    multicast: Multicast = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publish a queue. Its computer must have a queue manager in the directory."""
+    with opened(directory_file) as directory:
+        named = _given(
+            label, type_, quota, journal_quota, journaling, authentication, privacy, base_priority, multicast
+        )
+        added = directory.queues.add(replace(Queue(pathname=pathname, transactional=transactional), **named))
+        show([_row(added)], COLUMNS, as_json=as_json, empty="")
+
+
+@app.command("list")
+def list_(
+    directory_file: DirectoryFile = None,
+    computer: Annotated[str | None, typer.Option(help="Only the queues of this computer.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """All public queues."""
+    with opened(directory_file) as directory:
+        fields = (*COLUMNS, "type", "quota", "journal_quota", "base_priority", "multicast_address")
+        found = directory.queues.of(computer, fields) if computer else directory.queues.list(attributes=fields)
+        rows = sorted((_row(queue) for queue in found), key=lambda row: str(row["pathname"]))
+        show(rows, COLUMNS, as_json=as_json, empty="no public queues")
+        for problem in directory.half_written():
+            complain(problem.sentence)
+
+
+@app.command()
+def find(
+    name: Annotated[str | None, typer.Argument(help="computer\\queue, or a GUID.", metavar="[QUEUE]")] = None,
+    directory_file: DirectoryFile = None,
+    label: Annotated[str | None, typer.Option(help="Queues with this label.")] = None,
+    type_: Annotated[str | None, typer.Option("--type", help="Queues of this service (a GUID).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look queues up by path name, GUID, label or type; exit code 1 when there is none."""
+    if name is None and label is None and type_ is None:
+        complain("say what to find: computer\\queue, a GUID, --label or --type")
+        raise typer.Exit(SOMETHING_TO_DO)
+    with opened(directory_file) as directory:
+        if name is not None:
+            found = [queue] if (queue := _by_name(directory, name)) else []
+        else:
+            filters = [equals("label", label)] if label is not None else []
+            filters += [equals("type", _guid(type_))] if type_ is not None else []
+            found = list(directory.queues.list(*filters))
+        rows = [_row(queue) for queue in found]
+        show(rows, COLUMNS, as_json=as_json, empty="no such queue")
+        if not rows:
+            raise typer.Exit(FAILED)
+
+
+@app.command("set")
+def set_(
+    name: Pathname,
+    directory_file: DirectoryFile = None,
+    label: Label = None,
+    type_: Type = None,
+    quota: Kilobytes = None,
+    journal_quota: Kilobytes = None,
+    journaling: Journaling = None,
+    authentication: Authentication = None,
+    privacy: Privacy = None,
+    base_priority: Priority = None,
+    multicast: Multicast = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a queue's properties; those not named stay. Whether it is transactional never changes."""
+    with opened(directory_file) as directory:
+        changes = _given(
+            label, type_, quota, journal_quota, journaling, authentication, privacy, base_priority, multicast
+        )
+        if not changes:
+            complain("name at least one property to change; see --help")
+            raise typer.Exit(SOMETHING_TO_DO)
+        queue = replace(_existing(directory, name), **changes)
+        directory.queues.modify(queue, tuple(changes))
+        show([_row(queue)], COLUMNS, as_json=as_json, empty="")
+
+
+@app.command()
+def unpublish(name: Pathname, directory_file: DirectoryFile = None) -> None:
+    """Take a queue out of the directory. Its messages stay where they are."""
+    with opened(directory_file) as directory:
+        queue = _existing(directory, name)
+        directory.queues.delete(queue)
+        typer.echo(f"{queue.pathname} is not public any more")
+
+
+def _by_name(directory: EnterpriseDirectory, name: str) -> Queue | None:
+    if "\\" in name:
+        return directory.queues.find(name)
+    return next(directory.queues.list(equals("identifier", _guid(name))), None)
+
+
+def _existing(directory: EnterpriseDirectory, name: str) -> Queue:
+    found = _by_name(directory, name)
+    if found is None:
+        raise DirectoryError(f"there is no public queue {name}")
+    return found
+
+
+def _guid(text: str) -> Guid:
+    try:
+        return guid_from_text(text)
+    except ValueError:
+        raise ConstraintViolated(f"{text!r} is no GUID, and a path name is computer\\queue") from None
+
+
+def _given(
+    label: str | None,
+    type_: str | None,
+    quota: int | None,
+    journal_quota: int | None,
+    journaling: bool | None,
+    authentication: bool | None,
+    privacy: str | None,
+    base_priority: int | None,
+    multicast: str | None,
+) -> dict[str, Any]:
+    """The properties that the command line names."""
+    if privacy is not None and privacy.lower() not in PRIVACY:
+        raise ConstraintViolated(f"--privacy {privacy}: choose none, optional or body")
+    named: dict[str, Any] = {
+        "label": label,
+        "type": None if type_ is None else _guid(type_),
+        "quota": quota,
+        "journal_quota": journal_quota,
+        "journaling": journaling,
+        "authentication": authentication,
+        "privacy_level": None if privacy is None else PRIVACY[privacy.lower()],
+        "base_priority": base_priority,
+        "multicast_address": multicast,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _row(queue: Queue) -> dict[str, Any]:
+    return {
+        "pathname": queue.pathname,
+        "identifier": guid_to_text(queue.identifier) if queue.identifier else None,
+        "label": queue.label,
+        "type": guid_to_text(queue.type) if queue.type and queue.type != ZERO_GUID else None,
+        "transactional": queue.transactional,
+        "journaling": queue.journaling,
+        "authentication": queue.authentication,
+        "privacy_level": queue.privacy_level.name.lower(),
+        "quota": queue.quota,
+        "journal_quota": queue.journal_quota,
+        "base_priority": queue.base_priority,
+        "multicast_address": queue.multicast_address,
+    }

@@ -1,0 +1,279 @@
+"""``mqenterprise route explain|table|simulate``: where messages go, why, and what happens when something is out."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mqenterprise.commands.opening import (
+    FAILED,
+    SOMETHING_TO_DO,
+    AsJson,
+    DirectoryFile,
+    complain,
+    opened,
+    show,
+)
+from mqenterprise.routes.enterprise import NamedTopology, UnknownName, of_declaration, of_directory
+from mqenterprise.routes.explanation import SECTIONS, Explanation, Hop, explain
+from mqenterprise.routes.simulation import ChangedJourney, Simulation, TooMuch, Way, simulate
+from mqenterprise.topology.check import load
+from mqenterprise.topology.problems import DeclarationError
+from qmnode.routing import NoRouteError, Router
+from qmnode.structures.guid import guid_to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qmnode.structures.guid import Guid
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Where messages go, and why.")
+
+Declared = Annotated[
+    Path | None, typer.Option("--declared", help="A declaration (YAML file or directory of them) in place of LDAP.")
+]
+TABLE_COLUMNS = {
+    "site": "to site",
+    "cost": "cost",
+    "next_site": "by site",
+    "next_hop": "next hop",
+    "alternatives": "else",
+    "rule": "why",
+}
+SHOWN = 20
+"""Journeys of each sort that are shown; --json has all."""
+
+
+@app.command("explain")
+def explain_command(
+    source: Annotated[str, typer.Argument(help="The sending computer.", metavar="FROM")],
+    destination: Annotated[str, typer.Argument(help="The receiving computer, or computer\\queue.", metavar="TO")],
+    declared: Declared = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Only the rule that decides at each hop.")] = False,
+    directory: DirectoryFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which way a message goes, and at each hop which rule of MS-MQBR decides; exit code 1 when it has none."""
+    with _topology(declared, directory) as topology:
+        found = explain(topology, topology.machine(source), topology.machine(destination))
+        if as_json:
+            typer.echo(json.dumps(_explained(topology, found), ensure_ascii=False, indent=1))
+        else:
+            for line in _lines(topology, found, brief=brief):
+                typer.echo(line)
+    if not found.arrives:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def table(
+    node: Annotated[str, typer.Argument(help="The computer whose table it is.", metavar="NODE")],
+    declared: Declared = None,
+    directory: DirectoryFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say for every other site what a computer sends to next, at what cost, and what it tries else."""
+    with _topology(declared, directory) as topology:
+        show(_table(topology, topology.machine(node)), TABLE_COLUMNS, as_json=as_json, empty="no other sites")
+
+
+@app.command("simulate")
+def simulate_command(
+    without_link: Annotated[list[str] | None, typer.Option(help="A routing link, SITE-SITE; may be repeated.")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="A computer that is off; may be repeated.")] = None,
+    only_from: Annotated[str | None, typer.Option("--from", help="Only journeys from this site.")] = None,
+    declared: Declared = None,
+    directory: DirectoryFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what happens without some links and computers: which journeys change, which sites are cut off, which gates
+    carry too much. Exit code 2 when messages would wait.
+    """
+    if not without_link and not without:
+        complain("say what is out: --without-link SITE-SITE, or --without COMPUTER")
+        raise typer.Exit(SOMETHING_TO_DO)
+    with _topology(declared, directory) as topology:
+        found = simulate(
+            topology,
+            links=[link for text in without_link or () for link in topology.links(text)],
+            machines=[topology.machine(name) for name in without or ()],
+            only_from=None if only_from is None else topology.site(only_from),
+        )
+        if as_json:
+            typer.echo(json.dumps(_simulated(topology, found), ensure_ascii=False, indent=1))
+        else:
+            _tell(topology, found)
+    if found.waiting:
+        raise typer.Exit(SOMETHING_TO_DO)
+
+
+@contextmanager
+def _topology(declared: Path | None, directory: Path | None) -> Iterator[NamedTopology]:
+    try:
+        if declared is not None:
+            yield of_declaration(load(declared).declaration)
+            return
+        with opened(directory) as service:
+            topology = of_directory(service)
+        yield topology
+    except DeclarationError as error:
+        for problem in error.problems:
+            complain(str(problem))
+    except (UnknownName, TooMuch) as error:
+        complain(str(error))
+    else:
+        return
+    raise typer.Exit(FAILED)
+
+
+def _lines(topology: NamedTopology, found: Explanation, *, brief: bool) -> Iterator[str]:
+    names = [topology.machine_name(hop.machine) for hop in found.hops]
+    yield f"{' -> '.join(names)}, cost {found.cost}"
+    for number, hop in enumerate(found.hops, 1):
+        machine = topology.snapshot.machines[hop.machine]
+        yield ""
+        yield f"{number}. {machine.name} ({topology.site_names(machine.sites)})" + _step(topology, hop)
+        asked = hop.considered[-1:] if brief else hop.considered
+        for rule in asked:
+            verdict = "YES" if rule.applies else "no "
+            yield f"   {verdict} {rule.rule.name.lower().replace('_', ' ')} (MS-MQBR {SECTIONS[rule.rule]}): {rule.why}"
+        if hop.link is not None:
+            left = "" if hop.decision is None else f", {hop.decision.cost} to go"
+            else_ = "there is no other way" if hop.detour is None else f"without it the way costs {hop.detour}"
+            yield f"   by the link {topology.link_name(hop.link)}, cost {hop.link.cost}{left}; {else_}"
+        if hop.alternatives:
+            yield f"   if it does not answer: {topology.machine_names(hop.alternatives)}"
+        if hop.problem:
+            yield f"   {hop.problem}"
+
+
+def _step(topology: NamedTopology, hop: Hop) -> str:
+    if hop.next is not None:
+        return f" sends to {topology.machine_name(hop.next)}"
+    if hop.problem:
+        return " cannot send it on"
+    assert hop.decision is not None
+    if hop.decision.site is None:
+        return ": it has arrived"
+    return f" puts it into the connector queue of {topology.site_name(hop.decision.site)}"
+
+
+def _explained(topology: NamedTopology, found: Explanation) -> dict[str, Any]:
+    return {
+        "path": [topology.machine_name(hop.machine) for hop in found.hops],
+        "arrives": found.arrives,
+        "cost": found.cost,
+        "hops": [
+            {
+                "machine": topology.machine_name(hop.machine),
+                "identifier": guid_to_text(hop.machine),
+                "sites": [topology.site_name(site) for site in topology.snapshot.machines[hop.machine].sites],
+                "next": None if hop.next is None else topology.machine_name(hop.next),
+                "rule": hop.considered[-1].rule.name.lower(),
+                "section": f"MS-MQBR {SECTIONS[hop.considered[-1].rule]}",
+                "considered": [
+                    {"rule": each.rule.name.lower(), "applies": each.applies, "why": each.why}
+                    for each in hop.considered
+                ],
+                "cost_left": None if hop.decision is None else hop.decision.cost,
+                "link": None if hop.link is None else list(topology.ends(hop.link)),
+                "cost_without_link": hop.detour,
+                "alternatives": [topology.machine_name(each) for each in hop.alternatives],
+                "problem": hop.problem or None,
+            }
+            for hop in found.hops
+        ],
+    }
+
+
+def _table(topology: NamedTopology, node: Guid) -> list[dict[str, Any]]:
+    snapshot = topology.snapshot
+    router = Router(snapshot, node)
+    own = snapshot.machines[node].sites
+    rows = []
+    for site in sorted(snapshot.sites.values(), key=lambda each: each.name.casefold()):
+        if site.identifier in own:
+            continue
+        routes = [found for mine in own if (found := router.routing_table(mine).get(site.identifier)) is not None]
+        row: dict[str, Any] = {"site": site.name, "cost": min((route.cost for route in routes), default=None)}
+        machines = (each for each in snapshot.machines.values() if site.identifier in each.sites)
+        somebody = next(machines, None)
+        if somebody is None:
+            rows.append(row | {"rule": "nobody is there"})
+            continue
+        try:
+            decision = router.next_hops(somebody.identifier)
+        except NoRouteError as error:
+            rows.append(row | {"rule": str(error)})
+            continue
+        hops = [topology.machine_name(hop) for hop in (*decision.hops, *decision.fall_back)]
+        row |= {
+            "next_site": None if decision.site is None else topology.site_name(decision.site),
+            "next_hop": next(iter(hops), None),
+            "alternatives": ", ".join(hops[1:]),
+            "rule": decision.rule.value,
+        }
+        rows.append(row)
+    return rows
+
+
+def _tell(topology: NamedTopology, found: Simulation) -> None:
+    def name(way: Way) -> str:
+        return way.problem or f"{' -> '.join(map(topology.machine_name, way.path))}, cost {way.cost}"
+
+    typer.echo(
+        f"Of {found.journeys:,} journeys between sites {len(found.changed):,} take another way, "
+        f"{len(found.waiting):,} wait."
+    )
+    if found.cut_off:
+        typer.echo(f"Cut off: {topology.site_names(found.cut_off)}")
+    for title, journeys in (("These wait:", found.waiting), ("These take another way:", found.changed)):
+        if journeys:
+            typer.echo(f"\n{title}")
+        for journey in journeys[:SHOWN]:
+            ends = f"{topology.machine_name(journey.source)} to {topology.machine_name(journey.destination)}"
+            typer.echo(f"  {ends}\n    before: {name(journey.before)}\n    now:    {name(journey.after)}")
+        if len(journeys) > SHOWN:
+            typer.echo(f"  and {len(journeys) - SHOWN:,} more; --json has all of them")
+    typer.echo("")
+    columns = {"gate": "site gate", "before": "journeys before", "after": "now", "overloaded": "overloaded"}
+    show(_gates(topology, found), columns, as_json=False, empty="no site gates")
+
+
+def _gates(topology: NamedTopology, found: Simulation) -> list[dict[str, Any]]:
+    return [
+        {
+            "gate": topology.machine_name(load.gate),
+            "before": load.before,
+            "after": load.after,
+            "overloaded": load.overloaded,
+        }
+        for load in sorted(found.gates, key=lambda each: topology.machine_name(each.gate).casefold())
+    ]
+
+
+def _simulated(topology: NamedTopology, found: Simulation) -> dict[str, Any]:
+    def way(way: Way) -> dict[str, Any]:
+        path = [topology.machine_name(each) for each in way.path]
+        return {"path": path, "cost": way.cost, "problem": way.problem or None}
+
+    def journey(each: ChangedJourney) -> dict[str, Any]:
+        return {
+            "from": topology.machine_name(each.source),
+            "to": topology.machine_name(each.destination),
+            "before": way(each.before),
+            "after": way(each.after),
+        }
+
+    return {
+        "journeys": found.journeys,
+        "changed": [journey(each) for each in found.changed],
+        "waiting": [journey(each) for each in found.waiting],
+        "cut_off": [topology.site_name(site) for site in found.cut_off],
+        "gates": _gates(topology, found),
+        "overloaded": [topology.machine_name(load.gate) for load in found.overloaded],
+    }

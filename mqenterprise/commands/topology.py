@@ -1,0 +1,308 @@
+"""``mqenterprise validate``, ``plan``, ``apply``, ``rollback``, ``drift``, ``export`` and ``show``.
+
+Exit codes: 0 done, or nothing to do; 1 it failed; 2 there is something to do (plan, drift), or wrong usage.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, complain
+from mqenterprise.directory.configuration import load_settings
+from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.topology import drawing
+from mqenterprise.topology.apply import WORKERS, ApplyError, latest_record, save, state_directory, written
+from mqenterprise.topology.check import Checked, load
+from mqenterprise.topology.export import export as exported
+from mqenterprise.topology.ldap_target import LdapTarget
+from mqenterprise.topology.plan import FixedError, Plan, PlanFileError, from_json
+from mqenterprise.topology.problems import DeclarationError
+from mqenterprise.topology.render import done_summary, plan_lines, summary
+from mqenterprise.topology.session import Applied, apply_declared, apply_plan, plan_declared
+from mqenterprise.topology.target import TargetError
+from mqenterprise.topology.wanted import wanted
+from qmnode.directory import DirectoryOperationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.text import Text
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Declared = Annotated[Path, typer.Argument(help="The declaration: a YAML file, or a directory of them.")]
+Prune = Annotated[bool, typer.Option("--prune", help="Delete what this tool made and the declaration has no more.")]
+Wait = Annotated[float, typer.Option(help="Seconds to wait for another apply to end.", min=0)]
+Workers = Annotated[int, typer.Option(help="Steps under way at a time.", min=1, max=64)]
+Full = Annotated[bool, typer.Option("--full", help="Show every value, also of very many new objects.")]
+
+
+def console() -> Console:
+    """Where results go."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What can go wrong, told in sentences, with exit code 1."""
+    try:
+        yield
+    except DeclarationError as error:
+        for problem in error.problems:
+            complain(str(problem))
+        count = len(error.problems)
+        complain(f"{count} problem{'s' if count != 1 else ''} in the declaration")
+    except (ApplyError, FixedError, PlanFileError, TargetError, DirectoryOperationError, OSError) as error:
+        complain(str(error))
+    else:
+        return
+    raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _target(file: Path | None, *, access: bool = True) -> Iterator[LdapTarget]:
+    with _explained(), EnterpriseDirectory(load_settings(file)) as directory:
+        yield LdapTarget(directory, access=access)
+
+
+def _print_json(data: Any) -> None:
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=1))
+
+
+def _print_lines(lines: Iterable[Text]) -> None:
+    """Lines in colour on a terminal, plain where nobody would see the colour: there may be very many."""
+    out = console()
+    if not out.is_terminal:
+        sys.stdout.writelines(f"{line.plain}\n" for line in lines)
+        return
+    for line in lines:
+        out.print(line)
+
+
+def _needs_access(checked: Checked) -> bool:
+    return any(queue.access is not None for queue in checked.declaration.queues)
+
+
+@app.command()
+def validate(declared: Declared, as_json: AsJson = False) -> None:
+    """Check a declared enterprise, without a directory."""
+    if as_json:
+        problems: list[dict[str, Any]] = []
+        try:
+            load(declared)
+        except DeclarationError as error:
+            problems = [asdict(problem) for problem in error.problems]
+        _print_json({"problems": problems})
+        raise typer.Exit(FAILED if problems else 0)
+    with _explained():
+        declaration = load(declared).declaration
+        counts = {
+            "sites": len(declaration.sites) + len(declaration.foreign_sites),
+            "routing links": len(declaration.routing_links),
+            "machines": len(declaration.machines),
+            "queues": len(declaration.queues),
+            "users": len(declaration.users),
+        }
+        text = ", ".join(f"{count} {what}" for what, count in counts.items())
+        console().print(f"{declaration.enterprise.name} is valid: {text}.", markup=False)
+
+
+@app.command()
+def plan(
+    declared: Declared,
+    prune: Prune = False,
+    as_json: AsJson = False,
+    full: Full = False,
+    save_to: Annotated[Path | None, typer.Option("--save", help="Keep the plan in a file, for apply.")] = None,
+    directory: DirectoryFile = None,
+) -> None:
+    """Say what it takes to make the directory as declared; exit 2 when there is something."""
+    _tell_plan(declared, prune, as_json, full, save_to, directory)
+
+
+@app.command()
+def drift(
+    declared: Declared,
+    as_json: AsJson = False,
+    directory: DirectoryFile = None,
+) -> None:
+    """Say what was changed by hand since the last apply; exit 2 when there is something.
+
+    Every difference counts, as the directory was as declared after the last apply. What is in the directory and was
+    never declared is told and left alone; apply repairs the rest.
+    """
+    _tell_plan(declared, False, as_json, True, None, directory)
+
+
+def _tell_plan(
+    declared: Path,
+    prune: bool,
+    as_json: bool,
+    full: bool,
+    save_to: Path | None,
+    directory: Path | None,
+) -> None:
+    with _explained():
+        checked = load(declared)
+    with _target(directory, access=_needs_access(checked)) as target:
+        made = plan_declared(checked, target, prune=prune)
+        if save_to is not None:
+            save(made, save_to)
+    if as_json:
+        typer.echo(written(made), nl=False)
+    else:
+        _print_lines(plan_lines(made, full=full))
+    raise typer.Exit(SOMETHING_TO_DO if made.steps else 0)
+
+
+@app.command()
+def apply(
+    declared: Annotated[Path, typer.Argument(help="The declaration, or a plan that was kept with plan --save.")],
+    prune: Prune = False,
+    wait: Wait = 30,
+    workers: Workers = WORKERS,
+    as_json: AsJson = False,
+    directory: DirectoryFile = None,
+) -> None:
+    """Make the directory as declared, or carry out a saved plan.
+
+    Cut at any point, it is run again and goes on. The plan is recorded first; rollback undoes it.
+    """
+    with _explained():
+        saved = _saved_plan(declared)
+        checked = load(declared) if saved is None else None
+    with _target(directory, access=checked is None or _needs_access(checked)) as target, _Shown() as shown:
+        if checked is not None:
+            done = apply_declared(checked, target, shown, prune=prune, patience=wait, workers=workers)
+        else:
+            assert saved is not None
+            done = apply_plan(saved, target, shown, patience=wait, workers=workers)
+    _tell_applied(done, as_json)
+
+
+def _saved_plan(path: Path) -> Plan | None:
+    """The plan in a file, or nothing when it is no JSON and so a declaration."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        begins = file.read(64).lstrip()
+    return from_json(path.read_text("utf-8")) if begins.startswith(b"{") else None
+
+
+def _tell_applied(done: Applied, as_json: bool) -> None:
+    if as_json:
+        kept = str(done.record) if done.record else None
+        _print_json({"done": done.done, "done_before": done.before, "record": kept})
+        return
+    if not done.plan.steps:
+        console().print(summary(done.plan))
+        return
+    before = f" {done.before} were done before." if done.before else ""
+    console().print(f"Done: {done_summary(done.plan)}{before}")
+
+
+@app.command()
+def rollback(
+    record: Annotated[Path | None, typer.Argument(help="A recorded plan; without it the one applied last.")] = None,
+    wait: Wait = 30,
+    workers: Workers = WORKERS,
+    as_json: AsJson = False,
+    directory: DirectoryFile = None,
+) -> None:
+    """Undo a plan that was applied, whole or in part; again, the one before it.
+
+    Objects that are made again get new GUIDs. Refused when what the plan did was changed since.
+    """
+    with _target(directory) as target, _Shown() as shown:
+        path = record
+        if path is None:
+            kept = state_directory()
+            path = latest_record(kept.glob("*.json") if kept.is_dir() else (), target.directory)
+            if path is None:
+                raise ApplyError(f"{kept} holds no plan that was applied to {target.directory}", 0)
+        undoing = from_json(path.read_text("utf-8")).inverse()
+        done = apply_plan(undoing, target, shown, patience=wait, workers=workers, keep_record=False)
+        if record is None:
+            path.rename(path.with_suffix(".undone"))
+    _tell_applied(done, as_json)
+
+
+@app.command("export")
+def export_command(
+    name: Annotated[str, typer.Option(help="The enterprise's name, which the directory does not hold.")] = "Enterprise",
+    output: Annotated[Path | None, typer.Option(help="A file; without it the standard output.")] = None,
+    directory: DirectoryFile = None,
+) -> None:
+    """Write a running directory as the declaration that says the same."""
+    with _target(directory) as target:
+        text = exported(target.snapshot().table, name)
+        if output is not None:
+            output.write_text(text, "utf-8")
+            return
+    typer.echo(text, nl=False)
+
+
+@app.command()
+def show(
+    declared: Annotated[
+        Path | None, typer.Argument(help="A declaration to draw; without it the directory is drawn.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw into an SVG file instead of the terminal.")] = None,
+    directory: DirectoryFile = None,
+) -> None:
+    """Draw the sites and routing links, in the terminal or as SVG."""
+    if declared is not None:
+        with _explained():
+            checked = load(declared)
+            table, title = wanted(checked, lambda trustee: trustee), checked.declaration.enterprise.name
+    else:
+        with _target(directory, access=False) as target:
+            snapshot = target.snapshot()
+            table, title = snapshot.table, snapshot.directory
+    graph = drawing.graph_of(table)
+    with _explained():
+        if svg is not None:
+            svg.write_text(drawing.svg(graph, title), "utf-8")
+            return
+    for grid in drawing.terminal(graph):
+        Console(highlight=False).print(grid)
+
+
+class _Shown:
+    """Progress on standard error: a bar on a terminal, else only who is waited for."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not Console(stderr=True).is_terminal,
+        )
+        self._task = self._progress.add_task("Applying", total=None)
+
+    def __enter__(self) -> _Shown:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def waiting(self, holder: str) -> None:
+        complain(f"waiting for {holder}, who is applying a plan")
+
+    def begin(self, total: int) -> None:
+        self._progress.update(self._task, total=total)
+
+    def step(self) -> None:
+        self._progress.advance(self._task)

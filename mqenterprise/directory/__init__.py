@@ -1,0 +1,4 @@
+"""The directory of the enterprise over LDAP: OpenLDAP and Active Directory behind one interface.
+
+:class:`~mqenterprise.directory.service.EnterpriseDirectory` opens one and has a repository for each kind of object.
+"""

@@ -1,0 +1,79 @@
+"""Letting a computer into the directory: its entry, its password, and the settings that its node binds with."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from mqenterprise.directory.errors import DirectoryError
+from mqenterprise.directory.names import name_of, parent_of, split_dn
+from qmnode.directory import QueueManager
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mqenterprise.directory.service import EnterpriseDirectory
+
+SETTINGS_FILE = "directory.yaml"
+PASSWORD_FILE = "directory.password"  # noqa: S105  a file's name
+AUTHORITY_FILE = "directory-ca.pem"
+
+
+def admit(directory: EnterpriseDirectory, computer: str, folder: Path) -> QueueManager:
+    """Make sure that a computer has a queue manager in the directory, and write what its node needs into a folder.
+
+    Each time the password is a new one: the files of an earlier admission are worth nothing afterwards (on Active
+    Directory after the hour for which it accepts the password before). Raises :class:`DirectoryError`.
+    """
+    found = directory.queue_managers.find(computer)
+    if found is None:
+        found = directory.queue_managers.add(QueueManager(computer_name=computer))
+    # Active Directory wants several kinds of characters, which random text need not have.
+    password = f"{secrets.token_urlsafe(32)}aA1-"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write(folder / PASSWORD_FILE, password + "\n")
+        settings = directory.connection.settings
+        if settings.ca_file is not None:
+            (folder / AUTHORITY_FILE).write_bytes(settings.ca_file.read_bytes())
+        text = yaml.safe_dump(_settings(directory, found), sort_keys=False)
+        _write(folder / SETTINGS_FILE, text)
+    except OSError as error:
+        raise DirectoryError(f"the settings cannot be written to {folder}: {error.strerror}") from error
+    directory.queue_managers.set_password(found, password)
+    return found
+
+
+def _settings(directory: EnterpriseDirectory, node: QueueManager) -> dict[str, Any]:
+    """The administrator's way to the servers, and the node's own identity."""
+    settings = directory.connection.settings
+    computer = parent_of(str(node.full_path))
+    if directory.connection.dialect.gives_guid:
+        parts = (part.partition("=") for part in split_dn(directory.connection.dialect.contexts.domain))
+        user = f"{name_of(computer)}$@{'.'.join(value.lower() for _, _, value in parts)}"
+    else:
+        user = computer
+    named: dict[str, Any] = {
+        "servers": list(settings.servers),
+        "domain": settings.domain,
+        "site": settings.site,
+        "nameservers": list(settings.nameservers),
+        "root": settings.root,
+        "tls_name": settings.tls_name,
+        "user": user,
+        "password_file": PASSWORD_FILE,
+        "ca_file": AUTHORITY_FILE if settings.ca_file is not None else None,
+    }
+    return {name: value for name, value in named.items() if value}
+
+
+def _write(path: Path, content: str) -> None:
+    """Write a file that only its owner reads; the old content stays until the new one is whole."""
+    partial = path.with_name(path.name + ".partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(content)
+    partial.replace(path)

@@ -1,0 +1,290 @@
+"""What a node read of its directory: in memory for speed, in a file for the time when the directory is away."""
+
+from __future__ import annotations
+
+import base64
+import enum
+import json
+import sqlite3
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from mqenterprise.directory.mapping import satisfies
+from mqenterprise.directory.names import normalized
+from qmnode.directory import (
+    DirectoryObject,
+    DirectoryServerType,
+    Enterprise,
+    Filter,
+    OperatingSystemType,
+    Operator,
+    PrivacyLevel,
+    Queue,
+    QueueManager,
+    RoutingLink,
+    Site,
+    User,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from qmnode.structures.guid import Guid
+
+Kind = TypeVar("Kind", bound=DirectoryObject)
+
+KINDS: Final[dict[str, type[DirectoryObject]]] = {
+    kind.__name__: kind for kind in (Enterprise, Site, RoutingLink, QueueManager, Queue, User)
+}
+NAMES: Final = {"Site": "name", "QueueManager": "computer_name", "Queue": "pathname", "User": "name"}
+ENUMERATIONS: Final[dict[str, type[enum.IntEnum]]] = {
+    "operating_system_type": OperatingSystemType,
+    "directory_server_type": DirectoryServerType,
+    "privacy_level": PrivacyLevel,
+}
+VERSION: Final = 1
+NEVER: Final = float("-inf")
+OBJECTS_KEPT: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """An object and when it was read, in seconds since 1970."""
+
+    found: DirectoryObject
+    at: float
+
+
+class DirectoryCache:
+    """Objects by GUID and by name, and whole answers to searches. Safe for threads.
+
+    A file that cannot be read is put aside and begun anew: the directory has it all.
+    """
+
+    def __init__(self, path: Path | None, clock: Callable[[], float] = time.time, kept: int = OBJECTS_KEPT) -> None:
+        self._clock = clock
+        self._kept = kept
+        self._lock = threading.Lock()
+        # Of its own, so that a look into memory never waits for the disk.
+        self._file_lock = threading.Lock()
+        self._objects: OrderedDict[tuple[str, Guid], Cached] = OrderedDict()
+        self._names: dict[tuple[str, str], Guid] = {}
+        self._answers: dict[str, tuple[tuple[Guid, ...], float]] = {}
+        self._absent: OrderedDict[str, float] = OrderedDict()
+        self._file = None if path is None else _open(path)
+        self._load()
+
+    def put(self, found: DirectoryObject) -> None:
+        """Remember an object as it was read now."""
+        self.put_all((found,))
+
+    def put_all(self, objects: Iterable[DirectoryObject]) -> None:
+        """Remember several objects; one transaction of the file."""
+        now = self._clock()
+        known = [found for found in objects if found.identifier is not None]
+        with self._lock:
+            self._absent.clear()
+            evicted = [gone for found in known for gone in self._remember(found, now)]
+        rows = [(type(found).__name__, bytes(found.identifier or b""), to_text(found), now) for found in known]
+        self._write("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", rows)
+        self._write("DELETE FROM objects WHERE kind = ? AND guid = ?", evicted)
+
+    def put_answer(
+        self, kind: type[DirectoryObject], filters: Sequence[Filter], objects: Sequence[DirectoryObject]
+    ) -> None:
+        """Remember a whole answer to a search, with its objects."""
+        self.put_all(objects)
+        key, now = _key(kind, filters), self._clock()
+        guids = tuple(found.identifier for found in objects if found.identifier is not None)
+        with self._lock:
+            self._answers[key] = (guids, now)
+        self._write("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", [(key, b"".join(guids), now)])
+
+    def put_absent(self, kind: type[DirectoryObject], filters: Sequence[Filter]) -> None:
+        """Remember for a moment that there is no such object."""
+        with self._lock:
+            self._absent[_key(kind, filters)] = self._clock()
+            if len(self._absent) > self._kept:
+                self._absent.popitem(last=False)
+
+    def absent_since(self, kind: type[DirectoryObject], filters: Sequence[Filter]) -> float | None:
+        """How many seconds ago there was no such object, if that was found."""
+        at = self._absent.get(_key(kind, filters))
+        return None if at is None else self._clock() - at
+
+    def forget(self, kind: type[DirectoryObject], identifier: Guid) -> None:
+        """Forget an object that is gone."""
+        with self._lock:
+            known = self._objects.pop((kind.__name__, identifier), None)
+            if known is not None and (name := _name(known.found)) is not None:
+                self._names.pop((kind.__name__, name), None)
+        self._write("DELETE FROM objects WHERE kind = ? AND guid = ?", [(kind.__name__, bytes(identifier))])
+
+    def expire(self, identifier: Guid | None, full_path: str | None) -> None:
+        """Have an object asked for again at its next use; all objects when neither is given."""
+        path = None if full_path is None else normalized(full_path)
+        with self._lock:
+            self._absent.clear()
+            for key, known in self._objects.items():
+                same = key[1] == identifier or (path is not None and normalized(known.found.full_path or "") == path)
+                if same or (identifier is None and path is None):
+                    self._objects[key] = Cached(known.found, NEVER)
+
+    def find(self, kind: type[DirectoryObject], filters: Sequence[Filter]) -> Cached | None:
+        """The first object known that satisfies the filters. By GUID or name this is one look into a table."""
+        with self._lock:
+            quick = self._quick(kind, filters)
+            if quick is not None:
+                return quick if satisfies(quick.found, filters) else None
+            unique = ("identifier", NAMES.get(kind.__name__))
+            if any(f.operator is Operator.EQUALS and f.attribute in unique for f in filters):
+                return None
+            known = [cached for (name, _), cached in self._objects.items() if name == kind.__name__]
+        return next((cached for cached in known if satisfies(cached.found, filters)), None)
+
+    def answer(self, kind: type[DirectoryObject], filters: Sequence[Filter]) -> list[DirectoryObject] | None:
+        """The answer that this very search had last, or nothing if it was never made."""
+        with self._lock:
+            known = self._answers.get(_key(kind, filters))
+            if known is None:
+                return None
+            found = (self._objects.get((kind.__name__, guid)) for guid in known[0])
+            return [cached.found for cached in found if cached is not None]
+
+    def age(self, cached: Cached) -> float:
+        """Seconds since it was read."""
+        return self._clock() - cached.at
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._file_lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def _quick(self, kind: type[DirectoryObject], filters: Sequence[Filter]) -> Cached | None:
+        for expression in filters:
+            if expression.operator is not Operator.EQUALS:
+                continue
+            guid: Any = None
+            if expression.attribute == "identifier":
+                guid = expression.value
+            elif expression.attribute == NAMES.get(kind.__name__) and isinstance(expression.value, str):
+                guid = self._names.get((kind.__name__, expression.value.lower()))
+            if guid is not None:
+                return self._objects.get((kind.__name__, guid))
+        return None
+
+    def _remember(self, found: DirectoryObject, at: float) -> list[tuple[str, bytes]]:
+        """Keep it; what had to go for it."""
+        assert found.identifier is not None
+        kind = type(found).__name__
+        self._objects[kind, found.identifier] = Cached(found, at)
+        self._objects.move_to_end((kind, found.identifier))
+        if (name := _name(found)) is not None:
+            self._names[kind, name] = found.identifier
+        evicted = []
+        while len(self._objects) > self._kept:
+            (old, guid), cached = self._objects.popitem(last=False)
+            if (name := _name(cached.found)) is not None:
+                self._names.pop((old, name), None)
+            evicted.append((old, bytes(guid)))
+        return evicted
+
+    def _write(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        with self._file_lock:
+            if self._file is not None and rows:
+                with self._file:
+                    self._file.executemany(statement, rows)
+
+    def _load(self) -> None:
+        if self._file is None:
+            return
+        for kind, text, at in self._file.execute("SELECT kind, content, at FROM objects ORDER BY at"):
+            found = from_text(kind, text)
+            if found is not None and found.identifier is not None:
+                self._remember(found, at)
+        for key, guids, at in self._file.execute("SELECT request, guids, at FROM answers"):
+            parts = tuple(guids[start : start + 16] for start in range(0, len(guids), 16))
+            self._answers[key] = (parts, at)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        return _prepared(path)
+    except sqlite3.DatabaseError:
+        path.replace(path.with_name(path.name + ".unreadable"))
+        return _prepared(path)
+
+
+def _prepared(path: Path) -> sqlite3.Connection:
+    path.touch(mode=0o600)
+    file = sqlite3.connect(path, check_same_thread=False)
+    # It is a cache: the last moments before a power cut may be missing, the file stays whole.
+    file.execute("PRAGMA journal_mode = WAL")
+    file.execute("PRAGMA synchronous = OFF")
+    if file.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+        file.executescript(
+            "DROP TABLE IF EXISTS objects; DROP TABLE IF EXISTS answers;"
+            "CREATE TABLE objects (kind TEXT, guid BLOB, content TEXT, at REAL, PRIMARY KEY (kind, guid));"
+            "CREATE TABLE answers (request TEXT PRIMARY KEY, guids BLOB, at REAL);"
+            f"PRAGMA user_version = {VERSION};"
+        )
+    return file
+
+
+def _name(found: DirectoryObject) -> str | None:
+    field = NAMES.get(type(found).__name__)
+    return None if field is None else str(getattr(found, field)).lower()
+
+
+def _key(kind: type[DirectoryObject], filters: Sequence[Filter]) -> str:
+    parts = sorted(f"{f.attribute}{f.operator.value}{_plain(f.value)!r}" for f in filters)
+    return f"{kind.__name__}?{'&'.join(parts)}"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can have it."""
+    if isinstance(value, bytes):
+        return {"b": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, enum.IntEnum) else value.lower() if isinstance(value, str) else value
+
+
+def _stored(value: Any) -> Any:
+    return value if isinstance(value, str) else _plain(value)
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return base64.b64decode(value["b"])
+    return tuple(_value(item) for item in value) if isinstance(value, list) else value
+
+
+def to_text(found: DirectoryObject) -> str:
+    """An object as JSON."""
+    return json.dumps(
+        {item.name: _stored(value) for item in fields(found) if (value := getattr(found, item.name)) is not None}
+    )
+
+
+def from_text(kind: str, text: str) -> DirectoryObject | None:
+    """The object of a JSON text; nothing for what an older or newer version wrote differently."""
+    cls = KINDS.get(kind)
+    if cls is None:
+        return None
+    try:
+        known = {item.name for item in fields(cls)}
+        values = {name: _value(value) for name, value in json.loads(text).items() if name in known}
+        for name, enumeration in ENUMERATIONS.items():
+            if name in values:
+                values[name] = enumeration(values[name])
+        return cls(**values)
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return None

@@ -1,0 +1,75 @@
+"""Which directory a command means: a file of settings, or the private directory of this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+from pydantic import ValidationError
+
+from mqenterprise.directory.embedded import EmbeddedDirectory
+from mqenterprise.directory.errors import DirectoryError
+from mqenterprise.directory.settings import DirectorySettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ENVIRONMENT: Final = "MQENTERPRISE_DIRECTORY"
+
+
+def default_state() -> Path:
+    """Where the private directory of this machine, or of this user, lies."""
+    if os.getuid() == 0:
+        return Path("/var/lib/mqenterprise/directory")
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local/share") / "mqenterprise/directory"
+
+
+def load_settings(file: Path | None = None) -> DirectorySettings:
+    """The settings in a YAML file, or in the one that MQENTERPRISE_DIRECTORY names, or of the private directory.
+
+    Paths in the file are relative to it. Raises :class:`DirectoryError` with what is wrong and where.
+    """
+    if file is None and os.environ.get(ENVIRONMENT):
+        file = Path(os.environ[ENVIRONMENT])
+    if file is None:
+        embedded = EmbeddedDirectory(default_state())
+        try:
+            return embedded.client_settings()
+        except DirectoryError as error:
+            raise DirectoryError(
+                f"no directory is named (--directory FILE or {ENVIRONMENT}) and this machine has no private one: "
+                "create one with 'mqenterprise directory up'"
+            ) from error
+        except PermissionError as error:
+            raise DirectoryError(f"the private directory in {default_state()} is not yours to read: {error}") from error
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise DirectoryError(f"{file} should be a mapping of settings: servers, user, password_file, ca_file ...")
+        return _relative_to(file.parent, settings_from(content, str(file)))
+    except OSError as error:
+        raise DirectoryError(f"{file} cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise DirectoryError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+
+
+def settings_from(values: Mapping[str, Any], where: str = "directory") -> DirectorySettings:
+    """The settings that were written down. Raises :class:`DirectoryError` with what is wrong in them."""
+    try:
+        return DirectorySettings.model_validate(values)
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{'.'.join(str(part) for part in problem['loc']) or 'settings'}: {problem['msg']}"
+            for problem in error.errors()
+        )
+        raise DirectoryError(f"{where}: {wrong}") from error
+
+
+def _relative_to(folder: Path, settings: DirectorySettings) -> DirectorySettings:
+    """The settings with their relative paths taken from that folder."""
+    names = ("password_file", "ca_file", "client_certificate", "client_key")
+    changed = {name: folder / value for name in names if (value := getattr(settings, name)) is not None}
+    return settings.model_copy(update=changed)

@@ -1,0 +1,406 @@
+"""Entries read and written over LDAP, with fail-over, and without ever repeating a write blindly."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from mqenterprise.directory.dialect import ROOT_DSE_ATTRIBUTES, Dialect, dialect_of
+from mqenterprise.directory.errors import DirectoryUnavailable, ObjectNotFound, OutcomeUnknown
+from mqenterprise.directory.names import canonical, normalized
+from mqenterprise.directory.pool import Pool
+from mqenterprise.directory.repository import Change, ChangeKind, Entry, Scope
+from mqenterprise.directory.results import BUSY, NO_SUCH_OBJECT, SUCCESS, error_of
+from mqenterprise.directory.wire import (
+    DONE,
+    ENTRY,
+    SEQUENCE,
+    Control,
+    Message,
+    Result,
+    WireError,
+    add_request,
+    delete_request,
+    element,
+    elements,
+    header,
+    integer,
+    modify_request,
+    octets,
+    search_request,
+)
+from mqenterprise.discovery.service_records import ServerFinder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+
+    from mqenterprise.directory.session import Session
+    from mqenterprise.directory.settings import DirectorySettings
+
+Answer = TypeVar("Answer")
+
+PAGED_RESULTS: Final = "1.2.840.113556.1.4.319"
+ANYTHING: Final = "(objectClass=*)"
+_PARENTS_KEPT: Final = 65_536
+# Beside the one entry of a base search a server may send references to others.
+_REFERENCES: Final = 16
+# Written and never shown by the server again.
+_UNREADABLE: Final = frozenset({"userpassword", "unicodepwd"})
+
+
+class _Broken(Exception):
+    """The connection broke during an operation; what the server did is not known."""
+
+
+class LdapConnection:
+    """The entries of one directory, over as many connections as are needed. Safe for threads; calls block."""
+
+    def __init__(
+        self,
+        settings: DirectorySettings,
+        servers: Callable[[], Sequence[str]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        pool: Pool | None = None,
+    ) -> None:
+        self.settings = settings
+        self.pool = pool or _pool(settings, servers, clock)
+        self._dialect: Dialect | None = None
+        self._lock = threading.Lock()
+        self._parents: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def root(self) -> str:
+        """The distinguished name of the directory's root."""
+        return self.dialect.contexts.root
+
+    @property
+    def dialect(self) -> Dialect:
+        """The kind of server; asked of the server once."""
+        if self._dialect is None:
+            entry = self._reading(
+                lambda session: self._read_one(session, "", ROOT_DSE_ATTRIBUTES, "reading the root DSE")
+            )
+            with self._lock:
+                self._dialect = self._dialect or dialect_of(entry.attributes, self.settings.kind, self.settings.root)
+        return self._dialect
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.pool.close()
+
+    # Reading
+
+    def read(self, dn: str, attributes: Collection[str] = ("*",)) -> Entry:
+        """One entry. Raises ``ObjectNotFound``."""
+        return self._reading(lambda session: self._read_one(session, dn, attributes, f"reading {dn}"))
+
+    def search(
+        self, base: str, filter: str, attributes: Collection[str] = ("*",), scope: Scope = Scope.SUBTREE
+    ) -> Iterator[Entry]:
+        """The entries under a base, page by page. Nothing when the base does not exist.
+
+        When a server fails in the middle, another one is asked from the beginning, and what was given is left out.
+        """
+        given: set[str] = set()
+        for attempt in range(len(self.pool.order()) + 1):
+            with self.pool.session() as session:
+                try:
+                    for entry in self._pages(session, base, filter, attributes, scope):
+                        if attempt and entry.dn in given:
+                            continue
+                        given.add(entry.dn)
+                        yield entry
+                except _Broken as problem:
+                    last = problem
+                    session.broken = True
+                else:
+                    return
+            self.pool.fail(session.url)
+        raise DirectoryUnavailable(f"searching under {base}: {last}")
+
+    def _pages(
+        self, session: Session, base: str, filter: str, attributes: Collection[str], scope: Scope
+    ) -> Iterator[Entry]:
+        names = self._stored(attributes)
+        given = self.dialect.reading_controls(attributes)
+        request = search_request(base, scope.value, filter, names, math.ceil(self.settings.operation_timeout))
+        cookie = b""
+        while True:
+            page = element(SEQUENCE, integer(self.settings.page_size) + octets(cookie))
+            identifier = self._send(session, request, [*given, (PAGED_RESULTS, False, page)])
+            result = yield from self._entries(session, identifier, self.settings.page_size)
+            if result.code == NO_SUCH_OBJECT:
+                return
+            if result.code in BUSY:
+                raise _Broken(result.message or "the server is busy")
+            if result.code != SUCCESS:
+                raise error_of(result, f"searching under {base}")
+            cookie = _cookie(result)
+            if not cookie:
+                return
+
+    def _entries(self, session: Session, identifier: int, limit: int) -> Generator[Entry, None, Result]:
+        """The entries that answer a search, and its result. Active Directory's references are left out.
+
+        A server that sends more than ``limit`` of either is broken, or means harm.
+        """
+        for _ in range(2 * limit + 1):
+            found = self._receive(session, identifier)
+            if found.tag == DONE:
+                return found.result()
+            if found.tag == ENTRY:
+                yield self._entry(found)
+        raise _Broken("the server sends more entries than it was asked for")
+
+    def _read_one(self, session: Session, dn: str, attributes: Collection[str], doing: str) -> Entry:
+        controls = self._dialect.reading_controls(attributes) if self._dialect else []
+        names = self._stored(attributes) if self._dialect else list(attributes)
+        limit = math.ceil(self.settings.operation_timeout)
+        identifier = self._send(session, search_request(dn, Scope.BASE.value, ANYTHING, names, limit), controls)
+        found: list[Entry] = []
+        entries = self._entries(session, identifier, _REFERENCES)
+        while True:
+            try:
+                found.append(next(entries))
+            except StopIteration as end:
+                result: Result = end.value
+                break
+        if result.code in BUSY:
+            raise _Broken(result.message or "the server is busy")
+        if result.code != SUCCESS:
+            raise error_of(result, doing)
+        if not found:
+            raise ObjectNotFound(f"{doing}: there is no such object, or we may not see it")
+        return found[0]
+
+    def _reading(self, operation: Callable[[Session], Answer]) -> Answer:
+        """Do something that changes nothing; when a server fails, with the next one."""
+        last: Exception | None = None
+        for _ in range(len(self.pool.order()) + 1):
+            with self.pool.session() as session:
+                try:
+                    return operation(session)
+                except _Broken as problem:
+                    last = problem
+                    session.broken = True
+            self.pool.fail(session.url)
+        raise DirectoryUnavailable(f"no directory server answers: {last}")
+
+    # Writing
+
+    def add(self, dn: str, object_classes: Sequence[str], attributes: Mapping[str, Sequence[bytes]]) -> Entry:
+        """Create an entry; its ``objectGUID`` is in the answer. Raises ``ObjectAlreadyExists``."""
+        dialect = self.dialect
+        filled = {name: values for name, values in attributes.items() if values}
+        dialect.check(dn, object_classes, filled, self._classes_of)
+        wanted = dialect.with_identity(object_classes, filled)
+        classes = [name.encode() for name in object_classes]
+        self._writing(
+            add_request(dn, {"objectClass": classes, **wanted}),
+            dialect.writing_controls(wanted),
+            lambda session: self._is_added(session, dn, wanted),
+            f"adding {dn}",
+        )
+        self._remember_classes(dn, tuple(object_classes))
+        if dialect.gives_guid:
+            return self.read(dn, ("objectGUID",))
+        return Entry(
+            canonical(dn), {name.lower(): tuple(bytes(value) for value in values) for name, values in wanted.items()}
+        )
+
+    def modify(self, dn: str, changes: Sequence[Change]) -> None:
+        """Change an entry, atomically. Raises ``ObjectNotFound`` and ``ConditionFailed``."""
+        if not changes:
+            return
+        new = {change.attribute: change.values for change in changes if change.kind is not ChangeKind.DELETE}
+        self._writing(
+            modify_request(dn, changes),
+            self.dialect.writing_controls(new),
+            lambda session: self._is_changed(session, dn, changes),
+            f"changing {dn}",
+        )
+
+    def delete(self, dn: str, *, tree: bool = False, only_if: tuple[str, bytes] | None = None) -> None:
+        """Delete an entry, and with ``tree`` what lies beneath it. Raises ``ObjectNotFound``.
+
+        With ``only_if`` only while an attribute has that value, else ``ConditionFailed``; Active Directory cannot, and
+        deletes whatever is there.
+        """
+        control = self.dialect.tree_delete
+        if tree and control is None:
+            self._delete_leaves(dn)
+        controls = [control] if tree and control is not None else []
+        if only_if is not None and (condition := self.dialect.only_if(*only_if)) is not None:
+            controls.append(condition)
+        self._delete_one(dn, controls)
+        with self._lock:
+            self._parents.clear()
+
+    def set_password(self, dn: str, secret: str) -> None:
+        """Set the password that an account binds with. The connection must be secured."""
+        values = self.dialect.password(secret)
+        self.modify(dn, [Change(ChangeKind.REPLACE, name, tuple(value)) for name, value in values.items()])
+
+    def _delete_one(self, dn: str, controls: list[Control]) -> None:
+        self._writing(
+            delete_request(dn),
+            controls,
+            lambda session: self._is_gone(session, dn),
+            f"deleting {dn}",
+        )
+
+    def _delete_leaves(self, dn: str) -> None:
+        beneath = [entry.dn for entry in self.search(dn, "(objectClass=*)", ("1.1",))]
+        own = normalized(dn)
+        for leaf in sorted((name for name in beneath if normalized(name) != own), key=lambda n: -n.count(",")):
+            self._delete_one(leaf, [])
+
+    def _writing(
+        self, request: bytes, controls: Sequence[Control], is_done: Callable[[Session], bool], doing: str
+    ) -> None:
+        """Do something that changes the directory, once.
+
+        A server that could not be reached, or that says it did nothing, did not do it: the next one is asked. When the
+        connection broke after the request was sent, the same server is asked what is there now. Only what that server
+        says is missing is requested again; what another server does not have may still be on its way there.
+        """
+        for _ in range(len(self.pool.order()) + 1):
+            with self.pool.session() as session:
+                try:
+                    result = self._receive(session, self._send(session, request, controls)).result()
+                except _Broken as problem:
+                    session.broken = True
+                    self.pool.fail(session.url)
+                    if self._settled(session.url, is_done, doing, problem):
+                        return
+                    continue
+            if result.code == SUCCESS:
+                return
+            if result.code not in BUSY:
+                raise error_of(result, doing)
+            self.pool.fail(session.url)
+        raise DirectoryUnavailable(f"{doing}: no directory server does it")
+
+    def _settled(self, url: str, is_done: Callable[[Session], bool], doing: str, problem: Exception) -> bool:
+        """Whether a write whose connection broke took effect. Raises ``OutcomeUnknown`` when nobody can say."""
+        try:
+            with self.pool.session(only=url) as session:
+                return is_done(session)
+        except (_Broken, DirectoryUnavailable):
+            pass
+        try:
+            with self.pool.session() as session:
+                if session.url != url and is_done(session):
+                    return True
+        except (_Broken, DirectoryUnavailable):
+            pass
+        raise OutcomeUnknown(
+            f"{doing}: the connection to {url} broke ({problem}) before it said whether this was done, and it does not "
+            "answer now: look at the object before doing it again"
+        )
+
+    def _is_added(self, session: Session, dn: str, wanted: Mapping[str, Sequence[bytes]]) -> bool:
+        try:
+            entry = self._read_one(session, dn, ("*", "objectGUID", "nTSecurityDescriptor"), f"reading {dn}")
+        except ObjectNotFound:
+            return False
+        ours = wanted.get("objectGUID")
+        if ours is not None:
+            return entry.first("objectGUID") == bytes(ours[0])
+        return all(
+            set(map(bytes, values)) <= set(entry.attributes.get(name.lower(), ()))
+            for name, values in wanted.items()
+            if name.lower() not in (*_UNREADABLE, "ntsecuritydescriptor")
+        )
+
+    def _is_changed(self, session: Session, dn: str, changes: Sequence[Change]) -> bool:
+        if any(change.attribute.lower() in _UNREADABLE for change in changes):
+            return False  # setting the same password again does no harm
+        entry = self._read_one(session, dn, [change.attribute for change in changes], f"reading {dn}")
+        return all(_holds(change, set(entry.attributes.get(change.attribute.lower(), ()))) for change in changes)
+
+    def _is_gone(self, session: Session, dn: str) -> bool:
+        try:
+            self._read_one(session, dn, ("1.1",), f"reading {dn}")
+        except ObjectNotFound:
+            return True
+        return False
+
+    def _remember_classes(self, dn: str, classes: tuple[str, ...]) -> None:
+        # What was just made is the parent of what is made next.
+        with self._lock:
+            if len(self._parents) >= _PARENTS_KEPT:
+                self._parents.clear()
+            self._parents[normalized(dn)] = classes
+
+    def _classes_of(self, dn: str) -> tuple[str, ...]:
+        """The object classes of a parent, remembered: they do not change."""
+        key = normalized(dn)
+        known = self._parents.get(key)
+        if known is None:
+            entry = self.read(dn, ("objectClass",))
+            known = tuple(value.decode() for value in entry.attributes.get("objectclass", ()))
+            self._remember_classes(dn, known)
+        return known
+
+    # Messages
+
+    def _send(self, session: Session, request: bytes, controls: Sequence[Control]) -> int:
+        """Send one request. Raises ``_Broken`` when the connection does not survive it."""
+        try:
+            return session.wire.send(request, controls)
+        except OSError as error:
+            raise _Broken(str(error)) from error
+
+    def _receive(self, session: Session, identifier: int) -> Message:
+        """Take one answer. Raises ``_Broken``."""
+        try:
+            return session.wire.receive(identifier, self.settings.operation_timeout)
+        except TimeoutError as error:
+            raise _Broken(f"no answer within {self.settings.operation_timeout:g} s") from error
+        except (OSError, WireError) as error:
+            raise _Broken(str(error)) from error
+
+    def _stored(self, attributes: Collection[str]) -> list[str]:
+        names = self.dialect.stored_names
+        return [names.get(name.lower(), name) for name in attributes]
+
+    def _entry(self, found: Message) -> Entry:
+        try:
+            dn, values = found.entry()
+        except WireError as error:
+            raise _Broken(str(error)) from error
+        if self._dialect is not None:
+            for ours, stored in self._dialect.stored_names.items():
+                if stored.lower() in values:
+                    values[ours] = values.pop(stored.lower())
+        return Entry(canonical(dn), values)
+
+
+def _pool(settings: DirectorySettings, servers: Callable[[], Sequence[str]] | None, clock: Callable[[], float]) -> Pool:
+    if servers is None and not settings.servers and settings.domain:
+        finder = ServerFinder.of(settings, clock)
+        return Pool(settings, finder.urls, clock, finder.open)
+    return Pool(settings, servers, clock)
+
+
+def _cookie(result: Result) -> bytes:
+    """The cookie of the page that follows; empty after the last (RFC 2696)."""
+    value = result.controls.get(PAGED_RESULTS)
+    if not value:
+        return b""
+    _, begin, end = header(value, 0)
+    places = elements(value, begin, end)
+    return value[places[1][1] : places[1][2]] if len(places) > 1 else b""
+
+
+def _holds(change: Change, present: set[bytes]) -> bool:
+    match change.kind:
+        case ChangeKind.REPLACE:
+            return present == set(change.values)
+        case ChangeKind.ADD:
+            return set(change.values) <= present
+        case ChangeKind.DELETE:
+            return not (present & set(change.values)) if change.values else not present

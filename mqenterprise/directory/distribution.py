@@ -1,0 +1,76 @@
+"""Queue aliases and distribution lists resolved to format names (MS-MQDSSM 3.1.6.8, 3.1.6.9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
+from mqenterprise.directory.names import normalized
+from qmnode.structures.guid import guid_from_bytes, guid_to_text
+
+if TYPE_CHECKING:
+    from mqenterprise.directory.connection import LdapConnection
+    from mqenterprise.directory.repository import Entry
+    from qmnode.structures.guid import Guid
+
+ASKED: Final = ("objectClass", "objectGUID", "member", "msMQ-Recipient-FormatName")
+MOST_QUEUES: Final = 10_000
+"""Format names that one list may lead to; a message is sent to each of them."""
+
+
+def resolve_queue_alias(connection: LdapConnection, full_path: str) -> str:
+    """The format name of an alias (3.1.6.8). Raises ``ObjectNotFound``, and ``HalfWritten`` for one without."""
+    return _format_name(connection.read(full_path, ("msMQ-Recipient-FormatName",)))
+
+
+def resolve_distribution_list(connection: LdapConnection, identifier: Guid) -> tuple[str, ...]:
+    """The format names of all queues of a list and of the lists in it (3.1.6.9), each once, in the order of the lists.
+
+    The section would follow lists that contain each other without end; here each is followed once. Raises
+    ``ConstraintViolated`` for a member that is no queue, alias or list.
+    """
+    found: dict[str, None] = {}
+    seen: set[str] = set()
+    left = [_by_guid(connection, identifier)]
+    while left:
+        group = left.pop(0)
+        if normalized(group.dn) in seen:
+            continue
+        seen.add(normalized(group.dn))
+        for member in group.attributes.get("member", ()):
+            entry = connection.read(member.decode(), ASKED)
+            classes = {value.decode().lower() for value in entry.attributes.get("objectclass", ())}
+            if "msmqqueue" in classes:
+                found[_public(entry)] = None
+            elif "msmq-custom-recipient" in classes:
+                found[_format_name(entry)] = None
+            elif "group" in classes:
+                left.append(entry)
+            else:
+                raise ConstraintViolated(f"{group.dn} has {entry.dn}, which is no queue, alias or list")
+            if len(found) > MOST_QUEUES:
+                raise ConstraintViolated(f"{group.dn} and the lists in it have more than {MOST_QUEUES:,} queues")
+    return tuple(found)
+
+
+def _by_guid(connection: LdapConnection, identifier: Guid) -> Entry:
+    base, filter, is_base = connection.dialect.by_guid(identifier)
+    entries = (connection.read(base, ASKED),) if is_base else connection.search(base, filter, ASKED)
+    for entry in entries:
+        if b"group" in entry.attributes.get("objectclass", ()):
+            return entry
+    raise ObjectNotFound(f"there is no distribution list with the GUID {guid_to_text(identifier)}")
+
+
+def _public(entry: Entry) -> str:
+    value = entry.first("objectGUID")
+    if value is None:
+        raise HalfWritten(f"{entry.dn} lacks objectGUID")
+    return f"PUBLIC={guid_to_text(guid_from_bytes(value))}"
+
+
+def _format_name(entry: Entry) -> str:
+    value = entry.first("msMQ-Recipient-FormatName")
+    if value is None:
+        raise HalfWritten(f"{entry.dn} is an alias without a format name")
+    return value.decode()

@@ -1,0 +1,70 @@
+"""What can go wrong between us and a directory server; each with its DirectoryOperationResult (MS-MQDSSM 2.2.6)."""
+
+from __future__ import annotations
+
+from qmnode.directory import DirectoryOperationError, DirectoryOperationResult
+
+
+class DirectoryError(DirectoryOperationError):
+    """An operation that the directory refused, with the server's reason in the sentence."""
+
+    RESULT = DirectoryOperationResult.GENERIC_ERROR
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(self.RESULT, sentence)
+
+
+class DirectoryUnavailable(DirectoryError):
+    """No server answered in time, or the connection broke before anything was written."""
+
+    RESULT = DirectoryOperationResult.DIRECTORY_NOT_CONNECTED
+
+
+class CertificateRefused(DirectoryUnavailable):
+    """The server's certificate is not one that we trust, or not for the name that we asked for."""
+
+
+class BindRefused(DirectoryUnavailable):
+    """The server answered and did not accept who we say we are."""
+
+
+class OutcomeUnknown(DirectoryUnavailable):
+    """The connection broke after a write was sent, and reading back could not settle whether it took effect."""
+
+
+class ObjectNotFound(DirectoryError):
+    """There is no such object."""
+
+    RESULT = DirectoryOperationResult.OBJECT_NOT_FOUND
+
+
+class AttributeNotFound(DirectoryError):
+    """The object is there and does not have that attribute."""
+
+    RESULT = DirectoryOperationResult.ATTRIBUTE_NOT_FOUND
+
+
+class ObjectAlreadyExists(DirectoryError):
+    """There is an object of that name already."""
+
+    RESULT = DirectoryOperationResult.OBJECT_ALREADY_EXISTS
+
+
+class AccessRefused(DirectoryError):
+    """We are known and may not do this."""
+
+
+class ConstraintViolated(DirectoryError):
+    """A value, a name or a place that the schema does not allow, found by the server or by us before we asked it."""
+
+
+class ConditionFailed(DirectoryError):
+    """A change that was conditional on the present value (compare and set), and the value is another one."""
+
+
+class HalfWritten(DirectoryError):
+    """An entry that lacks what its class cannot be without: someone made half of it."""
+
+
+class SchemaMissing(DirectoryError):
+    """The server does not know the classes of Message Queuing."""

@@ -1,0 +1,368 @@
+"""The attributes of MS-MQDSSM as data: which field of an object is which LDAP attribute, and how a value is written."""
+
+from __future__ import annotations
+
+import calendar
+import enum
+import re
+import struct
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final
+
+from mqenterprise.directory.entities import DistributionList, QueueAlias, QueueManagerSettings
+from mqenterprise.directory.errors import ConstraintViolated
+from mqenterprise.directory.names import escape_filter
+from qmnode.directory import (
+    DirectoryObject,
+    Enterprise,
+    Filter,
+    OperatingSystemType,
+    Operator,
+    PrivacyLevel,
+    Queue,
+    QueueManager,
+    RoutingLink,
+    Site,
+    User,
+)
+from qmnode.structures.guid import guid_from_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+Values = tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How a field's value is written as an attribute's values and read from them. No values mean: not set."""
+
+    encode: Callable[[Any], Values]
+    decode: Callable[[Values], Any]
+
+
+def _time(values: Values) -> int:
+    """Seconds since 1970 of a generalized time; Active Directory writes tenths of seconds that are always zero."""
+    found = re.fullmatch(rb"(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(?:[.,]\d+)?Z", values[0])
+    if found is None:
+        raise ValueError(f"{values[0]!r} is not a generalized time in UTC")
+    return calendar.timegm(tuple(int(part) for part in found.groups()))
+
+
+def _signed(value: int) -> Values:
+    """An attribute of syntax Integer has 32 signed bits; quotas and times use all 32 unsigned."""
+    return (str(struct.unpack("<i", struct.pack("<I", value))[0]).encode(),)
+
+
+def _flag(yes: bytes, no: bytes) -> Codec:
+    return Codec(lambda value: (yes if value else no,), lambda values: values[0].upper() == yes)
+
+
+def _optional(value: bytes | None) -> Values:
+    return () if value is None else (value,)
+
+
+TEXT: Final = Codec(lambda value: (value.encode(),) if value else (), lambda values: values[0].decode())
+BOOLEAN: Final = _flag(b"TRUE", b"FALSE")
+YES_NO: Final = _flag(b"Y", b"N")
+ONE_ZERO: Final = _flag(b"1", b"0")
+VERSION: Final = _flag(b"3", b"200")
+"""OldDirectory in mSMQVersion (3.1.6.11.3)."""
+INTEGER: Final = Codec(lambda value: (str(int(value)).encode(),), lambda values: int(values[0]))
+UNSIGNED: Final = Codec(_signed, lambda values: int(values[0]) & 0xFFFFFFFF)
+OCTETS: Final = Codec(_optional, lambda values: values[0])
+OCTETS_LIST: Final = Codec(tuple, tuple)
+GUID: Final = Codec(_optional, lambda values: guid_from_bytes(values[0]))
+GUID_LIST: Final = Codec(tuple, lambda values: tuple(guid_from_bytes(value) for value in values))
+NAMES: Final = Codec(
+    lambda value: tuple(name.encode() for name in value), lambda values: tuple(value.decode() for value in values)
+)
+TIME: Final = Codec(lambda value: (), _time)
+OPERATING_SYSTEM: Final = Codec(INTEGER.encode, lambda values: OperatingSystemType(int(values[0])))
+PRIVACY: Final = Codec(INTEGER.encode, lambda values: PrivacyLevel(int(values[0])))
+
+
+class Written(enum.Enum):
+    """When we may write an attribute."""
+
+    ALWAYS = "always"
+    ONCE = "when the object is created"
+    NEVER = "never"
+
+
+class Refers(enum.Enum):
+    """What an attribute of distinguished names refers to; the field has GUIDs."""
+
+    SITE = "site"
+    QUEUE_MANAGER = "mSMQConfiguration"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One row of the mapping."""
+
+    field: str
+    name: str
+    codec: Codec
+    section: str
+    """Of MS-MQDSSM, where this row is in a table."""
+    written: Written = Written.ALWAYS
+    required: bool = False
+    """Whether an entry without it is half an object."""
+    on_computer: bool = False
+    """On the computer above the mSMQConfiguration object (3.1.6.20.1)."""
+    refers: Refers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMapping:
+    """All rows of one kind of object."""
+
+    entity: type[DirectoryObject]
+    object_class: str
+    attributes: tuple[Attribute, ...]
+    computed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Fields computed by code, and the attributes that it needs."""
+
+    def of(self, name: str) -> Attribute | None:
+        """The row of a field."""
+        return next((row for row in self.attributes if row.field == name), None)
+
+    def names(self, wanted: Iterable[str] | None, *, on_computer: bool = False) -> tuple[str, ...]:
+        """The LDAP attributes that reading these fields takes (3.1.6.10)."""
+        asked = {item.name for item in fields(self.entity)} if wanted is None else set(wanted)
+        unknown = asked - {item.name for item in fields(self.entity)}
+        if unknown:
+            raise ConstraintViolated(f"a {self.entity.__name__} has no attribute {', '.join(sorted(unknown))}")
+        rows = [row.name for row in self.attributes if row.on_computer == on_computer and row.field in asked]
+        extra = [name for computed, names in self.computed.items() if computed in asked for name in names]
+        return tuple(dict.fromkeys((*rows, *((*extra, "objectGUID") if not on_computer else ()))))
+
+
+IDENTITY: Final = (
+    Attribute("identifier", "objectGUID", GUID, "3.1.6.10", Written.NEVER, required=True),
+    Attribute("annotation", "adminDescription", TEXT, "none: ours"),
+)
+SECURITY: Final = Attribute("security", "nTSecurityDescriptor", OCTETS, "3.1.6.17")
+TIMES: Final = (
+    Attribute("create_time", "whenCreated", TIME, "3.1.6.10", Written.NEVER),
+    Attribute("modify_time", "whenChanged", TIME, "3.1.6.10", Written.NEVER),
+)
+
+ENTERPRISE: Final = ObjectMapping(
+    Enterprise,
+    "mSMQEnterpriseSettings",
+    (
+        *IDENTITY,
+        Attribute("weakened_security", "mSMQNameStyle", BOOLEAN, "3.1.6.11.3.2"),
+        Attribute("non_ldap_capable_queue_manager_notification", "mSMQCSPName", YES_NO, "3.1.6.11.3.3"),
+        Attribute("default_time_to_live", "mSMQLongLived", UNSIGNED, "3.1.6.7.3.2"),
+        Attribute("old_directory", "mSMQVersion", VERSION, "3.1.6.7.3.2"),
+        SECURITY,
+    ),
+)
+
+SITE: Final = ObjectMapping(
+    Site,
+    "site",
+    (
+        *IDENTITY,
+        Attribute("name", "cn", TEXT, "3.1.6.10.4", Written.NEVER, required=True),
+        Attribute("intra_site_replication_interval", "mSMQInterval1", UNSIGNED, "3.1.6.1.3.2"),
+        Attribute("inter_site_replication_interval", "mSMQInterval2", UNSIGNED, "3.1.6.1.3.2"),
+        Attribute("foreign_site", "mSMQSiteForeign", BOOLEAN, "3.1.6.1.3.2"),
+        # 3.1.6.11.4 calls its absence an error; sites that Active Directory's own tools made never have it.
+        Attribute("migrated_from_msmq10", "mSMQNt4Stub", ONE_ZERO, "3.1.6.1.3.2"),
+        SECURITY,
+    ),
+)
+
+ROUTING_LINK: Final = ObjectMapping(
+    RoutingLink,
+    "mSMQSiteLink",
+    (
+        *IDENTITY,
+        Attribute("description", "description", TEXT, "3.1.6.1.4.2"),
+        Attribute("actual_cost", "mSMQCost", INTEGER, "3.1.6.1.4.2", required=True),
+        Attribute("site1_identifier", "mSMQSite1", GUID, "3.1.6.1.4.4", required=True, refers=Refers.SITE),
+        Attribute("site2_identifier", "mSMQSite2", GUID, "3.1.6.1.4.5", required=True, refers=Refers.SITE),
+        Attribute("site_gate_identifier_list", "mSMQSiteGates", GUID_LIST, "3.1.6.1.4.6", refers=Refers.QUEUE_MANAGER),
+    ),
+)
+
+QUEUE_MANAGER: Final = ObjectMapping(
+    QueueManager,
+    "mSMQConfiguration",
+    (
+        *IDENTITY,
+        *TIMES,
+        Attribute("queue_manager_version", "mSMQComputerTypeEx", TEXT, "3.1.6.1.1.2"),
+        Attribute("operating_system_type", "mSMQOSType", OPERATING_SYSTEM, "3.1.6.1.1.4"),
+        Attribute("queue_manager_quota", "mSMQQuota", UNSIGNED, "3.1.6.1.1.2"),
+        Attribute("journal_quota", "mSMQJournalQuota", UNSIGNED, "3.1.6.1.1.2"),
+        Attribute("foreign_system", "mSMQForeign", BOOLEAN, "3.1.6.1.1.2"),
+        Attribute("site_identifier_list", "mSMQSites", GUID_LIST, "3.1.6.1.1.2"),
+        Attribute(
+            "out_routing_server_identifier_list",
+            "mSMQOutRoutingServers",
+            GUID_LIST,
+            "3.1.6.1.1.6",
+            refers=Refers.QUEUE_MANAGER,
+        ),
+        Attribute(
+            "in_routing_server_identifier_list",
+            "mSMQInRoutingServers",
+            GUID_LIST,
+            "3.1.6.1.1.7",
+            refers=Refers.QUEUE_MANAGER,
+        ),
+        Attribute("routing_server", "mSMQRoutingServices", BOOLEAN, "3.1.6.1.1.2"),
+        Attribute("directory_server", "mSMQDsServices", BOOLEAN, "3.1.6.1.1.2"),
+        Attribute("supporting_server", "mSMQDependentClientServices", BOOLEAN, "3.1.6.1.1.2"),
+        Attribute("public_encryption_key_list", "mSMQEncryptKey", OCTETS, "3.1.6.1.1.2"),
+        Attribute("public_signing_keys", "mSMQSignKey", OCTETS, "3.1.6.1.1.2"),
+        SECURITY,
+        Attribute("qualified_computer_name", "dNSHostName", TEXT, "3.1.6.11.1", on_computer=True),
+        Attribute("operating_system_version", "operatingSystemVersion", TEXT, "3.1.6.11.1", on_computer=True),
+        Attribute("public_signing_key_list", "mSMQSignCertificates", OCTETS, "3.1.6.1.1.9", on_computer=True),
+    ),
+    # 3.1.6.1.1.5: one bitmap of several fields. The clustered field is in the computer's principal names.
+    computed={"directory_server_type": ("mSMQServiceType",), "remote_access_server": ("mSMQServiceType",)},
+)
+
+QUEUE: Final = ObjectMapping(
+    Queue,
+    "mSMQQueue",
+    (
+        *IDENTITY,
+        *TIMES,
+        Attribute("label", "mSMQLabelEx", TEXT, "3.1.6.1.2.2"),
+        Attribute("type", "mSMQQueueType", GUID, "3.1.6.1.2.2"),
+        Attribute("journaling", "mSMQJournal", BOOLEAN, "3.1.6.1.2.2"),
+        Attribute("quota", "mSMQQueueQuota", UNSIGNED, "3.1.6.1.2.2"),
+        Attribute("journal_quota", "mSMQQueueJournalQuota", UNSIGNED, "3.1.6.1.2.2"),
+        Attribute("authentication", "mSMQAuthenticate", BOOLEAN, "3.1.6.1.2.2"),
+        Attribute("privacy_level", "mSMQPrivacyLevel", PRIVACY, "3.1.6.1.2.4"),
+        # 3.1.6.7.2.2 has no row for it: a queue is or is not transactional from its first message on.
+        Attribute("transactional", "mSMQTransactional", BOOLEAN, "3.1.6.1.2.2", Written.ONCE),
+        Attribute("multicast_address", "MSMQ-MulticastAddress", TEXT, "3.1.6.1.2.2"),
+        Attribute("base_priority", "mSMQBasePriority", INTEGER, "3.1.6.1.2.2"),
+        SECURITY,
+    ),
+    computed={"pathname": ("cn", "mSMQQueueNameExt"), "qualified_pathname": ("cn", "mSMQQueueNameExt")},
+)
+
+USER: Final = ObjectMapping(
+    User,
+    "user",
+    (
+        *IDENTITY,
+        Attribute("security_identifier", "objectSid", OCTETS, "3.1.6.10.6", Written.NEVER),
+        Attribute("certificate_digest_list", "mSMQDigests", OCTETS_LIST, "3.1.6.7.6.2"),
+        Attribute("certificates", "mSMQSignCertificates", OCTETS, "3.1.6.7.6.2"),
+    ),
+    computed={"name": ("sAMAccountName", "cn")},
+)
+
+ALIAS: Final = ObjectMapping(
+    QueueAlias,
+    "msMQ-Custom-Recipient",
+    (
+        *IDENTITY,
+        Attribute("name", "cn", TEXT, "2.3", Written.NEVER, required=True),
+        Attribute("format_name", "msMQ-Recipient-FormatName", TEXT, "3.1.6.8", required=True),
+    ),
+)
+
+DISTRIBUTION_LIST: Final = ObjectMapping(
+    DistributionList,
+    "group",
+    (
+        *IDENTITY,
+        Attribute("name", "cn", TEXT, "3.1.6.9", Written.NEVER, required=True),
+        Attribute("members", "member", NAMES, "3.1.6.9"),
+    ),
+)
+
+SETTINGS: Final = ObjectMapping(
+    QueueManagerSettings,
+    "mSMQSettings",
+    (
+        *IDENTITY,
+        Attribute("queue_manager_identifier", "mSMQQMID", GUID, "3.1.6.7.1.9", required=True),
+        Attribute("services", "mSMQServices", UNSIGNED, "3.1.6.7.1.9"),
+        Attribute("routing_server", "mSMQRoutingService", BOOLEAN, "3.1.6.7.1.9"),
+        Attribute("directory_server", "mSMQDsService", BOOLEAN, "3.1.6.7.1.9"),
+        Attribute("supporting_server", "mSMQDependentClientService", BOOLEAN, "3.1.6.7.1.9"),
+    ),
+    computed={"site_name": ("cn",), "computer_name": ("cn",)},
+)
+
+
+def default_of(entity: type[DirectoryObject], name: str) -> Any:
+    """What a field is when its attribute is not set (the default values of 3.1.6.11)."""
+    return next(item.default for item in fields(entity) if item.name == name)
+
+
+def filter_of(mapping: ObjectMapping, expressions: Iterable[Filter]) -> tuple[str, tuple[Filter, ...]]:
+    """The LDAP filter of attribute-filter expressions, and those that cannot be said in it and are left to us."""
+    parts, left = [], []
+    for expression in expressions:
+        row = mapping.of(expression.attribute)
+        if row is None or row.on_computer or row.refers is not None or row.codec is TIME:
+            left.append(expression)
+        else:
+            parts.append(_assertion(mapping, row, expression))
+    return f"(&(objectClass={mapping.object_class}){''.join(parts)})", tuple(left)
+
+
+def _assertion(mapping: ObjectMapping, row: Attribute, expression: Filter) -> str:
+    value = expression.value
+    if row.codec in (GUID_LIST, OCTETS_LIST) and isinstance(value, bytes):
+        value = (value,)  # "the list contains": what a search for a member means
+    values = row.codec.encode(value)
+    equal = "".join(f"({row.name}={escape_filter(item)})" for item in values) or f"(!({row.name}=*))"
+    if len(values) > 1:
+        equal = f"(&{equal})"
+    if value == default_of(mapping.entity, row.field) and values:
+        equal = f"(|{equal}(!({row.name}=*)))"
+    bound = escape_filter(values[0]) if values else ""
+    match expression.operator:
+        case Operator.EQUALS:
+            return equal
+        case Operator.NOT_EQUALS:
+            return f"(!{equal})"
+        case Operator.LESS_THAN_OR_EQUAL:
+            return f"({row.name}<={bound})"
+        case Operator.GREATER_THAN_OR_EQUAL:
+            return f"({row.name}>={bound})"
+        case Operator.LESS_THAN:
+            return f"(&({row.name}<={bound})(!({row.name}={bound})))"
+        case Operator.GREATER_THAN:
+            return f"(&({row.name}>={bound})(!({row.name}={bound})))"
+    raise AssertionError(expression.operator)
+
+
+_COMPARE: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
+    Operator.EQUALS: lambda left, right: bool(left == right or (isinstance(left, tuple) and right in left)),
+    Operator.NOT_EQUALS: lambda left, right: not (left == right or (isinstance(left, tuple) and right in left)),
+    Operator.LESS_THAN: lambda left, right: bool(left < right),
+    Operator.GREATER_THAN: lambda left, right: bool(left > right),
+    Operator.LESS_THAN_OR_EQUAL: lambda left, right: bool(left <= right),
+    Operator.GREATER_THAN_OR_EQUAL: lambda left, right: bool(left >= right),
+}
+
+
+def satisfies(found: DirectoryObject, expressions: Iterable[Filter]) -> bool:
+    """Whether an object satisfies expressions; names compare without case, and what is not set satisfies no bound."""
+
+    def plain(value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
+
+    for expression in expressions:
+        value = plain(getattr(found, expression.attribute))
+        if value is None and expression.operator not in (Operator.EQUALS, Operator.NOT_EQUALS):
+            return False
+        if not _COMPARE[expression.operator](value, plain(expression.value)):
+            return False
+    return True

@@ -1,0 +1,445 @@
+"""What a node asks of its directory, answered over LDAP: bounded in time, from the cache where that is good enough.
+
+ldap3 blocks, so its calls run in a few threads of their own. A directory that accepts a connection and never answers
+costs one of these threads for the length of a time-out, and the caller the length of its own. While the directory is
+known to be away no look-up asks it, only the Directory Online Timer (MS-MQDMPR 3.1.2.5) and what must be written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mqenterprise.directory.cache import Cached, DirectoryCache
+from mqenterprise.directory.configuration import load_settings
+from mqenterprise.directory.distribution import resolve_distribution_list, resolve_queue_alias
+from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, DirectoryUnavailable, ObjectNotFound
+from mqenterprise.directory.notification import Changed, Watcher
+from mqenterprise.directory.security import (
+    QUEUE_MANAGER_RIGHTS,
+    QUEUE_RIGHTS,
+    RightsTable,
+    to_active_directory,
+    to_message_queuing,
+)
+from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.settings import DirectorySettings
+from mqenterprise.directory.workers import Workers
+from qmnode.directory import (
+    AnyDirectoryObject,
+    DirectoryObject,
+    DirectoryOperationError,
+    DirectoryOperationResult,
+    DirectoryOptions,
+    Enterprise,
+    Filter,
+    Operator,
+    Queue,
+    QueueManager,
+    RoutingLink,
+    Site,
+    SortOrder,
+    User,
+    equals,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from qmnode.structures.guid import Guid
+
+Answer = TypeVar("Answer")
+Kind = TypeVar("Kind", bound=DirectoryObject)
+
+log = structlog.get_logger(__name__)
+
+RIGHTS: Final[dict[type[DirectoryObject], RightsTable]] = {Queue: QUEUE_RIGHTS, QueueManager: QUEUE_MANAGER_RIGHTS}
+"""Kinds whose security descriptors a node checks access against."""
+# Read on demand only: it costs a second search.
+_REPLACED: Final = frozenset(
+    {"public_encryption_key_list", "public_signing_key_list", "public_signing_keys", "certificates"}
+)
+"""Attributes that stop being true when an administrator rotates a key or revokes a certificate."""
+ON_DEMAND: Final = frozenset({"qualified_pathname"})
+# A field whose equality is one direct look-up, and the repository's way to do it.
+DIRECT: Final = {
+    "identifier": "get",
+    "full_path": "at",
+    "pathname": "find",
+    "computer_name": "find",
+    "name": "find",
+}
+
+OF_COMPUTER: Final = ("computer", Operator.EQUALS)
+"""The queues of one computer are below its entry: listed, not searched for."""
+
+
+class PortSettings(BaseModel):
+    """How a node uses its directory, beside how the directory is reached."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    directory: DirectorySettings
+    answer_limit: float = Field(default=10.0, gt=0, le=120)
+    """Seconds that a caller waits at most."""
+    threads: int = Field(default=4, ge=1, le=32)
+    waiting: int = Field(default=256, ge=1)
+    """Calls that may wait for a thread; more are refused at once."""
+    fresh_for: float = Field(default=300.0, ge=0)
+    """Seconds that what was read is good without asking again."""
+    keys_for: float = Field(default=86_400.0, ge=0)
+    """Seconds that keys and certificates are good which were read before the directory went away. What encrypts to an
+    older key waits; ``offline_cache_age`` of ``mqenterprise keys`` must be no shorter."""
+    absent_for: float = Field(default=10.0, ge=0)
+    """Seconds that an object which was not found is believed not to exist."""
+    watch_interval: float = Field(default=2.0, gt=0)
+    """Seconds between two looks for changes, where the server must be asked for them."""
+    iterators: int = Field(default=64, ge=1)
+    """Searches that may be begun and not ended; the oldest is forgotten."""
+
+
+class LdapPort:
+    """Implements :class:`qmnode.directory.Directory`."""
+
+    def __init__(
+        self,
+        settings: PortSettings,
+        cache: DirectoryCache,
+        service: EnterpriseDirectory | None = None,
+    ) -> None:
+        self._settings = settings
+        self._cache = cache
+        self._service = service or EnterpriseDirectory(settings.directory)
+        self._workers = Workers(settings.threads, settings.waiting)
+        self._handles = itertools.count(1)
+        self._iterators: OrderedDict[int, Iterator[DirectoryObject]] = OrderedDict()
+        self._asking: dict[object, asyncio.Future[Any]] = {}
+        self._offline = False
+        self._watcher: Watcher | None = None
+        self._listeners: list[Callable[[Guid | None], None]] = []
+
+    @property
+    def offline(self) -> bool:
+        """QueueManager.DirectoryOffline: the last call found no directory."""
+        return self._offline
+
+    # Reading
+
+    async def read_directory(
+        self,
+        object_type: type[AnyDirectoryObject],
+        filters: Sequence[Filter] = (),
+        attributes: Collection[str] | None = None,
+        *,
+        force_directory_read: bool = False,
+    ) -> AnyDirectoryObject:
+        """Read Directory (MS-MQDMPR 3.1.7.1.20): from the cache while it is fresh, else one search."""
+        on_demand = bool(attributes and ON_DEMAND & set(attributes))
+        if not force_directory_read and not on_demand:
+            self._refuse_absent(object_type, filters)
+            known = self._cache.find(object_type, filters)
+            if known is not None and self._cache.age(known) <= self._settings.fresh_for:
+                return _as(object_type, known.found)
+            if known is not None and self._offline and self._is_usable(known, attributes):
+                return _as(object_type, known.found)
+        if self._offline and not force_directory_read:
+            raise DirectoryUnavailable("the directory is away and this was never read before")
+        try:
+            ask = partial(self._read, object_type, tuple(filters), attributes if on_demand else None)
+            found = await self._ask_once((object_type, tuple(filters), on_demand), ask)
+        except DirectoryUnavailable:
+            known = None if force_directory_read else self._cache.find(object_type, filters)
+            if known is None or not self._is_usable(known, attributes):
+                raise
+            return _as(object_type, known.found)
+        except ObjectNotFound:
+            self._cache.put_absent(object_type, filters)
+            raise
+        return _as(object_type, found)
+
+    async def read_directory_begin(
+        self,
+        object_type: type[DirectoryObject],
+        filters: Sequence[Filter] = (),
+        attributes: Collection[str] | None = None,
+        sort: Sequence[SortOrder] = (),
+    ) -> int:
+        """Read Directory Begin (3.1.7.1.21). Away from the directory: what this very search answered last."""
+        if not self._offline:
+            try:
+                found = await self._ask(partial(self._search, object_type, tuple(filters)))
+            except DirectoryUnavailable:
+                found = self._remembered(object_type, filters)
+        else:
+            found = self._remembered(object_type, filters)
+        handle = next(self._handles)
+        self._iterators[handle] = iter(_sorted(found, sort))
+        while len(self._iterators) > self._settings.iterators:
+            self._iterators.popitem(last=False)
+        return handle
+
+    async def read_directory_next(self, handle: int) -> DirectoryObject:
+        """Read Directory Next (3.1.7.1.22)."""
+        iterator = self._iterators.get(handle)
+        if iterator is None:
+            raise DirectoryError(f"there is no search {handle}: it was ended, or too many were left open")
+        try:
+            return next(iterator)
+        except StopIteration:
+            raise DirectoryOperationError(DirectoryOperationResult.END_OF_DATA, "no more objects") from None
+
+    async def read_directory_end(self, handle: int) -> None:
+        """Read Directory End (3.1.7.1.23)."""
+        self._iterators.pop(handle, None)
+
+    # Writing
+
+    async def create_directory_object(
+        self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
+    ) -> Guid:
+        """Create Directory Object (3.1.7.1.18): the GUID that the directory gave."""
+        created = await self._ask(partial(self._create, directory_object))
+        assert created.identifier is not None
+        return created.identifier
+
+    async def delete_directory_object(self, directory_object: DirectoryObject) -> None:
+        """Delete Directory Object (3.1.7.1.19)."""
+        await self._ask(partial(self._delete, directory_object))
+
+    async def write_directory(
+        self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
+    ) -> None:
+        """Write Directory (3.1.7.1.24)."""
+        await self._ask(partial(self._write, directory_object, attributes))
+
+    async def resolve_distribution_list(self, identifier: Guid) -> tuple[str, ...]:
+        """Resolve Distribution List (MS-MQDSSM 3.1.6.9): the format names of its queues."""
+        return await self._ask(partial(resolve_distribution_list, self._service.connection, identifier))
+
+    async def resolve_queue_alias(self, full_path: str) -> str:
+        """Resolve Queue Alias (MS-MQDSSM 3.1.6.8): the format name of the queue."""
+        return await self._ask(partial(resolve_queue_alias, self._service.connection, full_path))
+
+    async def check_directory_online(self) -> bool:
+        """The reading half of Check Directory Online (3.1.7.1.25): whether the Enterprise object can be read now."""
+        try:
+            await self._ask(self._service.enterprise)
+        except DirectoryUnavailable:
+            return False
+        except DirectoryError:
+            return True  # it answered, if only with a refusal
+        return True
+
+    def watch(self, on_changed: Callable[[Guid | None], None]) -> None:
+        """Listen for changes: what changed is read anew at its next use, and ``on_changed`` is called in this loop.
+
+        Without this a change is seen when the copy is older than :attr:`PortSettings.fresh_for`. Who listens later than
+        others may have missed something, and is told so.
+        """
+        loop = asyncio.get_running_loop()
+        self._listeners.append(on_changed)
+        if self._watcher is not None:
+            loop.call_soon(on_changed, None)
+            return
+
+        def tell(change: Changed) -> None:
+            self._cache.expire(change.identifier, change.full_path)
+            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(self._tell_listeners, change.identifier)
+
+        self._watcher = Watcher(self._service.connection, tell, self._settings.watch_interval)
+        self._watcher.start()
+
+    def _tell_listeners(self, identifier: Guid | None) -> None:
+        for listener in self._listeners:
+            listener(identifier)
+
+    async def close(self) -> None:
+        """Give connections and threads back."""
+        if self._watcher is not None:
+            self._watcher.stop()
+        self._workers.close()
+        self._service.close()
+        self._cache.close()
+
+    async def _ask(self, function: Callable[[], Answer]) -> Answer:
+        """Let a thread ask the directory, and note whether it is there."""
+        try:
+            answer = await self._workers.call(function, self._settings.answer_limit)
+        except DirectoryUnavailable as problem:
+            if not self._offline:
+                log.warning("directory away", reason=problem.sentence)
+            self._offline = True
+            raise
+        except DirectoryOperationError:
+            self._offline = False
+            raise
+        if self._offline:
+            log.info("directory back")
+        self._offline = False
+        return answer
+
+    async def _ask_once(self, key: object, function: Callable[[], Answer]) -> Answer:
+        """Ask, or wait for the answer to the same question: a burst to one unknown queue is one search."""
+        task = self._asking.get(key)
+        if task is None:
+            task = asyncio.ensure_future(self._ask(function))
+            self._asking[key] = task
+            task.add_done_callback(lambda done: self._settled(key, done))
+        return cast("Answer", await asyncio.shield(task))
+
+    def _settled(self, key: object, task: asyncio.Future[Any]) -> None:
+        self._asking.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # noted here, as all who asked may have given up
+
+    def _is_usable(self, known: Cached, attributes: Collection[str] | None) -> bool:
+        """Whether something may be used while the directory is away: all but keys that may have been replaced."""
+        return not _REPLACED.intersection(attributes or ()) or self._cache.age(known) <= self._settings.keys_for
+
+    def _refuse_absent(self, object_type: type[DirectoryObject], filters: Sequence[Filter]) -> None:
+        since = self._cache.absent_since(object_type, filters)
+        if since is not None and since <= self._settings.absent_for:
+            raise ObjectNotFound(f"there was no such {object_type.__name__} {since:.0f} s ago")
+
+    def _remembered(self, object_type: type[DirectoryObject], filters: Sequence[Filter]) -> list[DirectoryObject]:
+        known = self._cache.answer(object_type, filters)
+        if known is None:
+            raise DirectoryUnavailable("the directory is away and this was never searched before")
+        return known
+
+    # In a thread
+
+    def _repository(self, kind: type[DirectoryObject]) -> Any:
+        service = self._service
+        table: dict[type[DirectoryObject], Any] = {
+            Site: service.sites,
+            RoutingLink: service.routing_links,
+            QueueManager: service.queue_managers,
+            Queue: service.queues,
+            User: service.users,
+        }
+        if kind not in table:
+            raise ConstraintViolated(f"a directory has no objects of the kind {kind.__name__}")
+        return table[kind]
+
+    def _meant(self, found: Kind) -> Kind:
+        """The object with its security descriptor as Message Queuing means it, which is what a node checks against."""
+        rights = RIGHTS.get(type(found))
+        descriptor = getattr(found, "security", None)
+        if rights is None or descriptor is None or not self._service.connection.dialect.gives_guid:
+            return found
+        try:
+            return replace(found, security=to_message_queuing(descriptor, rights))  # type: ignore[call-arg]
+        except ValueError as error:
+            log.warning("security descriptor not understood", object=found.full_path, reason=str(error))
+            return replace(found, security=None)  # type: ignore[call-arg]
+
+    def _said(self, wanted: Kind) -> Kind:
+        """The object with its security descriptor as the directory has it."""
+        rights = RIGHTS.get(type(wanted))
+        descriptor = getattr(wanted, "security", None)
+        if rights is None or descriptor is None or not self._service.connection.dialect.gives_guid:
+            return wanted
+        try:
+            return replace(wanted, security=to_active_directory(descriptor, rights))  # type: ignore[call-arg]
+        except ValueError as error:
+            raise ConstraintViolated(f"this is no security descriptor: {error}") from error
+
+    def _read(
+        self, kind: type[DirectoryObject], filters: tuple[Filter, ...], attributes: Collection[str] | None
+    ) -> DirectoryObject:
+        found = self._first(kind, filters, attributes)
+        if found is None:
+            raise ObjectNotFound(f"there is no such {kind.__name__}")
+        found = self._meant(found)
+        self._cache.put(found)
+        return found
+
+    def _first(
+        self, kind: type[DirectoryObject], filters: tuple[Filter, ...], attributes: Collection[str] | None
+    ) -> DirectoryObject | None:
+        if kind is Enterprise:
+            return self._service.enterprise()
+        repository = self._repository(kind)
+        if len(filters) == 1 and filters[0].operator is Operator.EQUALS and filters[0].attribute in DIRECT:
+            # 3.1.6.3 of MS-MQDSSM: what is named is read, not searched for.
+            method = DIRECT[filters[0].attribute]
+            more = () if method == "find" or attributes is None else (attributes,)
+            found: DirectoryObject | None = getattr(repository, method)(filters[0].value, *more)
+            return found
+        return next(repository.list(*filters, attributes=attributes), None)
+
+    def _search(self, kind: type[DirectoryObject], filters: tuple[Filter, ...]) -> list[DirectoryObject]:
+        if kind is Enterprise:
+            found: list[DirectoryObject] = [self._service.enterprise()]
+        elif kind is Queue and [(each.attribute, each.operator) for each in filters] == [OF_COMPUTER]:
+            found = [self._meant(item) for item in self._service.queues.of(str(filters[0].value))]
+        else:
+            found = [self._meant(item) for item in self._repository(kind).list(*filters)]
+        self._cache.put_answer(kind, filters, found)
+        return found
+
+    def _create(self, wanted: DirectoryObject) -> DirectoryObject:
+        created: DirectoryObject = self._repository(type(wanted)).add(self._said(wanted))
+        self._cache.put(self._meant(created))
+        return created
+
+    def _delete(self, unwanted: DirectoryObject) -> None:
+        self._repository(type(unwanted)).delete(unwanted)
+        if unwanted.identifier is not None:
+            self._cache.forget(type(unwanted), unwanted.identifier)
+
+    def _write(self, changed: DirectoryObject, attributes: Collection[str] | None) -> None:
+        if isinstance(changed, Enterprise):
+            self._service.write_enterprise(changed, attributes)
+        else:
+            self._repository(type(changed)).modify(self._said(changed), attributes)
+        if changed.identifier is not None:
+            self._read(type(changed), (equals("identifier", changed.identifier),), None)
+
+
+def _as(object_type: type[AnyDirectoryObject], found: DirectoryObject) -> AnyDirectoryObject:
+    assert isinstance(found, object_type)
+    return found
+
+
+def _sorted(found: list[DirectoryObject], sort: Sequence[SortOrder]) -> list[DirectoryObject]:
+    """In the order asked for; the weightiest attribute is sorted by last, as sorting keeps what was in order."""
+    for order in sorted((order for order in sort if order.priority), key=lambda order: order.priority):
+
+        def key(item: DirectoryObject, name: str = order.attribute) -> tuple[bool, Any]:
+            value = getattr(item, name)
+            return value is None, value.lower() if isinstance(value, str) else 0 if value is None else value
+
+        found = sorted(found, key=key, reverse=not order.ascending)
+    return found
+
+
+def open_port(options: DirectoryOptions) -> LdapPort:
+    """The entry point ``ldap`` of the group ``qmnode.directory``.
+
+    The settings are those of :class:`PortSettings`, or ``file`` instead of ``directory``: what
+    ``mqenterprise directory admit`` wrote.
+
+    Raises :class:`DirectoryOperationError` with what is wrong in the settings.
+    """
+    values = dict(options.settings)
+    file = values.pop("file", None)
+    try:
+        if file is not None:
+            values["directory"] = load_settings(Path(file))
+        settings = PortSettings.model_validate(values)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, part['loc'])) or 'settings'}: {part['msg']}" for part in error.errors())
+        raise DirectoryError(f"the node's directory settings are wrong: {wrong}") from error
+    return LdapPort(settings, DirectoryCache(options.cache_path))

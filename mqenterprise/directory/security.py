@@ -1,0 +1,181 @@
+"""Security descriptors as Active Directory has them, and as Message Queuing means them.
+
+Active Directory guards messages by the extended rights of msmq (object entries with RIGHT_DS_CONTROL_ACCESS),
+properties by the rights to read and write properties, and children by the right to create them (MS-ADTS 5.1.3.2); the
+standard rights have the same bits on both sides. The tables say which right is which bit of MS-MQMQ 2.2.23 and 2.2.24.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from mqenterprise.directory.schema import load_schema
+from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
+from qmnode.structures.errors import PacketError
+from qmnode.structures.guid import guid_from_text
+from qmnode.structures.security_descriptor import (
+    AccessEntry,
+    Ace,
+    AceFlags,
+    AceType,
+    Acl,
+    ObjectAceFlags,
+    ObjectEntry,
+    SecurityDescriptor,
+    allow,
+)
+from qmnode.structures.sid import Sid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+CREATE_CHILD: Final = 0x0001
+READ_PROPERTY: Final = 0x0010
+WRITE_PROPERTY: Final = 0x0020
+CONTROL_ACCESS: Final = 0x0100
+FULL_CONTROL: Final = 0x000F_01FF
+STANDARD_RIGHTS: Final = 0x000F_0000
+
+_OBJECT: Final[Mapping[int, AceType]] = {
+    AceType.ACCESS_ALLOWED: AceType.ACCESS_ALLOWED_OBJECT,
+    AceType.ACCESS_DENIED: AceType.ACCESS_DENIED_OBJECT,
+}
+_PLAIN: Final = {value: AceType(key) for key, value in _OBJECT.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class RightsTable:
+    """How the rights on one kind of object are said on either side."""
+
+    extended: Mapping[str, int]
+    """Extended rights, and the bits that each stands for; the wide ones first."""
+    plain: Mapping[int, int]
+    """Rights of a directory object, and the bit that each stands for."""
+
+    @property
+    def guarded(self) -> int:
+        """All bits that extended rights stand for."""
+        value = 0
+        for bits in self.extended.values():
+            value |= bits
+        return value
+
+
+QUEUE_RIGHTS: Final = RightsTable(
+    extended={
+        "msmq-Receive": QueueAccess.MQSEC_RECEIVE_MESSAGE,
+        "msmq-Receive-journal": QueueAccess.MQSEC_RECEIVE_JOURNAL_MESSAGE,
+        "msmq-Peek": QueueAccess.MQSEC_PEEK_MESSAGE,
+        "msmq-Send": QueueAccess.MQSEC_WRITE_MESSAGE,
+    },
+    plain={
+        READ_PROPERTY: QueueAccess.MQSEC_GET_QUEUE_PROPERTIES,
+        WRITE_PROPERTY: QueueAccess.MQSEC_SET_QUEUE_PROPERTIES,
+    },
+)
+QUEUE_MANAGER_RIGHTS: Final = RightsTable(
+    extended={
+        "msmq-Receive-Dead-Letter": QueueManagerAccess.MQSEC_RECEIVE_DEADLETTER_MESSAGE,
+        "msmq-Peek-Dead-Letter": QueueManagerAccess.MQSEC_PEEK_DEADLETTER_MESSAGE,
+        "msmq-Receive-computer-Journal": QueueManagerAccess.MQSEC_RECEIVE_JOURNAL_QUEUE_MESSAGE,
+        "msmq-Peek-computer-Journal": QueueManagerAccess.MQSEC_PEEK_JOURNAL_QUEUE_MESSAGE,
+    },
+    plain={
+        CREATE_CHILD: QueueManagerAccess.MQSEC_CREATE_QUEUE,
+        READ_PROPERTY: QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
+        WRITE_PROPERTY: QueueManagerAccess.MQSEC_SET_MACHINE_PROPERTIES,
+    },
+)
+
+
+def to_message_queuing(descriptor: bytes, rights: RightsTable) -> bytes:
+    """A descriptor of Active Directory with the masks of Message Queuing. Raises ValueError for bytes that are none."""
+    return _converted(descriptor, lambda ace: _meant(ace, rights))
+
+
+def to_active_directory(descriptor: bytes, rights: RightsTable) -> bytes:
+    """A descriptor with the masks of Message Queuing as Active Directory has it. Raises ValueError."""
+    return _converted(descriptor, lambda ace: _said(ace, rights))
+
+
+def with_full_control(descriptor: bytes, sid: bytes) -> bytes | None:
+    """The DACL of a descriptor that also gives somebody everything here and beneath; nothing if it does already.
+
+    Only the DACL is in the answer: the owner is not ours to write. Raises ValueError.
+    """
+    try:
+        present = SecurityDescriptor.parse(descriptor)
+        entry = allow(Sid.parse(sid), FULL_CONTROL, flags=AceFlags.of(CONTAINER_INHERIT_ACE=1))
+    except PacketError as error:
+        raise ValueError(str(error)) from error
+    aces = present.dacl.aces if present.dacl else ()
+    if entry in aces:
+        return None
+    # Denials stay first and what is inherited last, the order that everyone expects (MS-DTYP 2.4.5).
+    place = next((i for i, ace in enumerate(aces) if AceFlags.INHERITED_ACE.get(ace.ace_flags)), len(aces))
+    dacl = Acl.of(*aces[:place], entry, *aces[place:])
+    return SecurityDescriptor(dacl=dacl, control=present.control & ~0x0010).write()
+
+
+def _converted(descriptor: bytes, convert: Callable[[Ace], Iterator[Ace]]) -> bytes:
+    try:
+        present = SecurityDescriptor.parse(descriptor)
+    except PacketError as error:
+        raise ValueError(str(error)) from error
+    if present.dacl is None:
+        return descriptor
+    aces = tuple(converted for ace in present.dacl.aces for converted in convert(ace))
+    return replace(present, dacl=Acl.of(*aces)).write()
+
+
+def _meant(ace: Ace, rights: RightsTable) -> Iterator[Ace]:
+    """One entry of Active Directory as Message Queuing means it; entries about something else are left out."""
+    match ace.entry:
+        case ObjectEntry(mask=mask, object_type=right, sid=sid) if ace.ace_type in _PLAIN:
+            if right is None:
+                value = _plain_meaning(mask, rights)
+            else:
+                names = _extended_names()
+                value = rights.extended.get(names.get(bytes(right), ""), 0) if mask & CONTROL_ACCESS else 0
+            kind = _PLAIN[AceType(ace.ace_type)]
+        case AccessEntry(mask=mask, sid=sid) if ace.ace_type in _OBJECT:
+            value, kind = _plain_meaning(mask, rights), AceType(ace.ace_type)
+        case _:
+            return
+    if value:
+        yield Ace(ace_type=kind, ace_flags=ace.ace_flags, entry=AccessEntry(mask=int(value), sid=sid))
+
+
+def _plain_meaning(mask: int, rights: RightsTable) -> int:
+    value = mask & STANDARD_RIGHTS
+    for bit, meaning in rights.plain.items():
+        value |= int(meaning) if mask & bit else 0
+    return value | (int(rights.guarded) if mask & CONTROL_ACCESS else 0)
+
+
+def _said(ace: Ace, rights: RightsTable) -> Iterator[Ace]:
+    """One entry of Message Queuing as the entries that Active Directory has for it."""
+    if not isinstance(ace.entry, AccessEntry) or ace.ace_type not in _OBJECT:
+        return
+    mask, sid = ace.entry.mask, ace.entry.sid
+    plain = mask & STANDARD_RIGHTS
+    for bit, meaning in rights.plain.items():
+        plain |= bit if mask & meaning else 0
+    left = mask & rights.guarded
+    if left == rights.guarded:
+        plain, left = plain | CONTROL_ACCESS, 0
+    if plain:
+        yield Ace(ace_type=ace.ace_type, ace_flags=ace.ace_flags, entry=AccessEntry(mask=plain, sid=sid))
+    for name, bits in rights.extended.items():
+        if mask & bits == bits and left & bits:
+            left &= ~bits
+            guid = guid_from_text(load_schema().extended_rights[name].guid)
+            entry = ObjectEntry(
+                mask=CONTROL_ACCESS, flags=ObjectAceFlags.of(ACE_OBJECT_TYPE_PRESENT=1), object_type=guid, sid=sid
+            )
+            yield Ace(ace_type=_OBJECT[ace.ace_type], ace_flags=ace.ace_flags, entry=entry)
+
+
+def _extended_names() -> Mapping[bytes, str]:
+    return {bytes(guid_from_text(right.guid)): name for name, right in load_schema().extended_rights.items()}

@@ -1,0 +1,140 @@
+"""An open directory of an enterprise: the connection, a repository for each kind, and the one Enterprise object."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+from mqenterprise.directory.connection import LdapConnection
+from mqenterprise.directory.errors import ObjectAlreadyExists, ObjectNotFound
+from mqenterprise.directory.mapping import ENTERPRISE
+from mqenterprise.directory.names import name_of, split_dn
+from mqenterprise.directory.objects import ObjectRepository
+from mqenterprise.directory.queue_managers import QueueManagerRepository
+from mqenterprise.directory.references import References
+from mqenterprise.directory.repositories import (
+    AliasRepository,
+    DistributionListRepository,
+    QueueRepository,
+    RoutingLinkRepository,
+    SiteRepository,
+    UserRepository,
+)
+from qmnode.directory import Enterprise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from types import TracebackType
+
+    from mqenterprise.directory.errors import HalfWritten
+    from mqenterprise.directory.repository import Entry
+    from mqenterprise.directory.settings import DirectorySettings
+
+
+class _EnterpriseRepository(ObjectRepository[Enterprise]):
+    """The one object of its kind (MS-MQDSSM 2.2.3)."""
+
+    mapping = ENTERPRISE
+
+    def _base(self) -> str:
+        return self._connection.dialect.contexts.enterprise
+
+    def _dn(self, entity: Enterprise) -> str:
+        return self._base()
+
+    def _by_name(self, name: str) -> Iterator[Entry]:
+        yield self._connection.read(self._base(), self.mapping.names(None))
+
+
+class EnterpriseDirectory:
+    """An open directory. Implements :class:`mqenterprise.directory.repository.DirectoryService`; a context manager."""
+
+    def __init__(
+        self,
+        settings: DirectorySettings,
+        servers: Callable[[], Sequence[str]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.connection = LdapConnection(settings, servers, clock)
+        references = References(self.connection, clock)
+        self.sites = SiteRepository(self.connection, references)
+        self.routing_links = RoutingLinkRepository(self.connection, references)
+        self.queue_managers = QueueManagerRepository(self.connection, references)
+        self.queues = QueueRepository(self.connection, references)
+        self.users = UserRepository(self.connection, references)
+        self.aliases = AliasRepository(self.connection, references)
+        self.distribution_lists = DistributionListRepository(self.connection, references)
+        self._enterprises = _EnterpriseRepository(self.connection, references)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.connection.close()
+
+    def enterprise(self) -> Enterprise:
+        """The one Enterprise object. Raises ``ObjectNotFound`` when the directory was not prepared."""
+        found = self._enterprises.at(self.connection.dialect.contexts.enterprise)
+        return replace(found, name=self.connection.root)  # 3.1.6.11.3.1
+
+    def write_enterprise(self, enterprise: Enterprise, attributes: Collection[str] | None = None) -> None:
+        """Write the enterprise's settings."""
+        self._enterprises.modify(replace(enterprise, full_path=None, identifier=None), attributes)
+
+    def prepare(self) -> Enterprise:
+        """Create what every enterprise needs and the server lacks: containers and the Enterprise object. Idempotent.
+
+        Active Directory has all of it from its own provisioning.
+        """
+        contexts = self.connection.dialect.contexts
+        if not self.connection.dialect.gives_guid:
+            self._ensure_root(contexts.root)
+            for dn, object_class in (
+                (contexts.configuration, "configuration"),
+                (contexts.sites, "sitesContainer"),
+                (contexts.services, "container"),
+                (contexts.computers, "container"),
+                (contexts.users, "container"),
+            ):
+                self._ensure(dn, ("top", object_class))
+        try:
+            return self.enterprise()
+        except ObjectNotFound:
+            self._enterprises.add(Enterprise())
+            return self.enterprise()
+
+    def half_written(self) -> tuple[HalfWritten, ...]:
+        """The entries that listings left out so far, with the reason of each."""
+        repositories: tuple[ObjectRepository[Any], ...] = (
+            self.sites,
+            self.routing_links,
+            self.queue_managers,
+            self.queues,
+            self.users,
+            self.aliases,
+            self.distribution_lists,
+        )
+        return tuple(problem for repository in repositories for problem in repository.half_written)
+
+    def _ensure_root(self, root: str) -> None:
+        try:
+            self.connection.read(root, ("1.1",))
+        except ObjectNotFound:
+            attribute = split_dn(root)[0].partition("=")[0].lower()
+            name = name_of(root).encode()
+            classes = ("top", "organization", "dcObject") if attribute == "dc" else ("top", "organization")
+            values = {"o": (name,), **({"dc": (name,)} if attribute == "dc" else {})}
+            self.connection.add(root, classes, values)
+
+    def _ensure(self, dn: str, classes: Sequence[str]) -> None:
+        try:
+            self.connection.read(dn, ("1.1",))
+        except ObjectNotFound:
+            with contextlib.suppress(ObjectAlreadyExists):
+                self.connection.add(dn, classes, {})

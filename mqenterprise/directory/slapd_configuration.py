@@ -1,0 +1,290 @@
+"""The configuration of the private slapd, as one LDIF under cn=config."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mqenterprise.directory.errors import DirectoryError
+from mqenterprise.directory.schema import openldap_ldif
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SCHEMA_FOLDERS: Final = (Path("/etc/ldap/schema"), Path("/etc/openldap/schema"), Path("/usr/local/etc/openldap/schema"))
+MODULE_FOLDERS: Final = (
+    Path("/usr/lib/ldap"),
+    Path("/usr/lib64/openldap"),
+    Path("/usr/libexec/openldap"),
+    Path("/usr/lib/openldap"),
+)
+# What searches of a node and of a plan compare.
+INDEXES: Final = (
+    "objectClass eq",
+    "cn eq,sub",
+    "objectGUID eq",
+    "objectSid eq",
+    "sAMAccountName eq",
+    "mSMQQMID eq",
+    "mSMQSites eq",
+    "mSMQLabelEx eq,sub",
+    "mSMQQueueType eq",
+    "mSMQDigests eq",
+    "adminDescription eq,sub",
+    "entryUUID eq",
+    "entryCSN eq",
+)
+DATABASE_LIMIT: Final = 4 * 1024**3
+"""Bytes that the database may grow to (mdb reserves address space for it, not disk)."""
+NODE_UNIT: Final = "Queue Managers"
+"""The organizational unit in a client certificate's subject that marks a queue manager."""
+ADMINISTRATORS: Final = "MSMQ Administrators"
+"""The group under CN=Users whose members may write everything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlapdPaths:
+    """Where the private slapd keeps its things."""
+
+    state: Path
+
+    @property
+    def configuration(self) -> Path:
+        return self.state / "config"
+
+    @property
+    def data(self) -> Path:
+        return self.state / "data"
+
+    @property
+    def tls(self) -> Path:
+        return self.state / "tls"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that clients trust."""
+        return self.tls / "ca.pem"
+
+    @property
+    def run(self) -> Path:
+        return self.state / "run"
+
+    @property
+    def socket(self) -> Path:
+        return self.run / "ldapi"
+
+    @property
+    def pid(self) -> Path:
+        return self.run / "slapd.pid"
+
+    @property
+    def log(self) -> Path:
+        return self.state / "slapd.log"
+
+    @property
+    def password(self) -> Path:
+        return self.state / "admin.password"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """Where a machine has OpenLDAP's own files."""
+
+    schema: Path
+    """The folder of core.ldif."""
+    modules: Path
+    """The folder of back_mdb.so."""
+
+    @classmethod
+    def of_this_machine(cls) -> Installation:
+        """Raises :class:`DirectoryError` when OpenLDAP's server is not installed."""
+        return cls(
+            _existing("core.ldif", SCHEMA_FOLDERS).parent,
+            _existing("back_mdb.so", MODULE_FOLDERS).parent,
+        )
+
+
+DEBIAN: Final = Installation(Path("/etc/ldap/schema"), Path("/usr/lib/ldap"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replication:
+    """One of several providers that hold the same and all take writes (RFC 4533)."""
+
+    number: int
+    """Which one this is: 1 to 4095, another for each, and the same for good."""
+    others: Mapping[int, str]
+    """URLs of the other providers, by their numbers."""
+
+
+def configuration_ldif(
+    paths: SlapdPaths,
+    root: str,
+    password: str,
+    owners: Iterable[int],
+    *,
+    durable: bool,
+    installation: Installation,
+    replication: Replication | None = None,
+) -> str:
+    """Everything under cn=config for ``slapadd -n 0``: the same text for the same arguments.
+
+    ``owners`` are the users who administer the directory over its own socket.
+    """
+    administrator = f"cn=admin,{root}"
+    return "\n".join(
+        (
+            _global(paths, administrator, root, owners, replication),
+            _modules(installation.modules),
+            "dn: cn=schema,cn=config\nobjectClass: olcSchemaConfig\ncn: schema\n",
+            f"include: file://{installation.schema}/core.ldif\n",
+            openldap_ldif(),
+            _frontend(),
+            _configuration_database(administrator),
+            _database(paths, root, administrator, password, durable=durable, replication=replication),
+        )
+    )
+
+
+def _existing(name: str, folders: tuple[Path, ...]) -> Path:
+    for folder in folders:
+        if (folder / name).exists():
+            return folder / name
+    looked = ", ".join(str(folder) for folder in folders)
+    raise DirectoryError(f"OpenLDAP's {name} is in none of {looked}: install the package slapd")
+
+
+def _global(
+    paths: SlapdPaths, administrator: str, root: str, owners: Iterable[int], replication: Replication | None
+) -> str:
+    # Whoever owns the process or the machine administers the directory over its own socket, without a password.
+    users = "|".join(str(uid) for uid in sorted({0, *owners}))
+    number = f"olcServerID: {replication.number}\n" if replication is not None else ""
+    return f"""\
+dn: cn=config
+objectClass: olcGlobal
+cn: config
+olcPidFile: {paths.pid}
+olcArgsFile: {paths.run / "slapd.args"}
+olcTLSCACertificateFile: {paths.authority}
+olcTLSCertificateFile: {paths.tls / "server.pem"}
+olcTLSCertificateKeyFile: {paths.tls / "server.key"}
+olcTLSVerifyClient: try
+olcLocalSSF: 256
+olcSecurity: simple_bind=112
+olcPasswordHash: {{SSHA}}
+olcAuthzRegexp: {{0}}"gidNumber=[0-9]+\\+uidNumber=({users}),cn=peercred,cn=external,cn=auth" "{administrator}"
+olcAuthzRegexp: {{1}}"^cn=([^,]+),ou={NODE_UNIT}$" "cn=$1,cn=computers,{root}"
+{number}"""
+
+
+def _modules(folder: Path) -> str:
+    return f"""\
+dn: cn=module,cn=config
+objectClass: olcModuleList
+cn: module
+olcModulePath: {folder}
+olcModuleLoad: back_mdb
+olcModuleLoad: syncprov
+olcModuleLoad: unique
+"""
+
+
+def _frontend() -> str:
+    return """\
+dn: olcDatabase={-1}frontend,cn=config
+objectClass: olcDatabaseConfig
+objectClass: olcFrontendConfig
+olcDatabase: {-1}frontend
+olcAccess: {0}to dn.base="" by * read
+olcAccess: {1}to dn.base="cn=Subschema" by * read
+"""
+
+
+def _configuration_database(administrator: str) -> str:
+    return f"""\
+dn: olcDatabase={{0}}config,cn=config
+objectClass: olcDatabaseConfig
+olcDatabase: {{0}}config
+olcAccess: {{0}}to * by dn.exact="{administrator}" manage by * none
+"""
+
+
+def _database(
+    paths: SlapdPaths,
+    root: str,
+    administrator: str,
+    password: str,
+    *,
+    durable: bool,
+    replication: Replication | None,
+) -> str:
+    indexes = "\n".join(f"olcDbIndex: {index}" for index in INDEXES)
+    access = "\n".join(f"olcAccess: {{{order}}}{rule}" for order, rule in enumerate(access_rules(root)))
+    return f"""\
+dn: olcDatabase={{1}}mdb,cn=config
+objectClass: olcDatabaseConfig
+objectClass: olcMdbConfig
+olcDatabase: {{1}}mdb
+olcDbDirectory: {paths.data}
+olcSuffix: {root}
+olcRootDN: {administrator}
+olcRootPW: {_hashed(password, root)}
+olcDbMaxSize: {DATABASE_LIMIT}
+olcDbNoSync: {"FALSE" if durable else "TRUE"}
+olcSizeLimit: unlimited
+{indexes}
+{access}
+{_replicated(paths, root, administrator, password, replication) if replication is not None else ""}
+dn: olcOverlay={{0}}syncprov,olcDatabase={{1}}mdb,cn=config
+objectClass: olcOverlayConfig
+objectClass: olcSyncProvConfig
+olcOverlay: {{0}}syncprov
+olcSpCheckpoint: 100 10
+olcSpSessionlog: 10000
+
+dn: olcOverlay={{1}}unique,olcDatabase={{1}}mdb,cn=config
+objectClass: olcOverlayConfig
+objectClass: olcUniqueConfig
+olcOverlay: {{1}}unique
+olcUniqueURI: ldap:///{root}?objectGUID?sub
+"""
+
+
+def access_rules(root: str) -> tuple[str, ...]:
+    """Who may do what: a queue manager writes its own computer's subtree and nothing else, everyone known reads.
+
+    Without the second rule one node could replace another's public key and read what is encrypted for it.
+    """
+    administrators = f'by group/group/member="cn={ADMINISTRATORS},cn=Users,{root}" write'
+    subtree = f"^(.+,)?(cn=[^,]+,cn=computers,{re.escape(root.lower())})$"
+    return (
+        f"to attrs=userPassword {administrators} by self =xw by anonymous auth by * none",
+        f'to dn.regex="{subtree}" {administrators} by dn.exact,expand="$2" write by users read by * none',
+        f"to * {administrators} by users read by * none",
+    )
+
+
+def _replicated(paths: SlapdPaths, root: str, administrator: str, password: str, replication: Replication) -> str:
+    if re.search(r'[\s"\\]', password):
+        raise DirectoryError("the administrator's password may have no blanks, quotes and backslashes in it")
+    sources = "".join(
+        f"olcSyncrepl: {{{order}}}rid={number:03d} provider={url} bindmethod=simple"
+        f' binddn="{administrator}" credentials="{password}" searchbase="{root}" type=refreshAndPersist'
+        f' retry="2 30 10 +" network-timeout=5 timeout=30 keepalive=60:5:10'
+        f' tls_reqcert=demand tls_cacert="{paths.authority}"\n'
+        for order, (number, url) in enumerate(sorted(replication.others.items()))
+    )
+    return sources + "olcMultiProvider: TRUE\n" if sources else ""
+
+
+def _hashed(password: str, root: str) -> str:
+    """{SSHA}: what every slapd knows without a module. The password itself is long and random, so its salt need not be:
+    the same settings are the same text."""
+    salt = hashlib.sha256(f"{root} {password}".encode()).digest()[:16]
+    digest = hashlib.sha1(password.encode() + salt, usedforsecurity=False).digest()
+    return "{SSHA}" + base64.b64encode(digest + salt).decode()

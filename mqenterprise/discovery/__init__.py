@@ -1,0 +1,1 @@
+"""Servers found by DNS instead of configured."""

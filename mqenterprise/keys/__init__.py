@@ -1,0 +1,1 @@
+"""Key pairs of the enterprise's nodes: published, rotated without losing a message, kept in a file or in AWS."""

@@ -1,0 +1,9 @@
+"""What a rotation says when it cannot go on."""
+
+
+class KeyRotationError(Exception):
+    """A step that must not or cannot be taken now; the sentence says why and what to do. Holds no part of a key."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence

@@ -1,0 +1,54 @@
+"""What a rotation, a rollback or a retirement would do to the keys of a node, without doing it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mqenterprise.keys import steps
+from mqenterprise.keys.report import rows_of
+from mqenterprise.keys.rotation import needs_next
+from mqenterprise.keys.steps import Step
+from qmnode.security.key_making import usable_providers
+from qmnode.security.key_ring import KeyPurpose, KeyState
+
+if TYPE_CHECKING:
+    from mqenterprise.keys.rotation import KeysOfNode
+    from mqenterprise.keys.steps import Waiting
+
+
+def to_rotate(keys: KeysOfNode, waiting: Waiting, now: float, begun: float) -> list[str]:
+    """One sentence for each thing that ``Fleet.rotate`` would do."""
+    made = [
+        f"a new {provider.name} {purpose.value} key"
+        for provider in usable_providers(waiting.settings.security)
+        for purpose in KeyPurpose
+        if needs_next(keys.pairs, provider, purpose, begun)
+    ]
+    return made + to_publish(keys, waiting, now)
+
+
+def to_publish(keys: KeysOfNode, waiting: Waiting, now: float) -> list[str]:
+    """One sentence for each key that was begun to be published, or that the directory shows and should not."""
+    rows = (row for row in rows_of(keys, waiting, now) if row["due"] == Step.PUBLISH.value)
+    return [f"{row['provider']} {row['purpose']} key {row['fingerprint']}: publish" for row in rows]
+
+
+def to_roll_back(keys: KeysOfNode, waiting: Waiting, now: float, begun: float) -> list[str]:
+    """One sentence for each key that ``Fleet.roll_back`` would publish, where the published one is older than that."""
+    found = []
+    for provider in sorted({pair.provider for pair in keys.pairs}):
+        current = steps.of(keys.pairs, provider, KeyPurpose.ENCRYPTION, KeyState.CURRENT)
+        underway = any(map(steps.is_rollback, steps.of(keys.pairs, provider, KeyPurpose.ENCRYPTION)))
+        target = steps.before(keys.pairs, provider, KeyPurpose.ENCRYPTION)
+        if underway or any((pair.published_time or 0.0) >= begun for pair in current):
+            continue
+        if target is not None:
+            found.append(f"{provider} encryption key {target.fingerprint}: publish again")
+    return found + to_publish(keys, waiting, now)
+
+
+def to_retire(keys: KeysOfNode, waiting: Waiting, now: float) -> list[str]:
+    """One sentence for each key that ``Fleet.retire`` would put away."""
+    steps_of_retirement = (Step.RETIRE.value, Step.DESTROY.value)
+    rows = (row for row in rows_of(keys, waiting, now) if row["due"] in steps_of_retirement and row["is_due"])
+    return [f"{row['provider']} {row['purpose']} key {row['fingerprint']}: {row['due']}" for row in rows]

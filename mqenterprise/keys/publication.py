@@ -1,0 +1,131 @@
+"""Where public keys are published: mSMQEncryptKey and mSMQSignKey of each queue manager, as MQDSPUBLICKEYS.
+
+A sender picks a key by its provider's name (MS-MQQB 3.1.7.1.5) and the wire carries no key id, so a new key takes the
+place of its provider's old one. The list is changed by compare and set: two writers never undo each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from mqenterprise.directory.errors import ObjectNotFound
+from mqenterprise.directory.swap import swap
+from mqenterprise.keys.errors import KeyRotationError
+from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
+from qmnode.security.public_key_lists import public_key_list
+from qmnode.security.rsa_keys import fingerprint_of, public_key_from_wire
+from qmnode.structures.errors import PacketError
+from qmnode.structures.guid import Guid
+from qmnode.structures.public_keys import MqdsPublicKey, MqdsPublicKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from mqenterprise.directory.service import EnterpriseDirectory
+
+ATTRIBUTES: Final = {KeyPurpose.ENCRYPTION: "mSMQEncryptKey", KeyPurpose.SIGNING: "mSMQSignKey"}
+"""MS-MQDSSM 3.1.6.1.1.2, and the attribute of the schema for PublicSigningKeyList (MS-MQDMPR 3.1.1.1)."""
+_LARGEST_KEY: Final = 16_384
+_NODE_FIELDS: Final = ("identifier", "site_identifier_list", "foreign_system", "computer_name")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A queue manager whose keys are kept here."""
+
+    computer_name: str
+    identifier: Guid
+    full_path: str
+    sites: tuple[Guid, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the directory shows of a node's keys: the lists as they are, and the fingerprints in them."""
+
+    lists: dict[KeyPurpose, bytes | None]
+    fingerprints: frozenset[str] = field(default=frozenset())
+
+    @classmethod
+    def of(cls, lists: dict[KeyPurpose, bytes | None]) -> Shown:
+        """From the attributes. A key that cannot be read is nobody's."""
+        keys = (entry for encoded in lists.values() for entry in _entries(encoded))
+        return cls(lists, frozenset(name for entry in keys if (name := _fingerprint(entry)) is not None))
+
+    def with_pairs(self, pairs: Iterable[KeyPair], purpose: KeyPurpose) -> bytes:
+        """The list after these pairs took their providers' places. Other providers' keys stay as they are."""
+        current = [pair for pair in pairs if pair.purpose is purpose and pair.state is KeyState.CURRENT]
+        new = {entry.provider_name: entry for entry in MqdsPublicKeys.parse(public_key_list(current, purpose)).keys}
+        kept = [new.pop(entry.provider_name, entry) for entry in _entries(self.lists.get(purpose))]
+        return MqdsPublicKeys(keys=(*kept, *new.values())).write()
+
+
+class Publication:
+    """The published keys in one directory. Calls block; several threads may make them."""
+
+    def __init__(self, directory: EnterpriseDirectory) -> None:
+        self._directory = directory
+
+    def longest_time_to_reach_queue(self) -> float:
+        """The enterprise's default time to live, in seconds: no message that names no other time takes longer."""
+        return float(self._directory.enterprise().default_time_to_live)
+
+    def nodes(self, *, site: str | None = None, computers: Collection[str] = ()) -> list[Node]:
+        """The queue managers of a site, of that names, or all. Those of foreign systems keep their keys themselves.
+
+        Raises :class:`KeyRotationError` for a name that is nobody's.
+        """
+        within = None if site is None else self._site(site)
+        wanted = {name.casefold() for name in computers}
+        found = [
+            Node(each.computer_name, each.identifier, each.full_path, each.site_identifier_list)
+            for each in self._directory.queue_managers.list(attributes=_NODE_FIELDS)
+            if each.identifier is not None
+            and each.full_path is not None
+            and not each.foreign_system
+            and (within is None or within in each.site_identifier_list)
+            and (not wanted or each.computer_name.casefold() in wanted)
+        ]
+        missing = wanted - {each.computer_name.casefold() for each in found}
+        if missing:
+            raise KeyRotationError(f"no queue manager of the enterprise is named {', '.join(sorted(missing))}")
+        return sorted(found, key=lambda each: each.computer_name.casefold())
+
+    def _site(self, name: str) -> Guid:
+        found = self._directory.sites.find(name)
+        if found is None or found.identifier is None:
+            raise KeyRotationError(f"there is no site named {name}")
+        return found.identifier
+
+    def read(self, node: Node) -> Shown:
+        """What the directory shows now. Raises :class:`KeyRotationError` when the node was deleted."""
+        try:
+            entry = self._directory.connection.read(node.full_path, tuple(ATTRIBUTES.values()))
+        except ObjectNotFound:
+            raise KeyRotationError(f"{node.computer_name} is not in the directory any more") from None
+        return Shown.of({purpose: entry.first(name) for purpose, name in ATTRIBUTES.items()})
+
+    def replace(self, node: Node, shown: Shown, lists: dict[KeyPurpose, bytes]) -> bool:
+        """Put these lists in the place of what was shown; False when something else is there by now."""
+        values = {ATTRIBUTES[purpose]: (shown.lists.get(purpose), encoded) for purpose, encoded in lists.items()}
+        try:
+            return swap(self._directory.connection, node.full_path, values)
+        except ObjectNotFound:
+            raise KeyRotationError(f"{node.computer_name} is not in the directory any more") from None
+
+
+def _entries(encoded: bytes | None) -> tuple[MqdsPublicKey, ...]:
+    """The entries of a list; none of one that cannot be read, which no sender can read either."""
+    try:
+        return MqdsPublicKeys.parse(encoded).keys if encoded else ()
+    except PacketError:
+        return ()
+
+
+def _fingerprint(entry: MqdsPublicKey) -> str | None:
+    try:
+        key = entry.public_key.key
+        return fingerprint_of(public_key_from_wire(key.modulus, key.public_exponent, _LARGEST_KEY))
+    except (PacketError, ValueError):
+        return None

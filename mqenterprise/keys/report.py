@@ -1,0 +1,101 @@
+"""What is said of keys: one row for each pair, and whether something is due."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from mqenterprise.keys import steps
+from mqenterprise.keys.steps import Step
+from qmnode.security.key_making import usable_providers
+from qmnode.security.key_ring import KeyPurpose, KeyState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mqenterprise.keys.rotation import KeysOfNode
+    from mqenterprise.keys.steps import Waiting
+    from qmnode.security.key_ring import KeyPair
+
+COLUMNS: Final = {
+    "node": "node",
+    "purpose": "purpose",
+    "provider": "provider",
+    "algorithm": "algorithm",
+    "length": "bits",
+    "fingerprint": "key",
+    "state": "state",
+    "shown": "in directory",
+    "age": "age",
+    "senders": "who may still send to it",
+    "needed_until": "needed until",
+    "due": "due",
+    "due_from": "due from",
+}
+_UNITS: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+
+
+def rows_of(keys: KeysOfNode, waiting: Waiting, now: float, *, destroyed: bool = False) -> Iterator[dict[str, Any]]:
+    """The rows of a node; those of destroyed pairs only if asked for."""
+    for provider in usable_providers(waiting.settings.security):
+        if not steps.of(keys.pairs, provider.name, KeyPurpose.ENCRYPTION, KeyState.CURRENT, KeyState.NEXT):
+            yield {
+                "node": keys.node.computer_name,
+                "purpose": KeyPurpose.ENCRYPTION.value,
+                "provider": provider.name,
+                "due": Step.ROTATE.value,
+                "is_due": True,
+            }
+    for pair in sorted(keys.pairs, key=lambda each: (each.provider, each.purpose, -each.created_time)):
+        if destroyed or pair.state is not KeyState.DESTROYED:
+            yield _row(keys, pair, waiting, now)
+
+
+def _row(keys: KeysOfNode, pair: KeyPair, waiting: Waiting, now: float) -> dict[str, Any]:
+    shown = pair.fingerprint in keys.shown
+    # The directory and the store disagree: a publication was cut, or someone else wrote.
+    misplaced = shown is not (pair.state is KeyState.CURRENT) and pair.state is not KeyState.NEXT
+    step, time = (Step.PUBLISH, now) if misplaced else (waiting.due(pair, now) or (None, None))
+    return {
+        "node": keys.node.computer_name,
+        "purpose": pair.purpose.value,
+        "provider": pair.provider,
+        "algorithm": "RSA",
+        "length": pair.modulus_length,
+        "fingerprint": pair.fingerprint,
+        "state": pair.state.value,
+        "shown": shown,
+        "age": _span(now - pair.created_time),
+        "age_seconds": round(now - pair.created_time),
+        "senders": _senders(pair, waiting, now),
+        "senders_until": _date(waiting.senders_until(pair)),
+        "needed_until": _date(waiting.needed_until(pair)),
+        "due": None if step is None else step.value,
+        "due_from": _date(time),
+        "is_due": time is not None and time <= now,
+    }
+
+
+def _senders(pair: KeyPair, waiting: Waiting, now: float) -> str | None:
+    """Who may still send to a key, for people."""
+    if pair.purpose is not KeyPurpose.ENCRYPTION:
+        return None
+    match pair.state:
+        case KeyState.NEXT:
+            return "nobody yet"
+        case KeyState.CURRENT:
+            return "everyone"
+        case KeyState.PREVIOUS:
+            until = waiting.senders_until(pair)
+            if until is not None and now < until:
+                return f"who has not read the directory again, until {_date(until)}"
+            return "nobody; messages may be under way"
+    return "nobody"
+
+
+def _date(time: float | None) -> str | None:
+    return None if time is None else datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _span(seconds: float) -> str:
+    return next((f"{seconds / size:.0f} {unit}" for size, unit in _UNITS if seconds >= 2 * size), f"{seconds:.0f} s")

@@ -1,0 +1,216 @@
+"""The rotation of one node's keys: the steps of ``steps`` carried out in its key store and in the directory.
+
+Each step reads both, decides, and writes with compare and set; so it can be killed anywhere and run again, by anyone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from mqenterprise.keys import steps
+from mqenterprise.keys.errors import KeyRotationError
+from mqenterprise.keys.publication import Shown
+from qmnode.security.key_making import make_pair, usable_providers
+from qmnode.security.key_ring import KeyPurpose, KeyState
+from qmnode.security.key_store import KeyStoreConflictError, KeyStoreContents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mqenterprise.keys.publication import Node
+    from mqenterprise.keys.steps import Pairs, Waiting
+    from qmnode.security.algorithms import Provider
+    from qmnode.security.key_ring import KeyPair
+    from qmnode.security.key_store import KeyStore
+
+ATTEMPTS: Final = 5
+"""How often a step is decided anew because someone else wrote in between."""
+
+log = structlog.get_logger(__name__)
+
+
+class PublishedLists(Protocol):
+    """What a rotation needs of the directory."""
+
+    def read(self, node: Node) -> Shown:
+        """What it shows of a node's keys."""
+        ...
+
+    def replace(self, node: Node, shown: Shown, lists: dict[KeyPurpose, bytes]) -> bool:
+        """Put these lists in the place of what was shown; False when something else is there by now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeysOfNode:
+    """A node's key pairs beside what the directory shows."""
+
+    node: Node
+    pairs: Pairs
+    shown: frozenset[str]
+
+
+class Rotation:
+    """The keys of one node. Raises :class:`KeyStoreError`, ``DirectoryError`` and :class:`KeyRotationError`."""
+
+    def __init__(
+        self,
+        node: Node,
+        store: KeyStore,
+        lists: PublishedLists,
+        waiting: Waiting,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.node = node
+        self._store = store
+        self._lists = lists
+        self._waiting = waiting
+        self._clock = clock
+
+    async def look(self) -> KeysOfNode:
+        """The state of the node's keys."""
+        contents, shown = await asyncio.gather(self._store.read(), asyncio.to_thread(self._lists.read, self.node))
+        return KeysOfNode(self.node, contents.pairs, shown.fingerprints)
+
+    async def prepare(self, begun: float) -> None:
+        """Make the next pairs: of each provider that has none, and whose current one was published before ``begun``.
+
+        ``begun`` (seconds since 1970) is when the operator began this rotation: run again after a cut, it leaves alone
+        what it had done.
+        """
+        for _ in range(ATTEMPTS):
+            contents = await self._store.read()
+            missing = [place for place in self._places() if needs_next(contents.pairs, *place, begun)]
+            if not missing:
+                return
+            made = [await asyncio.to_thread(self._make, provider, purpose) for provider, purpose in missing]
+            if await self._wrote(contents, (*contents.pairs, *made), "key pair made") is not None:
+                return
+        raise self._contended()
+
+    async def publish(self) -> float | None:
+        """Publish what is next and has waited long enough, and set right a directory that shows anything else.
+
+        The time from which on the rest may be published, or None when nothing is left.
+        """
+        for _ in range(ATTEMPTS):
+            contents = await self._store.read()
+            shown = await asyncio.to_thread(self._lists.read, self.node)
+            now = self._clock()
+            waiting = [self._waiting.publishable_from(pair) for pair in _next(contents.pairs)]
+            ready = [pair for pair in _next(contents.pairs) if self._waiting.publishable_from(pair) <= now]
+            after = contents.pairs
+            for pair in ready:
+                after = steps.settled(after, pair.fingerprint, now)
+            if await self._published(contents, shown, after):
+                return max((time for time in waiting if time > now), default=None)
+        raise self._contended()
+
+    async def retire(self) -> None:
+        """Retire what no message can be encrypted to any more, and destroy what was retired for long enough."""
+        for _ in range(ATTEMPTS):
+            contents = await self._store.read()
+            now = self._clock()
+            if not any((due := self._waiting.due(pair, now)) and due[1] <= now for pair in contents.pairs):
+                return
+            shown = await asyncio.to_thread(self._lists.read, self.node)
+            after = steps.aged(contents.pairs, shown.fingerprints, self._waiting, now)
+            if await self._wrote(contents, after, "old keys put away") is not None:
+                return
+        raise self._contended()
+
+    async def roll_back(self) -> None:
+        """Make the key before the published one the next one again; a rollback that was begun is only gone on with.
+
+        Raises :class:`KeyRotationError` when there is none left.
+        """
+        for _ in range(ATTEMPTS):
+            contents = await self._store.read()
+            pairs, found = contents.pairs, False
+            for provider in sorted({pair.provider for pair in pairs}):
+                underway = any(map(steps.is_rollback, steps.of(pairs, provider, KeyPurpose.ENCRYPTION)))
+                target = None if underway else steps.before(pairs, provider, KeyPurpose.ENCRYPTION)
+                found = found or underway or target is not None
+                if target is not None:
+                    pairs = steps.staged(pairs, target.fingerprint, self._clock())
+            if not found:
+                raise KeyRotationError(f"{self.node.computer_name} has no earlier key that could be published again")
+            if await self._wrote(contents, pairs, "rollback begun") is not None:
+                return
+        raise self._contended()
+
+    def _places(self) -> list[tuple[Provider, KeyPurpose]]:
+        providers = usable_providers(self._waiting.settings.security)
+        return [(provider, purpose) for provider in providers for purpose in KeyPurpose]
+
+    def _make(self, provider: Provider, purpose: KeyPurpose) -> KeyPair:
+        settings = self._waiting.settings
+        return make_pair(provider, purpose, settings.security, self._clock(), modulus_length=settings.modulus_length)
+
+    async def _published(self, contents: KeyStoreContents, shown: Shown, after: Pairs) -> bool:
+        """Whether directory and store are as ``after`` says; False when someone else wrote meanwhile."""
+        wanted = {
+            purpose: shown.with_pairs(after, purpose)
+            for purpose in KeyPurpose
+            if any(pair.purpose is purpose and pair.state is KeyState.CURRENT for pair in after)
+        }
+        if any(shown.lists.get(purpose) != encoded for purpose, encoded in wanted.items()):
+            # What the directory showed to this moment and should not have shown is waited for from this moment on.
+            now = self._clock()
+            marked = await self._wrote(contents, _superseded_anew(contents.pairs, shown, now), "key was still shown")
+            if marked is None:
+                return False
+            contents, after = marked, _superseded_anew(after, shown, now)
+            if not await asyncio.to_thread(self._lists.replace, self.node, shown, wanted):
+                return False
+        return await self._wrote(contents, after, "key published") is not None
+
+    async def _wrote(self, contents: KeyStoreContents, pairs: Pairs, what: str) -> KeyStoreContents | None:
+        """The store's contents with these pairs; None when someone else wrote meanwhile."""
+        if pairs == contents.pairs:
+            return contents
+        try:
+            version = await self._store.replace(pairs, expected_version=contents.version)
+        except KeyStoreConflictError:
+            return None
+        known = {(pair.fingerprint, pair.state) for pair in contents.pairs}
+        for pair in pairs:
+            if (pair.fingerprint, pair.state) not in known:
+                log.info(
+                    what, node=self.node.computer_name, provider=pair.provider, key=pair.fingerprint, state=pair.state
+                )
+        return KeyStoreContents(version, pairs)
+
+    def _contended(self) -> KeyRotationError:
+        return KeyRotationError(f"someone else changes the keys of {self.node.computer_name} all the time: try again")
+
+
+def _next(pairs: Iterable[KeyPair]) -> list[KeyPair]:
+    return [pair for pair in pairs if pair.state is KeyState.NEXT]
+
+
+def needs_next(pairs: Pairs, provider: Provider, purpose: KeyPurpose, begun: float) -> bool:
+    """Whether a rotation that began then makes a next pair in this place."""
+    if steps.of(pairs, provider.name, purpose, KeyState.NEXT):
+        return False
+    current = steps.of(pairs, provider.name, purpose, KeyState.CURRENT)
+    if not current:
+        return True
+    # A signing key is not waited for by anyone: its certificate says until when it counts.
+    return purpose is KeyPurpose.ENCRYPTION and all((pair.published_time or 0.0) < begun for pair in current)
+
+
+def _superseded_anew(pairs: Pairs, shown: Shown, now: float) -> Pairs:
+    """Previous and retired pairs that the directory shows were superseded only now."""
+    late = (KeyState.PREVIOUS, KeyState.RETIRED)
+    return tuple(
+        pair.superseded(now)
+        if pair.state in late and pair.private_key is not None and pair.fingerprint in shown.fingerprints
+        else pair
+        for pair in pairs
+    )

@@ -1,0 +1,242 @@
+"""One run of the analysis: what is new in the segments, into the tables.
+
+Every table is brought up to date in one commit, which says in itself how far it has read. So a run may be killed
+anywhere, and the next one goes on from what is there: a table that is behind catches up, and nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from mqenterprise.pipeline import catalogue
+from mqenterprise.pipeline.jobs.message_life import KEY, UNKNOWN, dated_by
+from mqenterprise.pipeline.progress import Progress
+from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
+from mqenterprise.pipeline.sources.segments import find_segments, partitions_of, pieces_of, read_pieces
+from mqenterprise.pipeline.tables import Tables
+from qmnode.export.events import FORMAT
+from qmnode.export.places import below
+from qmnode.export.segment import SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mqenterprise.pipeline.catalogue import Derived, Gathered, Summary
+    from mqenterprise.pipeline.directory import DirectoryTables
+    from mqenterprise.pipeline.sources.segments import Piece, Pieces, Segment, Stray
+    from mqenterprise.pipeline.tables import Commit, StoredTable
+
+QUARANTINE: Final = "_quarantine"
+"""Beside the tables: what was set aside."""
+_PARTITION: Final = 16 << 20
+"""Bytes of segments for one task."""
+
+
+@dataclass(slots=True)
+class Summed:
+    """What a run did."""
+
+    segments: int = 0
+    """New ones, or new in part."""
+    events: int = 0
+    """The offsets that they stand for."""
+    tables: dict[str, int] = field(default_factory=dict)
+    """The version of each table that was written."""
+    aside: list[Record] = field(default_factory=list)
+    """Everything that is set aside now."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What is analysed, and where to."""
+
+    spark: SparkSession
+    sources: Sequence[str]
+    target: str
+    directory: DirectoryTables
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    say: Callable[[str], None] = lambda step: None
+    """Told what is being done, for a progress bar."""
+    most: int = 0
+    """Segments of one commit at most, oldest first; 0: all. Then ``run`` is called again until it finds nothing."""
+
+    @property
+    def tables(self) -> Tables:
+        """Where the results are."""
+        return Tables(self.target)
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """The list of segments that are set aside."""
+        return Quarantine(below(self.target, QUARANTINE))
+
+    def steps(self, job: str) -> int:
+        """How many times ``say`` will be called at most."""
+        return len(catalogue.needed(job))
+
+    def run(self, job: str = "all") -> Summed:
+        """Bring the tables of a job (``all``: all) up to date. ConfigurationError, OSError, CommitFailedError."""
+        wanted, summed = catalogue.needed(job), Summed()
+        segments, strays = self._found()
+        for gathered in catalogue.GATHERED:
+            if gathered.name in wanted:
+                self.say(f"Reading events for {gathered.name}")
+                self._gather(gathered, segments, summed)
+        for derived in catalogue.DERIVED:
+            if derived.name in wanted:
+                self.say(f"Deriving {derived.name}")
+                self._derive(derived, summed)
+        for summary in catalogue.SUMMARIES:
+            if summary.name in wanted:
+                self.say(f"Summing up {summary.name}")
+                self._sum_up(summary, summed)
+        summed.aside = self._set_aside(strays)
+        return summed
+
+    def _found(self) -> tuple[list[Segment], list[Stray]]:
+        """The segments that may be good: one that was set aside is looked at again when its file changed."""
+        segments, strays = find_segments(self.sources)
+        known = self.quarantine.records()
+        return [one for one in segments if not _is_known(known.get(one.path), one)], strays
+
+    def _set_aside(self, strays: Sequence[Stray]) -> list[Record]:
+        """What cannot be read and still is there; what was repaired meanwhile leaves the list."""
+        present = {one.path: one.signature for one in find_segments(self.sources)[0]}
+        quarantine = self.quarantine
+        kept = []
+        for path, record in quarantine.records().items():
+            if present.get(path) == record.signature:
+                kept.append(record)
+            else:
+                quarantine.discard(path)
+        return sorted([*kept, *(stray.record() for stray in strays)], key=lambda record: record.path)
+
+    # Gathered tables
+
+    def _gather(self, gathered: Gathered, segments: Sequence[Segment], summed: Summed) -> None:
+        table = self.tables[gathered.name]
+        last = table.last()
+        progress = Progress.of(last.state["progress"] if last else {})
+        pieces = pieces_of(segments, progress.wanted(segments))
+        if self.most:
+            pieces = sorted(pieces, key=lambda piece: (piece.copies[0].modified, piece.copies[0].path))[: self.most]
+        if not pieces and last is not None:
+            return
+        partial = gathered.make(self._events(gathered, pieces))
+        if last is None:
+            commit = table.replace(gathered.finish(partial), None, lambda: self._state(progress, pieces))
+        else:
+            commit = self._join(gathered, table, partial, lambda: self._state(progress, pieces))
+        summed.segments = max(summed.segments, len(pieces))
+        summed.events = max(summed.events, sum(end - begin + 1 for piece in pieces for begin, end in piece.ranges))
+        summed.tables[gathered.name] = commit.version
+
+    def _state(self, progress: Progress, pieces: Sequence[Piece]) -> dict[str, Any]:
+        """How far the table is, now that its rows are written: what could not be read was set aside, and is not in."""
+        known = self.quarantine.records()
+        read = [piece for piece in pieces if not all(_is_known(known.get(one.path), one) for one in piece.copies)]
+        return {"progress": progress.after(read).state()}
+
+    def _join(
+        self, gathered: Gathered, table: StoredTable, partial: DataFrame, state: Callable[[], dict[str, Any]]
+    ) -> Commit:
+        """New rows and the old ones of the same dates, to the rows of these dates."""
+        kept = partial.persist()
+        try:
+            fresh = kept
+            if gathered.name == "message_life" and kept.where("sent_time is null").limit(1).count():
+                fresh = dated_by(kept, self._rows(table, None).select(*KEY, "sent_time"))
+            dates = {row["date"] for row in gathered.finish(fresh).select("date").distinct().collect()} | {UNKNOWN}
+            old = self._rows(table, dates).select(*partial.columns)
+            joined = gathered.join(old.unionByName(fresh))
+            return table.replace(gathered.finish(joined), dates, state)
+        finally:
+            kept.unpersist()
+
+    def _rows(self, table: StoredTable, dates: Iterable[str] | None) -> DataFrame:
+        return table.read(self.spark, None if dates is None else set(dates))
+
+    def _events(self, gathered: Gathered, pieces: Sequence[Piece]) -> DataFrame:
+        """The events that a table is made from, read by as many tasks as there is work for."""
+        schema = pa.schema([SCHEMA.field(name) for name in gathered.columns])
+        fields = ", ".join(f"`{field.name}` {_SPARK[str(field.type)]}" for field in schema)
+        parts = partitions_of(pieces, _PARTITION)
+        if not parts:
+            return self.spark.createDataFrame([], fields)
+        numbers = self.spark.range(0, len(parts), 1, len(parts))
+        reader = _reader(parts, schema, gathered.kinds, self.quarantine)
+        return numbers.mapInArrow(reader, fields)
+
+    # What follows from them
+
+    def _derive(self, derived: Derived, summed: Summed) -> None:
+        source, table = self.tables[derived.source], self.tables[derived.name]
+        there, last = source.last(), table.last()
+        if there is None:
+            return
+        digest = self.directory.digest(derived.directory)
+        dates: frozenset[str] | None = None
+        if last is not None and last.state["directory"] == digest:
+            dates = source.changed_since(last.state["version"])
+            if dates is not None and not dates:
+                return
+        rows = source.read(self.spark, dates)
+        made = derived.make(rows, *(self.directory.frame(self.spark, name) for name in derived.directory))
+        state = {"version": there.version, "directory": digest}
+        commit = table.replace(made, dates if last is not None else None, lambda: state)
+        summed.tables[derived.name] = commit.version
+
+    def _sum_up(self, summary: Summary, summed: Summed) -> None:
+        """Always all of it: it depends on the moment."""
+        sources = [self.tables[name] for name in summary.sources]
+        versions = {}
+        for source in sources:
+            last = source.last()
+            if last is None:
+                return
+            versions[source.name] = last.version
+        digest, table = self.directory.digest(summary.directory), self.tables[summary.name]
+        state = {"versions": versions, "directory": digest, "day": self.now.date().isoformat()}
+        before = table.last()
+        if before is not None and before.state == state:
+            return
+        rows = (source.read(self.spark) for source in sources)
+        made = summary.make(*rows, *(self.directory.frame(self.spark, name) for name in summary.directory), self.now)
+        for name, value in (("date", self.now.date().isoformat()), ("site", UNKNOWN)):
+            made = made if name in made.columns else made.withColumn(name, F.lit(value))
+        commit = table.replace(made, None, lambda: state)
+        summed.tables[summary.name] = commit.version
+
+
+_SPARK: Final = {
+    "int64": "bigint",
+    "int32": "int",
+    "bool": "boolean",
+    "string": "string",
+    "timestamp[us, tz=UTC]": "timestamp",
+}
+
+
+def _is_known(record: Record | None, segment: Segment) -> bool:
+    """Whether it was set aside as it is now, by a reader that knew as much as this one."""
+    return record is not None and record.lost and record.signature == segment.signature and record.reader >= FORMAT
+
+
+def _reader(
+    parts: Sequence[Pieces], schema: pa.Schema, kinds: Sequence[str], quarantine: Quarantine
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    condition = pa.compute.field("kind").isin(list(kinds))
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_pieces(parts[number].pieces, schema, quarantine, condition)
+
+    return read

@@ -1,0 +1,123 @@
+"""Which tables there are, which function makes each, and from what.
+
+A *gathered* table grows with the events; a *derived* one follows, date by date, from another table; a *summary* is made
+anew from whole tables, since it says how things are now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from mqenterprise.pipeline.jobs import (
+    capacity,
+    dead_letters,
+    keys,
+    link_costs,
+    message_life,
+    routes,
+    service_levels,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """``make`` turns events into partial rows, ``join`` joins rows of a thing, ``finish`` gives its columns."""
+
+    name: str
+    kinds: tuple[str, ...]
+    columns: tuple[str, ...]
+    """Of events; only these are read."""
+    make: Callable[[DataFrame], DataFrame]
+    join: Callable[[DataFrame], DataFrame]
+    finish: Callable[[DataFrame], DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """``make`` takes rows of the table ``source`` and the directory's tables."""
+
+    name: str
+    source: str
+    directory: tuple[str, ...]
+    make: Callable[..., DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """``make`` takes the tables ``sources``, the directory's tables, and the moment it is for."""
+
+    name: str
+    sources: tuple[str, ...]
+    directory: tuple[str, ...]
+    make: Callable[..., DataFrame]
+
+
+def _sizes(rows: DataFrame) -> DataFrame:
+    return rows
+
+
+GATHERED: Final = (
+    Gathered(
+        "message_life",
+        message_life.KINDS,
+        message_life.COLUMNS,
+        message_life.lives_of,
+        message_life.join_lives,
+        message_life.finished,
+    ),
+    Gathered("queue_sizes", capacity.KINDS, capacity.COLUMNS, capacity.sizes_of, capacity.join_sizes, _sizes),
+)
+DERIVED: Final = (
+    Derived("routes", "message_life", ("links",), routes.routes),
+    Derived("service_levels", "message_life", (), service_levels.service_levels),
+    Derived("backlog", "message_life", (), service_levels.backlog),
+    Derived("dead_letters", "message_life", (), dead_letters.dead_letters),
+    Derived("link_use", "message_life", ("machines",), link_costs.link_use),
+    Derived("key_use", "message_life", ("keys",), keys.key_use),
+)
+
+
+def _capacity(sizes: DataFrame, now: datetime) -> DataFrame:
+    del now  # it is as of the last sample
+    return capacity.capacity(sizes)
+
+
+def _link_costs(use: DataFrame, links: DataFrame, now: datetime) -> DataFrame:
+    del now
+    return link_costs.link_costs(use, links)
+
+
+SUMMARIES: Final = (
+    Summary("link_costs", ("link_use",), ("links",), _link_costs),
+    Summary("keys", ("key_use",), ("keys",), keys.keys),
+    Summary("certificates", (), ("certificates",), keys.certificates),
+    Summary("capacity", ("queue_sizes",), (), _capacity),
+)
+
+JOBS: Final[Mapping[str, tuple[str, ...]]] = {
+    "message-life": ("message_life",),
+    "routes": ("routes",),
+    "service-levels": ("service_levels", "backlog"),
+    "dead-letters": ("dead_letters",),
+    "link-costs": ("link_costs",),
+    "keys": ("keys", "certificates"),
+    "capacity": ("capacity",),
+}
+"""What an operator asks for, and the tables that answer."""
+
+
+def needed(job: str) -> set[str]:
+    """The tables of a job (``all``: every job's), and all that they are made from."""
+    wanted = {table for name, tables in JOBS.items() if job in (name, "all") for table in tables}
+    for summary in SUMMARIES:
+        wanted |= set(summary.sources) if summary.name in wanted else set()
+    for derived in DERIVED:
+        wanted |= {derived.source} if derived.name in wanted else set()
+    return wanted

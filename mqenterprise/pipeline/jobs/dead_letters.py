@@ -1,0 +1,76 @@
+"""Dead letters: why messages died, ranked, by queue, sender and site, with the first, the last and a sample."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from qmnode.structures.message_classes import MessageClass
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+CAUSES: Final[dict[int, str]] = {
+    MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q: "no such queue",
+    MessageClass.MQMSG_CLASS_NACK_DELETED: "purged on its way",
+    MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT: "did not reach its queue in time",
+    MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA: "queue full",
+    MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED: "access denied",
+    MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED: "too many hops",
+    MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE: "bad signature",
+    MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION: "cannot be decrypted",
+    MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_Q: "queue is not transactional",
+    MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_MSG: "message is not transactional",
+    MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER: "unsupported encryption",
+    MessageClass.MQMSG_CLASS_NACK_Q_DELETED: "queue deleted",
+    MessageClass.MQMSG_CLASS_NACK_Q_PURGED: "queue purged",
+    MessageClass.MQMSG_CLASS_NACK_RECEIVE_TIMEOUT: "was not received in time",
+    MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED: "rejected by its receiver",
+}
+"""The classes of MS-MQMQ 2.2.18.1.6 as an operator says it."""
+
+
+def cause_of(reason: Column) -> Column:
+    """The cause in words; a class that has none by its number."""
+    named = F.create_map(*(F.lit(value) for pair in CAUSES.items() for value in (int(pair[0]), pair[1])))
+    return F.coalesce(named[reason], F.concat(F.lit("class 0x"), F.lpad(F.hex(reason), 4, "0")))
+
+
+def dead_letters(lives: DataFrame) -> DataFrame:
+    """One row for each cause, queue, sender, sending machine and hour of death, over the table ``message_life``.
+
+    ``rank`` orders the causes of a date by how many messages they killed, most first.
+    """
+    key = ["date", "site", "cause", "reason", "queue", "sender", "origin", "node", "hour"]
+    death = F.col("death")
+    dead = lives.where("status = 'died'").select(
+        "date",
+        "site",
+        cause_of(death["reason"]).alias("cause"),
+        death["reason"].alias("reason"),
+        F.coalesce("queue", "destination").alias("queue"),
+        "sender",
+        "origin",
+        death["node"].alias("node"),
+        F.date_trunc("hour", death["time"]).alias("hour"),
+        death["time"].alias("time"),
+        F.struct(
+            death["time"].alias("time"),
+            F.concat_ws("\\", "source_id", F.col("message_number").cast("string")).alias("message"),
+        ).alias("one"),
+    )
+    counted = dead.groupBy(*key).agg(
+        F.count(F.lit(1)).alias("messages"),
+        F.min("time").alias("first"),
+        F.max("time").alias("last"),
+        F.min("one").alias("one"),
+    )
+    ranks = counted.groupBy("date", "cause").agg(F.sum("messages").alias("killed"))
+    ranks = ranks.select(
+        "date",
+        "cause",
+        F.row_number().over(Window.partitionBy("date").orderBy(F.desc("killed"), "cause")).alias("rank"),
+    )
+    return counted.withColumn("sample", F.col("one")["message"]).drop("one").join(F.broadcast(ranks), ["date", "cause"])

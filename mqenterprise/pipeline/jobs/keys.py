@@ -1,0 +1,93 @@
+"""Keys and certificates: how old they are, when they end, and who still encrypts to a key that was retired."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import Column, DataFrame
+
+
+def key_use(lives: DataFrame, keys: DataFrame) -> DataFrame:
+    """Who encrypted how many messages to which key, by day of sending; ``late`` were sent after it was retired.
+
+    ``keys`` is the directory's: ``node``, ``key_fingerprint``, ``published``, ``retired``, ``expires``.
+    """
+    retired = keys.select(F.col("node").alias("key_node"), F.col("key_fingerprint").alias("key"), "retired")
+    sent = F.coalesce("sent", "sent_time")
+    rows = lives.where("key_fingerprint is not null").select(
+        "date",
+        "site",
+        F.col("end")["node"].alias("node"),
+        "key_fingerprint",
+        "origin",
+        "source_id",
+        sent.alias("time"),
+    )
+    matched = rows.join(
+        F.broadcast(retired), (F.col("key") == F.col("key_fingerprint")) & (F.col("key_node") == F.col("node")), "left"
+    )
+    late = F.col("time") >= F.col("retired")
+    return matched.groupBy("date", "site", "node", "key_fingerprint", "origin", "source_id").agg(
+        F.count(F.lit(1)).alias("messages"),
+        F.count_if(late).alias("late"),
+        F.min("time").alias("first"),
+        F.max("time").alias("last"),
+        F.max(F.when(late, F.col("time"))).alias("last_late"),
+    )
+
+
+def keys(use: DataFrame, published: DataFrame, now: datetime) -> DataFrame:
+    """One row a key: its age, what it is, how much it is used, and by whom after it was retired.
+
+    A key that is used and that the directory does not have (any more) is ``unlisted``, and whoever uses it is late; it
+    is ``unknown`` when the directory has no key of the machine at all.
+    """
+    late = F.when(F.col("state") == "unlisted", F.col("messages")).otherwise(F.col("late"))
+    moment = F.lit(now)
+    state = (
+        F.when(F.col("listed").isNull(), F.when(F.col("known"), "unlisted").otherwise("unknown"))
+        .when(F.col("retired") <= moment, "retired")
+        .when(F.col("expires") <= moment, "expired")
+        .otherwise("current")
+    )
+    by_origin = use.groupBy("node", "key_fingerprint", "origin").agg(
+        F.sum("messages").alias("messages"), F.sum("late").alias("late"), F.max("last").alias("last")
+    )
+    return (
+        published.withColumn("listed", F.lit(True))
+        .join(by_origin, ["node", "key_fingerprint"], "full")
+        .join(F.broadcast(published.select("node", F.lit(True).alias("known")).distinct()), "node", "left")
+        .withColumn("state", state)
+        .withColumn("late", late)
+        .groupBy("node", "key_fingerprint", "provider", "published", "retired", "expires", "state")
+        .agg(
+            F.coalesce(F.sum("messages"), F.lit(0)).alias("messages"),
+            F.coalesce(F.sum("late"), F.lit(0)).alias("late"),
+            F.max("last").alias("last_used"),
+            F.sort_array(F.collect_set(F.when(F.col("late") > 0, F.col("origin")))).alias("late_senders"),
+        )
+        .withColumn("age_days", _days(F.col("published"), moment))
+        .withColumn("days_left", _days(moment, F.col("expires")))
+    )
+
+
+def certificates(registered: DataFrame, now: datetime) -> DataFrame:
+    """One row a certificate of a user: its age and how long it still is good."""
+    moment = F.lit(now)
+    state = (
+        F.when(F.col("not_after") <= moment, "expired").when(F.col("not_before") > moment, "not yet").otherwise("good")
+    )
+    return (
+        registered.withColumn("state", state)
+        .withColumn("age_days", _days(F.col("not_before"), moment))
+        .withColumn("days_left", _days(moment, F.col("not_after")))
+    )
+
+
+def _days(since: Column, until: Column) -> Column:
+    return F.floor((F.unix_seconds(until) - F.unix_seconds(since)) / 86_400).cast("long")

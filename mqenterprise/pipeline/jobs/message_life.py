@@ -1,0 +1,184 @@
+"""Message life: one row a message, from what every node told of it.
+
+A life is what its events say *together*: earliest times, the set of hops, the best name. Every column is such that
+lives of one message join to a life again, in any order (``join_lives``). That is what makes the job incremental, and a
+late segment the same as an early one.
+
+A message is one copy of what was sent: ``source_id``, ``message_number`` and ``destination`` name it, since a send to
+several destinations gives them all one identifier.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+
+from qmnode.export.events import EventKind
+from qmnode.structures.message_classes import MessageClass
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+KEY: Final = ("source_id", "message_number", "destination")
+"""What names a message."""
+UNKNOWN: Final = "unknown"
+"""The date or site of a message of which nobody has told the sending yet."""
+
+HOPS: Final = (EventKind.SENT, EventKind.ACCEPTED, EventKind.TRANSFERRED, EventKind.REACHED)
+KINDS: Final = (
+    *HOPS,
+    EventKind.RECEIVED,
+    EventKind.DIED,
+    EventKind.REFUSED,
+    EventKind.DEAD_LETTER,
+    EventKind.ACKNOWLEDGMENT,
+    EventKind.KEY_USED,
+)
+"""The events that tell of a life."""
+COLUMNS: Final = (
+    "time",
+    "kind",
+    "node",
+    "site",
+    *KEY,
+    "queue",
+    "reason",
+    "message_class",
+    "priority",
+    "recoverable",
+    "transactional",
+    "hop_count",
+    "size",
+    "sent_time",
+    "sender",
+    "response_queue",
+    "about_source_id",
+    "about_message_number",
+    "peer",
+    "key_fingerprint",
+)
+"""The columns of events that the job reads."""
+
+_OWN: Final = [int(one) for one in MessageClass if one is not MessageClass.MQMSG_CLASS_NORMAL]
+"""Classes of what queue managers tell each other, and nobody calls a message."""
+_NEGATIVE: Final = 0x8000
+_OF_RECEIVING: Final = 0x4000
+
+_EARLIEST: Final = ("sent_time", "sent", "reached", "received")
+_ANY: Final = (
+    "origin",
+    "origin_site",
+    "queue",
+    "sender",
+    "priority",
+    "recoverable",
+    "transactional",
+    "size",
+    "key_fingerprint",
+)
+
+
+def lives_of(events: DataFrame) -> DataFrame:
+    """What ``events`` alone say of each message. One that only acknowledgments tell of has no ``sent_time``."""
+    kind, time, reason = F.col("kind"), F.col("time"), F.col("reason")
+    told = kind == EventKind.ACKNOWLEDGMENT
+
+    def of(*kinds: str) -> Column:
+        return kind.isin(*kinds)
+
+    def about(own: str, other: str) -> Column:
+        return F.when(told, F.col(other)).otherwise(F.col(own)).alias(own)
+
+    negative = told & (reason.bitwiseAND(_NEGATIVE) != 0)
+    received = told & (reason == MessageClass.MQMSG_CLASS_ACK_RECEIVE)
+    reached = told & (reason.bitwiseAND(_OF_RECEIVING) != 0) | (reason == MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE)
+    arrived = of(EventKind.REACHED, EventKind.RECEIVED)
+    hop = F.struct("time", "kind", "node", "site", "peer", "hop_count")
+    rows = events.where(
+        kind.isin(*KINDS) & (told | F.coalesce(~F.col("message_class").isin(_OWN), F.lit(True)))
+    ).select(
+        about("source_id", "about_source_id"),
+        about("message_number", "about_message_number"),
+        about("destination", "response_queue"),
+        F.when(~told, F.col("sent_time")).alias("sent_time"),
+        F.when(of(EventKind.SENT), time).alias("sent"),
+        F.when(of(EventKind.REACHED) | told & reached, time).alias("reached"),
+        F.when(of(EventKind.RECEIVED) | received, time).alias("received"),
+        F.when(of(EventKind.SENT), F.col("node")).alias("origin"),
+        F.when(of(EventKind.SENT), F.col("site")).alias("origin_site"),
+        F.when(arrived, F.struct("node", "site")).alias("end"),
+        F.when(arrived, F.col("queue")).alias("queue"),
+        F.when(
+            of(EventKind.DIED, EventKind.REFUSED, EventKind.DEAD_LETTER) | negative,
+            F.struct(
+                "time",
+                # What is told of the death itself, before what is told of a copy.
+                F.when(of(EventKind.DEAD_LETTER), 1).when(told, 2).otherwise(0).alias("from_afar"),
+                "reason",
+                F.when(~of(EventKind.DEAD_LETTER, EventKind.ACKNOWLEDGMENT), F.col("node")).alias("node"),
+                "peer",
+            ),
+        ).alias("death"),
+        F.when(of(*HOPS), hop).alias("hop"),
+        *(F.when(~told, F.col(name)).alias(name) for name in ("sender", "priority", "recoverable", "transactional")),
+        F.when(~told, F.col("size")).alias("size"),
+        "key_fingerprint",
+    )
+    return _joined(rows.where(F.col("source_id").isNotNull()), F.sort_array(F.collect_list("hop")))
+
+
+def join_lives(lives: DataFrame) -> DataFrame:
+    """Several partial lives of a message, such as an old and a new one, to one."""
+    return _joined(lives, F.sort_array(F.flatten(F.collect_list("hops"))))
+
+
+def _joined(rows: DataFrame, hops: Column) -> DataFrame:
+    return rows.groupBy(*KEY).agg(
+        *(F.min(name).alias(name) for name in _EARLIEST),
+        *(F.min(name).alias(name) for name in _ANY),
+        F.min("end").alias("end"),
+        F.min("death").alias("death"),
+        hops.alias("hops"),
+    )
+
+
+def with_dates(lives: DataFrame) -> DataFrame:
+    """The partition of each life: the day it was sent (UTC) and the site that sent it."""
+    date = F.date_format(F.coalesce("sent_time", "sent"), "yyyy-MM-dd")
+    return lives.withColumns(
+        {
+            "date": F.coalesce(date, F.lit(UNKNOWN)),
+            "site": F.coalesce(F.nullif(F.col("origin_site"), F.lit("")), F.lit(UNKNOWN)),
+        }
+    )
+
+
+def dated_by(lives: DataFrame, known: DataFrame) -> DataFrame:
+    """Give lives that only acknowledgments tell of the ``sent_time`` that ``known`` lives of the same messages have.
+
+    So they join these lives, in their partition; what is found nowhere stays as it is.
+    """
+    dates = known.where("sent_time is not null").select(*KEY, F.col("sent_time").alias("known_time"))
+    found = lives.where("sent_time is null").join(dates, list(KEY), "left")
+    found = found.withColumn("sent_time", F.col("known_time")).drop("known_time")
+    return lives.where("sent_time is not null").unionByName(found)
+
+
+def finished(lives: DataFrame) -> DataFrame:
+    """The table ``message_life``: lives and what follows from them.
+
+    ``status`` is what the message is now: ``received`` even if a copy died elsewhere; ``died`` unless it is in its
+    queue and only another copy died; ``reached``; or ``under way``.
+    """
+    death = F.col("death")
+    died = death.isNotNull() & (
+        F.col("reached").isNull() | death["node"].isNull() | (death["node"] == F.col("end")["node"])
+    )
+    status = (
+        F.when(F.col("received").isNotNull(), "received")
+        .when(died, "died")
+        .when(F.col("reached").isNotNull(), "reached")
+        .otherwise("under way")
+    )
+    return with_dates(lives).withColumn("status", status)

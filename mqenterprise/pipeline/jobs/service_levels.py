@@ -1,0 +1,83 @@
+"""Service levels: how long messages take, how many there are, whether queues grow; by queue, pair of sites and hour.
+
+``latency`` is from being sent to being in the destination queue, ``waiting`` from there to being received, both in
+microseconds. Percentiles are values that occurred (no interpolation), so they are exact.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+
+from mqenterprise.pipeline.jobs.message_life import UNKNOWN
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+def service_levels(lives: DataFrame) -> DataFrame:
+    """One row for each queue, pair of sites and hour of sending (UTC), over the table ``message_life``."""
+    sent, reached, received = (F.unix_micros(name) for name in ("sent", "reached", "received"))
+    rows = lives.select(
+        "date",
+        "site",
+        F.coalesce(F.col("end")["site"], F.lit(UNKNOWN)).alias("destination_site"),
+        F.coalesce("queue", "destination").alias("queue"),
+        F.date_trunc("hour", F.coalesce("sent", "sent_time")).alias("hour"),
+        F.when(sent.isNotNull(), reached - sent).alias("latency"),
+        (received - reached).alias("waiting"),
+        "size",
+        "status",
+        "reached",
+        "received",
+    )
+    return rows.groupBy("date", "site", "destination_site", "queue", "hour").agg(
+        F.count(F.lit(1)).alias("messages"),
+        F.sum("size").alias("bytes"),
+        F.count("reached").alias("reached"),
+        F.count("received").alias("received"),
+        F.count_if(F.col("status") == "died").alias("died"),
+        F.sum("latency").alias("latency_us_sum"),
+        F.max("latency").alias("latency_us_max"),
+        *_percentiles("latency"),
+        F.sum("waiting").alias("waiting_us_sum"),
+        F.max("waiting").alias("waiting_us_max"),
+        *_percentiles("waiting"),
+    )
+
+
+def _percentiles(name: str) -> list[Column]:
+    """Nearest rank: the smallest value that at least this share of the values does not exceed."""
+    return [
+        F.expr(f"percentile_disc({share}) within group (order by {name})").cast("long").alias(f"{name}_us_{title}")
+        for title, share in PERCENTILES.items()
+    ]
+
+
+def backlog(lives: DataFrame) -> DataFrame:
+    """How many messages came into each queue and left it, by hour of that; ``growth`` is the difference.
+
+    ``date`` is the day the messages were sent, as in every table: an hour may have rows of two days, to be added up.
+    """
+    left = F.coalesce("received", F.when((F.col("status") == "died"), F.col("death")["time"]))
+    reached = F.col("reached").isNotNull()
+    rows = lives.where(reached).select(
+        "date",
+        "site",
+        F.coalesce("queue", "destination").alias("queue"),
+        F.explode(
+            F.array(
+                F.struct(F.col("reached").alias("time"), F.lit(1).alias("came"), F.lit(0).alias("left")),
+                F.struct(left.alias("time"), F.lit(0).alias("came"), F.lit(1).alias("left")),
+            )
+        ).alias("change"),
+    )
+    return (
+        rows.where("change.time is not null")
+        .groupBy("date", "site", "queue", F.date_trunc("hour", F.col("change")["time"]).alias("hour"))
+        .agg(F.sum("change.came").alias("came"), F.sum("change.left").alias("left"))
+        .withColumn("growth", F.col("came") - F.col("left"))
+    )

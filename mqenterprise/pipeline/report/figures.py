@@ -1,0 +1,229 @@
+"""What the report tells, from the tables: numbers and small frames, not yet a drawing or a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pandas as pd
+
+from mqenterprise.pipeline.tables import Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from mqenterprise.pipeline.directory import DirectoryTables
+    from mqenterprise.pipeline.sources.quarantine import Record
+
+READ: Final[Mapping[str, tuple[str, ...]]] = {
+    "service_levels": (
+        "date",
+        "site",
+        "destination_site",
+        "queue",
+        "hour",
+        "messages",
+        "bytes",
+        "reached",
+        "received",
+        "died",
+        "latency_us_sum",
+        "latency_us_max",
+        "latency_us_p99",
+    ),
+    "backlog": ("date", "queue", "hour", "growth"),
+    "dead_letters": (
+        "date",
+        "site",
+        "cause",
+        "queue",
+        "sender",
+        "origin",
+        "hour",
+        "messages",
+        "first",
+        "last",
+        "sample",
+    ),
+    "routes": ("date", "detour", "hops"),
+    "link_use": ("date", "from_site", "to_site", "crossings", "lost", "bytes", "delay_us_sum"),
+}
+"""The tables that have a window in time, and their columns that are needed; the others are read whole."""
+WHOLE: Final = ("link_costs", "keys", "certificates", "capacity")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The tables as far as the report needs them, in memory; empty frames for tables that are not there."""
+
+    frames: Mapping[str, pd.DataFrame]
+    now: datetime
+    since: str | None = None
+    aside: Sequence[Record] = ()
+    sites: Mapping[str, bool] = field(default_factory=dict)
+    """Of the directory: whether each is foreign."""
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        return self.frames[name]
+
+    @property
+    def messages(self) -> int:
+        return _sum(self["service_levels"], "messages")
+
+    @property
+    def received(self) -> int:
+        return _sum(self["service_levels"], "received")
+
+    @property
+    def died(self) -> int:
+        return _sum(self["service_levels"], "died")
+
+    @property
+    def waiting(self) -> int:
+        """In their queues, not received."""
+        return _sum(self["backlog"], "growth")
+
+    @property
+    def on_the_way(self) -> int:
+        return self.messages - _sum(self["service_levels"], "reached") - self._died_on_the_way
+
+    @property
+    def _died_on_the_way(self) -> int:
+        reached = _sum(self["service_levels"], "reached")
+        return self.died - (reached - self.received - self.waiting)
+
+    @property
+    def mean_latency(self) -> float | None:
+        """Seconds."""
+        reached = _sum(self["service_levels"], "reached")
+        return _sum(self["service_levels"], "latency_us_sum") / reached / 1e6 if reached else None
+
+    @property
+    def detours(self) -> int:
+        return _sum(self["routes"], "detour")
+
+    def days(self) -> tuple[str, str] | None:
+        """The first and the last day that messages were sent."""
+        dates = [date for date in self["service_levels"]["date"].unique() if date[:1].isdigit()]
+        return (min(dates), max(dates)) if dates else None
+
+    def by_queue(self) -> pd.DataFrame:
+        """Service levels by queue over the whole window, the busiest first."""
+        rows = self["service_levels"]
+        if rows.empty:
+            return rows
+        table = rows.groupby("queue", as_index=False).agg(
+            messages=("messages", "sum"),
+            received=("received", "sum"),
+            reached=("reached", "sum"),
+            died=("died", "sum"),
+            latency=("latency_us_sum", "sum"),
+            worst=("latency_us_max", "max"),
+            p99=("latency_us_p99", "max"),
+        )
+        growth = self["backlog"].groupby("queue")["growth"].sum() if len(self["backlog"]) else pd.Series(dtype="int64")
+        table["waiting"] = table["queue"].map(growth).fillna(0).astype("int64")
+        table["latency"] = table["latency"] / table["reached"].where(table["reached"] > 0)
+        return table.sort_values(["messages", "queue"], ascending=[False, True])
+
+    def pair_hours(self, most: int = 24) -> pd.DataFrame:
+        """Mean latency in seconds: pairs of sites by hour of the day; the busiest pairs."""
+        rows = self["service_levels"]
+        rows = rows[rows["reached"] > 0] if len(rows) else rows
+        if rows.empty:
+            return pd.DataFrame()
+        rows = rows.assign(pair=rows["site"] + " → " + rows["destination_site"], of_day=rows["hour"].dt.hour)
+        busiest = rows.groupby("pair")["messages"].sum().sort_values(ascending=False).index[:most]
+        sums = rows[rows["pair"].isin(busiest)].groupby(["pair", "of_day"])[["latency_us_sum", "reached"]].sum()
+        means = (sums["latency_us_sum"] / sums["reached"] / 1e6).unstack("of_day")
+        return means.reindex(index=busiest, columns=range(24))
+
+    def causes(self) -> pd.DataFrame:
+        """Causes of death, the worst first."""
+        rows = self["dead_letters"]
+        if rows.empty:
+            return rows
+        worst = rows.sort_values(["first", "sample"]).groupby("cause", as_index=False)
+        table = worst.agg(
+            messages=("messages", "sum"),
+            queues=("queue", "nunique"),
+            origins=("origin", "nunique"),
+            first=("first", "min"),
+            last=("last", "max"),
+            sample=("sample", "first"),
+        )
+        most = rows.groupby(["cause", "queue"])["messages"].sum().reset_index().sort_values("messages", ascending=False)
+        table["worst_queue"] = table["cause"].map(most.drop_duplicates("cause").set_index("cause")["queue"])
+        return table.sort_values(["messages", "cause"], ascending=[False, True])
+
+    def deaths_by_hour(self) -> pd.DataFrame:
+        """Deaths by hour and cause, hours without any included."""
+        rows = self["dead_letters"]
+        if rows.empty:
+            return pd.DataFrame()
+        table = rows.groupby(["hour", "cause"])["messages"].sum().unstack("cause", fill_value=0)
+        step = "h" if table.index.max() - table.index.min() < pd.Timedelta(days=14) else "D"
+        return table.resample(step).sum()
+
+    def traffic_by_hour(self) -> pd.DataFrame:
+        """Messages sent and died by hour."""
+        rows = self["service_levels"]
+        if rows.empty:
+            return pd.DataFrame()
+        table = rows.groupby("hour")[["messages", "died"]].sum()
+        step = "h" if table.index.max() - table.index.min() < pd.Timedelta(days=14) else "D"
+        return table.resample(step).sum()
+
+    def links(self) -> pd.DataFrame:
+        """What crossed between sites, both ways together, with costs where the directory has a link."""
+        use = self["link_use"]
+        costs = self["link_costs"]
+        columns = ["site1", "site2", "crossings", "lost", "bytes", "delay"]
+        if len(use):
+            ends = use[["from_site", "to_site"]]
+            use = use.assign(site1=ends.min(axis=1), site2=ends.max(axis=1))
+            table = use.groupby(["site1", "site2"], as_index=False)[
+                ["crossings", "lost", "bytes", "delay_us_sum"]
+            ].sum()
+            table["delay"] = table["delay_us_sum"] / table["crossings"].where(table["crossings"] > 0) / 1e6
+            table = table[columns]
+        else:
+            table = pd.DataFrame(columns=columns)
+        if len(costs):
+            known = costs[["site1", "site2", "cost", "suggested_cost", "pairs", "suggested_pairs"]]
+            table = table.merge(known, on=["site1", "site2"], how="outer")
+            table[["crossings", "lost", "bytes"]] = table[["crossings", "lost", "bytes"]].fillna(0)
+        return table.sort_values(["crossings", "site1", "site2"], ascending=[False, True, True])
+
+
+def figures_of(
+    target: str,
+    directory: DirectoryTables,
+    now: datetime,
+    *,
+    since: str | None = None,
+    aside: Sequence[Record] = (),
+) -> Figures:
+    """Read what the report needs; with ``since`` (YYYY-MM-DD) of messages that were sent from that day on."""
+    tables = Tables(target)
+    frames = {}
+    for name, columns in READ.items():
+        table = tables[name]
+        dates = {date for date in table.dates() if since is None or date >= since}
+        frames[name] = _frame(table.arrow(dates, columns), columns)
+    for name in WHOLE:
+        frames[name] = _frame(tables[name].arrow(), ())
+    named = {f"PUBLIC={row['queue_id']}": row["queue"] for row in directory.arrow("queues").to_pylist()}
+    for name in ("service_levels", "backlog", "dead_letters"):
+        frames[name]["queue"] = frames[name]["queue"].replace(named)
+    sites = {row["site"]: bool(row["foreign"]) for row in directory.arrow("sites").to_pylist()}
+    return Figures(frames, now, since, tuple(aside), sites)
+
+
+def _frame(table: object, columns: Sequence[str]) -> pd.DataFrame:
+    return pd.DataFrame(columns=list(columns)) if table is None else table.to_pandas()  # type: ignore[attr-defined]
+
+
+def _sum(frame: pd.DataFrame, column: str) -> int:
+    return int(frame[column].sum()) if len(frame) else 0

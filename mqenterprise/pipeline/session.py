@@ -1,0 +1,77 @@
+"""The Spark session of the pipeline: on this machine, on a cluster, or the one that ``spark-submit`` has started."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from mqenterprise.pipeline.sources import register_sources
+
+LOCAL: Final = "local[*]"
+DRIVER_MEMORY: Final = "2g"
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""spark-submit has started the Java side already: how and where is its user's affair."""
+_ROOT: Final = Path(__file__).parents[2]
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+_ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""Arrow's Java side checks every access of every value otherwise, after Spark has done so."""
+_ALWAYS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # Without it a reader of the progress bar sees two of them.
+    "spark.ui.showConsoleProgress": "false",
+}
+_HERE: Final = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:+UseParallelGC {_ARROW}",
+    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+    "spark.sql.streaming.stateStore.maintenanceInterval": "300s",
+    # One machine: the sources' own partitions are the parallelism, and small plans need no broadcast tricks.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+}
+
+
+def open_session(
+    master: str | None = None,
+    *,
+    memory: str = DRIVER_MEMORY,
+    name: str = "mqenterprise",
+    options: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The session, with the project's sources registered. A second call in a process gives the same session.
+
+    ``master`` is Spark's: None is ``local[*]``, or what spark-submit was told. ``memory`` is that of the driver, which
+    in local mode is all that the Java side gets (``2g``). ``options`` are Spark's settings by name, and win.
+    """
+    builder = SparkSession.builder.appName(name)
+    settings = dict(_ALWAYS)
+    if _SUBMITTED not in os.environ:
+        master = master or LOCAL
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        settings["spark.driver.memory"] = memory
+        if master.startswith("local"):
+            settings |= _HERE
+            _show_packages()
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in (settings | dict(options or {})).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    register_sources(session)
+    return session
+
+
+def _show_packages() -> None:
+    """Workers of this machine import the packages that the driver runs, also when those are not installed."""
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if str(_ROOT) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *paths])

@@ -1,0 +1,83 @@
+"""``spark.read.format("qmnode")``: events that nodes export, and messages in copies of their stores."""
+
+from typing import Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from mqenterprise.pipeline.sources.checkpoints import MESSAGES, MessageReader, is_checkpoint
+from mqenterprise.pipeline.sources.events import EVENTS, EventOptions, EventReader, EventStreamReader
+from mqenterprise.pipeline.sources.quarantine import FOLDER
+from qmnode.errors import ConfigurationError
+from qmnode.export.places import below
+
+_PARTITION: Final = 32 * 1024 * 1024
+_ROWS: Final = 250_000
+
+
+class QmnodeSource(DataSource):
+    """Options:
+
+    ``rows``: ``events`` of segments or ``messages`` in copies of stores; without it, what the path has;
+    ``path``: a place, or several with commas between: directories, ``s3://bucket/prefix``;
+    ``quarantine``: the place for the list of segments that are set aside, ``PATH/_quarantine`` if it is not given;
+    ``partition_bytes``: bytes of segments that one task reads, 32 MiB;
+    ``partition_rows``: messages that one task reads, 250,000;
+    ``body``: ``true`` for the bodies of messages, which ``schema`` may ask for as well;
+    ``files_per_trigger``, ``bytes_per_trigger``: the most that one batch of a stream takes.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The format."""
+        return "qmnode"
+
+    def schema(self) -> StructType:
+        """All columns; name fewer with ``schema``, and only those are read."""
+        if not self._is_messages():
+            return EVENTS
+        body = self.options.get("body", "").lower() == "true"
+        return StructType([field for field in MESSAGES if body or field.name != "body"])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For ``spark.read``."""
+        if self._is_messages():
+            return MessageReader(self._addresses(), schema, self._number("partition_rows", _ROWS) or _ROWS)
+        return EventReader(self._event_options(), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For ``spark.readStream``."""
+        if self._is_messages():
+            raise ConfigurationError("messages in a copy of a store do not change: use spark.read, or stream events")
+        return EventStreamReader(self._event_options(), schema)
+
+    def _is_messages(self) -> bool:
+        rows = self.options.get("rows")
+        if rows not in (None, "events", "messages"):
+            raise ConfigurationError(f"option rows={rows!r}: expected events or messages")
+        return rows == "messages" or (rows is None and is_checkpoint(self._addresses()[0]))
+
+    def _event_options(self) -> EventOptions:
+        addresses = self._addresses()
+        quarantine = self.options.get("quarantine") or below(addresses[0], FOLDER)
+        return EventOptions(
+            addresses,
+            quarantine,
+            self._number("partition_bytes", _PARTITION),
+            self._number("files_per_trigger", 0),
+            self._number("bytes_per_trigger", 0),
+        )
+
+    def _addresses(self) -> tuple[str, ...]:
+        given = [one.strip() for one in self.options.get("path", "").split(",")]
+        if not all(given):
+            raise ConfigurationError('say what to read: load("/var/lib/segments") or load("s3://bucket/prefix")')
+        return tuple(given)
+
+    def _number(self, name: str, default: int) -> int:
+        text = self.options.get(name)
+        if text is None:
+            return default
+        if not text.isdecimal():
+            raise ConfigurationError(f"option {name}={text!r}: expected a number of at least 0")
+        return int(text)

@@ -1,0 +1,187 @@
+"""Which segments to read, and reading one: exactly once, whatever else lies in the place.
+
+A plan is made from the names of files alone. What a name promises and the file does not keep is found where the file
+is read; it is set aside there, with a copy of the same segment read in its place if there is one.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import compute
+from pyspark.sql.datasource import InputPartition
+
+from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
+from mqenterprise.pipeline.sources.ranges import Ranges
+from qmnode.export.places import Place, StoredFile
+from qmnode.export.segment import SUFFIX, SegmentError, SegmentName, read_segment
+
+_BATCH: Final = 1 << 14
+"""Rows that go to Spark at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment's file, as a listing shows it."""
+
+    address: str
+    """Of its place."""
+    path: str
+    name: SegmentName
+    size: int
+    modified: int
+    """Microseconds since 1970 (UTC)."""
+
+    @property
+    def signature(self) -> str:
+        """Differs when the file was replaced."""
+        return f"{self.size}-{self.modified}"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Events of one node to be read from a segment, or from a copy of it."""
+
+    copies: tuple[Segment, ...]
+    ranges: tuple[tuple[int, int], ...]
+    """The offsets that are wanted."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether that is all there is."""
+        name = self.copies[0].name
+        return self.ranges == ((name.first, name.last),)
+
+
+class Pieces(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces = tuple(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A file that is no segment by its name."""
+
+    path: str
+    signature: str
+
+    def record(self) -> Record:
+        """For the quarantine."""
+        sentence = "its name is no segment's: NODE_GUID_FIRST_LAST.parquet"
+        return Record(self.path, "misnamed", sentence, self.signature)
+
+
+def find_segments(addresses: Iterable[str]) -> tuple[list[Segment], list[Stray]]:
+    """The segments in these places, oldest files first, and what else has their suffix. OSError, ConfigurationError."""
+    segments: list[Segment] = []
+    strays: list[Stray] = []
+    for address in addresses:
+        for file in Place.open(address).files(SUFFIX):
+            name = SegmentName.parse(file.name)
+            if name is None:
+                strays.append(Stray(file.path, f"{file.size}-{_microseconds(file)}"))
+            else:
+                segments.append(Segment(address, file.path, name, file.size, _microseconds(file)))
+    segments.sort(key=lambda segment: (segment.modified, segment.name, segment.path))
+    return segments, strays
+
+
+def _microseconds(file: StoredFile) -> int:
+    return int(file.modified.timestamp() * 1e6)
+
+
+def pieces_of(segments: Iterable[Segment], wanted: Mapping[str, Ranges] | None = None) -> list[Piece]:
+    """What to read so that every offset comes once; with ``wanted`` (by node) only those offsets."""
+    taken: dict[str, Ranges] = {}
+    pieces: dict[SegmentName, Piece] = {}
+    # The longest first, so that what overlaps is cut into as few pieces as can be.
+    for segment in sorted(segments, key=lambda one: (one.name.node_id, one.name.first, -one.name.last, one.path)):
+        name = segment.name
+        if (same := pieces.get(name)) is not None:
+            pieces[name] = replace(same, copies=(*same.copies, segment))
+            continue
+        known = taken.setdefault(name.node_id, Ranges())
+        ranges = known.missing(name.first, name.last)
+        if wanted is not None:
+            asked = wanted.get(name.node_id, Ranges())
+            ranges = [part for one in ranges for part in asked.within(*one)]
+        for first, last in ranges:
+            known.add(first, last)
+        if ranges:
+            pieces[name] = Piece((segment,), tuple(ranges))
+    return list(pieces.values())
+
+
+def partitions_of(pieces: Sequence[Piece], size: int) -> list[Pieces]:
+    """Partitions of about ``size`` bytes of segments each."""
+    partitions: list[Pieces] = []
+    gathered: list[Piece] = []
+    filled = 0
+    for piece in pieces:
+        length = piece.copies[0].size
+        if gathered and filled + length > size:
+            partitions.append(Pieces(gathered))
+            gathered, filled = [], 0
+        gathered.append(piece)
+        filled += length
+    if gathered:
+        partitions.append(Pieces(gathered))
+    return partitions
+
+
+def read_pieces(
+    pieces: Iterable[Piece], schema: pa.Schema, quarantine: Quarantine, condition: Any = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of these pieces as record batches of this schema. A broken segment gives none, and is set aside.
+
+    While Spark takes the rows of one, the next is read in a thread: Arrow and the file system leave Python free.
+    """
+
+    def read(piece: Piece) -> pa.Table | None:
+        table = _read(piece, schema, quarantine)
+        if table is not None and condition is not None:
+            table = table.filter(condition)
+        return table if table is not None and table.num_rows else None
+
+    waiting = iter(pieces)
+    with ThreadPoolExecutor(1, "segments") as reader:
+        ahead = deque(reader.submit(read, piece) for piece in islice(waiting, 1))
+        while ahead:
+            table = ahead.popleft().result()
+            ahead.extend(reader.submit(read, piece) for piece in islice(waiting, 1))
+            if table is not None:
+                columns = [table.column(name) for name in schema.names]
+                yield from pa.Table.from_arrays(columns, schema=schema).to_batches(max_chunksize=_BATCH)
+
+
+def _read(piece: Piece, schema: pa.Schema, quarantine: Quarantine) -> pa.Table | None:
+    names = schema.names
+    needed = names if piece.whole or "offset" in names else [*names, "offset"]
+    failed: list[Record] = []
+    found: pa.Table | None = None
+    for segment in piece.copies:
+        try:
+            found = read_segment(Place.open(segment.address), segment.path, needed)
+            break
+        except SegmentError as error:
+            failed.append(Record(segment.path, error.reason, str(error), segment.signature))
+    for record in failed:
+        quarantine.add(replace(record, lost=found is None))
+    if found is None or piece.whole:
+        return found
+    return _only(found, piece.ranges)
+
+
+def _only(table: pa.Table, ranges: Iterable[tuple[int, int]]) -> pa.Table:
+    offset = compute.field("offset")
+    condition = None
+    for first, last in ranges:
+        inside = (offset >= first) & (offset <= last)
+        condition = inside if condition is None else condition | inside
+    return table.filter(condition)

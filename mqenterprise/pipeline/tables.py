@@ -1,0 +1,316 @@
+"""The tables that analysis writes: Delta tables, one directory each, partitioned by date and site.
+
+Spark's tasks write the data files, through pyarrow and so to a directory or a bucket alike; then one commit to the
+table's log makes them visible, together with what the table says of itself (``state``). A reader sees the commit or
+does not; files of a run that was killed are in no log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import uuid4
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import AddAction
+from pyarrow import parquet
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from qmnode.errors import ConfigurationError
+from qmnode.export.places import Place, below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITION: Final = ("date", "site")
+_STATE: Final = "mqenterprise"
+_CLEANED_EVERY: Final = 20
+"""Commits between cleanings: files that no commit needs, and those of runs that were killed, are deleted."""
+_KEPT_HOURS: Final = 168
+"""Readers of an old version have so long, which is what Delta tables have by default."""
+_WRITER: Final = "mqenterprise"
+_WRITTEN: Final = "date string, site string, path string, size long, rows long"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit of a table: which dates it wrote, and what the table said of itself."""
+
+    version: int
+    dates: frozenset[str]
+    state: Mapping[str, Any]
+
+
+class Tables:
+    """The tables in a directory or bucket."""
+
+    def __init__(self, address: str) -> None:
+        Place.open(address)  # a wrong address is told at once
+        self.address = address
+
+    def __getitem__(self, name: str) -> StoredTable:
+        return StoredTable(name, below(self.address, name))
+
+
+class StoredTable:
+    """One table. Everything is read from its log when it is asked for."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.address = address
+
+    def _delta(self) -> DeltaTable | None:
+        uri, options = _location(self.address)
+        try:
+            return DeltaTable(uri, storage_options=options)
+        except TableNotFoundError:
+            return None
+
+    def last(self) -> Commit | None:
+        """The last commit; None when there is no table yet."""
+        # Nearly always the very last one; somebody may have optimized the table since.
+        return next(self.commits(3), None) or next(self.commits(), None)
+
+    def commits(self, most: int | None = None) -> Iterator[Commit]:
+        """The commits that the log still has, of the last ``most``; the last one first."""
+        delta = self._delta()
+        for entry in delta.history(most) if delta else ():
+            if _STATE in entry:
+                said = json.loads(entry[_STATE])
+                yield Commit(entry["version"], frozenset(said["dates"]), said["state"])
+
+    def changed_since(self, version: int) -> frozenset[str] | None:
+        """The dates written after ``version``; None when the log does not reach back so far, so all may be."""
+        dates: set[str] = set()
+        for commit in self.commits():
+            if commit.version <= version:
+                return frozenset(dates)
+            dates |= commit.dates
+        return None
+
+    def arrow(self, dates: Collection[str] | None = None, columns: Sequence[str] | None = None) -> pa.Table | None:
+        """The rows, those of some dates or all, in memory; None when there is no table yet."""
+        delta = self._delta()
+        if delta is None:
+            return None
+        chosen = [("date", "in", sorted(dates))] if dates is not None else None
+        return delta.to_pyarrow_table(partitions=chosen, columns=None if columns is None else list(columns))
+
+    def dates(self) -> frozenset[str]:
+        """All dates that the table has."""
+        delta = self._delta()
+        return frozenset(part["date"] for part in delta.partitions()) if delta else frozenset()
+
+    def read(self, spark: SparkSession, dates: Collection[str] | None = None) -> DataFrame:
+        """The rows, those of some dates or all, read in parallel. TableNotFoundError."""
+        delta = self._delta()
+        if delta is None:
+            raise TableNotFoundError(f"{self.address} is not there")
+        schema = StructType.fromJson(json.loads(delta.schema().to_json()))
+        actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+        files = [
+            (action["path"], action["partition.date"], action["partition.site"])
+            for action in actions
+            if dates is None or action["partition.date"] in dates
+        ]
+        if not files:
+            return spark.createDataFrame([], schema)
+        listed = spark.createDataFrame(files, "path string, date string, site string")
+        parallel = min(len(files), 4 * spark.sparkContext.defaultParallelism)
+        return listed.repartition(parallel).mapInArrow(
+            _reader(self.address, to_arrow_schema(schema, timezone="UTC")), schema
+        )
+
+    def replace(
+        self, frame: DataFrame, dates: Collection[str] | None, state: Callable[[], Mapping[str, Any]]
+    ) -> Commit:
+        """Put ``frame`` in the place of everything, or of some ``dates``, and commit ``state`` with it.
+
+        ``state`` is asked when the rows are written, just before the commit. Raises deltalake's CommitFailedError
+        when another run has written meanwhile.
+        """
+        before = self._delta()
+        schema = _nullable(to_arrow_schema(frame.schema, timezone="UTC"))
+        delta = before or self._create(schema)
+        version = delta.version()
+        if _names(pa.schema(delta.schema().to_arrow())) != _names(schema):
+            raise ConfigurationError(
+                f"{self.address} has other columns, of another version of this program: write to a new place"
+            )
+        written = self._write(frame, schema)
+        touched = {row["date"] for row in written} | set(dates if dates is not None else self.dates())
+        saying = dict(state())
+        said = json.dumps({"dates": sorted(touched), "state": saying}, separators=(",", ":"))
+        delta.create_write_transaction(
+            [_add(row) for row in written],
+            "overwrite",
+            delta.schema(),
+            partition_by=list(PARTITION),
+            partition_filters=[("date", "in", sorted(dates))] if dates is not None else None,
+            commit_properties=CommitProperties(
+                custom_metadata={_STATE: said},
+                max_commit_retries=0,
+                app_transactions=[Transaction(_WRITER, version + 1)],
+            ),
+        )
+        if (version + 1) % _CLEANED_EVERY == 0:
+            delta.update_incremental()
+            delta.vacuum(retention_hours=_KEPT_HOURS, dry_run=False, full=True)
+        return Commit(version + 1, frozenset(touched), saying)
+
+    def _create(self, schema: pa.Schema) -> DeltaTable:
+        uri, options = _location(self.address)
+        place = Place.open(self.address)
+        if place.is_local:
+            place.file_system.create_dir(place.root, recursive=True)
+        return DeltaTable.create(
+            uri, Schema.from_arrow(schema), partition_by=list(PARTITION), name=self.name, storage_options=options
+        )
+
+    def _write(self, frame: DataFrame, schema: pa.Schema) -> list[Any]:
+        balanced = frame.hint("rebalance", *PARTITION).sortWithinPartitions(*PARTITION)
+        return balanced.mapInArrow(_writer(self.address, schema), _WRITTEN).collect()
+
+
+def _names(schema: pa.Schema) -> list[str]:
+    return sorted(schema.names)
+
+
+def _location(address: str) -> tuple[str, dict[str, str]]:
+    """A place's address as delta-rs wants it: with options in the place of a query."""
+    parts = urlsplit(address)
+    if parts.scheme != "s3":
+        return address, {}
+    query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    options: dict[str, str] = {}
+    if parts.username and parts.password:
+        options |= {"AWS_ACCESS_KEY_ID": unquote(parts.username), "AWS_SECRET_ACCESS_KEY": unquote(parts.password)}
+    if endpoint := query.get("endpoint_override"):
+        if "://" not in endpoint:
+            endpoint = f"{query.get('scheme', 'https')}://{endpoint}"
+        options |= {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": str(endpoint.startswith("http:")).lower()}
+    if region := query.get("region"):
+        options["AWS_REGION"] = region
+    return f"s3://{parts.hostname}{parts.path}", options
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """The same with nulls allowed everywhere: what is never null is the job's affair, not the table's."""
+
+    def of(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_struct(kind):
+            return pa.struct([pa.field(field.name, of(field.type)) for field in kind])
+        return pa.list_(of(kind.value_type)) if pa.types.is_list(kind) else kind
+
+    return pa.schema([pa.field(field.name, of(field.type)) for field in schema])
+
+
+def _add(row: Any) -> AddAction:
+    return AddAction(
+        path=row["path"],
+        size=row["size"],
+        partition_values={name: row[name] for name in PARTITION},
+        modification_time=int(time.time() * 1000),
+        data_change=True,
+        stats=json.dumps({"numRecords": row["rows"]}),
+    )
+
+
+def _reader(address: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        place = Place.open(address)
+        for batch in batches:
+            for file in batch.to_pylist():
+                table = parquet.read_table(
+                    f"{place.root}/{file['path']}", filesystem=place.file_system, partitioning=None
+                )
+                columns = [
+                    pa.repeat(pa.scalar(file[field.name], field.type), len(table))
+                    if field.name in PARTITION
+                    else table.column(field.name).cast(field.type)
+                    for field in schema
+                ]
+                yield from pa.Table.from_arrays(columns, schema=schema).to_batches(max_chunksize=1 << 16)
+
+    return read
+
+
+def _writer(address: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Writes sorted rows, a file for each partition that they are of, and tells the files."""
+    kept = pa.schema([field for field in schema if field.name not in PARTITION])
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = _Files(Place.open(address), kept)
+        for batch in batches:
+            files.take(batch)
+        yield pa.RecordBatch.from_pylist(
+            files.close(),
+            schema=pa.schema(
+                [
+                    ("date", pa.string()),
+                    ("site", pa.string()),
+                    ("path", pa.string()),
+                    ("size", pa.int64()),
+                    ("rows", pa.int64()),
+                ]
+            ),
+        )
+
+    return write
+
+
+class _Files:
+    """Data files of a table, one open at a time."""
+
+    def __init__(self, place: Place, schema: pa.Schema) -> None:
+        self._place, self._schema = place, schema
+        self._done: list[dict[str, Any]] = []
+        self._writer: parquet.ParquetWriter | None = None
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Rows, which begin with the partition of the last ones."""
+        if not batch.num_rows:
+            return
+        keys = pa.StructArray.from_arrays([batch.column(name).cast(pa.string()) for name in PARTITION], list(PARTITION))
+        runs = pa.compute.run_end_encode(pa.compute.binary_join_element_wise(*keys.flatten(), "\0"))
+        begin = 0
+        for end in runs.run_ends.to_pylist():
+            self._write(keys[begin].as_py(), batch.slice(begin, end - begin))
+            begin = end
+
+    def _write(self, key: dict[str, str], batch: pa.RecordBatch) -> None:
+        if self._writer is None or {name: self._done[-1][name] for name in PARTITION} != key:
+            self._end()
+            folder = "/".join(f"{name}={_UNSAFE.sub('_', key[name])}" for name in PARTITION)
+            path = f"{folder}/{uuid4()}.parquet"
+            full = f"{self._place.root}/{path}"
+            if self._place.is_local:
+                self._place.file_system.create_dir(full.rpartition("/")[0], recursive=True)
+            self._writer = parquet.ParquetWriter(
+                full, self._schema, filesystem=self._place.file_system, compression="zstd"
+            )
+            self._done.append({**key, "path": path, "rows": 0})
+        self._writer.write_batch(batch.select(self._schema.names).cast(self._schema))
+        self._done[-1]["rows"] += batch.num_rows
+
+    def _end(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            info = self._place.file_system.get_file_info(f"{self._place.root}/{self._done[-1]['path']}")
+            self._done[-1]["size"] = info.size
+            self._writer = None
+
+    def close(self) -> list[dict[str, Any]]:
+        """Finish, and tell the files."""
+        self._end()
+        return self._done

@@ -1,0 +1,183 @@
+"""Why a message goes where it goes: at each hop every rule of MS-MQBR 3.1.5 in its order, and what it said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qmnode.routing import NoRouteError, Router, RoutingTable, Rule, build_routing_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mqenterprise.routes.enterprise import NamedTopology
+    from qmnode.routing import Machine, NextHops, RoutingLink
+    from qmnode.structures.guid import Guid
+
+SECTIONS = {
+    Rule.LOCAL: "3.1.5.1",
+    Rule.CONNECTOR: "3.1.5.1",
+    Rule.OUT_ROUTING_SERVER: "3.1.5.1",
+    Rule.LAST_STEP: "3.1.5.2",
+    Rule.IN_ROUTING_SERVER: "3.1.5.1",
+    Rule.SAME_SITE: "3.1.5.1",
+    Rule.NEXT_SITE: "3.1.5.3",
+    Rule.SITE_GATE: "3.1.5.6",
+    Rule.ROUTING_SERVER: "3.1.5.5",
+}
+"""Where MS-MQBR has each rule, in the order in which they are asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """A rule that was asked: whether it decides, and why or why not."""
+
+    rule: Rule
+    applies: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """What one queue manager decides. ``next`` is None where the message has arrived, or cannot go on (``problem``)."""
+
+    machine: Guid
+    considered: tuple[Considered, ...]
+    decision: NextHops | None
+    next: Guid | None
+    alternatives: tuple[Guid, ...] = ()
+    """Tried when ``next`` does not answer, in this order."""
+    link: RoutingLink | None = None
+    """The routing link that is taken, where one is."""
+    detour: int | None = None
+    """The cost of the rest of the way if that link were out; None when there is no other way."""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The hops from a source to a destination."""
+
+    hops: tuple[Hop, ...]
+
+    @property
+    def arrives(self) -> bool:
+        return not self.hops[-1].problem
+
+    @property
+    def cost(self) -> int:
+        """What the routing links of the whole way cost together."""
+        return max((hop.decision.cost for hop in self.hops if hop.decision is not None), default=0)
+
+
+def explain(topology: NamedTopology, source: Guid, destination: Guid) -> Explanation:
+    """Follow a message from hop to hop."""
+    tables: dict[Guid, RoutingTable] = {}
+    hops: list[Hop] = []
+    at: Guid | None = source
+    while at is not None:
+        hop = _hop(topology, at, destination, tables)
+        if hop.next is not None and hop.next in [each.machine for each in hops] + [at]:
+            circle = topology.machine_names([*(each.machine for each in hops), at, hop.next])
+            problem = f"messages would go in a circle ({circle}): check the in- and out-routing servers"
+            hop = Hop(at, hop.considered, hop.decision, None, problem=problem)
+        hops.append(hop)
+        at = hop.next
+    return Explanation(tuple(hops))
+
+
+def considered(topology: NamedTopology, source: Machine, destination: Machine) -> Iterator[Considered]:
+    """Every rule up to the one that decides (GetNextHops, MS-MQBR 3.1.5.1, as ``Router`` has it)."""
+    for rule, applies, why in _questions(topology, source, destination):
+        yield Considered(rule, applies, why)
+        if applies:
+            return
+
+
+def _questions(topology: NamedTopology, source: Machine, to: Machine) -> Iterator[tuple[Rule, bool, str]]:
+    names, snapshot = topology.machine_names, topology.snapshot
+    shared = [site for site in source.sites if site in to.sites]
+    yield (
+        Rule.LOCAL,
+        source.identifier == to.identifier,
+        f"{source.name} is {'' if source.identifier == to.identifier else 'not '}the destination",
+    )
+    if to.foreign:
+        where = f"foreign system of {topology.site_names(to.sites)}"
+        connects = f"{source.name} is {'in it' if shared else 'not in it'}"
+        yield Rule.CONNECTOR, bool(shared), f"{to.name} is a {where}, and {connects}"
+    else:
+        yield Rule.CONNECTOR, False, f"{to.name} is no foreign system"
+    if source.routing_server:
+        yield Rule.OUT_ROUTING_SERVER, False, f"{source.name} is a routing server and routes for itself"
+    else:
+        servers = source.out_routing_servers
+        text = f"names {names(servers)}" if servers else "names no out-routing server"
+        yield Rule.OUT_ROUTING_SERVER, bool(servers), f"{source.name} {text}"
+    last = source.routing_server and source.identifier in to.in_routing_servers
+    yield (
+        Rule.LAST_STEP,
+        last,
+        f"{source.name} is {'an' if last else 'no'} in-routing server of {to.name}",
+    )
+    common = f"both are in {topology.site_names(shared)}" if shared else _apart(topology, source, to)
+    guarded = bool(shared and to.in_routing_servers)
+    through = (
+        f"{to.name} names {names(to.in_routing_servers)}"
+        if to.in_routing_servers
+        else (f"{to.name} names no in-routing server")
+    )
+    yield Rule.IN_ROUTING_SERVER, guarded, f"{common}; {through}"
+    yield Rule.SAME_SITE, bool(shared), common
+    gate = snapshot.is_site_gate(source)
+    yield Rule.NEXT_SITE, gate, f"{source.name} is {'a' if gate else 'no'} site gate"
+    yield (
+        Rule.SITE_GATE,
+        source.routing_server,
+        f"{source.name} is {'a' if source.routing_server else 'no'} routing server",
+    )
+    yield Rule.ROUTING_SERVER, True, f"{source.name} routes for nobody, so its site's routing servers do"
+
+
+def _apart(topology: NamedTopology, source: Machine, to: Machine) -> str:
+    own, other = topology.site_names(source.sites), topology.site_names(to.sites)
+    return f"{source.name} is in {own}, {to.name} in {other}"
+
+
+def _hop(topology: NamedTopology, at: Guid, destination: Guid, tables: dict[Guid, RoutingTable]) -> Hop:
+    machines = topology.snapshot.machines
+    asked = tuple(considered(topology, machines[at], machines[destination]))
+    try:
+        decision = Router(topology.snapshot, at, tables=tables).next_hops(destination)
+    except NoRouteError as error:
+        return Hop(at, asked, None, None, problem=str(error))
+    if decision.rule in (Rule.LOCAL, Rule.CONNECTOR):
+        return Hop(at, asked, decision, None)
+    first, *rest = (*decision.hops, *decision.fall_back)
+    link = _link(topology, machines[at], decision, first) if decision.rule is Rule.NEXT_SITE else None
+    detour = None if link is None else _detour(topology, machines[at], machines[destination], link)
+    return Hop(at, asked, decision, first, tuple(rest), link, detour)
+
+
+def _link(topology: NamedTopology, at: Machine, decision: NextHops, hop: Guid) -> RoutingLink | None:
+    """The cheapest link between a site of this gate and the next site."""
+    near, far = set(at.sites), set(topology.snapshot.machines[hop].sites)
+    joining = [
+        link
+        for site in near
+        for link in topology.snapshot.links_of_site.get(site, ())
+        if link.far_end(site) in far and link.far_end(site) not in near
+    ]
+    return min(joining, key=lambda link: (link.far_end(link.site1) != decision.site, link.cost), default=None)
+
+
+def _detour(topology: NamedTopology, at: Machine, to: Machine, link: RoutingLink) -> int | None:
+    without = topology.snapshot.without(links=[link])
+    found = [
+        route.cost
+        for own in at.sites
+        if own in without.sites
+        for site in to.sites
+        if (route := build_routing_table(without, own).get(site)) is not None
+    ]
+    return min(found, default=None)

@@ -1,0 +1,198 @@
+"""What one model cannot know alone: names given twice, references to nothing, roles that do not fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mqenterprise.topology.certificates import read_certificates
+from mqenterprise.topology.collector import paused_collector
+from mqenterprise.topology.loader import Loaded, load_models
+from mqenterprise.topology.names import fold
+from mqenterprise.topology.problems import DeclarationError, Path, Problem, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path as FilePath
+
+    from mqenterprise.topology.collector import paused_collector
+    from mqenterprise.topology.declaration import Declaration, Machine
+from mqenterprise.topology.loader import Sources
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A declaration that holds together, where its parts stand, and its users' certificates by folded name."""
+
+    declaration: Declaration
+    sources: Sources
+    certificates: Mapping[str, tuple[str, ...]]
+
+
+def load(start: FilePath) -> Checked:
+    """Read and check a declaration. Raises :class:`DeclarationError` with every problem of it."""
+    with paused_collector():
+        loaded = load_models(start)
+        checker = _Checker(loaded)
+        checker.run()
+    certificates = read_certificates(loaded, checker.found)
+    if checker.found:
+        raise DeclarationError(checker.found)
+    return Checked(loaded.declaration, loaded.sources, certificates)
+
+
+def contradictions(declared: Declaration) -> list[Problem]:
+    """What does not hold together in a declaration that no file holds."""
+    checker = _Checker(Loaded(declared, Sources()))
+    checker.run()
+    return checker.found
+
+
+@dataclass
+class _Checker:
+    loaded: Loaded
+    found: list[Problem] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.found = list(self.loaded.problems)
+
+    def run(self) -> None:
+        declared = self.loaded.declaration
+        self.sites = self._unique("sites", (site.name for site in declared.sites), "site")
+        self.foreign = self._unique("foreign_sites", (site.name for site in declared.foreign_sites), "foreign site")
+        for name, position in self.foreign.items():
+            if name in self.sites:
+                self._say(("foreign_sites", position, "name"), "a site of this name is declared; give it another name")
+        self.machines = self._unique("machines", (machine.name for machine in declared.machines), "machine")
+        self._unique("users", (user.name for user in declared.users), "user")
+        self._unique("queues", (f"{queue.machine}\\{queue.name}" for queue in declared.queues), "queue")
+        self._links()
+        self._machines()
+        self._queues()
+
+    def _say(self, path: Path, sentence: str) -> None:
+        self.found.append(self.loaded.sources.problem(path, sentence))
+
+    def _unique(self, section: str, names: Iterable[str], what: str) -> dict[str, int]:
+        """Positions by folded name; a name that stands twice is told with the place of the first."""
+        positions: dict[str, int] = {}
+        for position, name in enumerate(names):
+            first = positions.setdefault(fold(name), position)
+            if first != position:
+                before = self.loaded.sources.problem((section, first), "")
+                self._say(
+                    (section, position), f"the {what} {name!r} is declared at {before.file}:{before.line} already"
+                )
+        return positions
+
+    def _known(
+        self, path: Path, name: str, known: dict[str, int], names: Callable[[], Sequence[str]], what: str
+    ) -> bool:
+        if fold(name) in self.loaded.doubtful:
+            return False  # told already
+        if fold(name) in known:
+            return True
+        self._say(path, f"there is no {what} {name!r}" + did_you_mean(name, names()))
+        return False
+
+    def _machine(self, name: str) -> Machine:
+        return self.loaded.declaration.machines[self.machines[fold(name)]]
+
+    def _site_names(self) -> list[str]:
+        declared = self.loaded.declaration
+        return [site.name for site in declared.sites] + [site.name for site in declared.foreign_sites]
+
+    def _machine_names(self) -> list[str]:
+        return [machine.name for machine in self.loaded.declaration.machines]
+
+    def _links(self) -> None:
+        pairs: dict[frozenset[str], int] = {}
+        for position, link in enumerate(self.loaded.declaration.routing_links):
+            here: Path = ("routing_links", position)
+            for index, name in enumerate(link.sites):
+                self._known((*here, "sites", index), name, {**self.sites, **self.foreign}, self._site_names, "site")
+            pair = frozenset(fold(name) for name in link.sites)
+            if len(pair) == 1:
+                self._say((*here, "sites"), f"the link joins {link.sites[0]!r} with itself; name two sites")
+            elif pair <= self.foreign.keys():
+                self._say((*here, "sites"), "the link joins two foreign sites; one end has to be a site")
+            first = pairs.setdefault(pair, position)
+            if first != position:
+                before = self.loaded.sources.problem(("routing_links", first), "")
+                self._say(here, f"a link between these sites is declared at {before.file}:{before.line} already")
+            self._repeated((*here, "site_gates"), link.site_gates)
+            for index, name in enumerate(link.site_gates):
+                self._site_gate((*here, "site_gates", index), name, link.sites)
+
+    def _site_gate(self, path: Path, name: str, sites: Sequence[str]) -> None:
+        if not self._known(path, name, self.machines, self._machine_names, "machine"):
+            return
+        machine = self._machine(name)
+        member = {fold(site) for site in (*machine.sites, *machine.foreign_sites)}
+        if "routing_server" not in machine.roles:
+            self._say(path, f"{machine.name} is no routing server; only a routing server can be a site gate")
+        if not member & {fold(site) for site in sites}:
+            self._say(path, f"{machine.name} is in {', '.join(machine.sites)}, which this link does not join")
+
+    def _machines(self) -> None:
+        for position, machine in enumerate(self.loaded.declaration.machines):
+            here: Path = ("machines", position)
+            for index, name in enumerate(machine.sites):
+                self._known((*here, "sites", index), name, self.sites, self._plain_site_names, "site")
+            for index, name in enumerate(machine.foreign_sites):
+                self._known((*here, "foreign_sites", index), name, self.foreign, self._foreign_names, "foreign site")
+            for section in ("sites", "foreign_sites", "roles", "out_routing_servers", "in_routing_servers"):
+                self._repeated((*here, section), getattr(machine, section))
+            if fold(machine.name) not in self.loaded.doubtful:
+                self._roles(here, machine)
+            for section in ("out_routing_servers", "in_routing_servers"):
+                for index, name in enumerate(getattr(machine, section)):
+                    self._routing_server((*here, section, index), name, machine)
+
+    def _plain_site_names(self) -> list[str]:
+        return [site.name for site in self.loaded.declaration.sites]
+
+    def _foreign_names(self) -> list[str]:
+        return [site.name for site in self.loaded.declaration.foreign_sites]
+
+    def _roles(self, here: Path, machine: Machine) -> None:
+        if not machine.sites and not (machine.foreign and machine.foreign_sites):
+            self._say(here, "a machine is in a site; name at least one under sites")
+        if "client" in machine.roles and len(machine.roles) > 1:
+            self._say((*here, "roles"), "a client has no other role; leave 'client' out")
+        if "connector" in machine.roles and not machine.foreign_sites:
+            self._say((*here, "roles"), "a connector needs foreign_sites: the networks that it connects")
+        if "connector" in machine.roles and "routing_server" not in machine.roles:
+            self._say((*here, "roles"), "a connector routes into its foreign sites; add the role routing_server")
+        if machine.foreign_sites and "connector" not in machine.roles and not machine.foreign:
+            self._say((*here, "foreign_sites"), "only a connector or a foreign machine is in a foreign site")
+        if "routing_server" in machine.roles and (machine.out_routing_servers or machine.in_routing_servers):
+            self._say(here, "a routing server routes for itself; leave out_routing_servers and in_routing_servers out")
+
+    def _routing_server(self, path: Path, name: str, machine: Machine) -> None:
+        if not self._known(path, name, self.machines, self._machine_names, "machine"):
+            return
+        server = self._machine(name)
+        if "routing_server" not in server.roles:
+            self._say(path, f"{server.name} is no routing server; give it the role routing_server or name another")
+        if fold(machine.name) in self.loaded.doubtful:
+            return
+        if not {fold(site) for site in server.sites} & {fold(site) for site in machine.sites}:
+            self._say(path, f"{server.name} is in none of the sites of {machine.name}; name one of the same site")
+
+    def _repeated(self, path: Path, names: Sequence[str]) -> None:
+        for name, count in Counter(fold(name) for name in names).items():
+            if count > 1:
+                self._say(path, f"{name!r} stands here {count} times")
+
+    def _queues(self) -> None:
+        for position, queue in enumerate(self.loaded.declaration.queues):
+            here: Path = ("queues", position)
+            self._known((*here, "machine"), queue.machine, self.machines, self._machine_names, "machine")
+            trustees: dict[str, int] = {}
+            for index, entry in enumerate(queue.access or ()):
+                if not entry.allow and not entry.deny:
+                    self._say((*here, "access", index), "neither allows nor denies anything; give allow or deny")
+                if trustees.setdefault(fold(entry.to), index) != index:
+                    self._say((*here, "access", index, "to"), f"{entry.to!r} stands here twice; join the two entries")

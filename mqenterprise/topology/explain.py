@@ -1,0 +1,112 @@
+"""pydantic's findings as sentences that say what would be right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mqenterprise.topology import declaration
+from mqenterprise.topology.problems import Path, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import BaseModel
+    from pydantic_core import ErrorDetails
+
+_MODELS: dict[str, type[BaseModel]] = {
+    "enterprise": declaration.Enterprise,
+    "sites": declaration.Site,
+    "foreign_sites": declaration.ForeignSite,
+    "routing_links": declaration.RoutingLink,
+    "machines": declaration.Machine,
+    "queues": declaration.Queue,
+    "users": declaration.User,
+    "access": declaration.Access,
+}
+
+_WANTED = {
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "tuple_type": "a list, such as [a, b]",
+    "model_type": "a mapping of names and values",
+    "dict_type": "a mapping of names and values",
+}
+
+
+def explain(error: ErrorDetails, choices: Mapping[str, Sequence[str]]) -> tuple[Path, str]:
+    """The path of the value that pydantic refused, and a sentence about it."""
+    path: Path = tuple(error["loc"])
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    match kind:
+        case "missing":
+            return path[:-1], f"{path[-1]!r} is missing; give {_what(path)}"
+        case "extra_forbidden":
+            return path, f"there is no setting {path[-1]!r}" + did_you_mean(str(path[-1]), _fields(path))
+        case "literal_error":
+            known = choices.get(str(path[-2]) if isinstance(path[-1], int) else str(path[-1]), ())
+            hint = did_you_mean(str(value), known) if known else f"; give {context.get('expected')}"
+            return path, f"{value!r} is not one of the values" + hint
+        case "value_error":
+            return path, f"{_shown(value)}: {context.get('error')}"
+        case "greater_than_equal" | "less_than_equal":
+            return path, f"{value} is out of range; give {_range(path)}"
+        case "too_short" | "too_long" | "string_too_short" | "string_too_long":
+            return path, f"{_count(context)}"
+        case _ if kind in _WANTED:
+            quote = "; write it in quotes" if kind == "string_type" and isinstance(value, int | float) else ""
+            return path, f"{_shown(value)} is {_type(value)}, {_WANTED[kind]} is wanted{quote}"
+    return path, error["msg"]
+
+
+def _model(path: Path) -> type[BaseModel] | None:
+    names = [step for step in path[:-1] if isinstance(step, str)]
+    return _MODELS.get(names[-1]) if names else declaration.Declaration
+
+
+def _fields(path: Path) -> list[str]:
+    model = _model(path)
+    return list(model.model_fields) if model else []
+
+
+def _what(path: Path) -> str:
+    model = _model(path)
+    name = str(path[-1])
+    description = model.model_fields[name].description if model and name in model.model_fields else None
+    return f"{description[0].lower()}{description[1:]}" if description else f"its {name}"
+
+
+def _range(path: Path) -> str:
+    ranges = {
+        "cost": f"a cost from {declaration.MINIMUM_COST} to {declaration.MAXIMUM_COST} (MS-MQDMPR 3.1.1.8)",
+        "base_priority": "a priority from -32768 to 32767 (MS-MQMQ 2.3.1.6)",
+        "quota": f"kilobytes from 0 to {declaration.UNLIMITED}",
+        "journal_quota": f"kilobytes from 0 to {declaration.UNLIMITED}",
+    }
+    return ranges.get(str(path[-1]), "seconds from 0 to 2147483647")
+
+
+def _count(context: Mapping[str, Any]) -> str:
+    length, low, high = context.get("actual_length"), context.get("min_length"), context.get("max_length")
+    wanted = f"at least {low}" if low is not None else f"at most {high}"
+    return f"has {length if length is not None else 'no'} items; {wanted} are wanted"
+
+
+def _type(value: object) -> str:
+    match value:
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+    return "nothing"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,131 @@
+"""A running directory as the declaration that says the same: its plan is empty."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from mqenterprise.topology import access, declaration
+from mqenterprise.topology.certificates import as_pem
+from mqenterprise.topology.check import load
+from mqenterprise.topology.names import fold
+from mqenterprise.topology.problems import DeclarationError
+from mqenterprise.topology.resources import Kind, Resource, Table
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_ROLES = ("routing_server", "supporting_server", "directory_server")
+_SECTIONS = ("sites", "foreign_sites", "routing_links", "machines", "users", "queues")
+
+Item = dict[str, Any]
+
+
+def export(table: Table, name: str) -> str:
+    """The YAML text of what the directory holds.
+
+    What cannot be declared (a machine in a site that is gone, a name that is no name) is left out and told in a
+    comment at the top: left out of the declaration, it is left alone by a plan.
+    """
+    sections = declared_sections(table, name)
+    left_out: list[str] = []
+    while True:
+        text = yaml.dump(sections, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=120)
+        wrong = _refused(text)
+        if not wrong:
+            break
+        for section, position, sentence in sorted(wrong, reverse=True):
+            item = sections[section].pop(position)
+            left_out.append(f"# left out: {section} {_named(item)}: {sentence}\n")
+    return "".join(sorted(left_out)) + text
+
+
+def _named(item: Item) -> str:
+    return " - ".join(item["sites"]) if "cost" in item else str(item["name"])
+
+
+def _refused(text: str) -> set[tuple[str, int, str]]:
+    """Items that a declaration cannot have: section, position, and the first reason."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "export.yaml"
+        file.write_text(text, "utf-8")
+        try:
+            load(file)
+        except DeclarationError as error:
+            wrong: dict[tuple[str, int], str] = {}
+            for problem in error.problems:
+                place = re.match(r"(\w+)\[(\d+)\]", problem.where)
+                if place is None:
+                    raise
+                wrong.setdefault((place[1], int(place[2])), problem.sentence)
+            return {(section, position, sentence) for (section, position), sentence in wrong.items()}
+    return set()
+
+
+def declared_sections(table: Table, name: str) -> dict[str, Any]:
+    """What a table holds as a declaration writes it, section by section; values that are the default are left out."""
+    rows = sorted((row for row in table if not row.partial), key=lambda row: row.reference.key)
+    sections: dict[str, Any] = {"enterprise": {"name": name}, **{section: [] for section in _SECTIONS}}
+    foreign = {row.reference.key[0] for row in rows if row.kind is Kind.SITE and row.values["foreign"]}
+    for row in rows:
+        match row.kind:
+            case Kind.ENTERPRISE:
+                sections["enterprise"] |= _changed(declaration.Enterprise, row.values)
+            case Kind.SITE:
+                section = "foreign_sites" if row.values["foreign"] else "sites"
+                sections[section].append({"name": row.name[0]} | _changed(declaration.Site, row.values))
+            case Kind.ROUTING_LINK:
+                item = {"sites": list(row.name), "cost": row.values["cost"]}
+                sections["routing_links"].append(item | _changed(declaration.RoutingLink, row.values, "cost"))
+            case Kind.MACHINE:
+                sections["machines"].append(_machine(row, foreign))
+            case Kind.USER:
+                if row.owned or row.values.get("certificates"):
+                    sections["users"].append(_user(row))
+            case Kind.QUEUE:
+                sections["queues"].append(_queue(row))
+    return {section: items for section, items in sections.items() if items}
+
+
+def _changed(model: type[BaseModel], values: Any, *but: str) -> Item:
+    """The values that differ from the model's defaults."""
+    return {
+        name: list(values[name]) if isinstance(values[name], tuple) else values[name]
+        for name, field in model.model_fields.items()
+        if name in values and name not in but and values[name] != field.default
+    }
+
+
+def _machine(row: Resource, foreign: set[str]) -> Item:
+    values = row.values
+    sites = values["sites"] if isinstance(values["sites"], tuple) else ()
+    item: Item = {"name": row.name[0], "sites": [site for site in sites if fold(site) not in foreign]}
+    networks = [site for site in sites if fold(site) in foreign]
+    roles = [role for role in _ROLES if values[role]]
+    if networks:
+        item["foreign_sites"] = networks
+        if not values["foreign"]:
+            roles.append("connector")
+    if roles:
+        item["roles"] = roles
+    return item | _changed(declaration.Machine, values, "sites", "name")
+
+
+def _user(row: Resource) -> Item:
+    certificates = row.values.get("certificates")
+    encoded = certificates if isinstance(certificates, tuple) else ()
+    return {"name": row.name[0]} | ({"certificates": [as_pem(text) for text in encoded]} if encoded else {})
+
+
+def _queue(row: Resource) -> Item:
+    item: Item = {"machine": row.name[0], "name": row.name[1]}
+    item |= _changed(declaration.Queue, row.values, "access")
+    lines = row.values.get("access")
+    if isinstance(lines, tuple):
+        item["access"] = access.declared(lines)
+    return item

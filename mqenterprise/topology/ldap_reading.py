@@ -1,0 +1,251 @@
+"""The directory read whole: every entry of Message Queuing as a resource, and where each of them is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from mqenterprise.directory.names import (
+    escape_filter,
+    join_queue_name,
+    name_of,
+    normalized,
+    parent_of,
+    split_dn,
+)
+from mqenterprise.directory.repository import Scope
+from mqenterprise.topology import ldap_fields as fields
+from mqenterprise.topology.ldap_fields import MARK, decode, names, token_of
+from mqenterprise.topology.names import fold
+from mqenterprise.topology.resources import Key, Kind, Table, Value, resource
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from mqenterprise.directory.connection import LdapConnection
+    from mqenterprise.directory.repository import Entry
+    from mqenterprise.topology.trustees import Trustees
+
+CONFIGURATION: Final = "msmq"
+"""The name of every mSMQConfiguration object (MS-MQDSSM 2.2.1)."""
+SETTINGS: Final = "MSMQ Settings"
+DIFFERS: Final = " (differs)"
+"""Behind a site's name: there is an mSMQSettings object, and it does not say what the queue manager says."""
+SERVICE_FLAGS: Final = (
+    # mSMQSettings, mSMQConfiguration (MS-MQDSSM 3.1.6.1.1.3), value of the resource
+    ("mSMQRoutingService", "mSMQRoutingServices", "routing_server"),
+    ("mSMQDsService", "mSMQDsServices", "directory_server"),
+    ("mSMQDependentClientService", "mSMQDependentClientServices", "supporting_server"),
+)
+
+
+@dataclass(slots=True)
+class Place:
+    """Where an object is, its GUID where others refer to it, and the token of our mark."""
+
+    dn: str
+    guid: bytes = b""
+    token: int | None = None
+
+
+@dataclass(slots=True)
+class MachinePlace:
+    """The entries of one machine."""
+
+    computer: Place
+    configuration: Place | None = None
+    service_type: int = 0
+    settings: dict[str, Place] = field(default_factory=dict)
+    """mSMQSettings objects by folded site name."""
+    servers: tuple[str, ...] = ()
+    """Server objects of ours, above the settings objects or left behind by a cut."""
+
+
+@dataclass(slots=True)
+class Index:
+    """Places of all objects; kept up to date by those who write."""
+
+    sites: dict[str, Place] = field(default_factory=dict)
+    site_names: dict[bytes, str] = field(default_factory=dict)
+    """Names of sites by GUID."""
+    machines: dict[str, MachinePlace] = field(default_factory=dict)
+    machine_names: dict[str, str] = field(default_factory=dict)
+    """Names of machines by normalized distinguished name of their mSMQConfiguration object."""
+    others: dict[tuple[Kind, Key], Place] = field(default_factory=dict)
+    """Routing links, queues and users."""
+
+    def configuration_name(self, dn: str) -> str:
+        """The machine of an mSMQConfiguration object, also of one that is gone."""
+        known = self.machine_names.get(normalized(dn))
+        return known if known is not None else name_of(dn, 1) if len(split_dn(dn)) > 1 else dn
+
+
+def read_all(
+    connection: LdapConnection, trustees: Trustees, users: Collection[str], *, access: bool
+) -> tuple[Table, Index]:
+    """Everything that can be declared. Access lists are read only when asked for: they are long."""
+    reader = _Reader(connection, trustees, access)
+    reader.enterprise()
+    reader.sites()
+    reader.machines()
+    reader.links()
+    reader.users(users)
+    reader.queues()
+    return reader.table, reader.index
+
+
+class _Reader:
+    def __init__(self, connection: LdapConnection, trustees: Trustees, access: bool) -> None:
+        self._connection, self._trustees, self._access = connection, trustees, access
+        self._contexts = connection.dialect.contexts
+        self.table, self.index = Table(), Index()
+
+    def _search(
+        self, base: str, filter: str, attributes: Collection[str], scope: Scope = Scope.SUBTREE
+    ) -> Iterator[Entry]:
+        return self._connection.search(base, filter, tuple(attributes), scope)
+
+    def enterprise(self) -> None:
+        for entry in self._search(
+            self._contexts.enterprise, "(objectClass=mSMQEnterpriseSettings)", names(fields.ENTERPRISE), Scope.BASE
+        ):
+            self.table.put(resource(Kind.ENTERPRISE, (), decode(fields.ENTERPRISE, entry)))
+
+    def sites(self) -> None:
+        attributes = ("cn", "objectGUID", MARK, *names(fields.SITE))
+        for entry in self._search(self._contexts.sites, "(objectClass=site)", attributes, Scope.LEVEL):
+            name, guid, token = name_of(entry.dn), entry.first("objectGUID") or b"", token_of(entry)
+            self.index.sites[fold(name)] = Place(entry.dn, guid, token)
+            self.index.site_names[guid] = name
+            self.table.put(resource(Kind.SITE, (name,), decode(fields.SITE, entry), owned=token is not None))
+
+    def machines(self) -> None:
+        computers = {
+            normalized(entry.dn): entry
+            for entry in self._search(
+                self._contexts.domain, "(objectClass=computer)", ("cn", MARK, *names(fields.COMPUTER))
+            )
+        }
+        attributes = (
+            *("cn", "objectGUID", MARK, "mSMQServiceType", "mSMQSites", "mSMQOutRoutingServers"),
+            *("mSMQInRoutingServers", *names(fields.MACHINE)),
+        )
+        configurations = list(self._search(self._contexts.domain, "(objectClass=mSMQConfiguration)", attributes))
+        for entry in configurations:
+            self.index.machine_names[normalized(entry.dn)] = name_of(entry.dn, 1)
+        settings = self._settings()
+        self._servers = self._our_servers()
+        used = set()
+        for entry in configurations:
+            above = normalized(parent_of(entry.dn))
+            used.add(above)
+            self._machine(entry, computers.get(above), settings)
+        for key, computer in computers.items():
+            if key not in used:
+                self._computer_alone(computer, settings)
+
+    def _settings(self) -> dict[str, list[Entry]]:
+        """mSMQSettings objects by the folded name of their machine."""
+        attributes = ("mSMQQMID", "mSMQServices", MARK, *(flag for flag, _, _ in SERVICE_FLAGS))
+        found: dict[str, list[Entry]] = {}
+        for entry in self._search(self._contexts.sites, "(objectClass=mSMQSettings)", attributes):
+            found.setdefault(fold(name_of(entry.dn, 1)), []).append(entry)
+        return found
+
+    def _our_servers(self) -> dict[str, tuple[str, ...]]:
+        """Server objects of ours by the folded name of their machine."""
+        found: dict[str, tuple[str, ...]] = {}
+        for entry in self._search(self._contexts.sites, f"(&(objectClass=server)({MARK}=mqenterprise *))", ("cn",)):
+            name = fold(name_of(entry.dn))
+            found[name] = (*found.get(name, ()), entry.dn)
+        return found
+
+    def _machine(self, entry: Entry, computer: Entry | None, settings: dict[str, list[Entry]]) -> None:
+        name, guid, token = name_of(entry.dn, 1), entry.first("objectGUID") or b"", token_of(entry)
+        place = MachinePlace(
+            Place(parent_of(entry.dn), b"", token_of(computer) if computer else None), Place(entry.dn, guid, token)
+        )
+        place.service_type = _number(entry.first("mSMQServiceType"))
+        place.servers = self._servers.get(fold(name), ())
+        values: dict[str, Value] = {
+            "sites": _sorted(self.index.site_names.get(site, f"({site.hex()})") for site in _all(entry, "mSMQSites")),
+            **decode(fields.MACHINE, entry),
+            "out_routing_servers": self._machine_names(entry, "mSMQOutRoutingServers"),
+            "in_routing_servers": self._machine_names(entry, "mSMQInRoutingServers"),
+        }
+        said = []
+        for other in settings.get(fold(name), ()):
+            site = name_of(other.dn, 3)
+            place.settings[fold(site)] = Place(other.dn, b"", token_of(other))
+            said.append(site if _agrees(other, guid, place.service_type, values) else site + DIFFERS)
+        values["settings"] = _sorted(said)
+        values["dns_name"] = fields.COMPUTER["dns_name"].decode(computer) if computer else None
+        self.index.machines[fold(name)] = place
+        self.table.put(resource(Kind.MACHINE, (name,), values, owned=token is not None))
+
+    def _computer_alone(self, computer: Entry, settings: dict[str, list[Entry]]) -> None:
+        """A computer without a queue manager: not a machine, or one that a cut apply of ours half made."""
+        name, token = name_of(computer.dn), token_of(computer)
+        place = MachinePlace(Place(computer.dn, b"", token))
+        place.servers = self._servers.get(fold(name), ())
+        for left in settings.get(fold(name), ()):
+            place.settings[fold(name_of(left.dn, 3))] = Place(left.dn, b"", token_of(left))
+        self.index.machines[fold(name)] = place
+        if token is not None:
+            self.table.put(resource(Kind.MACHINE, (name,), {}, owned=True, partial=True))
+
+    def _machine_names(self, entry: Entry, attribute: str) -> tuple[str, ...]:
+        return _sorted(self.index.configuration_name(dn.decode()) for dn in _all(entry, attribute))
+
+    def links(self) -> None:
+        attributes = ("cn", "mSMQSite1", "mSMQSite2", "mSMQSiteGates", MARK, *names(fields.ROUTING_LINK))
+        for entry in self._search(self._contexts.enterprise, "(objectClass=mSMQSiteLink)", attributes, Scope.LEVEL):
+            ends = [entry.first(attribute) for attribute in ("mSMQSite1", "mSMQSite2")]
+            name = tuple(name_of(dn.decode()) if dn else "(nothing)" for dn in ends)
+            values = decode(fields.ROUTING_LINK, entry)
+            values["site_gates"] = self._machine_names(entry, "mSMQSiteGates")
+            self._put(Kind.ROUTING_LINK, name, values, entry)
+
+    def users(self, named: Collection[str]) -> None:
+        wanted = "".join(f"(cn={escape_filter(name)})" for name in named)
+        of_interest = f"(|(mSMQSignCertificates=*)({MARK}=mqenterprise *){wanted})"
+        filter = f"(&(objectClass=user)(!(objectClass=computer)){of_interest})"
+        for entry in self._search(self._contexts.domain, filter, ("cn", MARK, "mSMQSignCertificates")):
+            values = {"certificates": fields.unpack_certificates(entry)}
+            self._put(Kind.USER, (name_of(entry.dn),), values, entry)
+
+    def queues(self) -> None:
+        attributes = ["cn", "mSMQQueueNameExt", MARK, *names(fields.QUEUE)]
+        if self._access:
+            attributes.append("nTSecurityDescriptor")
+        for entry in self._search(self._contexts.domain, "(objectClass=mSMQQueue)", attributes):
+            extension = entry.first("mSMQQueueNameExt") or b""
+            queue = join_queue_name(name_of(entry.dn), extension.decode("utf-8", "replace"))
+            values = decode(fields.QUEUE, entry)
+            if self._access:
+                values["access"] = self._trustees.lines(entry.first("nTSecurityDescriptor"))
+            self._put(Kind.QUEUE, (name_of(entry.dn, 2), queue), values, entry)
+
+    def _put(self, kind: Kind, name: tuple[str, ...], values: dict[str, Value], entry: Entry) -> None:
+        token = token_of(entry)
+        row = resource(kind, name, values, owned=token is not None)
+        self.index.others[kind, row.reference.key] = Place(entry.dn, b"", token)
+        self.table.put(row)
+
+
+def _all(entry: Entry, attribute: str) -> tuple[bytes, ...]:
+    return entry.attributes.get(attribute.lower(), ())
+
+
+def _sorted(texts: Iterator[str] | list[str]) -> tuple[str, ...]:
+    return tuple(sorted(texts, key=fold))
+
+
+def _number(value: bytes | None) -> int:
+    return int(value) if value and value.lstrip(b"-").isdigit() else 0
+
+
+def _agrees(settings: Entry, guid: bytes, service_type: int, values: dict[str, Value]) -> bool:
+    """Whether an mSMQSettings object says what the queue manager says."""
+    flags = all((settings.first(flag) == b"TRUE") is values[value] for flag, _, value in SERVICE_FLAGS)
+    return flags and settings.first("mSMQQMID") == guid and _number(settings.first("mSMQServices")) == service_type

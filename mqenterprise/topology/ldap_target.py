@@ -1,0 +1,407 @@
+"""A real directory as the target of plan and apply: OpenLDAP or Active Directory, through one connection.
+
+Every object that is created bears our mark with the fencing token of the lease under which it was written
+(:data:`~mqenterprise.topology.ldap_fields.MARK`). A change of an object first reads it, refuses it when it is not as
+it was planned or bears a later token, and then replaces exactly the values that it has read: whoever wrote in between
+makes the change fail instead of being overwritten. A deletion renews the mark under the same condition first, and is
+conditional on it where the server can do that; Active Directory cannot, which leaves a gap of one round trip there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from mqenterprise.directory.errors import (
+    ConditionFailed,
+    DirectoryError,
+    DirectoryUnavailable,
+    ObjectAlreadyExists,
+    ObjectNotFound,
+)
+from mqenterprise.directory.names import child, split_queue_name
+from mqenterprise.directory.repository import Change, ChangeKind, Scope
+from mqenterprise.topology import ldap_fields as fields
+from mqenterprise.topology.ldap_fields import MARK, encode, mark, token_of
+from mqenterprise.topology.ldap_machines import Machines
+from mqenterprise.topology.ldap_reading import Index, Place, read_all
+from mqenterprise.topology.names import fold
+from mqenterprise.topology.plan import Action
+from mqenterprise.topology.resources import Kind
+from mqenterprise.topology.target import MovedOn, Snapshot, TargetError, TargetUnavailable
+from mqenterprise.topology.trustees import Trustees
+from qmnode.structures.guid import guid_from_bytes, guid_to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from mqenterprise.directory.dialect import Contexts
+    from mqenterprise.directory.repository import Entry
+    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.topology.ldap_fields import Field
+    from mqenterprise.topology.plan import Step, Values
+
+LONGEST_ACCOUNT_NAME: Final = 20
+"""Characters of a user's sAMAccountName."""
+LEASE_NAME: Final = "mqenterprise"
+"""The container under ``CN=Services`` whose mark attribute holds the lease."""
+
+
+class Writer:
+    """Entries created, changed and deleted under the rules above. Safe for threads."""
+
+    def __init__(self, service: EnterpriseDirectory) -> None:
+        self.connection = service.connection
+        self.lock = threading.Lock()
+
+    def create(
+        self,
+        dn: str,
+        classes: Sequence[str],
+        attributes: Mapping[str, Sequence[bytes]],
+        token: int,
+        *,
+        or_theirs: bool = False,
+    ) -> Place:
+        """Create an entry of ours, or bring what a cut apply of ours left there to the same state.
+
+        With ``or_theirs`` also what someone else left there; else that raises :class:`MovedOn`.
+        """
+        try:
+            entry = self.connection.add(dn, classes, {**attributes, MARK: (mark(token),)})
+        except ObjectAlreadyExists:
+            present = self.read(dn, ("objectGUID", *attributes))
+            ours = token_of(present)
+            if ours is None and not or_theirs:
+                raise MovedOn(f"someone else made {dn}") from None
+            self.change(dn, attributes, token, present=present)
+            return Place(dn, present.first("objectGUID") or b"", ours)
+        return Place(dn, entry.first("objectGUID") or b"", token)
+
+    def ensure(self, dn: str, classes: Sequence[str], token: int) -> None:
+        """See that an entry is there, ours or not."""
+        try:
+            self.connection.add(dn, classes, {MARK: (mark(token),)})
+        except ObjectAlreadyExists:
+            return
+
+    def read(self, dn: str, attributes: Collection[str]) -> Entry:
+        """An entry with its mark. Raises :class:`MovedOn` when it is gone."""
+        try:
+            return self.connection.read(dn, (MARK, *attributes))
+        except ObjectNotFound:
+            raise MovedOn(f"{dn} is gone") from None
+
+    def change(
+        self, dn: str, attributes: Mapping[str, Sequence[bytes]], token: int, *, present: Entry | None = None
+    ) -> None:
+        """Give an entry these attribute values; an attribute without values is taken away."""
+        entry = present or self.read(dn, tuple(attributes))
+        changes = []
+        for name, values in attributes.items():
+            old = entry.attributes.get(name.lower(), ())
+            if set(old) != set(values):
+                changes += _replacement(name, old, tuple(values))
+        if changes:
+            self._modify(dn, [*changes, *self._marking(dn, entry, token)])
+
+    def _marking(self, dn: str, entry: Entry, token: int) -> list[Change]:
+        """Renew our mark, if the object is ours. Raises :class:`MovedOn` when a later apply wrote it."""
+        old = token_of(entry)
+        if old is None or old == token:
+            return []
+        if old > token:
+            raise MovedOn(f"{dn} was written by a later apply")
+        return _replacement(MARK, (mark(old),), (mark(token),))
+
+    def _modify(self, dn: str, changes: list[Change]) -> None:
+        try:
+            self.connection.modify(dn, changes)
+        except (ConditionFailed, ObjectNotFound) as error:
+            raise MovedOn(error.sentence) from error
+
+    def remove(self, dn: str, token: int) -> None:
+        """Delete an entry of ours; one that is gone is gone."""
+        try:
+            entry = self.connection.read(dn, (MARK,))
+        except ObjectNotFound:
+            return
+        if token_of(entry) is None:
+            raise MovedOn(f"{dn} is not ours (any more)")
+        marking = self._marking(dn, entry, token)
+        if marking:
+            self._modify(dn, marking)
+        try:
+            self.connection.delete(dn, only_if=(MARK, mark(token)))
+        except ObjectNotFound:
+            return
+        except ConditionFailed as error:
+            raise MovedOn(error.sentence) from error
+
+    def remove_if_empty(self, dn: str, token: int) -> None:
+        """Delete an entry if it is ours and holds nothing; else leave it."""
+        try:
+            entry = self.connection.read(dn, (MARK,))
+        except ObjectNotFound:
+            return
+        beneath = next(self.connection.search(dn, "(objectClass=*)", ("1.1",), Scope.LEVEL), None)
+        if token_of(entry) is not None and beneath is None:
+            self.remove(dn, token)
+
+    def discard(self, dn: str) -> None:
+        """Delete an entry, whoever made it; one that is gone is gone."""
+        try:
+            self.connection.delete(dn)
+        except ObjectNotFound:
+            return
+
+
+def _replacement(name: str, old: Sequence[bytes], new: tuple[bytes, ...]) -> list[Change]:
+    """Changes that fail when the present values are not ``old`` any more."""
+    if name == "nTSecurityDescriptor":
+        # A descriptor reads back as the server completed it, so there is no exact value to delete.
+        return [Change(ChangeKind.REPLACE, name, new)]
+    changes = []
+    if taken := tuple(value for value in old if value not in new):
+        changes.append(Change(ChangeKind.DELETE, name, taken))
+    if given := tuple(value for value in new if value not in old):
+        changes.append(Change(ChangeKind.ADD, name, given))
+    return changes
+
+
+class LdapTarget:
+    """Implements :class:`mqenterprise.topology.target.Target`."""
+
+    def __init__(self, service: EnterpriseDirectory, *, access: bool = True) -> None:
+        self._service = service
+        self._connection = service.connection
+        self._writer = Writer(service)
+        self._trustees = Trustees(service.connection)
+        self._access = access
+        self._index = Index()
+        self._machines = Machines(self._writer, self._index)
+
+    @property
+    def _contexts(self) -> Contexts:
+        return self._connection.dialect.contexts
+
+    @property
+    def directory(self) -> str:
+        """Which directory this is: the name of its root."""
+        with _told():
+            return self._connection.root
+
+    def snapshot(self, users: Collection[str] = ()) -> Snapshot:
+        with _told():
+            self._trustees.forget()
+            table, self._index = read_all(self._connection, self._trustees, users, access=self._access)
+            self._machines = Machines(self._writer, self._index)
+            return Snapshot(self._connection.root, table, self._canonical)
+
+    def _canonical(self, name: str) -> str | None:
+        with _told():
+            return self._trustees.canonical(name)
+
+    def prepare(self) -> None:
+        with _told():
+            self._service.prepare()
+
+    def lease_entry(self) -> LdapLease:
+        return LdapLease(self._service)
+
+    def carry_out(self, step: Step, token: int) -> None:
+        with _told():
+            match step.action:
+                case Action.DELETE:
+                    self._delete(step, token)
+                case Action.CREATE:
+                    self._create(step, token)
+                case Action.UPDATE:
+                    self._update(step, token)
+
+    def _create(self, step: Step, token: int) -> None:
+        kind, name, values = step.reference.kind, step.name, step.after
+        match kind:
+            case Kind.ENTERPRISE:
+                self._writer.change(self._contexts.enterprise, encode(fields.ENTERPRISE, values), token)
+            case Kind.SITE:
+                dn = child(name[0], self._contexts.sites)
+                place = self._writer.create(dn, ("top", "site"), encode(fields.SITE, values), token)
+                self._writer.ensure(child("Servers", dn), ("top", "serversContainer"), token)
+                with self._writer.lock:
+                    self._index.sites[fold(name[0])] = place
+                    self._index.site_names[place.guid] = name[0]
+            case Kind.MACHINE:
+                computers = self._contexts.computers
+                self._machines.create(name[0], child(name[0], computers), values, token)
+            case Kind.ROUTING_LINK:
+                self._create_link(step, token)
+            case Kind.USER:
+                self._create_user(step, token)
+            case Kind.QUEUE:
+                self._create_queue(step, token)
+
+    def _add(
+        self, step: Step, dn: str, classes: Sequence[str], attributes: Mapping[str, Sequence[bytes]], token: int
+    ) -> None:
+        place = self._writer.create(dn, classes, attributes, token)
+        with self._writer.lock:
+            self._index.others[step.reference.kind, step.reference.key] = place
+
+    def _create_link(self, step: Step, token: int) -> None:
+        places = [self._index.sites[fold(site)] for site in step.name]
+        # 3.1.6.1.4.2: the two GUIDs without anything but their hexadecimal digits.
+        name = "".join(guid_to_text(guid_from_bytes(place.guid)).replace("-", "") for place in places)
+        attributes = {
+            "mSMQSite1": (places[0].dn.encode(),),
+            "mSMQSite2": (places[1].dn.encode(),),
+            **self._attributes(Kind.ROUTING_LINK, step.after),
+        }
+        self._add(step, child(name, self._contexts.enterprise), ("top", "mSMQSiteLink"), attributes, token)
+
+    def _create_queue(self, step: Step, token: int) -> None:
+        machine, queue = step.name
+        place = self._index.machines[fold(machine)].configuration
+        if place is None:
+            raise MovedOn(f"the machine {machine} is gone")
+        name, extension = split_queue_name(queue)
+        attributes = self._attributes(Kind.QUEUE, step.after)
+        if extension:
+            attributes["mSMQQueueNameExt"] = (extension.encode(),)
+        self._add(step, child(name, place.dn), ("top", "mSMQQueue"), attributes, token)
+
+    def _create_user(self, step: Step, token: int) -> None:
+        dialect, name = self._connection.dialect, step.name[0]
+        attributes = {**dialect.account("user", account_name(name)), **self._attributes(Kind.USER, step.after)}
+        classes: tuple[str, ...] = ("top", "person", "organizationalPerson", "user")
+        if not dialect.gives_guid:  # nor a security identifier, by which access lists name the user
+            classes = ("top", "user")
+            attributes["objectSid"] = (self._trustees.new_identifier(),)
+        self._add(step, child(name, self._contexts.users), classes, attributes, token)
+        self._trustees.created(name)
+
+    def _attributes(self, kind: Kind, values: Values) -> dict[str, tuple[bytes, ...]]:
+        """The attributes of values; for machines see :class:`Machines`."""
+        found = encode(_FIELDS[kind], values)
+        if "site_gates" in values:
+            gates = values["site_gates"]
+            found["mSMQSiteGates"] = self._machines.configurations(gates if isinstance(gates, tuple) else ())
+        if "certificates" in values:
+            certificates = values["certificates"]
+            found |= fields.pack_certificates(certificates if isinstance(certificates, tuple) else ())
+        if "access" in values:
+            lines = values["access"]
+            if isinstance(lines, tuple):
+                found["nTSecurityDescriptor"] = (self._trustees.descriptor(lines),)
+        return found
+
+    def _update(self, step: Step, token: int) -> None:
+        kind = step.reference.kind
+        match kind:
+            case Kind.ENTERPRISE:
+                self._writer.change(self._contexts.enterprise, encode(fields.ENTERPRISE, step.after), token)
+            case Kind.MACHINE:
+                self._machines.update(step.name[0], step.before, step.after, token)
+            case Kind.SITE:
+                self._change(self._index.sites[step.reference.key[0]].dn, step, token)
+            case _:
+                self._change(self._index.others[kind, step.reference.key].dn, step, token)
+
+    def _change(self, dn: str, step: Step, token: int) -> None:
+        attributes = self._attributes(step.reference.kind, step.after)
+        entry = self._writer.read(dn, tuple(attributes))
+        self._as_planned(dn, _FIELDS[step.reference.kind], entry, step)
+        self._writer.change(dn, attributes, token, present=entry)
+
+    @staticmethod
+    def _as_planned(dn: str, table: dict[str, Field], entry: Entry, step: Step) -> None:
+        """Raise :class:`MovedOn` when a field is neither as it was nor as it is to be."""
+        for name, field in table.items():
+            if name in step.after and field.decode(entry) not in (step.before.get(name), step.after[name]):
+                raise MovedOn(f"{name} of {dn} is {field.decode(entry)!r} now")
+
+    def _delete_site(self, dn: str, token: int) -> None:
+        """Delete a site, and first what a cut of ours may have left of machines that are gone."""
+        servers = child("Servers", dn)
+        for entry in list(self._connection.search(servers, "(objectClass=server)", ("cn", MARK), Scope.LEVEL)):
+            self._writer.remove_if_empty(entry.dn, token)
+        self._writer.remove_if_empty(servers, token)
+        self._writer.remove(dn, token)
+
+    def _delete(self, step: Step, token: int) -> None:
+        kind, key = step.reference.kind, step.reference.key
+        match kind:
+            case Kind.ENTERPRISE:
+                raise TargetError("the settings of the enterprise cannot be deleted")
+            case Kind.MACHINE:
+                self._machines.delete(step.name[0], token)
+            case Kind.SITE:
+                place = self._index.sites.get(key[0])
+                if place is not None:
+                    self._delete_site(place.dn, token)
+            case _:
+                other = self._index.others.get((kind, key))
+                if other is not None:
+                    self._writer.remove(other.dn, token)
+
+
+_FIELDS: Final[dict[Kind, dict[str, Field]]] = {
+    Kind.SITE: fields.SITE,
+    Kind.ROUTING_LINK: fields.ROUTING_LINK,
+    Kind.QUEUE: fields.QUEUE,
+    Kind.USER: {},
+}
+
+
+def account_name(name: str) -> str:
+    """A user's ``sAMAccountName``: its name, or one made from it where that is refused."""
+    plain = re.sub(r"[\"/\\\[\]:;|=,+*?<>\x00-\x1f]", "_", name).rstrip(".")
+    if plain == name and len(name) <= LONGEST_ACCOUNT_NAME:
+        return name
+    return f"{plain[: LONGEST_ACCOUNT_NAME - 9].rstrip('.')}-{hashlib.sha256(fold(name).encode()).hexdigest()[:8]}"
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """The directory's errors as the port's."""
+    try:
+        yield
+    except DirectoryUnavailable as error:
+        raise TargetUnavailable(error.sentence) from error
+    except DirectoryError as error:
+        raise TargetError(error.sentence) from error
+    except LookupError as error:
+        raise MovedOn(f"{error.args[0]} is not in the directory any more") from error
+    except ValueError as error:
+        # Only from a plan file that somebody edited: what comes from a declaration was checked.
+        raise TargetError(f"the value cannot be written: {error}") from error
+
+
+class LdapLease:
+    """The lease's text, in the mark attribute of a container of its own."""
+
+    def __init__(self, service: EnterpriseDirectory) -> None:
+        self._connection = service.connection
+        self._dn = child(LEASE_NAME, service.connection.dialect.contexts.services)
+
+    def read(self) -> str | None:
+        with _told():
+            try:
+                value = self._connection.read(self._dn, (MARK,)).first(MARK)
+            except ObjectNotFound:
+                return None
+            return value.decode("utf-8", "replace") if value else None
+
+    def swap(self, old: str | None, new: str) -> bool:
+        with _told():
+            try:
+                if old is None:
+                    self._connection.add(self._dn, ("top", "container"), {MARK: (new.encode(),)})
+                else:
+                    self._connection.modify(self._dn, _replacement(MARK, (old.encode(),), (new.encode(),)))
+            except (ObjectAlreadyExists, ConditionFailed, ObjectNotFound):
+                return False
+            return True

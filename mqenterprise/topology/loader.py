@@ -1,0 +1,339 @@
+"""YAML files to a :class:`~mqenterprise.topology.declaration.Declaration`.
+
+One file, or a directory of ``*.yaml`` and ``*.yml`` read in the order of their names; a file may ``include`` others
+(a list of paths relative to it). Lists of several files are joined; ``enterprise`` stands in exactly one.
+
+Line numbers cost nothing while all is well: files are read into plain data, and a file is parsed a second time with
+its marks only when something in it has to be pointed at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args
+
+import yaml
+from pydantic import ValidationError
+
+from mqenterprise.topology import problems as faults
+from mqenterprise.topology.declaration import Declaration, Right, Role
+from mqenterprise.topology.explain import explain
+from mqenterprise.topology.problems import DeclarationError, Problem
+from mqenterprise.topology.salvage import salvage
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+    from pathlib import Path
+
+MAXIMUM_FILE = 64 << 20
+"""Bytes of one file."""
+MAXIMUM_FILES = 10_000
+MAXIMUM_VALUES = 5_000_000
+"""Values of one file after its aliases are followed: what an alias bomb runs into."""
+MAXIMUM_DEPTH = 32
+
+SECTIONS = tuple(name for name in Declaration.model_fields if name != "enterprise")
+_TOP_LEVEL = ("enterprise", "include", *SECTIONS)
+_Base: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc,valid-type]
+    """A safe loader that leaves dates as the text that they are."""
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: loader.construct_scalar(node))
+
+_TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+
+
+def _plain_data(text: str) -> Any:
+    """The one document of a text as plain data; a key given twice is refused.
+
+    PyYAML's own constructor takes two thirds of the time of a large declaration; nearly all of one are mappings, lists
+    and texts, which are made here. Raises ``yaml.YAMLError`` and ``ValueError``.
+    """
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        return None if root is None else _Builder(loader).build(root)
+    finally:
+        loader.dispose()
+
+
+class _Builder:
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._made: dict[int, Any] = {}
+        self._making: set[int] = set()
+
+    def build(self, node: yaml.Node) -> Any:
+        if isinstance(node, yaml.ScalarNode):
+            return node.value if node.tag == _TEXT else self._loader.construct_object(node)
+        key = id(node)  # what an alias means was made before
+        if key in self._made:
+            return self._made[key]
+        if key in self._making:
+            raise ValueError("an alias stands inside of what it means")
+        self._making.add(key)
+        made: Any
+        if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+            made = [self.build(item) for item in node.value]
+        elif isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
+            made = self._mapping(node)
+        else:
+            made = self._loader.construct_object(node, deep=True)  # refuses what is not safe
+        self._making.remove(key)
+        self._made[key] = made
+        return made
+
+    def _mapping(self, node: yaml.MappingNode) -> dict[Hashable, Any]:
+        own: dict[Hashable, Any] = {}
+        merged: dict[Hashable, Any] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _MERGE:
+                self._merge(merged, value_node)
+                continue
+            key = self.build(key_node)
+            if isinstance(key, list | dict):
+                raise _refused("a name cannot be a list or a mapping", key_node)
+            if key in own:
+                raise _refused(f"{key!r} stands here twice", key_node)
+            own[key] = self.build(value_node)
+        return merged | own if merged else own
+
+    def _merge(self, merged: dict[Hashable, Any], node: yaml.Node) -> None:
+        given = self.build(node)
+        for mapping in given if isinstance(given, list) else [given]:
+            if not isinstance(mapping, dict):
+                raise _refused("only mappings can be merged with <<", node)
+            for key, value in mapping.items():
+                merged.setdefault(key, value)
+
+
+def _refused(sentence: str, node: yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, sentence, node.start_mark)
+
+
+@dataclass(slots=True)
+class Sources:
+    """Where each part of a joined declaration came from."""
+
+    files: list[Path] = field(default_factory=list)
+    enterprise: Path | None = None
+    origins: dict[str, list[tuple[int, Path, int]]] = field(default_factory=dict)
+    """For each section: (first position in the joined list, file, its first position in that file)."""
+    _trees: dict[Path, yaml.Node | None] = field(default_factory=dict)
+
+    def problem(self, path: faults.Path, sentence: str) -> Problem:
+        """A :class:`Problem` at a path of the joined declaration."""
+        file, local = self.locate(path)
+        if file is None:
+            return Problem(str(self.files[0]) if self.files else "(nothing)", 0, faults.in_words(path), sentence)
+        return Problem(str(file), self.line(file, local), faults.in_words(local), sentence)
+
+    def locate(self, path: faults.Path) -> tuple[Path | None, faults.Path]:
+        """The file that holds ``path``, and the path inside that file."""
+        if not path or path[0] == "enterprise":
+            return self.enterprise, path
+        section, origins = str(path[0]), self.origins.get(str(path[0]), [])
+        if len(path) > 1 and isinstance(path[1], int):
+            for first, file, local in reversed(origins):
+                if path[1] >= first:
+                    return file, (section, path[1] - first + local, *path[2:])
+        return (origins[0][1] if origins else None), path
+
+    def line(self, file: Path, path: faults.Path) -> int:
+        """The line of ``path`` in ``file``, or of the nearest thing around it that is there."""
+        if file not in self._trees:
+            try:
+                self._trees[file] = yaml.compose(file.read_text("utf-8"), Loader=_Loader)
+            except (OSError, ValueError, RecursionError, yaml.YAMLError):
+                self._trees[file] = None
+        node = self._trees[file]
+        line = node.start_mark.line + 1 if node is not None else 0
+        for step in path:
+            found = _child(node, step)
+            if found is None:
+                break
+            line, node = found
+        return line
+
+
+def _child(node: yaml.Node | None, step: str | int) -> tuple[int, yaml.Node] | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step].start_mark.line + 1, node.value[step]
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(step):
+                return key.start_mark.line + 1, value
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A declaration, where its parts stand, and what is wrong with its single values.
+
+    With ``problems`` the declaration is the rest of it (:mod:`mqenterprise.topology.salvage`), to be checked but not
+    used; of the ``doubtful`` names (folded) nothing more is to be said.
+    """
+
+    declaration: Declaration
+    sources: Sources
+    problems: tuple[Problem, ...] = ()
+    doubtful: frozenset[str] = frozenset()
+
+
+def load_models(start: Path) -> Loaded:
+    """Read ``start`` (a file or a directory) into models, without looking at what refers to what.
+
+    Raises :class:`DeclarationError` with every problem of every file when one of them cannot be read as a whole, for
+    then what the others refer to is not known.
+    """
+    found: list[Problem] = []
+    sources = Sources()
+    joined: dict[str, Any] = {section: [] for section in SECTIONS}
+    for file in _files(start, found):
+        data = _read(file, found)
+        sources.files.append(file)
+        if data is not None:
+            _join(file, data, joined, sources, found)
+    unread = bool(found)
+    if "enterprise" not in joined and not found:
+        where = str(sources.files[0]) if sources.files else str(start)
+        found.append(Problem(where, 0, "", "there is no 'enterprise' section; give it at least a name"))
+    try:
+        declaration = Declaration.model_validate(joined)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    else:
+        if found:
+            raise DeclarationError(found)
+        return Loaded(declaration, sources)
+    for detail in details:
+        path, sentence = explain(detail, {"roles": get_args(Role), "allow": get_args(Right), "deny": get_args(Right)})
+        if detail["loc"] != ("enterprise",) or detail["type"] != "missing":
+            found.append(sources.problem(path, sentence))
+    rest = None if unread else salvage(joined, details)
+    if rest is None:
+        raise DeclarationError(found)
+    return Loaded(rest[0], sources, tuple(found), rest[1])
+
+
+def _files(start: Path, found: list[Problem]) -> Iterator[Path]:
+    """Every file of the declaration once, includes after the file that names them."""
+    if start.is_dir():
+        waiting = sorted(path for path in start.iterdir() if path.suffix in (".yaml", ".yml") and path.is_file())
+        if not waiting:
+            found.append(Problem(str(start), 0, "", "the directory holds no .yaml file"))
+    else:
+        waiting = [start]
+    seen: set[Path] = set()
+    while waiting:
+        file = waiting.pop(0)
+        if file.resolve() in seen:
+            continue
+        seen.add(file.resolve())
+        if len(seen) > MAXIMUM_FILES:
+            found.append(Problem(str(file), 0, "include", f"more than {MAXIMUM_FILES} files"))
+            return
+        yield file
+        waiting[:0] = _includes(file, found)
+
+
+def _includes(file: Path, found: list[Problem]) -> list[Path]:
+    # Read cheaply: only files that mention an include pay for a second parse of their head.
+    try:
+        text = file.read_text("utf-8")
+        if "include:" not in text:
+            return []
+        root = yaml.compose(text, Loader=_Loader)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return []  # _read has told of it
+    entry = _child(root, "include")
+    if entry is None:
+        return []
+    line, node = entry
+    if not isinstance(node, yaml.SequenceNode) or not all(isinstance(item, yaml.ScalarNode) for item in node.value):
+        found.append(Problem(str(file), line, "include", "give a list of paths, relative to this file"))
+        return []
+    paths: list[Path] = []
+    for item in node.value:
+        path = file.parent / item.value
+        try:
+            matches = sorted(file.parent.glob(item.value)) if "*" in item.value else [path]
+        except (NotImplementedError, ValueError, IndexError):
+            matches = []  # an absolute pattern, or none
+        if not matches or not all(match.is_file() for match in matches):
+            found.append(Problem(str(file), item.start_mark.line + 1, "include", f"there is no file {path}"))
+        else:
+            paths += matches
+    return paths
+
+
+def _read(file: Path, found: list[Problem]) -> dict[str, Any] | None:
+    """One file as plain data; what is wrong with it as YAML goes to ``found``."""
+    try:
+        if file.stat().st_size > MAXIMUM_FILE:
+            found.append(Problem(str(file), 0, "", f"the file is larger than {MAXIMUM_FILE >> 20} MiB; split it"))
+            return None
+        text = file.read_text("utf-8")
+        data = _plain_data(text)
+        if "*" in text:
+            _bounded(data)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        found.append(Problem(str(file), mark.line + 1 if mark else 0, "", f"not valid YAML: {error.problem}"))
+        return None
+    except yaml.YAMLError as error:
+        found.append(Problem(str(file), 0, "", f"not valid YAML: {str(error).splitlines()[0]}"))
+        return None
+    except RecursionError:
+        found.append(Problem(str(file), 0, "", "the values are nested too deep"))
+        return None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        found.append(Problem(str(file), 0, "", f"cannot be read: {reason}"))
+        return None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        found.append(Problem(str(file), 1, "", f"a declaration is a mapping with {', '.join(_TOP_LEVEL)}"))
+        return None
+    return data
+
+
+def _bounded(data: Any) -> None:
+    """Raise ValueError when following the aliases of ``data`` gives more than a declaration can hold."""
+    count, waiting = 0, [(data, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        count += 1
+        if count > MAXIMUM_VALUES or depth > MAXIMUM_DEPTH:
+            raise ValueError("its aliases unfold to more than a declaration can hold")
+        if isinstance(value, dict):
+            waiting += [(item, depth + 1) for item in value.values()]
+        elif isinstance(value, list):
+            waiting += [(item, depth + 1) for item in value]
+
+
+def _join(file: Path, data: dict[str, Any], joined: dict[str, Any], sources: Sources, found: list[Problem]) -> None:
+    """Add one file's sections to the joined declaration."""
+    for key, value in data.items():
+        if key == "include":
+            continue
+        if key == "enterprise":
+            if sources.enterprise is not None:
+                sentence = f"'enterprise' stands in {sources.enterprise} already; it belongs in one file"
+                found.append(Problem(str(file), sources.line(file, (key,)), str(key), sentence))
+                continue
+            sources.enterprise, joined["enterprise"] = file, value
+        elif key not in SECTIONS:
+            sentence = f"there is no section {key!r}" + faults.did_you_mean(str(key), _TOP_LEVEL)
+            found.append(Problem(str(file), sources.line(file, (str(key),)), str(key), sentence))
+        elif value is None:
+            continue
+        elif not isinstance(value, list):
+            found.append(Problem(str(file), sources.line(file, (key,)), key, f"{key} is a list; begin each with '- '"))
+        else:
+            sources.origins.setdefault(key, []).append((len(joined[key]), file, 0))
+            joined[key] += value

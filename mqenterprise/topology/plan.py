@@ -1,0 +1,279 @@
+"""What has to be done: the difference of two tables as ordered steps, its inverse, and its form in a file."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mqenterprise.topology.names import fold
+from mqenterprise.topology.resources import (
+    FIELDS,
+    NAME_PARTS,
+    NAMES,
+    Key,
+    Kind,
+    Reference,
+    Resource,
+    Table,
+    Value,
+    same,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FORMAT = 1
+"""Version of the plan's file format."""
+
+Values = Mapping[str, Value]
+
+
+class Action(enum.StrEnum):
+    """What a step does."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One resource brought from ``before`` to ``after``.
+
+    For an update both hold only what differs. ``rank`` orders the steps of a plan: creation and change upwards, then
+    deletion downwards; steps of one rank do not need each other.
+    """
+
+    action: Action
+    reference: Reference
+    name: tuple[str, ...]
+    rank: int
+    before: Values = field(default_factory=dict)
+    after: Values = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The kind and the name as an operator reads it."""
+        return Resource(self.reference, self.name, {}).title
+
+
+class Note(enum.StrEnum):
+    """Why something that differs is left as it is."""
+
+    UNMANAGED = "not declared, and not made by this tool: left alone"
+    PRUNABLE = "not declared any more: would be deleted with --prune"
+    HOLDS_OTHERS = "not declared any more, but holds what this tool did not make: left alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A resource of the directory that a plan leaves as it is, and why."""
+
+    note: Note
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Ordered steps, what is left alone, and the directory that it was made for."""
+
+    directory: str
+    steps: tuple[Step, ...]
+    remarks: tuple[Remark, ...] = ()
+
+    def inverse(self) -> Plan:
+        """The plan that undoes this one."""
+        # The settings of the enterprise are there as long as the directory is.
+        lasting = Reference(Kind.ENTERPRISE, ())
+        steps = (step for step in self.steps if step.action is not Action.CREATE or step.reference != lasting)
+        return Plan(self.directory, order(_inverse(step) for step in steps))
+
+
+class PlanFileError(ValueError):
+    """A file that is no plan; the sentence says why."""
+
+
+class FixedError(ValueError):
+    """A change that the directory cannot make to a thing that exists; the sentence names the way out."""
+
+
+_HIGHEST = 1_000
+SERVICES = frozenset({"routing_server", "supporting_server", "directory_server"})
+"""What a machine does for others: values that its settings objects repeat (MS-MQDSSM 3.1.6.7.1.9)."""
+
+
+def make_plan(directory: str, wanted: Table, actual: Table, *, prune: bool = False) -> Plan:
+    """The steps that make ``actual`` into ``wanted``.
+
+    Raises :class:`FixedError` when a declared change is one that nothing but a new object can bring about.
+    """
+    steps: list[Step] = []
+    fixed: list[str] = []
+    for row in wanted:
+        present = actual.get(row.reference)
+        if present is None or present.partial:
+            steps.append(Step(Action.CREATE, row.reference, row.name, row.rank, {}, row.values))
+            continue
+        changed = [name for name, value in row.values.items() if not same(name, value, present.values.get(name))]
+        if not changed:
+            continue
+        if row.kind is Kind.QUEUE and "transactional" in changed:
+            fixed.append(f"{row.title}: a queue stays transactional or not as it was created; delete it first")
+        if row.kind is Kind.MACHINE and SERVICES.intersection(changed) and "settings" not in changed:
+            changed.append("settings")  # which repeat the services, also where the sites stay the same
+        before = {name: present.values.get(name) for name in changed}
+        after = {name: row.values[name] for name in changed}
+        steps.append(Step(Action.UPDATE, row.reference, present.name, row.rank, before, after))
+    if fixed:
+        raise FixedError("\n".join(fixed))
+    deletions, remarks = _left_over(wanted, actual, prune)
+    return Plan(directory, order((*steps, *deletions)), tuple(remarks))
+
+
+def _left_over(wanted: Table, actual: Table, prune: bool) -> tuple[list[Step], list[Remark]]:
+    left = [row for row in actual if row.reference not in wanted and row.kind is not Kind.ENTERPRISE]
+    holding = _holders_of_others(wanted, left)
+    steps: list[Step] = []
+    remarks: list[Remark] = []
+    for row in left:
+        if not row.owned:
+            if row.kind is Kind.USER and not row.values.get("certificates"):
+                continue  # a directory is full of users that have nothing to do with Message Queuing
+            remarks.append(Remark(Note.UNMANAGED, row.title))
+        elif row.reference in holding:
+            remarks.append(Remark(Note.HOLDS_OTHERS, row.title))
+        elif not prune:
+            remarks.append(Remark(Note.PRUNABLE, row.title))
+        else:
+            steps.append(Step(Action.DELETE, row.reference, row.name, _HIGHEST - row.rank, row.values, {}))
+    return steps, sorted(remarks, key=lambda remark: (remark.note.name, remark.title))
+
+
+def _holders_of_others(wanted: Table, left: Iterable[Resource]) -> set[Reference]:
+    """Undeclared resources that must stay, because something that stays is in them or refers to them."""
+    staying = [*wanted, *(row for row in left if not row.owned)]
+    held: set[Reference] = set()
+    while staying:
+        grown = {reference for row in staying for reference in needs(row)} - held
+        held |= grown
+        staying = [row for row in left if row.reference in grown]
+    return held
+
+
+def needs(row: Resource) -> Iterable[Reference]:
+    """What a resource cannot be without: where it is, and what it names."""
+    match row.kind:
+        case Kind.QUEUE:
+            yield Reference(Kind.MACHINE, row.reference.key[:1])
+        case Kind.ROUTING_LINK:
+            for site in row.reference.key:
+                yield Reference(Kind.SITE, (site,))
+    for name in NAMES:
+        kind = Kind.SITE if name in ("sites", "settings") else Kind.MACHINE
+        value = row.values.get(name)
+        for target in value if isinstance(value, tuple) else ():
+            yield Reference(kind, (fold(target),))
+
+
+def order(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Steps in the order in which they can be carried out; equal plans have equal order."""
+    return tuple(sorted(steps, key=lambda step: (step.rank, step.reference.kind, step.reference.key)))
+
+
+def _inverse(step: Step) -> Step:
+    match step.action:
+        case Action.CREATE:
+            return Step(Action.DELETE, step.reference, step.name, _HIGHEST - step.rank, step.after, {})
+        case Action.DELETE:
+            return Step(Action.CREATE, step.reference, step.name, _HIGHEST - step.rank, {}, step.before)
+    return Step(Action.UPDATE, step.reference, step.name, step.rank, step.after, step.before)
+
+
+class Standing(enum.Enum):
+    """How the directory stands to a step that was planned before."""
+
+    PENDING = "to do"
+    DONE = "done already"
+    MOVED_ON = "changed since"
+
+
+def standing(step: Step, actual: Table) -> Standing:
+    """Whether a step is still to be done, was done (by an apply that was cut), or was overtaken by another change.
+
+    What an apply left half done counts as to do: ours and not complete, or each field either old or new.
+    """
+    row = actual.get(step.reference)
+    if row is None:
+        by_action = {Action.CREATE: Standing.PENDING, Action.DELETE: Standing.DONE, Action.UPDATE: Standing.MOVED_ON}
+        return by_action[step.action]
+    if step.action is Action.DELETE:
+        kept = (name for name in step.before if name != "settings")  # the first thing that a deletion takes
+        intact = row.partial or all(same(name, step.before[name], row.values.get(name)) for name in kept)
+        return Standing.PENDING if row.owned and intact else Standing.MOVED_ON
+    new = [same(name, value, row.values.get(name)) for name, value in step.after.items()]
+    if all(new) and not row.partial:
+        return Standing.DONE
+    if step.action is Action.CREATE:
+        return Standing.PENDING if row.owned else Standing.MOVED_ON
+    # The settings are the last thing that a change of a machine writes, so they may be behind.
+    old = [name == "settings" or same(name, step.before.get(name), row.values.get(name)) for name in step.after]
+    return Standing.PENDING if all(o or n for o, n in zip(old, new, strict=True)) else Standing.MOVED_ON
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """The plan as plain data, as `plan --json` prints it and a plan file holds it."""
+    return {
+        "format": FORMAT,
+        "directory": plan.directory,
+        "steps": [
+            {
+                "action": str(step.action),
+                "kind": str(step.reference.kind),
+                "name": list(step.name),
+                "rank": step.rank,
+                "before": dict(step.before),
+                "after": dict(step.after),
+            }
+            for step in plan.steps
+        ],
+        "remarks": [{"note": remark.note.name.lower(), "name": remark.title} for remark in plan.remarks],
+    }
+
+
+def from_json(text: str) -> Plan:
+    """A plan from its file. Raises :class:`PlanFileError`."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise PlanFileError(f"not a plan: {error}") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise PlanFileError(f"not a plan of format {FORMAT}; make it anew with 'mqenterprise plan --save'")
+    try:
+        return Plan(str(data["directory"]), tuple(_step(step) for step in data["steps"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PlanFileError(f"not a plan: {type(error).__name__}: {error}") from None
+
+
+def _step(data: Mapping[str, Any]) -> Step:
+    name = tuple(str(part) for part in data["name"])
+    kind = Kind(data["kind"])
+    key: Key = () if kind is Kind.ENTERPRISE else tuple(fold(part) for part in name)
+    before, after = ({k: _value(v) for k, v in data[side].items()} for side in ("before", "after"))
+    for field_name, value in after.items():
+        # A truth value is a number to Python, and nowhere here.
+        if type(value) not in FIELDS[kind].get(field_name, ()):
+            raise TypeError(f"{value!r} is no {field_name} of a {kind}")
+    if not all(name) or len(name) != NAME_PARTS[kind]:
+        raise TypeError(f"{list(name)} is no name of a {kind}")
+    return Step(Action(data["action"]), Reference(kind, key), name, int(data["rank"]), before, after)
+
+
+def _value(value: object) -> Value:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    raise TypeError(f"{value!r} is no value of a plan")

@@ -1,0 +1,59 @@
+"""What is wrong with a declaration: where, what, and what would be right; collected, to be told all at once."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Path = tuple[str | int, ...]
+"""Where in a document: mapping keys and list positions from its root."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault of a declaration.
+
+    ``file`` and ``line`` (from 1, 0 when the whole file is meant) say where; ``where`` is the path in words;
+    ``sentence`` says what is wrong and what would be right.
+    """
+
+    file: str
+    line: int
+    where: str
+    sentence: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.where}: {self.sentence}" if self.where else f"{place}: {self.sentence}"
+
+
+class DeclarationError(Exception):
+    """The declaration cannot be used; ``problems`` holds every reason, in the order of files and lines."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda p: (p.file, p.line, p.where)))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def in_words(path: Path) -> str:
+    """``("queues", 3, "quota")`` as ``queues[3].quota``."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean X?)`` for the nearest known name, or what is known when they are few, else nothing."""
+    names = sorted(set(known))
+    folded = {candidate.casefold(): candidate for candidate in names}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    if near:
+        return f" (did you mean {folded[near[0]]}?)"
+    if 0 < len(names) <= 6:
+        return f" (known: {', '.join(names)})"
+    return ""

@@ -1,0 +1,96 @@
+"""Plans for people: a coloured diff, what is left alone and why, and the count at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from mqenterprise.topology.certificates import described
+from mqenterprise.topology.plan import Action, Note, Plan, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mqenterprise.topology.resources import Value
+
+SIGNS = {Action.CREATE: ("+", "green"), Action.UPDATE: ("~", "yellow"), Action.DELETE: ("-", "red")}
+WORDS = {Action.CREATE: "to create", Action.UPDATE: "to change", Action.DELETE: "to delete"}
+DONE = {Action.CREATE: "created", Action.UPDATE: "changed", Action.DELETE: "deleted"}
+MANY = 200
+"""Steps from which on new and deleted objects are shown by name alone, unless everything is asked for."""
+
+
+def plan_lines(plan: Plan, *, full: bool = False) -> Iterator[Text]:
+    """The plan, line by line."""
+    brief = len(plan.steps) > MANY and not full
+    for step in plan.steps:
+        sign, style = SIGNS[step.action]
+        yield Text(f"{sign} {step.title}", style=style)
+        if step.action is Action.UPDATE or (step.action is Action.CREATE and not brief):
+            yield from _fields(step)
+    for remark in plan.remarks:
+        yield Text(f"  {remark.title}: {remark.note}", style="dim")
+    yield Text(summary(plan), style="bold")
+
+
+def summary(plan: Plan) -> str:
+    """How many steps of which kind."""
+    prunable = sum(remark.note is Note.PRUNABLE for remark in plan.remarks)
+    if not plan.steps and not prunable:
+        return "Nothing to do: the directory is as declared."
+    if not plan.steps:
+        return f"All that is declared is there. Not declared, and removed with --prune: {prunable}."
+    counts = Counter(step.action for step in plan.steps)
+    parts = [f"{counts[action]} {WORDS[action]}" for action in Action if counts[action]]
+    return f"{', '.join(parts)}." + (f" {prunable} more with --prune." if prunable else "")
+
+
+def done_summary(plan: Plan) -> str:
+    """What an apply did."""
+    counts = Counter(step.action for step in plan.steps)
+    return ", ".join(f"{counts[action]} {DONE[action]}" for action in Action if counts[action]) + "."
+
+
+def _fields(step: Step) -> Iterator[Text]:
+    for name, new in step.after.items():
+        if step.action is Action.CREATE:
+            if new not in (None, "", ()):
+                yield Text(f"    {name}: {shown(name, new)}")
+            continue
+        old = step.before.get(name)
+        if isinstance(old, tuple) or isinstance(new, tuple):
+            yield Text(f"    {name}:")
+            yield from _items(name, old, new)
+        else:
+            line = Text(f"    {name}: ")
+            line.append(shown(name, old), "red").append(" -> ").append(shown(name, new), "green")
+            yield line
+
+
+def _items(name: str, old: Value, new: Value) -> Iterator[Text]:
+    before = old if isinstance(old, tuple) else ()
+    after = new if isinstance(new, tuple) else ()
+    for item in before:
+        if item not in after:
+            yield Text(f"      - {shown(name, item)}", style="red")
+    for item in after:
+        if item not in before:
+            yield Text(f"      + {shown(name, item)}", style="green")
+
+
+def shown(name: str, value: Value) -> str:
+    """A value as an operator reads it; control characters and the like are escaped, so that no name plays tricks."""
+    match value:
+        case None | () | "":
+            return "(none)"
+        case bool():
+            return "yes" if value else "no"
+        case tuple():
+            return ", ".join(shown(name, item) for item in value)
+        case str() if name == "certificates":
+            return described(value)
+        case str():
+            return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+    return str(value)

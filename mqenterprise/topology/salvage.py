@@ -1,0 +1,81 @@
+"""What can still be checked of a declaration with wrong values: all the rest of it.
+
+An item with a wrong value is taken with that value's default, or with a stand-in that refers to nothing where a value
+has to be given, so that every item keeps its position and what it refers to is checked at once with the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from mqenterprise.topology import declaration
+from mqenterprise.topology.names import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic_core import ErrorDetails
+
+_MODELS: dict[str, type[BaseModel]] = {
+    "sites": declaration.Site,
+    "foreign_sites": declaration.ForeignSite,
+    "routing_links": declaration.RoutingLink,
+    "machines": declaration.Machine,
+    "queues": declaration.Queue,
+    "users": declaration.User,
+}
+_NAMED = ("sites", "foreign_sites", "machines")
+_ACCEPTED: dict[str, Any] = {"name": "x", "machine": "x", "sites": ("x", "y"), "cost": declaration.MINIMUM_COST}
+"""For each value that has to be given one that its model accepts."""
+
+
+def salvage(
+    joined: Mapping[str, Any], errors: Sequence[ErrorDetails]
+) -> tuple[declaration.Declaration, frozenset[str]] | None:
+    """The declaration without its wrong values, and the folded names that nothing more is to be said about.
+
+    Nothing when the errors are not those of single items.
+    """
+    sections: dict[str, Any] = dict(joined)
+    doubtful: set[str] = set()
+    wrong: dict[tuple[str, int], set[str]] = {}
+    for error in errors:
+        match error["loc"]:
+            case ("enterprise", *_):
+                sections["enterprise"] = declaration.Enterprise(name="x")
+            case (str(section), int(position), *rest) if section in _MODELS:
+                wrong.setdefault((section, position), set()).update(str(step) for step in rest[:1])
+            case _:
+                return None
+    for section in {section for section, _ in wrong}:
+        sections[section] = list(sections[section])
+    try:
+        for (section, position), fields in wrong.items():
+            item = _mended(section, position, joined[section][position], fields, doubtful)
+            sections[section][position] = item
+        return declaration.Declaration.model_validate(sections), frozenset(doubtful)
+    except ValidationError:
+        return None
+
+
+def _mended(section: str, position: int, given: object, fields: set[str], doubtful: set[str]) -> BaseModel:
+    model = _MODELS[section]
+    raw: dict[Any, Any] = given if isinstance(given, dict) else {}
+    values = {name: raw[name] for name in model.model_fields if name in raw and name not in fields}
+    replaced: dict[str, Any] = {}
+    for name, info in model.model_fields.items():
+        if name in values or not info.is_required():
+            continue
+        values[name] = _ACCEPTED[name]
+        if name == "sites":  # no name can hold a NUL
+            replaced[name] = (f"\0{section}/{position}/0", f"\0{section}/{position}/1")
+            doubtful.update(replaced[name])
+        elif name != "cost":
+            replaced[name] = raw[name] if isinstance(raw.get(name), str) else f"\0{section}/{position}"
+            doubtful.add(fold(replaced[name]))
+    mended = model.model_validate(values)
+    if section in _NAMED:
+        doubtful.add(fold(replaced.get("name", values["name"])))
+    return mended.model_copy(update=replaced)

@@ -1,0 +1,123 @@
+"""The whole way of an apply: read, plan, get the lease, record, carry out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from mqenterprise.topology.apply import WORKERS, apply, record, remaining, state_directory
+from mqenterprise.topology.collector import paused_collector
+from mqenterprise.topology.lease import TIME_TO_LIVE, Record, acquire
+from mqenterprise.topology.plan import Plan, make_plan
+from mqenterprise.topology.wanted import wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mqenterprise.topology.check import Checked
+    from mqenterprise.topology.target import LeaseEntry, Target
+
+
+class Observer(Protocol):
+    """Who is told how an apply gets on."""
+
+    def waiting(self, holder: str) -> None:
+        """Someone else is applying, and is waited for."""
+        ...
+
+    def begin(self, total: int) -> None:
+        """That many steps are to be done."""
+        ...
+
+    def step(self) -> None:
+        """One more is done."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of an apply: its plan, what was done now and before, and where the plan is recorded."""
+
+    plan: Plan
+    done: int
+    before: int = 0
+    record: Path | None = None
+
+
+def plan_declared(checked: Checked, target: Target, *, prune: bool = False) -> Plan:
+    """The plan that makes the directory as declared."""
+    with paused_collector():
+        snapshot = target.snapshot([user.name for user in checked.declaration.users])
+        return make_plan(snapshot.directory, wanted(checked, snapshot.canonical), snapshot.table, prune=prune)
+
+
+def apply_declared(
+    checked: Checked,
+    target: Target,
+    observer: Observer,
+    *,
+    prune: bool = False,
+    patience: float = 0.0,
+    workers: int = WORKERS,
+    time_to_live: float = TIME_TO_LIVE,
+) -> Applied:
+    """Make the directory as declared. Writes nothing at all when it is so already."""
+
+    def plan() -> tuple[Plan, int]:
+        return plan_declared(checked, target, prune=prune), 0
+
+    return _apply(plan, target, observer, patience, workers, time_to_live=time_to_live)
+
+
+def apply_plan(
+    saved: Plan,
+    target: Target,
+    observer: Observer,
+    *,
+    patience: float = 0.0,
+    workers: int = WORKERS,
+    keep_record: bool = True,
+) -> Applied:
+    """Carry out a plan made before, or what a cut apply left of it. A rollback keeps no record of itself."""
+
+    def plan() -> tuple[Plan, int]:
+        users = [step.name[0] for step in saved.steps if step.reference.kind == "user"]
+        return remaining(saved, target.snapshot(users))
+
+    return _apply(plan, target, observer, patience, workers, keep_record=keep_record)
+
+
+def _apply(
+    plan: Callable[[], tuple[Plan, int]],
+    target: Target,
+    observer: Observer,
+    patience: float,
+    workers: int,
+    *,
+    keep_record: bool = True,
+    time_to_live: float = TIME_TO_LIVE,
+) -> Applied:
+    entry = target.lease_entry()
+    token = _token(entry)
+    planned, before = plan()
+    if not planned.steps:
+        return Applied(planned, 0, before)
+    target.prepare()
+    with acquire(entry, patience=patience, time_to_live=time_to_live, waiting=observer.waiting) as lease:
+        if lease.token != token + 1:
+            # Someone else applied between our reading and our getting the lease.
+            planned, before = plan()
+        path = record(planned, lease.token, state_directory()) if keep_record else None
+        observer.begin(len(planned.steps))
+        outcome = apply(planned, target, lease, progress=lambda step: observer.step(), workers=workers)
+        return Applied(planned, outcome.done, before, path)
+
+
+def _token(entry: LeaseEntry) -> int:
+    """The token of the last lease; nobody's is -1, as someone who holds it now is writing."""
+    text = entry.read()
+    if text is None:
+        return 0
+    held = Record.parse(text)
+    return held.token if not held.holder else -1

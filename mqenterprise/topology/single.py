@@ -1,0 +1,279 @@
+"""One object of the enterprise brought to a state, with the rest of the directory as it is.
+
+What is said of the object is laid over what the directory has of it; what is not said stays, and is the default of a
+new object. The result is held to the rules of a whole declaration, and done as a plan of one step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from pydantic import ValidationError
+
+from mqenterprise.directory.errors import ObjectNotFound
+from mqenterprise.topology import access, declaration
+from mqenterprise.topology.check import contradictions
+from mqenterprise.topology.explain import explain
+from mqenterprise.topology.export import declared_sections
+from mqenterprise.topology.names import fold
+from mqenterprise.topology.plan import Action, Plan, Step, make_plan, needs
+from mqenterprise.topology.problems import in_words
+from mqenterprise.topology.resources import Kind, Reference, Resource, Table, Value, resource
+from mqenterprise.topology.session import apply_plan
+from mqenterprise.topology.target import Snapshot
+from mqenterprise.topology.wanted import values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.topology.ldap_target import LdapTarget
+
+Item = dict[str, Any]
+"""An object as a declaration writes it."""
+
+_MISSING: Final = "there is no"
+"""How a sentence about something that is not there begins."""
+_CHOICES: Final = {
+    "roles": get_args(declaration.Role),
+    "allow": get_args(declaration.Right),
+    "deny": get_args(declaration.Right),
+}
+Model = declaration.Site | declaration.Machine | declaration.RoutingLink | declaration.Queue
+_MODELS: Final[dict[str, type[Model]]] = {
+    "sites": declaration.Site,
+    "foreign_sites": declaration.ForeignSite,
+    "routing_links": declaration.RoutingLink,
+    "machines": declaration.Machine,
+    "queues": declaration.Queue,
+}
+_SECTIONS: Final = {
+    Kind.SITE: ("sites", "foreign_sites"),
+    Kind.ROUTING_LINK: ("routing_links",),
+    Kind.MACHINE: ("machines",),
+    Kind.QUEUE: ("queues",),
+}
+
+
+class NotPossible(ValueError):
+    """The object cannot be brought to that state; the sentences say why, and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be done to one object: no step, or one.
+
+    ``before`` and ``after`` hold all its values; None where there is no object. ``missing`` says what has to be there
+    first, where that was to be foreseen only.
+    """
+
+    plan: Plan
+    before: Item | None
+    after: Item | None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.plan.steps)
+
+
+def names_in(kind: Kind, item: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names by which an item is found."""
+    match kind:
+        case Kind.ROUTING_LINK:
+            return tuple(item["sites"])
+        case Kind.QUEUE:
+            return (item["machine"], item["name"])
+    return (item["name"],)
+
+
+def items(snapshot: Snapshot, kind: Kind) -> Iterator[Item]:
+    """All objects of a kind with all their values; of a site also whether it is ``foreign``."""
+    sections = declared_sections(snapshot.table, "")
+    for section in _SECTIONS[kind]:
+        for item in sections.get(section, ()):
+            yield _complete(section, item)
+
+
+def plan_present(snapshot: Snapshot, kind: Kind, said: Mapping[str, Any], *, foresee: bool = False) -> Change:
+    """How an object gets to be there as it is said. Raises :class:`NotPossible` and ``FixedError``.
+
+    ``foresee``: what it refers to may be made before it, and is told in :attr:`Change.missing` when it is not there.
+    """
+    sections = declared_sections(snapshot.table, "")
+    said, foreign = dict(said), said.get("foreign") if kind is Kind.SITE else None
+    if kind is Kind.SITE:
+        said.pop("foreign", None)
+    reference = resource(kind, names_in(kind, said), {}).reference
+    place = _find(sections, kind, reference)
+    before = None if place is None else sections[place[0]][place[1]]
+    section = _SECTIONS[kind][0] if place is None else place[0]
+    if foreign is not None:
+        section = _SECTIONS[kind][foreign]
+    item = {**(before or {}), **said}
+    model = _validated(section, item)
+    wrong = _contradicted(sections, place, section, model)
+    values = values_of(model)
+    if isinstance(model, declaration.Queue) and model.access is not None:
+        values["access"] = _access(model, snapshot, wrong)
+    if not all(foresee and sentence.startswith(_MISSING) for sentence in wrong):
+        raise NotPossible("\n".join(wrong))
+    name = _written(snapshot.table, kind, names_in(kind, item))
+    plan = make_plan(snapshot.directory, _table(resource(kind, name, values)), snapshot.table)
+    return Change(
+        Plan(plan.directory, plan.steps),
+        None if before is None or place is None else _complete(place[0], before),
+        _complete(section, item),
+        tuple(wrong),
+    )
+
+
+def plan_absent(snapshot: Snapshot, kind: Kind, name: tuple[str, ...]) -> Change:
+    """How an object gets to be gone. Raises :class:`NotPossible` when something that stays needs it."""
+    row = snapshot.table.get(resource(kind, name, {}).reference)
+    if row is None:
+        return Change(Plan(snapshot.directory, ()), None, None)
+    holding = sorted(other.title for other in snapshot.table if row.reference in set(needs(other)))
+    if holding:
+        more = f" and {len(holding) - 5} more" if len(holding) > 5 else ""
+        raise NotPossible(f"the {row.title} is needed by {', '.join(holding[:5])}{more}: remove or change that first")
+    if kind is Kind.SITE and not row.owned:
+        raise NotPossible(
+            f"the {row.title} was not made by this tool, and may hold more than Message Queuing: "
+            "delete it with the directory's own tools"
+        )
+    place = _find(sections := declared_sections(snapshot.table, ""), kind, row.reference)
+    before = {} if place is None else _complete(place[0], sections[place[0]][place[1]])
+    step = Step(Action.DELETE, row.reference, row.name, 0, row.values, {})
+    return Change(Plan(snapshot.directory, (step,)), before, None)
+
+
+def carry_out(change: Change, target: LdapTarget, service: EnterpriseDirectory, *, patience: float) -> None:
+    """Do it, unless it is done. Raises ``ApplyError``, :class:`TargetError` and ``DirectoryError``."""
+    if not change.changed:
+        return
+    step = change.plan.steps[0]
+    if step.action is Action.DELETE and not _owned(target, step.reference):
+        _delete(service, step)
+        return
+    apply_plan(change.plan, target, _Quiet(), patience=patience, keep_record=False)
+
+
+class _Quiet:
+    """An observer of one step, which is over at once."""
+
+    def waiting(self, holder: str) -> None:
+        """Whoever waits too long is told by the error."""
+
+    def begin(self, total: int) -> None:
+        """One."""
+
+    def step(self) -> None:
+        """Done."""
+
+
+def _owned(target: LdapTarget, reference: Reference) -> bool:
+    row = target.snapshot().table.get(reference)
+    return row is not None and row.owned
+
+
+def _delete(service: EnterpriseDirectory, step: Step) -> None:
+    """Delete what someone else made, and we were told to: a queue, a link, a queue manager without queues."""
+    repositories: dict[Kind, tuple[Any, str]] = {
+        Kind.QUEUE: (service.queues, "\\"),
+        Kind.ROUTING_LINK: (service.routing_links, "|"),
+        Kind.MACHINE: (service.queue_managers, ""),
+    }
+    repository, joint = repositories[step.reference.kind]
+    found = repository.find(joint.join(step.name))
+    if found is None:
+        return
+    try:
+        repository.delete(found)
+    except ObjectNotFound:
+        return
+
+
+def _find(sections: Mapping[str, list[Item]], kind: Kind, reference: Reference) -> tuple[str, int] | None:
+    for section in _SECTIONS[kind]:
+        for position, item in enumerate(sections.get(section, ())):
+            if resource(kind, names_in(kind, item), {}).reference == reference:
+                return section, position
+    return None
+
+
+def _complete(section: str, item: Item) -> Item:
+    """An item with every value that the directory holds, the defaults as well."""
+    model = _MODELS[section]
+    fields = model.model_fields.items()
+    values = {name: field.default for name, field in fields if not field.is_required() and name != "addresses"}
+    foreign = {"foreign": section == "foreign_sites"} if model in (declaration.Site, declaration.ForeignSite) else {}
+    values |= item | foreign
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _validated(section: str, item: Item) -> Model:
+    try:
+        return _MODELS[section].model_validate(item)
+    except ValidationError as error:
+        found = (explain(fault | {"loc": (section, 0, *fault["loc"])}, _CHOICES) for fault in error.errors())
+        raise NotPossible("\n".join(_sentence(path[2:], sentence) for path, sentence in found)) from None
+
+
+def _sentence(path: tuple[str | int, ...], sentence: str) -> str:
+    return f"{in_words(path)}: {sentence}" if path else sentence
+
+
+def _contradicted(
+    sections: Mapping[str, list[Item]], place: tuple[str, int] | None, section: str, model: Model
+) -> list[str]:
+    """A sentence for each rule that holds in the whole enterprise, and would not any more."""
+    before = {name: [_unchecked(name, each) for each in sections.get(name, ())] for name in _MODELS}
+    after = {name: list(models) for name, models in before.items()}
+    if place is not None and place[0] == section:
+        after[section][place[1]] = model
+    else:
+        after[section].append(model)
+        if place is not None:
+            del after[place[0]][place[1]]
+    if section != "queues":
+        before["queues"] = after["queues"] = []  # nothing but the machine of a queue depends on others
+    told = Counter(problem.sentence for problem in contradictions(_declaration(before)))
+    # The directory's own older faults are not this object's; but it may have one that another has too.
+    found = Counter(problem.sentence for problem in contradictions(_declaration(after)))
+    return list(found - told)
+
+
+def _unchecked(section: str, item: Item) -> Model:
+    """What the directory has, which its servers let in; nothing depends on the access lists of other queues."""
+    return _MODELS[section].model_construct(**{name: value for name, value in item.items() if name != "access"})
+
+
+def _declaration(sections: Mapping[str, Any]) -> declaration.Declaration:
+    enterprise = declaration.Enterprise.model_construct(name="")
+    return declaration.Declaration.model_construct(enterprise=enterprise, **sections)
+
+
+def _access(queue: declaration.Queue, snapshot: Snapshot, wrong: list[str]) -> Value:
+    def name(trustee: str) -> str:
+        known = snapshot.canonical(trustee)
+        if known is None:
+            wrong.append(f"{_MISSING} user or group {trustee!r}; create it first")
+        return known or trustee
+
+    return access.normal(queue.access or (), name)
+
+
+def _written(table: Table, kind: Kind, name: tuple[str, ...]) -> tuple[str, ...]:
+    """The name with its references as the directory writes them."""
+    if kind is Kind.QUEUE and (machine := table.get(Reference(Kind.MACHINE, (fold(name[0]),)))) is not None:
+        return machine.name[0], name[1]
+    return name
+
+
+def _table(row: Resource) -> Table:
+    table = Table()
+    table.put(row)
+    return table

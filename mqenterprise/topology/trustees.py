@@ -1,0 +1,153 @@
+"""Users and groups by name and by security identifier, and access lists as security descriptors.
+
+OpenLDAP keeps a queue's descriptor as Message Queuing has it, Active Directory in its own form
+(:mod:`mqenterprise.directory.security`). Inherited entries and owners are the server's and left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import struct
+from typing import TYPE_CHECKING, Final
+
+from mqenterprise.directory.names import escape_filter, name_of
+from mqenterprise.directory.security import QUEUE_RIGHTS, to_active_directory, to_message_queuing
+from mqenterprise.directory.settings import ServerKind
+from mqenterprise.topology import access
+from mqenterprise.topology.names import fold
+from qmnode.structures import sid
+from qmnode.structures.errors import PacketError
+from qmnode.structures.security_descriptor import AccessEntry, AceFlags, AceType, SecurityDescriptor, allow, deny
+from qmnode.structures.sid import Sid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mqenterprise.directory.connection import LdapConnection
+
+WELL_KNOWN: Final = {
+    sid.EVERYONE: "Everyone",
+    sid.CREATOR_OWNER: "Creator Owner",
+    sid.NETWORK: "Network",
+    sid.ANONYMOUS: "Anonymous",
+    sid.ENTERPRISE_DOMAIN_CONTROLLERS: "Enterprise Domain Controllers",
+    sid.PRINCIPAL_SELF: "Self",
+    sid.AUTHENTICATED_USERS: "Authenticated Users",
+    sid.LOCAL_SYSTEM: "System",
+}
+_ALIASES: Final = {"anonymous logon": sid.ANONYMOUS, "local system": sid.LOCAL_SYSTEM, "world": sid.EVERYONE}
+_VERBS: Final = {AceType.ACCESS_ALLOWED: "allow", AceType.ACCESS_DENIED: "deny"}
+_UNDERSTOOD_KEPT: Final = 4096
+
+
+class Trustees:
+    """Names and security identifiers of one directory, remembered until :meth:`forget`."""
+
+    def __init__(self, connection: LdapConnection) -> None:
+        self._connection = connection
+        self.forget()
+
+    def forget(self) -> None:
+        """Ask the directory anew from now on."""
+        self._names: dict[bytes, str] = {known.write(): name for known, name in WELL_KNOWN.items()}
+        self._understood: dict[bytes, tuple[str, ...]] = {}
+        self._identifiers: dict[str, bytes | None] = {fold(name): known for known, name in self._names.items()}
+        self._identifiers |= {name: known.write() for name, known in _ALIASES.items()}
+
+    def created(self, name: str) -> None:
+        """A user of this name is there now."""
+        self._identifiers.pop(fold(name), None)
+
+    def canonical(self, name: str) -> str | None:
+        """The one name of a user or group, or nothing when there is none of that name, or several."""
+        identifier = self.identifier(name)
+        return None if identifier is None else self.name(identifier)
+
+    def identifier(self, name: str) -> bytes | None:
+        """The security identifier of a name."""
+        key = fold(name)
+        if key not in self._identifiers:
+            self._identifiers[key] = self._look_up(name)
+        return self._identifiers[key]
+
+    def _look_up(self, name: str) -> bytes | None:
+        if name.upper().startswith("S-1-"):
+            try:
+                return Sid.from_text(name).write()
+            except ValueError:
+                return None
+        wanted = escape_filter(name.rpartition("\\")[2])
+        filter = f"(&(objectSid=*)(|(cn={wanted})(sAMAccountName={wanted})))"
+        found = set()
+        for entry in self._connection.search(self._connection.dialect.contexts.domain, filter, ("cn", "objectSid")):
+            if identifier := entry.first("objectSid"):
+                found.add(identifier)
+                self._names.setdefault(identifier, name_of(entry.dn))
+        return found.pop() if len(found) == 1 else None
+
+    def name(self, identifier: bytes) -> str:
+        """The name that a security identifier is known by; its text form when it is nobody's."""
+        if identifier not in self._names:
+            filter = f"(objectSid={escape_filter(identifier)})"
+            entries = self._connection.search(self._connection.dialect.contexts.domain, filter, ("cn",))
+            found = next((name_of(entry.dn) for entry in entries), None)
+            # A name that means several objects would not lead back here.
+            if found is not None and self.identifier(found) == identifier:
+                self._names[identifier] = found
+            else:
+                self._names[identifier] = str(Sid.parse(identifier))
+        return self._names[identifier]
+
+    def new_identifier(self) -> bytes:
+        """A security identifier for a new user where the server gives none: of a domain made from the root's name."""
+        domain = struct.unpack("<3I", hashlib.sha256(self._connection.root.lower().encode()).digest()[:12])
+        number = 1000 + secrets.randbelow(0x7FFF_0000)
+        return Sid.from_text("-".join(["S-1-5-21", *map(str, domain), str(number)])).write()
+
+    @property
+    def _active(self) -> bool:
+        return self._connection.dialect.kind is ServerKind.ACTIVE_DIRECTORY
+
+    def descriptor(self, lines: Iterable[str]) -> bytes:
+        """The security descriptor of a normal access list. Raises :class:`LookupError` for a name that is nobody's."""
+        entries = []
+        for line in lines:
+            trustee, verb, mask = access.parsed(line)
+            identifier = self.identifier(trustee)
+            if identifier is None:
+                raise LookupError(trustee)
+            entries.append((deny if verb == "deny" else allow)(Sid.parse(identifier), mask))
+        # Denials first: the canonical order (MS-DTYP 2.4.5).
+        entries.sort(key=lambda entry: entry.ace_type != AceType.ACCESS_DENIED)
+        written = SecurityDescriptor().with_dacl(*entries).write()
+        return to_active_directory(written, QUEUE_RIGHTS) if self._active else written
+
+    def lines(self, descriptor: bytes | None) -> tuple[str, ...] | None:
+        """A descriptor as a normal access list, nothing without one.
+
+        What cannot be understood becomes a line that says so.
+        """
+        if not descriptor:
+            return None
+        # Most queues of an enterprise have one of a few descriptors.
+        known = self._understood.get(descriptor)
+        if known is None:
+            try:
+                known = self._read(descriptor)
+            except (ValueError, PacketError) as error:
+                known = (f"(not understood: {error})",)
+            if len(self._understood) < _UNDERSTOOD_KEPT:
+                self._understood[descriptor] = known
+        return known
+
+    def _read(self, descriptor: bytes) -> tuple[str, ...]:
+        meant = to_message_queuing(descriptor, QUEUE_RIGHTS) if self._active else descriptor
+        dacl = SecurityDescriptor.parse(meant).dacl
+        masks: dict[tuple[bytes, str], int] = {}
+        for ace in dacl.aces if dacl else ():
+            inherited = AceFlags.INHERITED_ACE.get(ace.ace_flags)
+            if isinstance(ace.entry, AccessEntry) and ace.ace_type in _VERBS and not inherited and ace.entry.mask:
+                key = ace.entry.sid.write(), _VERBS[AceType(ace.ace_type)]
+                masks[key] = masks.get(key, 0) | ace.entry.mask
+        return tuple(sorted(access.line(self.name(who), verb, mask) for (who, verb), mask in masks.items()))

@@ -1,0 +1,217 @@
+# Copyright: the qmnode authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: directory
+short_description: Hosts, sites and roles from the directory of the enterprise
+version_added: 0.1.0
+author: The qmnode authors (@qmnode)
+description:
+  - Reads the queue managers of an enterprise from its directory, or from its declaration, as hosts.
+  - Hosts are grouped by site (C(site_NAME)) and role, in C(queue_managers), C(routing_servers), C(site_gates),
+    C(connectors), C(supporting_servers), C(directory_servers) and C(clients). Foreign systems are not hosts.
+  - The file of this inventory ends with C(.msmq.yaml) or C(.msmq.yml).
+  - Each host has the variables C(msmq_computer), C(msmq_identifier), C(msmq_dns_name), C(msmq_sites), C(msmq_roles),
+    C(msmq_foreign_sites), C(msmq_in_routing_servers), C(msmq_out_routing_servers), C(msmq_addresses),
+    C(msmq_is_gate), and C(ansible_host), which is the first declared address or else the DNS name.
+  - "All hosts have C(msmq_links), the routing links with sites, cost and site gates."
+extends_documentation_fragment:
+  - constructed
+options:
+  plugin:
+    description: Says that the file is of this plugin.
+    required: true
+    choices: [msmq.enterprise.directory]
+  source:
+    description:
+      - V(directory) has what is; V(declared) has what is declared, before there is a directory.
+    type: str
+    choices: [directory, declared]
+    default: directory
+  directory_file:
+    description:
+      - YAML file of the directory's settings, as C(mqenterprise --directory) takes it, relative to this inventory.
+      - When neither this nor O(directory) is given, the private directory of this machine is used.
+    type: str
+    env:
+      - name: MQENTERPRISE_DIRECTORY
+  directory:
+    description: The directory's settings in place of a file, as the modules' O(directory) takes them.
+    type: dict
+  declared:
+    description:
+      - The declaration, relative to this inventory. It gives the hosts' addresses, which the directory does not hold.
+    type: str
+  site:
+    description: Only the hosts of this site.
+    type: str
+requirements:
+  - qmnode[enterprise], in the Python that runs Ansible
+"""
+
+EXAMPLES = r"""
+# contoso.msmq.yaml: what is in the directory, with the addresses of the declaration
+plugin: msmq.enterprise.directory
+directory_file: directory.yaml
+declared: contoso.yaml
+
+# before there is a directory
+---
+plugin: msmq.enterprise.directory
+source: declared
+declared: contoso.yaml
+
+# ansible-inventory -i contoso.msmq.yaml --graph
+# @all:
+#   |--@queue_managers:
+#   |  |--ams-router
+#   |  |--ams-shop
+#   |--@routing_servers:
+#   |  |--ams-router
+#   |--@site_amsterdam:
+#   |  |--ams-router
+#   |  |--ams-shop
+"""
+
+import re
+import sys
+import unicodedata
+from hashlib import sha256
+from pathlib import Path
+
+from ansible.errors import AnsibleParserError
+from ansible.plugins.inventory import BaseInventoryPlugin, Constructable
+
+try:
+    from mqenterprise.directory.configuration import load_settings, settings_from
+    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.topology.check import load
+    from mqenterprise.topology.ldap_target import LdapTarget
+    from mqenterprise.topology.names import fold
+    from mqenterprise.topology.problems import DeclarationError
+    from mqenterprise.topology.resources import Kind
+    from mqenterprise.topology.single import items
+    from mqenterprise.topology.target import TargetError
+    from qmnode.directory import DirectoryOperationError
+    from qmnode.structures.guid import guid_to_text
+
+    MISSING = None
+except ImportError as error:
+    MISSING = error
+
+GROUPS = {
+    "routing_server": "routing_servers",
+    "supporting_server": "supporting_servers",
+    "directory_server": "directory_servers",
+    "connector": "connectors",
+    "client": "clients",
+}
+VARIABLES = ("dns_name", "sites", "roles", "foreign_sites", "in_routing_servers", "out_routing_servers")
+
+
+def group_name(site):
+    """The group of a site: Ansible's group names are letters, digits and underscores."""
+    letters = [each for each in unicodedata.normalize("NFKD", site.casefold()) if not unicodedata.combining(each)]
+    plain = "".join(letters)
+    name = "site_" + re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
+    # A name in another script would become nothing, or the same as another.
+    return name if plain.isascii() else f"{name.rstrip('_')}_{sha256(site.casefold().encode()).hexdigest()[:8]}"
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable):
+    """Hosts, groups and variables of an enterprise."""
+
+    NAME = "msmq.enterprise.directory"
+
+    def verify_file(self, path):
+        return super().verify_file(path) and path.endswith((".msmq.yaml", ".msmq.yml"))
+
+    def parse(self, inventory, loader, path, cache=True):
+        super().parse(inventory, loader, path, cache)
+        if MISSING is not None:
+            raise AnsibleParserError(
+                f"{path}: {sys.executable} lacks mqenterprise; pip install 'qmnode[enterprise]' there ({MISSING})"
+            )
+        self._read_config_data(path)
+        self._folder = Path(path).resolve().parent
+        try:
+            declared = self._declared()
+            machines, links, identifiers = self._from_declaration(declared) if self._only_declared() else self._read()
+        except (DirectoryOperationError, TargetError, DeclarationError) as error:
+            raise AnsibleParserError(f"{path}: {error}") from error
+        addresses = {fold(each.name): list(each.addresses) for each in declared.machines} if declared else {}
+        self._fill(machines, links, identifiers, addresses)
+
+    def _only_declared(self):
+        return self.get_option("source") == "declared"
+
+    def _path(self, name):
+        value = self.get_option(name)
+        return self._folder / self.templar.template(value) if value else None
+
+    def _declared(self):
+        file = self._path("declared")
+        if file is None:
+            if self._only_declared():
+                raise AnsibleParserError("source: declared needs declared: the declaration's file")
+            return None
+        if not file.exists():
+            raise AnsibleParserError(f"there is no declaration {file}")
+        return load(file).declaration
+
+    def _from_declaration(self, declared):
+        machines = [each.model_dump(mode="json") for each in declared.machines]
+        links = [each.model_dump(mode="json") for each in declared.routing_links]
+        return machines, links, {}
+
+    def _read(self):
+        settings = self.get_option("directory")
+        file = self._path("directory_file")
+        with EnterpriseDirectory(settings_from(settings) if settings else load_settings(file)) as directory:
+            snapshot = LdapTarget(directory, access=False).snapshot()
+            found = directory.queue_managers.list(attributes=("computer_name", "identifier"))
+            identifiers = {fold(each.computer_name): guid_to_text(each.identifier) for each in found}
+            return list(items(snapshot, Kind.MACHINE)), list(items(snapshot, Kind.ROUTING_LINK)), identifiers
+
+    def _fill(self, machines, links, identifiers, addresses):
+        gates = {fold(name) for link in links for name in link["site_gates"]}
+        site = self.get_option("site")
+        for group in ("queue_managers", "site_gates", *GROUPS.values()):
+            self.inventory.add_group(group)
+        self.inventory.set_variable(
+            "all",
+            "msmq_links",
+            [{name: link[name] for name in ("sites", "cost", "site_gates")} for link in links],
+        )
+        for machine in sorted(machines, key=lambda each: fold(each["name"])):
+            if machine["foreign"] or (site is not None and fold(site) not in map(fold, machine["sites"])):
+                continue
+            self._host(machine, fold(machine["name"]) in gates, identifiers, addresses)
+
+    def _host(self, machine, is_gate, identifiers, addresses):
+        name, known = machine["name"].lower(), fold(machine["name"])
+        self.inventory.add_host(name)
+        groups = ["queue_managers", *(GROUPS[role] for role in machine["roles"])]
+        groups += ["site_gates"] if is_gate else []
+        for site in machine["sites"]:
+            groups.append(self.inventory.add_group(group_name(site)))
+            self.inventory.set_variable(group_name(site), "msmq_site", site)
+        for group in groups:
+            self.inventory.add_host(name, group=group)
+        variables = {f"msmq_{each}": machine[each] for each in VARIABLES} | {
+            "msmq_computer": machine["name"],
+            "msmq_identifier": identifiers.get(known),
+            "msmq_addresses": addresses.get(known, []),
+            "msmq_is_gate": is_gate,
+        }
+        reached = next(iter(variables["msmq_addresses"]), None) or machine["dns_name"]
+        if reached:
+            variables["ansible_host"] = reached
+        for key, value in variables.items():
+            self.inventory.set_variable(name, key, value)
+        strict = self.get_option("strict")
+        self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
+        self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)

@@ -1,0 +1,141 @@
+#!/usr/bin/python
+# Copyright: the qmnode authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+
+"""Certificates of hosts from the enterprise's own authority."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_certificate
+short_description: Issue and renew a host's certificate from the enterprise's own authority
+description:
+  - Keeps a certificate authority in a folder of the controller, made when it is first needed, and issues certificates
+    that hosts prove themselves with, to browsers of the management API, to other nodes and to the directory.
+  - A certificate is issued anew when there is none, when it expires soon, when the host's names have changed, and when
+    it does not fit its key or the authority.
+version_added: 0.1.0
+author: The qmnode authors (@qmnode)
+options:
+  name:
+    description: The host, as the certificate's common name.
+    type: str
+    required: true
+  names:
+    description: All host names and addresses that the host is reached under.
+    type: list
+    elements: str
+    required: true
+  authority:
+    description: Folder of the authority, C(ca.pem) and C(ca.key). Whoever reads it can issue certificates.
+    type: path
+    required: true
+  authority_name:
+    description: What the authority is called when it is made.
+    type: str
+    default: Message Queuing enterprise
+  certificate:
+    description: File of the certificate.
+    type: path
+    required: true
+  private_key:
+    description: File of its private key, which only its owner can read.
+    type: path
+    required: true
+  renew_before:
+    description: Days before a certificate expires that it is issued anew.
+    type: int
+    default: 30
+attributes:
+  check_mode:
+    description: Says whether and why one would be issued.
+    support: full
+  diff_mode:
+    description: Certificates are not shown; RV(reason) says why.
+    support: none
+notes:
+  - Run it on the controller (C(delegate_to=localhost)), where C(mqenterprise) can be imported.
+"""
+
+EXAMPLES = r"""
+- name: Certificate of the host
+  msmq.enterprise.host_certificate:
+    name: "{{ inventory_hostname }}"
+    names: ["{{ inventory_hostname }}", "{{ ansible_host }}"]
+    authority: /var/lib/mqenterprise/authority
+    certificate: "/var/lib/mqenterprise/hosts/{{ inventory_hostname }}/certificate.pem"
+    private_key: "/var/lib/mqenterprise/hosts/{{ inventory_hostname }}/key.pem"
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+reason:
+  description: Why a certificate was issued, or would be.
+  type: str
+  returned: when it was, or would be
+  sample: it expires on 2027-01-31
+"""
+
+import datetime
+import fcntl
+import traceback
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+
+try:
+    from mqenterprise.certificates.errors import CertificateError
+    from mqenterprise.certificates.hosts import Authority, issue_for_host, why_due
+
+    EXPECTED = (CertificateError, OSError)
+    MISSING = None
+except ImportError:
+    EXPECTED = ()
+    MISSING = traceback.format_exc()
+
+
+def work(module):
+    """Issue one if it is due; why it was."""
+    given = module.params
+    authority = Authority(Path(given["authority"]))
+    certificate, key = Path(given["certificate"]), Path(given["private_key"])
+    now = datetime.datetime.now(datetime.UTC)
+    ahead = datetime.timedelta(days=given["renew_before"])
+    reason = why_due(authority, certificate, key, given["names"], now, ahead)
+    if reason is None or module.check_mode:
+        return reason
+    authority.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Many hosts ask at a time, and the first makes the authority.
+    with (authority.folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not authority.exists:
+            authority.create(given["authority_name"], now)
+    issue_for_host(authority, certificate, key, given["name"], given["names"], now)
+    return reason
+
+
+def main():
+    """Entry point."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "names": {"type": "list", "elements": "str", "required": True},
+            "authority": {"type": "path", "required": True},
+            "authority_name": {"type": "str", "default": "Message Queuing enterprise"},
+            "certificate": {"type": "path", "required": True},
+            "private_key": {"type": "path", "required": True, "no_log": False},
+            "renew_before": {"type": "int", "default": 30},
+        },
+        supports_check_mode=True,
+    )
+    if MISSING is not None:
+        module.fail_json(msg=missing_required_lib("qmnode[enterprise]"), exception=MISSING)
+    try:
+        reason = work(module)
+    except EXPECTED as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=reason is not None, **({"reason": reason} if reason else {}))
+
+
+if __name__ == "__main__":
+    main()

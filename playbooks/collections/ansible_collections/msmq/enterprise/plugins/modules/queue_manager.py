@@ -1,0 +1,201 @@
+#!/usr/bin/python
+# Copyright: the qmnode authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: queue_manager
+short_description: A queue manager of the enterprise
+version_added: 0.1.0
+description:
+  - Creates, changes and deletes a computer's queue manager in the directory.
+  - Values that are not given are left as they are; for a new queue manager they are the specification's defaults.
+  - A computer that joined the domain by itself is used, and stays when its queue manager is deleted.
+  - A queue manager is deleted only when no public queue is on it and no link or other machine refers to it.
+author: The qmnode authors (@qmnode)
+options:
+  name:
+    description: The computer's name, 1 to 15 characters.
+    type: str
+    required: true
+  state:
+    description: Whether the queue manager is to be there.
+    type: str
+    choices: [present, absent]
+    default: present
+  sites:
+    description: Sites that it belongs to; a new one needs at least one.
+    type: list
+    elements: str
+  roles:
+    description: What it does for others.
+    type: list
+    elements: str
+    choices: [routing_server, supporting_server, directory_server, client, connector]
+  foreign_sites:
+    description: Foreign sites that this connector, or foreign machine, belongs to.
+    type: list
+    elements: str
+  dns_name:
+    description: Its fully qualified name.
+    type: str
+  out_routing_servers:
+    description: Up to three routing servers of its site that all its outgoing messages pass.
+    type: list
+    elements: str
+  in_routing_servers:
+    description: Up to three routing servers of its site that all its incoming messages pass.
+    type: list
+    elements: str
+  quota:
+    description: Kilobytes of all its queues.
+    type: int
+  journal_quota:
+    description: Kilobytes of all its journals.
+    type: int
+  foreign:
+    description: Whether it is not a queue manager but a foreign system.
+    type: bool
+  operating_system:
+    description: Its kind of operating system.
+    type: str
+    choices: [other, foreign, win95, win_client, win_server, win_enterprise]
+  version:
+    description: The queue manager's version.
+    type: str
+extends_documentation_fragment:
+  - msmq.enterprise.directory
+  - msmq.enterprise.directory.waiting
+  - msmq.enterprise.directory.writing
+seealso:
+  - module: msmq.enterprise.queue_manager_info
+  - module: msmq.enterprise.site
+  - module: msmq.enterprise.queue
+  - module: msmq.enterprise.key_rotation
+"""
+
+EXAMPLES = r"""
+- name: A routing server, and a machine that sends everything through it
+  msmq.enterprise.queue_manager:
+    name: "{{ item.name }}"
+    sites: [Amsterdam]
+    roles: "{{ item.roles }}"
+    out_routing_servers: "{{ item.through | default([]) }}"
+  loop:
+    - name: ams-router
+      roles: [routing_server]
+    - name: ams-shop
+      roles: [client]
+      through: [ams-router]
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+queue_manager:
+  description: The queue manager as it is now, or would be; none when it is absent.
+  returned: success
+  type: dict
+  contains:
+    name:
+      description: The computer's name.
+      type: str
+      returned: always
+    identifier:
+      description: The queue manager's GUID; none in check mode for a new one.
+      type: str
+      returned: always
+    sites:
+      description: The sites that it belongs to.
+      type: list
+      elements: str
+      returned: always
+    foreign_sites:
+      description: The foreign sites that this connector, or foreign machine, belongs to.
+      type: list
+      elements: str
+      returned: always
+    roles:
+      description: What it does for others.
+      type: list
+      elements: str
+      returned: always
+    dns_name:
+      description: Its fully qualified name.
+      type: str
+      returned: always
+    out_routing_servers:
+      description: Routing servers that all its outgoing messages pass.
+      type: list
+      elements: str
+      returned: always
+    in_routing_servers:
+      description: Routing servers that all its incoming messages pass.
+      type: list
+      elements: str
+      returned: always
+    quota:
+      description: Kilobytes of all its queues.
+      type: int
+      returned: always
+    journal_quota:
+      description: Kilobytes of all its journals.
+      type: int
+      returned: always
+    foreign:
+      description: Whether it is a foreign system.
+      type: bool
+      returned: always
+    operating_system:
+      description: Its kind of operating system.
+      type: str
+      returned: always
+    version:
+      description: The queue manager's version.
+      type: str
+      returned: always
+  sample:
+    name: ams-shop
+    identifier: 6d4b0cb5-4a7a-4a2b-8f02-5d5a2a0c7d10
+    sites: [Amsterdam]
+    roles: [client]
+    out_routing_servers: [ams-router]
+    in_routing_servers: []
+"""
+
+from ansible_collections.msmq.enterprise.plugins.module_utils._object import STATE, ObjectModule
+
+
+class QueueManagerModule(ObjectModule):
+    kind = "machine"
+    result = "queue_manager"
+    options = {
+        "name": {"type": "str", "required": True},
+        "sites": {"type": "list", "elements": "str"},
+        "roles": {
+            "type": "list",
+            "elements": "str",
+            "choices": ["routing_server", "supporting_server", "directory_server", "client", "connector"],
+        },
+        "foreign_sites": {"type": "list", "elements": "str"},
+        "dns_name": {"type": "str"},
+        "out_routing_servers": {"type": "list", "elements": "str"},
+        "in_routing_servers": {"type": "list", "elements": "str"},
+        "quota": {"type": "int"},
+        "journal_quota": {"type": "int"},
+        "foreign": {"type": "bool"},
+        "operating_system": {
+            "type": "str",
+            "choices": ["other", "foreign", "win95", "win_client", "win_server", "win_enterprise"],
+        },
+        "version": {"type": "str"},
+        **STATE,
+    }
+
+
+def main():
+    QueueManagerModule.main()
+
+
+if __name__ == "__main__":
+    main()

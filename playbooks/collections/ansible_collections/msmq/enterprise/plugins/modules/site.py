@@ -1,0 +1,127 @@
+#!/usr/bin/python
+# Copyright: the qmnode authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: site
+short_description: A site of the enterprise
+version_added: 0.1.0
+description:
+  - Creates, changes and deletes a site, or a foreign site, in the directory.
+  - Values that are not given are left as they are; for a new site they are the specification's defaults.
+  - A site is deleted only when nothing is in it or refers to it, and only when it was made by this tool.
+author: The qmnode authors (@qmnode)
+options:
+  name:
+    description: The site's name.
+    type: str
+    required: true
+  state:
+    description: Whether the site is to be there.
+    type: str
+    choices: [present, absent]
+    default: present
+  foreign:
+    description: Whether it is a foreign site, a network of another message system behind connectors.
+    type: bool
+  intra_site_replication_interval:
+    description: Seconds, within the site; 2 for a new one.
+    type: int
+  inter_site_replication_interval:
+    description: Seconds, between sites; 10 for a new one.
+    type: int
+  migrated_from_msmq10:
+    description: Whether it came from MSMQ 1.0.
+    type: bool
+extends_documentation_fragment:
+  - msmq.enterprise.directory
+  - msmq.enterprise.directory.waiting
+  - msmq.enterprise.directory.writing
+seealso:
+  - module: msmq.enterprise.site_info
+  - module: msmq.enterprise.enterprise
+  - module: msmq.enterprise.routing_link
+"""
+
+EXAMPLES = r"""
+- name: Two sites and a network behind a connector
+  msmq.enterprise.site:
+    name: "{{ item.name }}"
+    foreign: "{{ item.foreign | default(false) }}"
+  loop:
+    - name: Amsterdam
+    - name: Bremen
+    - name: Mainframe
+      foreign: true
+  delegate_to: localhost
+
+- name: A site that was closed
+  msmq.enterprise.site:
+    name: Zwolle
+    state: absent
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+site:
+  description: The site as it is now, or would be; none when it is absent.
+  returned: success
+  type: dict
+  contains:
+    name:
+      description: The site's name.
+      type: str
+      returned: always
+    identifier:
+      description: Its GUID; none in check mode for a new one.
+      type: str
+      returned: always
+    foreign:
+      description: Whether it is a foreign site, a network behind connectors.
+      type: bool
+      returned: always
+    intra_site_replication_interval:
+      description: Seconds, within the site.
+      type: int
+      returned: always
+    inter_site_replication_interval:
+      description: Seconds, between sites.
+      type: int
+      returned: always
+    migrated_from_msmq10:
+      description: Whether it came from MSMQ 1.0.
+      type: bool
+      returned: always
+  sample:
+    name: Amsterdam
+    identifier: 3f0e9a4e-0c55-4a49-a0a1-0fd2a4a8f4b1
+    foreign: false
+    intra_site_replication_interval: 2
+    inter_site_replication_interval: 10
+    migrated_from_msmq10: false
+"""
+
+from ansible_collections.msmq.enterprise.plugins.module_utils._object import STATE, ObjectModule
+
+
+class SiteModule(ObjectModule):
+    kind = "site"
+    result = "site"
+    options = {
+        "name": {"type": "str", "required": True},
+        "foreign": {"type": "bool"},
+        "intra_site_replication_interval": {"type": "int"},
+        "inter_site_replication_interval": {"type": "int"},
+        "migrated_from_msmq10": {"type": "bool"},
+        **STATE,
+    }
+
+
+def main():
+    SiteModule.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What a host is like before anything is done to it: one JSON document.
+
+Arguments: where releases, data and settings are or will be, and the file with the process of a node without systemd.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def free_bytes(path: Path) -> int:
+    """Free space where a path is, or will be."""
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+def started(pid_file: Path) -> float | None:
+    """When the node that runs was started, in seconds since 1970; None if none runs."""
+    try:
+        if pid_file.name:
+            pid = int(pid_file.read_text())
+        else:
+            show = ["systemctl", "show", "--property=MainPID", "--value", "qmnode.service"]
+            pid = int(subprocess.run(show, capture_output=True, text=True, check=True).stdout)
+        if not pid:
+            return None
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+        up = time.clock_gettime(time.CLOCK_BOOTTIME)
+    except (OSError, ValueError, IndexError, subprocess.CalledProcessError):
+        return None
+    return time.time() - up + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def changed_after(moment: float, files: list[Path]) -> list[str]:
+    """Those of the files that were changed after the node was started with them."""
+    return [str(path) for path in files if path.exists() and path.lstat().st_mtime > moment + 0.05]
+
+
+def main() -> None:
+    """Look, and change nothing."""
+    install, data, settings, pid_file = (Path(given) for given in sys.argv[1:5])
+    unit = Path("/etc/systemd/system/qmnode.service") if not pid_file.name else settings / "service"
+    since = started(pid_file)
+    current = install / "current"
+    releases = install / "releases"
+    found = {
+        "python": list(sys.version_info[:2]),
+        "systemd": Path("/run/systemd/system").is_dir(),
+        "free_install": free_bytes(install),
+        "free_data": free_bytes(data),
+        "current": current.readlink().name if current.is_symlink() else None,
+        "releases": sorted(each.parent.name for each in releases.glob("*/.complete")),
+        "running": since is not None,
+        "stale": changed_after(since, [settings / "node.yaml", settings / "directory.yaml", unit, current])
+        if since is not None
+        else [],
+        "time": time.time(),
+    }
+    print(json.dumps(found))
+
+
+main()

@@ -1,0 +1,80 @@
+"""Wait until the node of this host is ready, and print how it is as one JSON document.
+
+Arguments: its management socket, the identifier that the directory has for it (or nothing), seconds, and where its log
+is (a file, or ``journal``).
+"""
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PAUSE = 0.2
+
+
+class Node(http.client.HTTPConnection):
+    """The node, over its Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("node", timeout=10)
+        self._path = path
+
+    def connect(self) -> None:
+        """Instead of a host and a port."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(10)
+        self.sock.connect(self._path)
+
+
+def get(path: str, resource: str) -> tuple[int, dict]:
+    """Status and document of a resource."""
+    node = Node(path)
+    try:
+        node.request("GET", resource)
+        answer = node.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        node.close()
+
+
+def problem(path: str, wanted: str) -> tuple[str, dict]:
+    """What is missing, empty if nothing is; and who the node says it is."""
+    try:
+        status, document = get(path, "/readyz")
+        if status != 200:
+            return f"it says: {document.get('detail', status)}", {}
+        node = get(path, "/v1/node")[1]
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return f"it does not answer ({error})", {}
+    if wanted and node["identifier"].lower() != wanted.lower():
+        return f"the directory has it as {wanted}, and it calls itself {node['identifier']}", node
+    return "", node
+
+
+def said(log: str) -> str:
+    """The end of its log."""
+    try:
+        if log == "journal":
+            read = ["journalctl", "--unit", "qmnode", "--lines", "8", "--output", "cat", "--no-pager"]
+            return subprocess.run(read, capture_output=True, text=True, check=False).stdout[-900:]
+        return "".join(Path(log).read_text(errors="replace").splitlines(keepends=True)[-8:])[-900:]
+    except OSError as error:
+        return str(error)
+
+
+def main() -> None:
+    """Wait, and say how it is."""
+    path, wanted, seconds, log = sys.argv[1:5]
+    began = time.monotonic()
+    missing, node = problem(path, wanted)
+    while missing and time.monotonic() < began + float(seconds):
+        time.sleep(PAUSE)
+        missing, node = problem(path, wanted)
+    found = {"ready": not missing, "problem": missing, "node": node, "said": said(log) if missing else ""}
+    print(json.dumps(found | {"seconds": round(time.monotonic() - began, 1)}))
+
+
+main()

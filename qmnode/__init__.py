@@ -1,0 +1,63 @@
+"""A queue manager node that speaks MSMQ.
+
+    import qmnode
+
+    async with qmnode.QueueManager.open("/var/lib/qmnode") as qm:
+        await qm.create_queue(r".\\private$\\orders")
+        queue = await qm.open_queue(r"DIRECT=OS:.\\private$\\orders", qmnode.Access.SEND)
+        await queue.send(qmnode.Message(b"order 7", recoverable=True))
+
+The names below are loaded when they are first used, so that importing a part of the package costs only that part.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qmnode.errors import MessageQueuingError as MessageQueuingError
+    from qmnode.local.remote import connect as connect
+    from qmnode.model.api import Access as Access
+    from qmnode.model.api import QueueApi as QueueApi
+    from qmnode.model.api import QueueInformation as QueueInformation
+    from qmnode.model.api import QueueType as QueueType
+    from qmnode.model.api import Share as Share
+    from qmnode.model.message import Acknowledgment as Acknowledgment
+    from qmnode.model.message import Message as Message
+    from qmnode.node import QueueManager as QueueManager
+    from qmnode.settings import Settings as Settings
+
+_HOMES = {
+    "Access": "qmnode.model.api",
+    "Acknowledgment": "qmnode.model.message",
+    "Message": "qmnode.model.message",
+    "MessageQueuingError": "qmnode.errors",
+    "QueueApi": "qmnode.model.api",
+    "QueueInformation": "qmnode.model.api",
+    "QueueManager": "qmnode.node",
+    "QueueType": "qmnode.model.api",
+    "Settings": "qmnode.settings",
+    "Share": "qmnode.model.api",
+    "connect": "qmnode.local.remote",
+}
+
+__all__ = [
+    "Access",
+    "Acknowledgment",
+    "Message",
+    "MessageQueuingError",
+    "QueueApi",
+    "QueueInformation",
+    "QueueManager",
+    "QueueType",
+    "Settings",
+    "Share",
+    "connect",
+]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        raise AttributeError(f"module 'qmnode' has no attribute {name!r}") from None
+    return getattr(import_module(home), name)

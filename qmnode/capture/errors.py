@@ -1,0 +1,15 @@
+"""The one exception of this room."""
+
+from __future__ import annotations
+
+
+class CaptureError(Exception):
+    """A capture that cannot be read any further.
+
+    ``offset`` is where in the file, in bytes; ``sentence`` says what is wrong there.
+    """
+
+    def __init__(self, offset: int, sentence: str) -> None:
+        super().__init__(f"{sentence} (at byte {offset} of the file)")
+        self.offset = offset
+        self.sentence = sentence

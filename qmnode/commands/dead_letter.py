@@ -1,0 +1,117 @@
+"""``qmnode dead-letter``: what could not be delivered or was not received."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qmnode.commands.messages import CountOption, Show, ShowOption, lookup, print_messages
+from qmnode.commands.output import print_json, progress, say
+from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
+from qmnode.errors import MessageQueuingError
+from qmnode.management.documents import BodyForm, MessageDocument, identifier_text, lookup_text
+from qmnode.operations.dead_letters import chosen, dead_letters, retry
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from qmnode.local.remote import RemoteQueueManager
+    from qmnode.model.message import Message
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="List, retry, export dead letters.")
+
+
+@app.command("list", epilog="Example: qmnode dead-letter list --count 100")
+def list_dead_letters(
+    count: CountOption = 20,
+    show: ShowOption = Show.TABLE,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List dead letters of both queues; the class says why each is one."""
+
+    async def work(manager: RemoteQueueManager) -> list[Message]:
+        found: list[Message] = []
+        async for message in dead_letters(manager):
+            found.append(message)
+            if len(found) == count:
+                break
+        return found
+
+    print_messages(with_node(socket, config, work), show, as_json)
+
+
+@app.command("retry", epilog="Example: qmnode dead-letter retry 0x400000000000012   or: qmnode dead-letter retry --all")
+def retry_dead_letters(
+    lookups: Annotated[list[str] | None, typer.Argument(metavar="[LOOKUP...]", help="Lookup identifiers.")] = None,
+    retry_all: Annotated[bool, typer.Option("--all", help="All that there are.")] = False,
+    destination: Annotated[
+        str | None, typer.Option("--to", metavar="QUEUE", help="Another queue than where each was sent.")
+    ] = None,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send dead letters again. What cannot be sent stays, and the exit code is 1."""
+    if bool(lookups) == retry_all:
+        raise typer.BadParameter("name dead letters, or say --all")
+    wanted = None if retry_all else [lookup(text) for text in lookups or []]
+
+    async def work(manager: RemoteQueueManager) -> int:
+        letters = await chosen(manager, wanted)
+        failed = 0
+        with progress("sending again") as bar:
+            for done, letter in enumerate(letters, 1):
+                failed += not await _retry(manager, letter, destination, as_json)
+                bar(done, len(letters))
+        say(f"{len(letters) - failed} sent again, {failed} not")
+        return failed
+
+    if with_node(socket, config, work):
+        raise typer.Exit(1)
+
+
+async def _retry(manager: RemoteQueueManager, letter: int, destination: str | None, as_json: bool) -> bool:
+    result: dict[str, str | None] = {"lookup_identifier": lookup_text(letter), "identifier": None}
+    try:
+        result["identifier"] = identifier_text(await retry(manager, letter, destination))
+    except MessageQueuingError as error:
+        result |= {"name": error.name, "detail": error.sentence}
+        say(f"{lookup_text(letter)}: {error}")
+    if as_json:
+        print_json(result)
+    return result["identifier"] is not None
+
+
+@app.command("export", epilog="Example: qmnode dead-letter export --output dead-letters.ndjson")
+def export(
+    output: Annotated[Path, typer.Option("--output", "-o", help="File; - is standard output.")] = Path("-"),
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Write all dead letters with their bodies, one JSON document a line. They stay where they are."""
+
+    async def work(manager: RemoteQueueManager, target: TextIO) -> int:
+        count = 0
+        total = (await manager.status()).dead_letter_count
+        with progress("writing") as bar:
+            async for message in dead_letters(manager):
+                target.write(MessageDocument.of(message, BodyForm.BASE64).model_dump_json() + "\n")
+                count += 1
+                bar(count, max(total, count))
+        return count
+
+    if str(output) == "-":
+        count = with_node(socket, config, lambda manager: work(manager, sys.stdout))
+    else:
+        try:
+            with output.open("w", encoding="utf-8") as target:
+                count = with_node(socket, config, lambda manager: work(manager, target))
+        except OSError as error:
+            say(f"{output} cannot be written: {error.strerror or error}")
+            raise typer.Exit(1) from error
+    say(f"{count} written")

@@ -1,0 +1,148 @@
+"""``qmnode decode``: explain the packets in a capture, a hex dump or plain bytes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+from rich.console import Console
+
+from qmnode.capture.document import document
+from qmnode.capture.errors import CaptureError
+from qmnode.capture.explain import Explained, Explainer
+from qmnode.capture.render import Body, plain, printable, summary, tree
+from qmnode.capture.source import PING_PORT, SESSION_PORT, Format, Notice, SourceOptions, read_packets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command(
+    epilog="Exit code: 0 done; 1 the file cannot be read, or --check found a broken packet; 2 wrong usage.",
+)
+def decode(
+    file: Annotated[
+        Path, typer.Argument(help="pcap, pcapng, hex dump or plain bytes; - is standard input.", metavar="FILE|-")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document per packet and line; README.md tells the keys.")
+    ] = False,
+    summarize: Annotated[bool, typer.Option("--summary", help="One line per packet.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Name each MUST that a packet breaks, and exit with 1 if one does.")
+    ] = False,
+    body: Annotated[
+        Body, typer.Option(help="How bodies are shown; in JSON, all but short add the bytes.")
+    ] = Body.SHORT,
+    file_format: Annotated[Format, typer.Option("--format", help="What kind of file it is.")] = Format.AUTO,
+    port: Annotated[list[int], typer.Option(min=1, max=65535, help="TCP port of sessions; may be given again.")] = [  # noqa: B006
+        SESSION_PORT
+    ],
+    ping_port: Annotated[list[int], typer.Option(min=1, max=65535, help="UDP port of pings; may be given again.")] = [  # noqa: B006
+        PING_PORT
+    ],
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many packets.")] = None,
+) -> None:
+    """Explain the packets of Message Queuing in a capture, a hex dump or plain bytes.
+
+    Fields have the names of MS-MQMQ and MS-MQQB, with their values, meanings, offsets and sections. Broken packets
+    are shown as such, and the next ones are looked for. TCP streams are put together from their segments.
+    """
+    options = SourceOptions(file_format, frozenset(port), frozenset(ping_port))
+    show = _printer(as_json=as_json, summarize=summarize, check=check, body=body)
+    broken = count = 0
+    failure: str | None = None
+    explainer = Explainer()
+    try:
+        with _opened(file) as data:
+            for item in read_packets(data, options):
+                if isinstance(item, Notice):
+                    _say(f"frame {item.frame}: {item.sentence}")
+                    continue
+                count += 1
+                explained = explainer.explain(item)
+                broken += explained.broken
+                with _writing():
+                    show(explained, count)
+                if count == limit:
+                    break
+        with _writing():
+            sys.stdout.flush()
+    except CaptureError as error:
+        failure = str(error)
+    except _OutputError as error:
+        failure = f"the output cannot be written: {error}"
+        _drop_output()
+    except BrokenPipeError:
+        raise  # whoever read the output has enough
+    except OSError as error:
+        failure = f"{file} cannot be read: {error.strerror or error}"
+    if failure:
+        _say(failure)
+    elif not count:
+        _say("there are no packets in it")
+    elif check:
+        _say(f"{count} packet{'' if count == 1 else 's'}, {broken} of them broken")
+    if failure or (check and broken):
+        raise typer.Exit(1)
+
+
+class _OutputError(Exception):
+    """Standard output cannot be written, through no fault of the file that is read."""
+
+
+def _drop_output() -> None:
+    """What is still buffered goes nowhere: Python would fail on it again at exit, with an exit code of its own."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _OutputError(error.strerror or str(error)) from error
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[BinaryIO]:
+    if str(file) == "-":
+        yield sys.stdin.buffer
+    else:
+        with file.open("rb") as data:
+            yield data
+
+
+def _say(sentence: str) -> None:
+    print(f"qmnode decode: {printable(sentence)}", file=sys.stderr)
+
+
+def _printer(*, as_json: bool, summarize: bool, check: bool, body: Body) -> Callable[[Explained, int], None]:
+    """What is done with each packet."""
+    console = Console(highlight=False, emoji=False, markup=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters that the output has not
+
+    def show(explained: Explained, number: int) -> None:
+        if as_json:
+            print(json.dumps(document(explained, number, body=body is not Body.SHORT)))
+        elif summarize or (check and explained.broken):
+            line = summary(explained, number)
+            console.print(line, soft_wrap=True) if console.is_terminal else print(line)
+        elif not check:
+            found = tree(explained, number, body)
+            console.print(found) if console.is_terminal else print("\n".join(plain(found)))
+
+    return show

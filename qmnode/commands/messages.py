@@ -1,0 +1,372 @@
+"""``qmnode send``, ``receive``, ``peek``, ``move`` and ``journal``."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qmnode.commands.output import print_json, print_table, progress, say, size_text
+from qmnode.commands.remote import NodeOption, PasswordFileOption, RemoteTarget, UserOption
+from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, run_async, with_node
+from qmnode.errors import MessageQueuingError
+from qmnode.management.documents import (
+    BodyForm,
+    MessageDocument,
+    body_text,
+    identifier_text,
+    lookup_from_text,
+    lookup_text,
+)
+from qmnode.model.api import Access, QueueType
+from qmnode.model.message import Message
+from qmnode.operations.messages import browse, unit_for
+from qmnode.operations.names import MACHINE_JOURNAL, format_name, is_format_name, queue_name
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
+    from qmnode.local.remote import RemoteQueueManager
+    from qmnode.model.api import QueueApi
+
+send_app = typer.Typer(pretty_exceptions_enable=False)
+receive_app = typer.Typer(pretty_exceptions_enable=False)
+peek_app = typer.Typer(pretty_exceptions_enable=False)
+move_app = typer.Typer(pretty_exceptions_enable=False)
+journal_app = typer.Typer(pretty_exceptions_enable=False)
+
+Name = Annotated[str, typer.Argument(metavar="QUEUE", help=r"Path name or format name; 'orders' is .\private$\orders.")]
+CountOption = Annotated[int, typer.Option("--count", "-n", min=1, help="At most so many.")]
+_BATCH = 500
+
+
+class Show(StrEnum):
+    """How messages are shown."""
+
+    TABLE = "table"
+    TEXT = "text"
+    RAW = "raw"
+
+
+class Hash(StrEnum):
+    """Hash algorithms; the weak ones only if the node's settings allow them."""
+
+    SHA512 = "sha512"
+    SHA256 = "sha256"
+    SHA1 = "sha1"
+    MD5 = "md5"
+
+
+_HASHES = {
+    Hash.SHA512: HashAlgorithm.SHA_512,
+    Hash.SHA256: HashAlgorithm.SHA_256,
+    Hash.SHA1: HashAlgorithm.SHA1,
+    Hash.MD5: HashAlgorithm.MD5,
+}
+
+ShowOption = Annotated[
+    Show, typer.Option("--show", help="A table; bodies as text, each on its line; or their bytes and nothing else.")
+]
+
+
+@send_app.command(
+    epilog="Example: qmnode send orders 'order 7' --label first   or: qmnode send orders --lines < orders.txt"
+)
+def send(
+    name: Name,
+    body: Annotated[
+        str | None, typer.Argument(help="The body, a text; - is standard input. Else: --file, --lines or empty.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="File with the body; - is standard input.")] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="A message for each line of standard input.")] = False,
+    utf16: Annotated[bool, typer.Option("--utf16", help="Text as Windows writes it: UTF-16, VT_LPWSTR.")] = False,
+    label: Annotated[str, typer.Option(help="At most 249 characters.")] = "",
+    priority: Annotated[int, typer.Option(min=0, max=7, help="7 is first; transactional messages have 0.")] = 3,
+    express: Annotated[bool, typer.Option("--express", help="Faster, and lost when the node stops.")] = False,
+    transactional: Annotated[
+        bool | None,
+        typer.Option("--transactional/--no-transactional", help="In a transaction. [default: as the queue needs it]"),
+    ] = None,
+    response_queue: Annotated[str, typer.Option(help="Where an answer should go.")] = "",
+    admin_queue: Annotated[str, typer.Option(help="Where acknowledgments should go.")] = "",
+    acknowledge: Annotated[
+        int, typer.Option(min=0, max=15, help="Bits: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt.")
+    ] = 0,
+    journal: Annotated[bool, typer.Option("--journal", help="Keep a copy of what was sent.")] = False,
+    dead_letter: Annotated[bool, typer.Option("--dead-letter", help="Keep it if it does not arrive.")] = False,
+    time_to_reach_queue: Annotated[int | None, typer.Option(min=0, metavar="SECONDS")] = None,
+    time_to_be_received: Annotated[int | None, typer.Option(min=0, metavar="SECONDS")] = None,
+    authenticated: Annotated[
+        bool, typer.Option("--authenticated", help="Sign it as you, with the key that the node's settings name.")
+    ] = False,
+    signed_with: Annotated[Hash, typer.Option("--hash", help="What is signed of it.")] = Hash.SHA512,
+    encrypted: Annotated[bool, typer.Option("--encrypted", help="Only the destination computer can read it.")] = False,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a message, or one for each line. When this ends, recoverable messages are on the node's disk."""
+    if sum((body is not None, file is not None, lines)) > 1:
+        raise typer.BadParameter("the body is an argument, --file or --lines: only one of them")
+
+    def message(content: bytes) -> Message:
+        made = Message(
+            content,
+            label=label,
+            priority=priority,
+            recoverable=not express,
+            body_type=31 if utf16 else 0,
+            response_queue_format_name=format_name(response_queue) if response_queue else "",
+            administration_queue_format_name=format_name(admin_queue) if admin_queue else "",
+            acknowledgements_requested=acknowledge,
+            positive_journaling_requested=journal,
+            negative_journaling_requested=dead_letter,
+            authentication_level=AuthenticationLevel.SIG20 if authenticated else AuthenticationLevel.NONE,
+            hash_algorithm=_HASHES[signed_with],
+            privacy_level=PrivacyLevel.ADVANCED if encrypted else PrivacyLevel.NONE,
+        )
+        if time_to_reach_queue is not None:
+            made.time_to_reach_queue = time_to_reach_queue
+        if time_to_be_received is not None:
+            made.time_to_be_received = time_to_be_received
+        return made
+
+    contents = _lines(utf16) if lines else iter([_content(body, file, utf16)])
+
+    async def work(manager: RemoteQueueManager) -> int:
+        unit = await unit_for(manager, queue_name(name), transactional)
+        count = 0
+        async with await manager.open_queue(format_name(name), Access.SEND) as queue:
+            with progress(f"sending to {name}") as bar:
+                for batch in _batches(contents):
+                    identifiers = await queue.send_many(map(message, batch), unit)
+                    count += len(identifiers)
+                    bar(count, None)
+                    _print_identifiers(identifiers, as_json)
+        return count
+
+    say(f"{with_node(socket, config, work)} sent")
+
+
+def _content(body: str | None, file: Path | None, utf16: bool) -> bytes:
+    if file is not None:
+        try:
+            return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        except OSError as error:
+            raise typer.BadParameter(f"{file}: {error.strerror or error}") from error
+    if body == "-":
+        return sys.stdin.buffer.read()
+    return (body or "").encode("utf-16-le" if utf16 else "utf-8", "surrogateescape" if not utf16 else "surrogatepass")
+
+
+def _lines(utf16: bool) -> Iterator[bytes]:
+    for line in sys.stdin.buffer:
+        content = line.removesuffix(b"\n").removesuffix(b"\r")
+        yield content.decode("utf-8", "replace").encode("utf-16-le") if utf16 else content
+
+
+def _batches(contents: Iterator[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    for content in contents:
+        batch.append(content)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _print_identifiers(identifiers: Iterable[bytes], as_json: bool) -> None:
+    for identifier in identifiers:
+        text = identifier_text(identifier)
+        print_json({"identifier": text}) if as_json else print(text)
+
+
+@receive_app.command(
+    epilog="Example: qmnode receive orders --timeout 30 --show raw > order.json   or: qmnode receive --node host orders"
+)
+def receive(
+    name: Name,
+    count: CountOption = 1,
+    take_all: Annotated[bool, typer.Option("--all", help="All that there are.")] = False,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the first message.")] = 0,
+    show: ShowOption = Show.TEXT,
+    node: NodeOption = None,
+    user: UserOption = "",
+    password_file: PasswordFileOption = None,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take messages out of a queue. A message leaves the queue after it was printed. Exit code 4: there was none."""
+
+    async def take(queue: QueueApi) -> int:
+        shown, wait = 0, timeout
+        while take_all or shown < count:
+            try:
+                message = await queue.receive_begin(wait)
+            except MessageQueuingError as error:
+                if error.code == ErrorCode.MQ_ERROR_IO_TIMEOUT and shown:
+                    break
+                raise
+            print_messages([message], show, as_json)
+            sys.stdout.flush()
+            await queue.receive_end(message.lookup_identifier, delete=True)
+            shown, wait = shown + 1, 0
+        return shown
+
+    async def work(manager: RemoteQueueManager) -> int:
+        async with await manager.open_queue(format_name(name), Access.RECEIVE) as queue:
+            return await take(queue)
+
+    async def work_elsewhere(target: RemoteTarget) -> int:
+        async with target.open(name) as queue:
+            return await take(queue)
+
+    if node is None:
+        taken = with_node(socket, config, work)
+    else:
+        taken = run_async(work_elsewhere(RemoteTarget.parse(node, user, password_file)))
+    say(f"{taken} received")
+
+
+@peek_app.command(epilog="Example: qmnode peek orders --count 20   or: qmnode peek orders --after 0x400000000000012")
+def peek(
+    name: Name,
+    count: CountOption = 20,
+    after: Annotated[str | None, typer.Option(metavar="LOOKUP", help="Those after this lookup identifier.")] = None,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the first message.")] = 0,
+    show: ShowOption = Show.TABLE,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at messages, which stay. Exit code 4: there was none."""
+    start = lookup(after) if after else None
+
+    async def work(manager: RemoteQueueManager) -> list[Message]:
+        async with await _open_to_peek(manager, name) as queue:
+            if start is None:
+                await queue.peek(timeout)
+            return [message async for message in _first(browse(queue, start), count)]
+
+    print_messages(with_node(socket, config, work), show, as_json)
+
+
+async def _open_to_peek(manager: RemoteQueueManager, name: str) -> QueueApi:
+    information = await manager.queue(queue_name(name))
+    access = Access.PEEK_ADMIN if information.queue_type is QueueType.OUTGOING else Access.PEEK
+    return await manager.open_queue(format_name(name), access)
+
+
+async def _first(messages: AsyncIterator[Message], count: int) -> AsyncIterator[Message]:
+    async for message in messages:
+        yield message
+        count -= 1
+        if not count:
+            return
+
+
+def lookup(text: str) -> int:
+    """A lookup identifier from the command line."""
+    try:
+        return lookup_from_text(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no lookup identifier, such as 0x400000000000012") from None
+
+
+def print_messages(messages: list[Message], show: Show, as_json: bool) -> None:
+    """Messages in one of the forms; JSON has one document a line, with its body."""
+    if as_json:
+        for message in messages:
+            print_json(MessageDocument.of(message, BodyForm.TEXT))
+    elif show is Show.TABLE:
+        _print_heads(messages)
+    else:
+        for message in messages:
+            if show is Show.RAW:
+                sys.stdout.buffer.write(message.body)
+            else:
+                text = body_text(message)
+                print(text if text is not None else message.body.hex())
+
+
+def _print_heads(messages: list[Message]) -> None:
+    documents = [MessageDocument.of(message) for message in messages]
+    print_table(
+        ("lookup", "label", "body", "priority", "arrived", "class"),
+        [
+            (
+                document.lookup_identifier,
+                document.label,
+                size_text(document.body_size),
+                document.priority,
+                f"{document.arrival_time:%Y-%m-%d %H:%M:%S}" if document.arrival_time else None,
+                document.message_class.removeprefix("MQMSG_CLASS_"),
+            )
+            for document in documents
+        ],
+        right=("body", "priority"),
+    )
+
+
+@move_app.command(epilog="Example: qmnode move orders 0x400000000000012 --to 'orders;later'")
+def move(
+    name: Name,
+    lookups: Annotated[list[str], typer.Argument(metavar="LOOKUP...", help="Lookup identifiers of messages.")],
+    target: Annotated[str, typer.Option("--to", metavar="QUEUE", help="The queue, or another subqueue of it.")],
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Move messages between a queue and its subqueues, all or none if the queue is transactional."""
+    chosen = [lookup(text) for text in lookups]
+
+    async def work(manager: RemoteQueueManager) -> None:
+        unit = await unit_for(manager, queue_name(name))
+        async with (
+            await manager.open_queue(format_name(name), Access.RECEIVE) as queue,
+            await manager.open_queue(format_name(target), Access.MOVE) as into,
+        ):
+            if unit is None:
+                for one in chosen:
+                    await queue.move(one, into)
+                return
+            async with manager.transaction() as transaction:
+                for one in chosen:
+                    await queue.move(one, into, transaction)
+
+    with_node(socket, config, work)
+    say(f"moved to {target}: {', '.join(map(lookup_text, chosen))}")
+
+
+@journal_app.command(
+    epilog="Example: qmnode journal orders --count 100   To empty it: qmnode queue purge 'orders;journal'"
+)
+def journal(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[QUEUE]", help="Whose journal; without it that of what this node sent.")
+    ] = None,
+    count: CountOption = 20,
+    show: ShowOption = Show.TABLE,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at a journal: copies of the messages that were received from a queue, or sent by this node."""
+    journal_name = _journal_of(name) if name else MACHINE_JOURNAL
+
+    async def work(manager: RemoteQueueManager) -> list[Message]:
+        async with await manager.open_queue(format_name(journal_name), Access.PEEK) as queue:
+            return [message async for message in _first(browse(queue), count)]
+
+    print_messages(with_node(socket, config, work), show, as_json)
+
+
+def _journal_of(name: str) -> str:
+    full = name if is_format_name(name) else queue_name(name)
+    return full if full.upper().endswith(";JOURNAL") else f"{full};JOURNAL"

@@ -1,0 +1,228 @@
+"""``qmnode init``, ``status``, ``backup``, ``restore`` and ``verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qmnode.commands.output import print_facts, print_json, print_table, progress, quota_text, say, size_text
+from qmnode.commands.target import (
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    SocketOption,
+    data_directory,
+    run_async,
+    with_node,
+)
+
+init_app = typer.Typer(pretty_exceptions_enable=False)
+connect_app = typer.Typer(pretty_exceptions_enable=False)
+disconnect_app = typer.Typer(pretty_exceptions_enable=False)
+status_app = typer.Typer(pretty_exceptions_enable=False)
+backup_app = typer.Typer(pretty_exceptions_enable=False)
+restore_app = typer.Typer(pretty_exceptions_enable=False)
+verify_app = typer.Typer(pretty_exceptions_enable=False)
+
+_CONFIGURATION = """\
+# The settings of a qmnode node. What is left out has its default; `qmnode run --config` says what is wrong.
+data: {data}
+{computer_name}{other_names}
+local:
+  # Applications: qmnode.connect(), and the qmnode command.
+  socket: {local}
+
+management:
+  # Administration over HTTP, for the user that the node runs as.
+  socket: {management}
+  # Over the network it needs tokens and a certificate:
+  # listen: 0.0.0.0:8443
+  # tokens: /etc/qmnode/tokens.yaml
+  # certificate: /etc/qmnode/certificate.pem
+  # private_key: /etc/qmnode/key.pem
+  # audit_log: /var/log/qmnode/audit.log
+
+quotas:
+  # KB of all messages; 4294967295 is no limit.
+  queue_manager_quota: 1048576
+"""
+
+
+@init_app.command(epilog="Example: qmnode init --config /etc/qmnode/node.yaml --data /var/lib/qmnode")
+def init(
+    config: Annotated[Path, typer.Option("--config", "-c", help="The configuration to write.")] = Path("node.yaml"),
+    data: Annotated[Path, typer.Option("--data", help="Directory of the message store, new or empty.")] = Path(
+        "/var/lib/qmnode"
+    ),
+    run_directory: Annotated[Path, typer.Option("--run-directory", help="Where the sockets are.")] = Path(
+        "/run/qmnode"
+    ),
+    computer_name: Annotated[str, typer.Option(help="[default: the host's name]")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Make a node: a configuration, and a message store with an identity. Overwrites nothing."""
+    from qmnode.node import QueueManager
+    from qmnode.settings import read_settings
+
+    if config.exists():
+        say(f"{config} exists already: qmnode run --config {config}")
+        raise typer.Exit(1)
+    if data.exists() and any(data.iterdir()):
+        say(f"{data} is not empty")
+        raise typer.Exit(1)
+    text = _CONFIGURATION.format(
+        data=_yaml(data.absolute()),
+        computer_name=f"computer_name: {_yaml(computer_name)}\n" if computer_name else "",
+        other_names=_other_names(),
+        local=_yaml(run_directory.absolute() / "qmnode.sock"),
+        management=_yaml(run_directory.absolute() / "management.sock"),
+    )
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        config.write_text(text, encoding="utf-8")
+    except OSError as error:
+        say(f"{error.filename} cannot be written: {error.strerror}")
+        raise typer.Exit(1) from error
+
+    async def first_start() -> tuple[str, bytes]:
+        async with QueueManager.open(data, read_settings(config)) as manager:
+            return manager.computer_name, manager.identifier
+
+    name, identifier = run_async(first_start())
+    facts = {"computer_name": name, "identifier": _guid(identifier), "config": str(config), "data": str(data)}
+    if as_json:
+        print_json(facts)
+        return
+    print_facts(facts)
+    say(f"start it: qmnode run --config {config}")
+
+
+def _other_names() -> str:
+    """The qualified name of this host, by which others may know it, where the system knows one."""
+    import socket
+
+    name = socket.getfqdn()
+    if "." not in name or name.startswith("localhost"):
+        return ""
+    return f"# Further names of this computer in format names.\nother_names: [{_yaml(name)}]\n"
+
+
+def _yaml(value: object) -> str:
+    import json
+
+    return json.dumps(str(value), ensure_ascii=False)
+
+
+def _guid(identifier: bytes) -> str:
+    from qmnode.structures.guid import Guid, guid_to_text
+
+    return guid_to_text(Guid(identifier))
+
+
+@status_app.command(epilog="Example: qmnode status --json")
+def status(socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Say how the running node is. Exit code 3: it does not answer."""
+    from qmnode.management.documents import NodeDocument, QuotaDocument
+    from qmnode.version import program_version
+
+    found = with_node(socket, config, lambda qm: qm.status())
+    node, quotas = NodeDocument.of(found, program_version()), QuotaDocument.of(found)
+    if as_json:
+        print_json(node.model_dump(mode="json") | {"quotas": quotas.model_dump(mode="json")})
+        return
+    print_facts(
+        dict(node)
+        | {
+            "total_bytes": size_text(node.total_bytes),
+            "quota": f"{size_text(quotas.quota_used)} of {quota_text(quotas.quota)}",
+            "journal_quota": f"{size_text(quotas.journal_quota_used)} of {quota_text(quotas.journal_quota)}",
+            "throttled": quotas.throttled,
+            "journal_copies_dropped": quotas.journal_copies_dropped,
+            "warnings": "; ".join(node.warnings) or "none",
+        }
+    )
+
+
+@disconnect_app.command(epilog="Example: qmnode disconnect")
+def disconnect(socket: SocketOption = None, config: ConfigOption = None) -> None:
+    """Exchange no messages with other machines, until it is connected again or stops. What is for them waits."""
+    with_node(socket, config, lambda qm: qm.set_online(False))
+    say("the node is offline")
+
+
+@connect_app.command(epilog="Example: qmnode connect")
+def connect(socket: SocketOption = None, config: ConfigOption = None) -> None:
+    """Exchange messages with other machines again."""
+    with_node(socket, config, lambda qm: qm.set_online(True))
+    say("the node is online")
+
+
+@backup_app.command(epilog="Example: qmnode backup /var/lib/qmnode-backups/monday")
+def backup(
+    directory: Annotated[Path, typer.Argument(help="New directory, which the node's user can make.")],
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy the store of the running node, which goes on meanwhile. For root and the node's own user.
+
+    On the file system of the store the copy is made of hard links. Only the node's user can read it.
+    """
+    with progress(f"writing {directory}"):
+        with_node(socket, config, lambda qm: qm.backup(directory))
+    if as_json:
+        print_json({"backup": str(directory.absolute())})
+    say(f"{directory} is written: qmnode verify --data {directory}")
+
+
+@restore_app.command(epilog="Example: qmnode restore /var/lib/qmnode-backups/monday --data /var/lib/qmnode")
+def restore(
+    directory: Annotated[Path, typer.Argument(metavar="BACKUP", help="What qmnode backup wrote.")],
+    data: DataOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a backup to where a node will start on it: into an empty directory, or one that is not there.
+
+    The node will know that it runs on a copy, and skip the message identifiers that the original may have given out
+    since. Never run the original beside it. Run this as the node's user, who then owns the files.
+    """
+    from qmnode.storage.backup import restore as restore_backup
+
+    target = data_directory(data, config)
+    with progress(f"restoring to {target}") as bar:
+        count = restore_backup(directory, target, bar)
+    if as_json:
+        print_json({"data": str(target), "bytes": count})
+    say(f"{size_text(count)} restored to {target}")
+
+
+@verify_app.command(epilog="Example: qmnode verify --data /var/lib/qmnode")
+def verify(data: DataOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Check a store whose node is stopped, or a backup: every record, counter and index. Changes nothing.
+
+    Exit code 1: something is wrong with it; each finding is named.
+    """
+    from qmnode.storage.verification import verify as verify_store
+
+    target = data_directory(data, config)
+    with progress(f"checking {target}") as bar:
+        report = verify_store(target, bar)
+    if as_json:
+        print_json(
+            {
+                "data": str(target),
+                "format_version": report.format_version,
+                "queues": report.queues,
+                "messages": report.messages,
+                "findings": [{"where": one.where, "sentence": one.sentence} for one in report.findings],
+                "findings_omitted": report.omitted,
+            }
+        )
+    elif report.findings:
+        print_table(("where", "what is wrong"), [(one.where, one.sentence) for one in report.findings])
+    say(f"{report.queues} queues, {report.messages} messages, {len(report.findings) + report.omitted or 'no'} findings")
+    if report.findings:
+        raise typer.Exit(1)

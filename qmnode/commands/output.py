@@ -1,0 +1,115 @@
+"""What commands print: tables for people, JSON for programs, progress on long work."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from pydantic import BaseModel
+
+
+_PIPE_WIDTH = 10_000
+
+
+def _console(*, error: bool = False) -> Console:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names may have letters that the output has not
+    return Console(stderr=error, highlight=False, emoji=False, markup=False)
+
+
+def say(sentence: str) -> None:
+    """What is not the result: to standard error."""
+    print(sentence, file=sys.stderr)
+
+
+def print_json(document: BaseModel | Mapping[str, Any]) -> None:
+    """One JSON document on one line."""
+    if isinstance(document, dict):
+        print(json.dumps(document, ensure_ascii=False))
+    else:
+        print(document.model_dump_json())  # type: ignore[union-attr]
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
+    """A table; in a pipe it is as wide as it needs to be."""
+    console = _console()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    console.print(table)
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """Names and values, one pair a line."""
+    console = _console()
+    table = Table.grid(padding=(0, 2))
+    for name, value in facts.items():
+        table.add_row(Text(name.replace("_", " ")), Text(_cell(value)))
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple():
+            return ", ".join(map(str, value)) or "-"
+        case _:
+            # Names and labels come from others: no control characters to the terminal.
+            return "".join(
+                character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(value)
+            )
+
+
+def size_text(count: int) -> str:
+    """Bytes, for people."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def quota_text(quota: int | None) -> str:
+    """A quota in KB, for people."""
+    return "none" if quota is None else f"{quota} KB"
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on standard error, if that is a terminal: call with what is done, and how much there is (None: unknown)."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = _console(error=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

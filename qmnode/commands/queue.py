@@ -1,0 +1,224 @@
+"""``qmnode queue``: create, find, change and delete queues."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qmnode.commands import queue_acl
+from qmnode.commands.output import print_facts, print_json, print_table, quota_text, say, size_text
+from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, YesOption, confirm, with_node
+from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
+from qmnode.model.api import Access, QueueType
+from qmnode.operations.names import format_name, queue_name
+from qmnode.structures.names import PathName, QueueKind, QueueNameError
+
+if TYPE_CHECKING:
+    from qmnode.local.remote import RemoteQueueManager
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Create, find, change, delete queues.")
+app.add_typer(queue_acl.app, name="acl")
+
+Name = Annotated[str, typer.Argument(metavar="QUEUE", help=r"Path name or format name; 'orders' is .\private$\orders.")]
+LabelOption = Annotated[str | None, typer.Option(help="At most 124 characters.")]
+JournalingOption = Annotated[
+    bool | None, typer.Option("--journaling/--no-journaling", help="Keep copies of received messages.")
+]
+QuotaOption = Annotated[str | None, typer.Option(metavar="KB|none", help="How much it may hold.")]
+JournalQuotaOption = Annotated[str | None, typer.Option(metavar="KB|none", help="How much its journal may hold.")]
+AuthenticateOption = Annotated[
+    bool | None, typer.Option("--authenticate/--no-authenticate", help="Take signed messages only.")
+]
+PrivacyOption = Annotated[Privacy | None, typer.Option(help="Whether bodies are encrypted on their way.")]
+MulticastOption = Annotated[str | None, typer.Option(metavar="ADDRESS:PORT", help="Multicast address; '' for none.")]
+TypeOption = Annotated[str | None, typer.Option("--type", metavar="GUID", help="Type of service.")]
+PriorityOption = Annotated[int | None, typer.Option(min=-0x8000, max=0x7FFF, help="Among queues, for routing.")]
+
+
+def _settings(**given: Any) -> dict[str, Any]:
+    """What was given on the command line, as the settings of a queue take it."""
+    values = {name: value for name, value in given.items() if value is not None}
+    for name in ("quota", "journal_quota"):
+        if name in values:
+            try:
+                values[name] = None if values[name] == "none" else int(values[name])
+            except ValueError:
+                raise typer.BadParameter(f"{values[name]!r} is not a number of KB, and not 'none'") from None
+    return values
+
+
+def _checked(kind: type[QueueSettings], values: dict[str, Any]) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        mistake = error.errors()[0]
+        raise typer.BadParameter(f"{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}") from None
+
+
+@app.command(epilog="Example: qmnode queue create orders --transactional --journaling --quota 102400")
+def create(
+    name: Name,
+    label: LabelOption = None,
+    public: Annotated[bool, typer.Option("--public", help="In the directory, if the node has one.")] = False,
+    transactional: Annotated[bool, typer.Option("--transactional", help="Cannot be changed later.")] = False,
+    journaling: JournalingOption = None,
+    quota: QuotaOption = None,
+    journal_quota: JournalQuotaOption = None,
+    authenticate: AuthenticateOption = None,
+    privacy_level: PrivacyOption = None,
+    multicast_address: MulticastOption = None,
+    base_priority: PriorityOption = None,
+    type_: TypeOption = None,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a queue."""
+    values = _settings(
+        label=label,
+        journaling=journaling,
+        quota=quota,
+        journal_quota=journal_quota,
+        authentication=authenticate,
+        privacy_level=privacy_level,
+        multicast_address=multicast_address,
+        base_priority=base_priority,
+        type=type_,
+    )
+    if public and "\\" not in name:
+        name = f".\\{name}"
+    elif public and not _is_public(name):
+        raise typer.BadParameter(f"{name} is not the name of a public queue, such as {name.rpartition(chr(92))[2]}")
+    queue: NewQueue = _checked(NewQueue, values | {"name": name, "transactional": transactional})
+    created = with_node(socket, config, lambda qm: qm.create_queue(queue_name(name), **queue.properties()))
+    _show(QueueDocument.of(created), as_json)
+
+
+def _is_public(name: str) -> bool:
+    try:
+        return PathName.parse(name).kind is QueueKind.PUBLIC
+    except QueueNameError:
+        return False
+
+
+@app.command("set", epilog="Example: qmnode queue set orders --quota none --label 'All orders'")
+def set_queue(
+    name: Name,
+    label: LabelOption = None,
+    journaling: JournalingOption = None,
+    quota: QuotaOption = None,
+    journal_quota: JournalQuotaOption = None,
+    authenticate: AuthenticateOption = None,
+    privacy_level: PrivacyOption = None,
+    multicast_address: MulticastOption = None,
+    base_priority: PriorityOption = None,
+    type_: TypeOption = None,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change what is given, and nothing else."""
+    values = _settings(
+        label=label,
+        journaling=journaling,
+        quota=quota,
+        journal_quota=journal_quota,
+        authentication=authenticate,
+        privacy_level=privacy_level,
+        multicast_address=multicast_address,
+        base_priority=base_priority,
+        type=type_,
+    )
+    if not values:
+        raise typer.BadParameter("say what to change: --label, --quota, ...")
+    settings: QueueSettings = _checked(QueueSettings, values)
+    changed = with_node(socket, config, lambda qm: qm.set_queue(queue_name(name), **settings.properties()))
+    _show(QueueDocument.of(changed), as_json)
+
+
+@app.command("list", epilog="Example: qmnode queue list '*orders*' --kind private --json")
+def list_queues(
+    pattern: Annotated[str, typer.Argument(help="Of path names, with * and ?.")] = "*",
+    kind: Annotated[list[QueueType] | None, typer.Option(help="Of this type; may be given again.")] = None,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List queues."""
+    found = with_node(socket, config, lambda qm: qm.queues(kind or None))
+    queues = [QueueDocument.of(queue) for queue in found if fnmatch(queue.pathname.upper(), pattern.upper())]
+    if as_json:
+        print_json(QueueList(queues=queues))
+        return
+    print_table(
+        ("queue", "type", "messages", "size", "journal", "transactional", "label"),
+        [
+            (
+                queue.pathname,
+                f"{queue.queue_type} ({queue.state})" if queue.state else queue.queue_type,
+                queue.message_count,
+                size_text(queue.total_bytes),
+                queue.journal_message_count,
+                queue.transactional,
+                queue.label,
+            )
+            for queue in queues
+        ],
+        right=("messages", "size", "journal"),
+    )
+
+
+@app.command(epilog="Example: qmnode queue show orders")
+def show(name: Name, socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Show one queue."""
+    _show(QueueDocument.of(with_node(socket, config, lambda qm: qm.queue(queue_name(name)))), as_json)
+
+
+def _show(queue: QueueDocument, as_json: bool) -> None:
+    if as_json:
+        print_json(queue)
+        return
+    quotas = {name: quota_text(getattr(queue, name)) for name in ("quota", "journal_quota")}
+    sizes = {name: size_text(getattr(queue, name)) for name in ("total_bytes", "journal_total_bytes")}
+    print_facts(dict(queue) | quotas | sizes)
+
+
+@app.command(epilog="Example: qmnode queue delete orders --yes")
+def delete(name: Name, yes: YesOption = False, socket: SocketOption = None, config: ConfigOption = None) -> None:
+    """Delete a queue with its messages, its journal and its subqueues."""
+    confirm(f"Delete {name} with all its messages?", yes)
+    with_node(socket, config, lambda qm: qm.delete_queue(queue_name(name)))
+    say(f"{name} is deleted")
+
+
+@app.command(epilog="Example: qmnode queue purge 'orders;journal' --yes")
+def purge(name: Name, yes: YesOption = False, socket: SocketOption = None, config: ConfigOption = None) -> None:
+    """Delete all messages of a queue, a journal, a subqueue or an outgoing queue."""
+    confirm(f"Delete all messages of {name}?", yes)
+
+    async def work(manager: RemoteQueueManager) -> None:
+        information = await manager.queue(queue_name(name))
+        access = Access.RECEIVE_ADMIN if information.queue_type is QueueType.OUTGOING else Access.RECEIVE
+        async with await manager.open_queue(format_name(name), access) as queue:
+            await queue.purge()
+
+    with_node(socket, config, work)
+    say(f"{name} is empty")
+
+
+@app.command(epilog=r"Example: qmnode queue pause 'DIRECT=OS:beta\private$\orders'")
+def pause(name: Name, socket: SocketOption = None, config: ConfigOption = None) -> None:
+    """Let no message leave an outgoing queue, until it is resumed."""
+    with_node(socket, config, lambda qm: qm.pause_queue(queue_name(name)))
+    say(f"{name} is paused")
+
+
+@app.command(epilog=r"Example: qmnode queue resume 'DIRECT=OS:beta\private$\orders'")
+def resume(name: Name, socket: SocketOption = None, config: ConfigOption = None) -> None:
+    """Let the messages of a paused outgoing queue leave again."""
+    with_node(socket, config, lambda qm: qm.resume_queue(queue_name(name)))
+    say(f"{name} is resumed")

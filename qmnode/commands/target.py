@@ -1,0 +1,80 @@
+"""Which node a command talks to, and where a store is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from qmnode.local.remote import RemoteQueueManager
+
+T = TypeVar("T")
+
+_NODE_PANEL = "Which node"
+
+SocketOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--socket",
+        envvar="QMNODE_SOCKET",
+        show_envvar=True,
+        help="Socket on which the node takes applications.  [default: that of the configuration]",
+        rich_help_panel=_NODE_PANEL,
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="The node's configuration: its socket, and where its store is.",
+        rich_help_panel=_NODE_PANEL,
+    ),
+]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="Directory of the message store.  [default: that of the configuration]")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs; keys are added, never changed.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def data_directory(data: Path | None, config: Path | None) -> Path:
+    """Where the store is: as it was said, or as the configuration says."""
+    from qmnode.settings import read_settings
+
+    return data if data is not None else read_settings(config).data
+
+
+def with_node(socket: Path | None, config: Path | None, work: Callable[[RemoteQueueManager], Awaitable[T]]) -> T:
+    """Do something with the running node. MQ_ERROR_SERVICE_NOT_AVAILABLE, exit code 3, if it does not answer."""
+    import qmnode
+    from qmnode.settings import read_settings
+
+    address = socket if socket is not None else read_settings(config).local.socket
+
+    async def connected() -> T:
+        async with qmnode.connect(address) as manager:
+            return await work(manager)
+
+    return run_async(connected())
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; Ctrl-C cancels, so that what was begun is undone."""
+    return asyncio.run(work)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask on a terminal; without one ``--yes`` has to be said."""
+    if yes:
+        return
+    import sys
+
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("there is nobody to ask: say --yes", param_hint="--yes")
+    typer.confirm(question, abort=True, err=True)

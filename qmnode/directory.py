@@ -1,0 +1,450 @@
+"""The port: what a node needs of a directory, and the workgroup answer of a node that has none.
+
+The directory attributes of the ADM elements (MS-MQDMPR 3.1.1.1, 3.1.1.2, 3.1.1.6 to 3.1.1.8, 3.1.1.15), the directory
+events (3.1.7.1.18 to 3.1.7.1.25) as a protocol, and :class:`WorkgroupDirectory`. How an event reaches a server is not
+here: an implementation is found through the entry point group ``qmnode.directory``.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from qmnode.structures.guid import Guid
+
+ENTRY_POINT_GROUP = "qmnode.directory"
+UNLIMITED_QUOTA = 0xFFFFFFFF
+"""A quota that is not set, in kilobytes (MS-MQDSSM 3.1.6.11.2)."""
+
+
+class DirectoryOperationResult(enum.Enum):
+    """What became of a directory operation (MS-MQDMPR 3.1.1.17)."""
+
+    SUCCESS = "Success"
+    GENERIC_ERROR = "GenericError"
+    DIRECTORY_NOT_CONNECTED = "DirectoryNotConnected"
+    OBJECT_NOT_FOUND = "ObjectNotFound"
+    ATTRIBUTE_NOT_FOUND = "AttributeNotFound"
+    END_OF_DATA = "EndOfData"
+    OBJECT_ALREADY_EXISTS = "ObjectAlreadyExists"
+
+
+class DirectoryOperationError(Exception):
+    """A directory operation that did not succeed: its result, and a sentence that says what to do."""
+
+    def __init__(self, result: DirectoryOperationResult, sentence: str) -> None:
+        super().__init__(sentence)
+        self.result = result
+        self.sentence = sentence
+
+
+class OperatingSystemType(enum.IntEnum):
+    """QueueManager.OperatingSystemType; the values are those of the mSMQOSType attribute (MS-MQDSSM 3.1.6.11.1.2)."""
+
+    OTHER = 0x000
+    FOREIGN = 0x100
+    WIN95 = 0x200
+    WIN_CLIENT = 0x300
+    WIN_SERVER = 0x400
+    WIN_ENT = 0x500
+
+
+class DirectoryServerType(enum.IntEnum):
+    """QueueManager.DirectoryServerType; the values are bits of mSMQServiceType (MS-MQDSSM 3.1.6.11.1.5)."""
+
+    STANDALONE = 0x0
+    BACKUP_SITE_CONTROLLER = 0x2
+    PRIMARY_SITE_CONTROLLER = 0x4
+    PRIMARY_ENTERPRISE_CONTROLLER = 0x8
+
+
+class PrivacyLevel(enum.IntEnum):
+    """Queue.PrivacyLevel; the values are those of mSMQPrivacyLevel (MS-MQDSSM 3.1.6.1.2.4)."""
+
+    NONE = 0
+    OPTIONAL = 1
+    BODY = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryObject:
+    """What every object of the directory has (MS-MQDMPR 3.1.1).
+
+    An attribute that is ``None`` is not populated: it is neither written nor was it read.
+    """
+
+    identifier: Guid | None = None
+    full_path: str | None = None
+    """The distinguished name, set by the directory."""
+    annotation: str | None = None
+    """``adminDescription``: the mark of the tool that keeps this object. Message Queuing does not read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enterprise(DirectoryObject):
+    """The enterprise's settings (MS-MQDMPR 3.1.1.6, MS-MQDSSM 3.1.6.11.3)."""
+
+    name: str | None = None
+    weakened_security: bool = False
+    non_ldap_capable_queue_manager_notification: bool = True
+    default_time_to_live: int = 345_600
+    """Seconds that a message has to reach its queue (MS-MQDSSM appendix A <13>)."""
+    old_directory: bool = False
+    security: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site(DirectoryObject):
+    """A site, also a foreign one (MS-MQDMPR 3.1.1.7, MS-MQDSSM 3.1.6.11.4)."""
+
+    name: str
+    intra_site_replication_interval: int = 2
+    inter_site_replication_interval: int = 10
+    foreign_site: bool = False
+    migrated_from_msmq10: bool = False
+    security: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingLink(DirectoryObject):
+    """A routing link between two sites (MS-MQDMPR 3.1.1.8). The cost is 1 to 999,999."""
+
+    site1_identifier: Guid
+    site2_identifier: Guid
+    actual_cost: int
+    site_gate_identifier_list: tuple[Guid, ...] = ()
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueManager(DirectoryObject):
+    """A queue manager: computer, configuration and settings per site (MS-MQDMPR 3.1.1.1, MS-MQDSSM 3.1.6.11.1)."""
+
+    computer_name: str
+    """The NetBIOS name of the computer."""
+    qualified_computer_name: str | None = None
+    queue_manager_version: str = ""
+    operating_system_version: str | None = None
+    operating_system_type: OperatingSystemType = OperatingSystemType.OTHER
+    create_time: int | None = None
+    """Seconds since 1970, set by the directory; so is :attr:`modify_time`."""
+    modify_time: int | None = None
+    queue_manager_quota: int = 0x0010_0000
+    journal_quota: int = UNLIMITED_QUOTA
+    foreign_system: bool = False
+    site_identifier_list: tuple[Guid, ...] = ()
+    out_routing_server_identifier_list: tuple[Guid, ...] = ()
+    in_routing_server_identifier_list: tuple[Guid, ...] = ()
+    routing_server: bool = False
+    directory_server: bool = False
+    directory_server_type: DirectoryServerType = DirectoryServerType.STANDALONE
+    remote_access_server: bool = False
+    supporting_server: bool = False
+    clustered: bool = False
+    public_encryption_key_list: bytes | None = None
+    """MQDSPUBLICKEYS (MS-MQMQ 2.2.2)."""
+    public_signing_key_list: bytes | None = None
+    """MQUSERSIGNCERTS (MS-MQMQ 2.2.21), on the computer object (MS-MQDSSM 3.1.6.7.1.8)."""
+    public_signing_keys: bytes | None = None
+    """MQDSPUBLICKEYS (MS-MQMQ 2.2.2), which is what MS-MQDMPR 3.1.1.1 says that PublicSigningKeyList is. The schema has
+    an attribute for each; whoever verifies looks into both."""
+    security: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue(DirectoryObject):
+    """A public queue (MS-MQDMPR 3.1.1.2, MS-MQDSSM 3.1.6.11.2)."""
+
+    pathname: str
+    """``computer\\queue``, in lower case when it was read (MS-MQDSSM 3.1.6.11.2.1)."""
+    qualified_pathname: str | None = None
+    label: str = ""
+    create_time: int | None = None
+    modify_time: int | None = None
+    type: Guid | None = None
+    journaling: bool = False
+    quota: int = UNLIMITED_QUOTA
+    journal_quota: int = UNLIMITED_QUOTA
+    authentication: bool = False
+    privacy_level: PrivacyLevel = PrivacyLevel.OPTIONAL
+    transactional: bool = False
+    multicast_address: str = ""
+    base_priority: int = 0
+    security: bytes | None = None
+
+    @property
+    def computer(self) -> str:
+        """The computer that holds the queue. A search may filter by it."""
+        return self.pathname.partition("\\")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User(DirectoryObject):
+    """A user and the certificates that messages are signed with (MS-MQDMPR 3.1.1.15, MS-MQDSSM 3.1.6.11.6)."""
+
+    name: str
+    """The account name; not of the ADM, but what people and declarations know a user by."""
+    security_identifier: bytes | None = None
+    certificate_digest_list: tuple[bytes, ...] = ()
+    """MD5 digests, in the order of the certificates."""
+    certificates: bytes | None = None
+    """MQUSERSIGNCERTS (MS-MQMQ 2.2.21)."""
+
+
+AnyDirectoryObject = TypeVar("AnyDirectoryObject", bound=DirectoryObject)
+
+
+class Operator(enum.Enum):
+    """How an attribute-filter expression compares (MS-MQDMPR 3.1.7.1.20)."""
+
+    EQUALS = "="
+    NOT_EQUALS = "!="
+    LESS_THAN = "<"
+    GREATER_THAN = ">"
+    LESS_THAN_OR_EQUAL = "<="
+    GREATER_THAN_OR_EQUAL = ">="
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """An attribute-filter expression (MS-MQDMPR 3.1.7.1.20): the attribute's name is a field of the object's class."""
+
+    attribute: str
+    operator: Operator
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class SortOrder:
+    """An attribute-sort-order value (MS-MQDMPR 3.1.7.1.21). Higher priorities weigh more, 0 takes no part."""
+
+    attribute: str
+    priority: int = 1
+    ascending: bool = True
+
+
+def equals(attribute: str, value: object) -> Filter:
+    """The filter that everyone writes: ``attribute EQUALS value``."""
+    return Filter(attribute, Operator.EQUALS, value)
+
+
+class Directory(Protocol):
+    """The directory events of MS-MQDMPR 3.1.7.1.18 to 3.1.7.1.25.
+
+    Every call is bounded in time and raises :class:`DirectoryOperationError`; none of them blocks the event loop. A
+    directory that is away answers ``DirectoryNotConnected``, or from the cache where it has what was asked for.
+    """
+
+    @property
+    def offline(self) -> bool:
+        """QueueManager.DirectoryOffline: whether the node runs without its directory at the moment."""
+        ...
+
+    async def create_directory_object(
+        self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
+    ) -> Guid:
+        """Create Directory Object (3.1.7.1.18): the GUID that the directory gave."""
+        ...
+
+    async def delete_directory_object(self, directory_object: DirectoryObject) -> None:
+        """Delete Directory Object (3.1.7.1.19)."""
+        ...
+
+    async def read_directory(
+        self,
+        object_type: type[AnyDirectoryObject],
+        filters: Sequence[Filter] = (),
+        attributes: Collection[str] | None = None,
+        *,
+        force_directory_read: bool = False,
+    ) -> AnyDirectoryObject:
+        """Read Directory (3.1.7.1.20): the first object that satisfies all filters."""
+        ...
+
+    async def read_directory_begin(
+        self,
+        object_type: type[DirectoryObject],
+        filters: Sequence[Filter] = (),
+        attributes: Collection[str] | None = None,
+        sort: Sequence[SortOrder] = (),
+    ) -> int:
+        """Read Directory Begin (3.1.7.1.21): a handle for the two events that follow."""
+        ...
+
+    async def read_directory_next(self, handle: int) -> DirectoryObject:
+        """Read Directory Next (3.1.7.1.22). Raises ``EndOfData`` after the last object."""
+        ...
+
+    async def read_directory_end(self, handle: int) -> None:
+        """Read Directory End (3.1.7.1.23)."""
+        ...
+
+    async def write_directory(
+        self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
+    ) -> None:
+        """Write Directory (3.1.7.1.24)."""
+        ...
+
+    async def resolve_distribution_list(self, identifier: Guid) -> tuple[str, ...]:
+        """Resolve Distribution List (MS-MQDSSM 3.1.6.9): the format names of its queues, as text."""
+        ...
+
+    async def resolve_queue_alias(self, full_path: str) -> str:
+        """Resolve Queue Alias (MS-MQDSSM 3.1.6.8): the format name of the queue, as text."""
+        ...
+
+    async def check_directory_online(self) -> bool:
+        """Whether the directory answers now: the reading half of Check Directory Online (3.1.7.1.25)."""
+        ...
+
+    def watch(self, on_changed: Callable[[Guid | None], None]) -> None:
+        """From now on call this, in the present event loop, with the identifier of each object that changes.
+
+        Nothing instead of an identifier means that anything may have changed, also that something was deleted.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give connections and threads back. Calls that still run end with ``DirectoryNotConnected``."""
+        ...
+
+
+@runtime_checkable
+class GroupExpansion(Protocol):
+    """What a directory that knows groups of users can do beside the events: the token of a sender.
+
+    MS-MQQB 3.1.5.8.3 takes it from the local security authority and a Kerberos PAC, which only Windows has.
+    """
+
+    async def expand_groups(self, security_identifier: bytes) -> tuple[bytes, ...]:
+        """The SIDs of all groups that the user is a member of, directly or through other groups.
+
+        Bounded in time; raises :class:`DirectoryOperationError`, ``ObjectNotFound`` for a SID that is no user's.
+        """
+        ...
+
+
+async def search(
+    directory: Directory,
+    object_type: type[AnyDirectoryObject],
+    filters: Sequence[Filter] = (),
+    attributes: Collection[str] | None = None,
+) -> AsyncIterator[AnyDirectoryObject]:
+    """All objects that satisfy the filters: Begin, Next until the end of data, and End in every case."""
+    handle = await directory.read_directory_begin(object_type, filters, attributes)
+    try:
+        while True:
+            try:
+                found = await directory.read_directory_next(handle)
+            except DirectoryOperationError as error:
+                if error.result is DirectoryOperationResult.END_OF_DATA:
+                    return
+                raise
+            if isinstance(found, object_type):
+                yield found
+    finally:
+        await directory.read_directory_end(handle)
+
+
+class WorkgroupDirectory:
+    """The answer of a node in workgroup mode: there is no directory (QueueManager.DirectoryIntegrated is false)."""
+
+    offline = False  # 3.1.1.1: DirectoryOffline must be false when DirectoryIntegrated is
+
+    @staticmethod
+    def _refuse() -> DirectoryOperationError:
+        return DirectoryOperationError(
+            DirectoryOperationResult.DIRECTORY_NOT_CONNECTED,
+            "this node runs in workgroup mode and has no directory: use a private queue or a DIRECT format name",
+        )
+
+    async def create_directory_object(
+        self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
+    ) -> Guid:
+        """Always ``DirectoryNotConnected``, as every other event but End."""
+        raise self._refuse()
+
+    async def delete_directory_object(self, directory_object: DirectoryObject) -> None:
+        raise self._refuse()
+
+    async def read_directory(
+        self,
+        object_type: type[AnyDirectoryObject],
+        filters: Sequence[Filter] = (),
+        attributes: Collection[str] | None = None,
+        *,
+        force_directory_read: bool = False,
+    ) -> AnyDirectoryObject:
+        raise self._refuse()
+
+    async def read_directory_begin(
+        self,
+        object_type: type[DirectoryObject],
+        filters: Sequence[Filter] = (),
+        attributes: Collection[str] | None = None,
+        sort: Sequence[SortOrder] = (),
+    ) -> int:
+        raise self._refuse()
+
+    async def read_directory_next(self, handle: int) -> DirectoryObject:
+        raise self._refuse()
+
+    async def read_directory_end(self, handle: int) -> None:
+        """Nothing was begun, so there is nothing to end."""
+
+    async def write_directory(
+        self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
+    ) -> None:
+        raise self._refuse()
+
+    async def resolve_distribution_list(self, identifier: Guid) -> tuple[str, ...]:
+        raise self._refuse()
+
+    async def resolve_queue_alias(self, full_path: str) -> str:
+        raise self._refuse()
+
+    async def check_directory_online(self) -> bool:
+        return False
+
+    def watch(self, on_changed: Callable[[Guid | None], None]) -> None:
+        """Nothing changes in a directory that is not there."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryOptions:
+    """What a directory's implementation is opened with."""
+
+    settings: Mapping[str, Any]
+    """The implementation's own settings, as the node's configuration states them."""
+    cache_path: Path
+    """Where it keeps what it read, for the time when the directory is away."""
+    identifier: Guid | None = None
+    """QueueManager.Identifier of the node, when it is settled already."""
+
+
+def open_directory(name: str | None, options: DirectoryOptions, *, factories: Iterable[Any] | None = None) -> Directory:
+    """The directory of that name from the entry point group ``qmnode.directory``; workgroup mode without a name.
+
+    Raises :class:`DirectoryOperationError` when nothing of that name is installed.
+    """
+    if name is None:
+        return WorkgroupDirectory()
+    installed = list(entry_points(group=ENTRY_POINT_GROUP) if factories is None else factories)
+    for entry_point in installed:
+        if entry_point.name == name:
+            factory: Callable[[DirectoryOptions], Directory] = entry_point.load()
+            return factory(options)
+    known = ", ".join(sorted(entry_point.name for entry_point in installed)) or "none"
+    raise DirectoryOperationError(
+        DirectoryOperationResult.GENERIC_ERROR,
+        f"no directory named {name!r} is installed (known: {known}): install the extra 'enterprise'",
+    )

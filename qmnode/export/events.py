@@ -1,0 +1,101 @@
+"""What can happen at a node, and the columns in which it is told. Read without pyarrow."""
+
+import re
+from enum import StrEnum
+from typing import Final
+
+FORMAT: Final = 1
+"""Of segments. Raised when an older reader would misunderstand what a newer node writes; a new column is no reason."""
+
+
+class EventKind(StrEnum):
+    """What happened. Every event is one row of a segment."""
+
+    SENT = "sent"
+    """An application, or the queue manager itself, sent the message here; a transaction: at its commit."""
+    ACCEPTED = "accepted"
+    """The message came from another queue manager, to be passed on."""
+    TRANSFERRED = "transferred"
+    """The next hop has the message: it left this node."""
+    REACHED = "reached"
+    """The message is in its destination queue."""
+    RECEIVED = "received"
+    """An application took it from there; a transaction: at its commit."""
+    MOVED = "moved"
+    """To a subqueue, or back."""
+    DIED = "died"
+    """It ended here and was not received."""
+    REFUSED = "refused"
+    """It arrived and was not taken: it never was in a queue here."""
+    DEAD_LETTER = "dead_letter"
+    """A copy went to a dead-letter queue."""
+    JOURNALED = "journaled"
+    """A copy went to a journal."""
+    REMOVED = "removed"
+    """A copy left a journal or a dead-letter queue."""
+    ACKNOWLEDGMENT = "acknowledgment"
+    """An administration acknowledgment reached its queue: told in the place of ``reached``."""
+    REPORT = "report"
+    """A trace report reached its queue: told in the place of ``reached``."""
+    SESSION_OPENED = "session_opened"
+    SESSION_CLOSED = "session_closed"
+    QUEUE_STATE = "queue_state"
+    """An outgoing queue changed its state (MS-MQDMPR 3.1.1.3)."""
+    KEY_USED = "key_used"
+    """A message was decrypted with one of this node's keys."""
+    SAMPLE = "sample"
+    """How full a queue, or the whole node, was."""
+    STARTED = "started"
+    """The node started; express messages that were in its queues are lost."""
+    STOPPED = "stopped"
+    DROPPED = "dropped"
+    """So many events before this one were not kept, because the limit of the disk was reached."""
+
+
+COLUMNS: Final[dict[str, str]] = {
+    "offset": "int64",
+    "time": "timestamp",
+    "kind": "string",
+    "node_id": "string",
+    "node": "string",
+    "site": "string",
+    "source_id": "string",
+    "message_number": "int64",
+    "destination": "string",
+    "queue": "string",
+    "reason": "int32",
+    "message_class": "int32",
+    "priority": "int32",
+    "recoverable": "bool",
+    "transactional": "bool",
+    "hop_count": "int32",
+    "size": "int64",
+    "body_size": "int64",
+    "sent_time": "timestamp",
+    "time_to_reach_queue": "int64",
+    "time_to_be_received": "int64",
+    "label": "string",
+    "sender": "string",
+    "administration_queue": "string",
+    "response_queue": "string",
+    "about_source_id": "string",
+    "about_message_number": "int64",
+    "peer": "string",
+    "peer_id": "string",
+    "incoming": "bool",
+    "provider": "string",
+    "key_fingerprint": "string",
+    "state": "string",
+    "count": "int64",
+    "bytes": "int64",
+    "quota": "int64",
+}
+"""The columns of a segment in their order, and their types; timestamps are microseconds in UTC."""
+
+REQUIRED: Final = ("offset", "time", "kind", "node_id", "node", "site")
+"""Columns without nulls."""
+
+
+def shown(address: str) -> str:
+    """The address of a place for a log: without the credentials that it may have."""
+    return re.sub(r"(?<=://)[^/@]*@", "", address)

@@ -1,0 +1,247 @@
+"""What happens at a node, recorded in the batch of the store in which it happens.
+
+So no event tells what a crash has undone, and none is missing of what it has not. Events of express messages and of
+sessions, which no crash leaves anything of, wait a moment for a batch to go with: recording never makes a sync.
+"""
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from qmnode.export.events import EventKind
+from qmnode.export.log import PLACES, SENT_AND_REACHED, count_of, write_block
+from qmnode.model.api import QueueType
+from qmnode.model.packet import value_of_packet
+from qmnode.model.packet_parts import PROPERTIES, PROPERTIES_OFFSET, SOURCE
+from qmnode.model.record import EXPRESS, FLAGS
+from qmnode.storage.layout import EVENTS_KEY, Family
+from qmnode.storage.origin import EVENTS_EXPORTED
+from qmnode.storage.store import Store
+from qmnode.structures.guid import guid_to_text
+from qmnode.structures.message_classes import MessageClass
+
+if TYPE_CHECKING:
+    from qmnode.model.ports import Clock
+    from qmnode.model.queue import Queue
+    from qmnode.model.queue_manager import QueueManager
+
+log = structlog.get_logger(__name__)
+
+_LAZY: Final = 0.5
+"""Seconds for which events may wait in memory that no crash makes untrue."""
+_IN_MEMORY: Final = 4096
+"""Such events at most."""
+_DROPPED: Final = "events_dropped"
+_REPORT: Final = MessageClass.MQMSG_CLASS_REPORT.value
+_RECEIVED: Final = MessageClass.MQMSG_CLASS_ACK_RECEIVE.value
+_unpack_place: Final = PROPERTIES_OFFSET.unpack_from
+_FIXED: Final = PROPERTIES.size
+_MOVES: Final = 3
+"""Where in a stored value the number of moves is."""
+_OUTGOING: Final = QueueType.OUTGOING
+_SENT, _ACCEPTED, _TRANSFERRED, _REACHED, _KIND_RECEIVED, _MOVED, _DIED, _DEAD, _JOURNALED, _REMOVED = (
+    PLACES[kind]
+    for kind in (
+        EventKind.SENT, EventKind.ACCEPTED, EventKind.TRANSFERRED, EventKind.REACHED, EventKind.RECEIVED,
+        EventKind.MOVED, EventKind.DIED, EventKind.DEAD_LETTER, EventKind.JOURNALED, EventKind.REMOVED,
+    )
+)  # fmt: skip
+
+
+class EventRecorder:
+    """The events of one node, in its store."""
+
+    def __init__(self, store: Store, clock: "Clock", backlog_limit: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._limit = backlog_limit
+        self._manager: QueueManager | None = None
+        self._events: list[tuple[int, str, str, int, int, bytes]] = []
+        """As :class:`~qmnode.export.log.Event`, which takes longer to make."""
+        self._must = False
+        """Events are waiting that belong to the batch that is written next."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._before_write = store.before_write
+        self.exported = int.from_bytes(store.get_meta(EVENTS_EXPORTED) or b"", "big")
+        """Sequential identifier of the last event that is out of the store."""
+        self._next = self.exported + 1
+        self.backlog = 0
+        """Bytes of events in the store."""
+        self.oldest: float | None = None
+        """When the oldest of them was written, by the loop's clock; None when there is none."""
+        self.dropped = int.from_bytes(store.get_meta(_DROPPED) or b"", "big")
+        """Events that were not kept, and that no event tells of yet."""
+        for key, block in store.scan(Family.EVENTS, b""):
+            self._next = EVENTS_KEY.unpack(key)[0] + count_of(block)
+            self.backlog += len(block)
+            self.oldest = 0.0
+
+    def attach(self, manager: "QueueManager") -> None:
+        """Record what this queue manager does from now on."""
+        self._manager = manager
+        self._before_write = self._store.before_write
+        self._store.before_write = self._write
+        self.node_event(EventKind.STARTED)
+
+    # What the model and the transfer tell (qmnode.model.ports.Recorder)
+
+    def inserted(self, queue: "Queue", value: bytes) -> None:
+        """A message came into a queue: what that means depends on the queue."""
+        if queue.is_dead_letter or queue.is_journal:
+            assert self._manager is not None
+            dead = queue.is_dead_letter and queue is not self._manager.journal_queue
+            self._record(_DEAD if dead else _JOURNALED, queue, value, _class_of(value))
+            return
+        assert self._manager is not None
+        own = value[SOURCE] == self._manager.identifier
+        if queue.queue_type is _OUTGOING:
+            self._record(_SENT if own else _ACCEPTED, queue, value)
+        elif value[_MOVES] or queue.parent is not None:
+            self._record(_MOVED, queue, value)
+        else:
+            self._record(SENT_AND_REACHED if own else _REACHED, queue, value)
+
+    def deleted(self, queue: "Queue", value: bytes, reason: int) -> None:
+        """A message left its queue."""
+        if queue.is_dead_letter or queue.is_journal:
+            self._record(_REMOVED, queue, value, reason)
+        elif reason == _RECEIVED:
+            self._record(_KIND_RECEIVED, queue, value)
+        else:
+            self._record(_DIED, queue, value, reason)
+
+    def transferred(self, queue: "Queue", value: bytes) -> None:
+        """The next hop has a message."""
+        self._record(_TRANSFERRED, queue, value, peer=queue.peer)  # type: ignore[attr-defined]
+
+    def refused(self, packet: bytes, reason: int) -> None:
+        """A packet that arrived was not taken."""
+        self._record_packet(EventKind.REFUSED, packet, "", reason)
+
+    def key_used(self, packet: bytes, fingerprint: str) -> None:
+        """A packet that arrived was decrypted with this key of the node."""
+        self._record_packet(EventKind.KEY_USED, packet, fingerprint, 0)
+
+    def session(self, opened: bool, *, peer: str, peer_identifier: bytes, incoming: bool, state: str = "") -> None:
+        """A session was opened or closed."""
+        kind = EventKind.SESSION_OPENED if opened else EventKind.SESSION_CLOSED
+        self.node_event(kind, peer=f"{peer} {guid_to_text(peer_identifier)}", incoming=incoming, state=state or None)
+
+    def queue_state(self, queue: "Queue", state: str, peer: str) -> None:
+        """An outgoing queue is in another state."""
+        self.node_event(EventKind.QUEUE_STATE, queue=queue.pathname, peer=peer, state=state)
+
+    def node_event(self, kind: EventKind, queue: str = "", peer: str = "", **facts: Any) -> None:
+        """Something that is not about a message."""
+        self._events.append((PLACES[kind], queue, peer, 0, self._time(), json.dumps(facts).encode()))
+        self._soon()
+
+    def _time(self) -> int:
+        return int(self._clock.time() * 1e6)
+
+    def _record(self, kind: int, queue: "Queue", value: bytes, reason: int = 0, peer: str = "") -> None:
+        # Once or more for each message: nothing here that can wait.
+        told = _told(value)
+        self._events.append((kind, queue.pathname, peer, reason, int(self._clock.time() * 1e6), told))
+        if value[FLAGS] & EXPRESS:
+            self._soon()
+        else:
+            self._must = True
+
+    def _record_packet(self, kind: EventKind, packet: bytes, peer: str, reason: int) -> None:
+        self._events.append((PLACES[kind], "", peer, reason, self._time(), _told(value_of_packet(packet, 0.0))))
+        self._soon()
+
+    # The store
+
+    def _soon(self) -> None:
+        if len(self._events) >= _IN_MEMORY:
+            self._must = True
+            self._store.durable()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_LAZY, self._now)
+
+    def _now(self) -> None:
+        self._timer = None
+        if self._events:
+            self._must = True
+            self._store.durable()
+
+    def _write(self) -> None:
+        """Before every batch of the store."""
+        self._before_write()
+        if self._must:
+            self._must = False
+            events, self._events = self._events, []
+            self._put(events)
+
+    def _put(self, events: list[tuple[int, str, str, int, int, bytes]]) -> None:
+        if self.backlog >= self._limit:
+            if not self.dropped:
+                log.warning("events are not kept any more: their limit is reached", bytes=self.backlog)
+            self._set_dropped(self.dropped + sum(2 if event[0] == SENT_AND_REACHED else 1 for event in events))
+            return
+        if self.dropped:
+            told = json.dumps({"count": self.dropped}).encode()
+            events.insert(0, (PLACES[EventKind.DROPPED], "", "", 0, self._time(), told))
+            log.warning("events were not kept", count=self.dropped)
+            self._set_dropped(0)
+        block = write_block(events)
+        self._store.put(Family.EVENTS, EVENTS_KEY.pack(self._next), block)
+        self._next += count_of(block)
+        self.backlog += len(block)
+        if self.oldest is None:
+            self.oldest = time.monotonic()
+
+    def _set_dropped(self, count: int) -> None:
+        self.dropped = count
+        self._store.put_meta(_DROPPED, count.to_bytes(8, "big"))
+
+    def flush(self) -> None:
+        """Have everything that was recorded in the store."""
+        self._must = True
+        self._store.flush()
+
+    def blocks(self, size: int) -> list[tuple[int, bytes]]:
+        """The oldest blocks, with the sequential identifiers of their first events, up to about ``size`` bytes."""
+        found: list[tuple[int, bytes]] = []
+        for key, block in self._store.scan(Family.EVENTS, EVENTS_KEY.pack(self.exported + 1)):
+            found.append((EVENTS_KEY.unpack(key)[0], block))
+            size -= len(block)
+            if size <= 0:
+                break
+        return found
+
+    def forget(self, blocks: list[tuple[int, bytes]]) -> None:
+        """These blocks are where they were to go: in the next batch they are out of the store."""
+        first, (last, block) = blocks[0][0], blocks[-1]
+        end = last + count_of(block)
+        self._store.delete_range(Family.EVENTS, EVENTS_KEY.pack(first), EVENTS_KEY.pack(end))
+        self.exported = end - 1
+        self._store.put_meta(EVENTS_EXPORTED, self.exported.to_bytes(8, "big"))
+        self.backlog -= sum(len(one) for _, one in blocks)
+        self.oldest = time.monotonic() if self.backlog > 0 else None
+
+    def stop(self) -> None:
+        """Record no more; what was recorded is in the store when its last batch is."""
+        self.node_event(EventKind.STOPPED)
+        self._must = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _told(value: bytes) -> bytes:
+    """What of a stored message is told: all but its body, and that of a trace report too."""
+    start = _unpack_place(value, 4)[0]
+    if value[start + 2] == _REPORT and not value[start + 3]:
+        return value
+    return value[: start + _FIXED + 2 * value[start + 1]]
+
+
+def _class_of(value: bytes) -> int:
+    start: int = _unpack_place(value, 4)[0]
+    return value[start + 2] | value[start + 3] << 8

@@ -1,0 +1,228 @@
+"""One segment: its schema, its name and its footer, written whole and read back.
+
+A segment is a Parquet file of events of one node, in the order of their offsets. Its name says whose and which, its
+footer in which format: a reader lists a place and knows what is new without opening what it knows.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Self
+
+import pyarrow as pa
+from pyarrow import compute, parquet
+
+from qmnode.export.events import COLUMNS, FORMAT, REQUIRED
+from qmnode.export.places import Place
+
+ROW_LIMIT: Final = 1 << 20
+"""Rows of a segment at most: a reader takes one whole."""
+SUFFIX: Final = ".parquet"
+_ROW_GROUP: Final = 1 << 17
+_META: Final = "qmnode.segment."
+_TYPES: Final = {
+    "int64": pa.int64(),
+    "int32": pa.int32(),
+    "bool": pa.bool_(),
+    "string": pa.string(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+SCHEMA: Final = pa.schema([pa.field(name, _TYPES[kind], name not in REQUIRED) for name, kind in COLUMNS.items()])
+"""Of every segment of this format."""
+
+_NAME: Final = re.compile(
+    r"(?P<node>.+)_(?P<node_id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})_(?P<first>\d{20})_(?P<last>\d{20})\.parquet"
+)
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]")
+
+
+class SegmentError(Exception):
+    """A segment cannot be used; the sentence says why. ``reason`` is one word for a table."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who tells: what is the same in every row of a node."""
+
+    node: str
+    """ComputerName."""
+    node_id: str
+    """GUID of the queue manager, lower case, without braces."""
+    site: str = ""
+    """Name of its site; empty without a directory."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentName:
+    """What the name of a segment says."""
+
+    node_id: str
+    first: int
+    last: int
+    node: str = ""
+
+    def __str__(self) -> str:
+        return f"{_UNSAFE.sub('-', self.node)}_{self.node_id}_{self.first:020d}_{self.last:020d}{SUFFIX}"
+
+    @classmethod
+    def parse(cls, name: str) -> Self | None:
+        """From a file's name, without directories; None for one that is no segment's."""
+        match = _NAME.fullmatch(name)
+        if match is None or (first := int(match["first"])) > (last := int(match["last"])):
+            return None
+        return cls(match["node_id"], first, last, match["node"])
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a segment says about itself."""
+
+    name: SegmentName
+    rows: int
+    first_time: int
+    """Microseconds since 1970 (UTC), of the earliest event."""
+    last_time: int
+    site: str
+
+
+def table_of(columns: Mapping[str, Sequence[object]], origin: Origin, rows: int) -> pa.Table:
+    """Rows of events of one node from columns of values; those that are not given are null, the origin is filled in."""
+    told = {"node_id": origin.node_id, "node": origin.node, "site": origin.site}
+    arrays = []
+    for field in SCHEMA:
+        if field.name in told:
+            arrays.append(pa.repeat(pa.scalar(told[field.name], field.type), rows))
+        elif field.name in columns:
+            arrays.append(pa.array(columns[field.name], field.type))
+        else:
+            arrays.append(pa.nulls(rows, field.type))
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def write_segment(place: Place, table: pa.Table, origin: Origin, *, first: int = 0, last: int = 0) -> SegmentName:
+    """Write events of one node, in the order of their offsets, as one segment. OSError if it cannot be written.
+
+    ``first`` and ``last`` are the range of offsets that the segment stands for, when it is more than its rows have.
+    """
+    offsets, times = table.column("offset"), table.column("time").cast(pa.int64())
+    name = SegmentName(origin.node_id, first or offsets[0].as_py(), last or offsets[-1].as_py(), origin.node)
+    ends = compute.min_max(times).as_py()
+    facts = {
+        "format": FORMAT,
+        "node": origin.node,
+        "node_id": origin.node_id,
+        "site": origin.site,
+        "first_offset": name.first,
+        "last_offset": name.last,
+        "first_time": ends["min"],
+        "last_time": ends["max"],
+        "rows": table.num_rows,
+    }
+    sink = pa.BufferOutputStream()
+    parquet.write_table(
+        table.replace_schema_metadata({_META + key: str(value) for key, value in facts.items()}),
+        sink,
+        row_group_size=_ROW_GROUP,
+        compression="zstd",
+        write_page_checksum=True,
+        coerce_timestamps="us",
+    )
+    place.put(segment_path(name, ends["min"]), sink.getvalue())
+    return name
+
+
+def segment_path(name: SegmentName, first_time: int) -> str:
+    """Where in its place a segment goes; ``first_time`` in microseconds since 1970."""
+    file = str(name)
+    day = datetime.fromtimestamp(first_time // 1_000_000, UTC).date()
+    return f"{file.partition('_')[0]}/{day}/{file}"
+
+
+def read_footer(place: Place, path: str) -> Footer:
+    """Check a segment as far as its footer says. SegmentError if it is broken, of a newer format or another's."""
+    content = _content(place, path)
+    try:
+        metadata = parquet.read_metadata(pa.BufferReader(content))
+    except (pa.ArrowException, OSError) as error:
+        raise SegmentError("corrupt", f"its end cannot be read: {error}") from error
+    return _footer(metadata.metadata or {}, metadata.num_rows, path)
+
+
+def read_segment(place: Place, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a segment whole, or those columns of it, checked. SegmentError if it is broken, newer or gone; OSError if
+    its place does not answer: that is no fault of the segment.
+
+    Columns that it does not have are null: an older node did not tell them. Those that are not known here are left.
+    """
+    wanted = pa.schema([SCHEMA.field(name) for name in columns]) if columns is not None else SCHEMA
+    content = _content(place, path)
+    try:
+        with parquet.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
+            _footer(file.metadata.metadata or {}, file.metadata.num_rows, path)
+            there = set(file.schema_arrow.names) - _empty_columns(file.metadata)
+            table = file.read([name for name in wanted.names if name in there], use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise SegmentError("corrupt", f"it cannot be read: {error}") from error
+    if table.schema.equals(wanted):
+        return table.replace_schema_metadata()
+    try:
+        return pa.Table.from_arrays(
+            [
+                table.column(field.name).cast(field.type) if field.name in there else pa.nulls(len(table), field.type)
+                for field in wanted
+            ],
+            schema=wanted,
+        )
+    except pa.ArrowException as error:
+        raise SegmentError("schema", f"a column is not what it should be: {error}") from error
+
+
+def _empty_columns(metadata: parquet.FileMetaData) -> set[str]:
+    """Columns that have nothing but nulls, of which most segments have many: there is nothing to read of them."""
+    filled: set[str] = set()
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            statistics = column.statistics
+            if statistics is None or not statistics.has_null_count or statistics.null_count < group.num_rows:
+                filled.add(column.path_in_schema)
+    return set(metadata.schema.to_arrow_schema().names) - filled
+
+
+def _content(place: Place, path: str) -> pa.Buffer:
+    """The bytes of a file: whatever goes wrong with them afterwards is their own fault."""
+    try:
+        with place.file_system.open_input_file(path) as file:
+            return file.read_buffer()
+    except FileNotFoundError:
+        raise SegmentError("gone", "it was deleted before it was read") from None
+
+
+def _footer(metadata: dict[bytes, bytes], rows: int, path: str) -> Footer:
+    facts = {
+        key.decode().removeprefix(_META): value.decode("utf-8", "replace")
+        for key, value in metadata.items()
+        if key.startswith(_META.encode())
+    }
+    try:
+        version = int(facts["format"])
+        if version > FORMAT:
+            raise SegmentError(
+                "newer-format", f"it has segment format {version}, and this program reads up to {FORMAT}: upgrade it"
+            )
+        name = SegmentName(facts["node_id"], int(facts["first_offset"]), int(facts["last_offset"]), facts["node"])
+        footer = Footer(name, int(facts["rows"]), int(facts["first_time"]), int(facts["last_time"]), facts["site"])
+    except (KeyError, ValueError) as error:
+        raise SegmentError("foreign", "it is a Parquet file, but no segment of a node") from error
+    said = SegmentName.parse(path.rpartition("/")[2])
+    if said is None or (said.node_id, said.first, said.last) != (name.node_id, name.first, name.last):
+        raise SegmentError("misnamed", f"its name is not its own, which is {name}")
+    if footer.rows != rows:
+        raise SegmentError("corrupt", f"it has {rows} rows and says {footer.rows}")
+    return footer

@@ -1,0 +1,55 @@
+"""What applications change of the node itself, beside sending and receiving: told to whoever keeps the audit log."""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+CHANGES: Final = frozenset(
+    {
+        "backup",
+        "create_queue",
+        "delete_queue",
+        "pause_queue",
+        "purge",
+        "resolve_transaction",
+        "resume_queue",
+        "set_online",
+        "set_queue",
+    }
+)
+"""Methods that an administrator will want to know of."""
+LONGEST: Final = 512
+"""Characters of a name, and names of properties, that are told: nobody can fill a disk with calls that fail."""
+
+
+class LocalChange(NamedTuple):
+    """A change, or an attempt at one."""
+
+    user_id: int
+    action: str
+    target: str
+    """Of what: the name of a queue, a transaction, a directory."""
+    properties: tuple[str, ...]
+    """Which properties were set; not to what."""
+    outcome: str
+    """``done``, ``denied``, ``failed`` or ``aborted``."""
+    problem: str | None
+    """Name of the MQ_ERROR code, when it was not done."""
+
+
+def properties_of(keywords: dict[str, Any]) -> tuple[str, ...]:
+    """Which properties the keywords of a method name."""
+    return tuple(name[:LONGEST] for name in sorted(keywords)[:LONGEST])
+
+
+Auditor = Callable[[LocalChange], None]
+
+
+def target_of(arguments: list[Any]) -> str:
+    """What the first argument of a method names."""
+    match arguments:
+        case [str() as name, *_]:
+            return name[:LONGEST]
+        case [bytes() as identifier, *_]:
+            return identifier[:LONGEST].hex()
+        case _:
+            return ""

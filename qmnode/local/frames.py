@@ -1,0 +1,176 @@
+"""The bytes on the socket: frames with a head of twelve bytes, and messages in batches.
+
+    offset  width  field
+    0       4      size      bytes after this field
+    4       1      kind      what the frame is: a call, or its answer
+    5       3      reserved  0
+    8       4      number    of the call; its answer has the same
+    12             body      by kind
+
+Messages travel in batches, as UserMessage packets (MS-MQMQ 2.2.20). A received one has the bytes before it that the
+node stores there, so that it is passed on without taking it apart. All integers are little-endian.
+"""
+
+import struct
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+PROTOCOL_VERSION: Final = 1
+HEAD: Final = struct.Struct("<IB3xI")
+HEAD_SIZE: Final = HEAD.size
+SIZE_FIELD: Final = 4
+MAXIMUM_FRAME: Final = 64 * 1024 * 1024
+"""Bytes of one frame. A message has at most 4 MiB, so a batch of any message fits."""
+BATCH_BYTES: Final = 1024 * 1024
+"""After so many bytes a sender begins another frame, so that frames of several callers take turns."""
+
+NO_TRANSACTION: Final = 0
+SINGLE_TRANSACTION: Final = 0xFFFFFFFF
+FOR_EVER: Final = -1.0
+
+SEND_HEAD: Final = struct.Struct("<IIII")
+"""Handle of the queue, number of the transaction, 1 if the messages stand or fall together, count."""
+RECEIVE_HEAD: Final = struct.Struct("<IIId")
+"""Handle of the queue, number of the transaction, limit, seconds to wait (negative: for ever)."""
+_SENT: Final = struct.Struct("<III")
+_RECEIVED: Final = struct.Struct("<QI")
+_SMALLEST_ITEM: Final = 12
+
+
+REQUESTS: Final = frozenset(
+    {
+        "allow_peek_when_locked",
+        "application_dead_letter_queue",
+        "authentication_level",
+        "authentication_provider_name",
+        "authentication_provider_type",
+        "sender_certificate",
+        "sender_identifier",
+        "sender_identifier_type",
+        "signature",
+        "symmetric_key",
+        "tracing_requested",
+    }
+)
+"""Properties of a message (MS-MQDMPR 3.1.1.12) that tell the node what to do with it: they travel beside the packet."""
+
+
+class Kind(IntEnum):
+    """What a frame is. Calls are below 128."""
+
+    HELLO = 1
+    CALL = 2
+    """Any method but the ones below: JSON."""
+    SEND = 3
+    RECEIVE = 4
+    PEEK = 5
+    CANCEL = 6
+    """The call with this number is no longer waited for. Its answer comes all the same."""
+
+    RESULT = 128
+    """JSON."""
+    IDENTIFIERS = 129
+    """Of the messages that were sent: 20 bytes each."""
+    MESSAGES = 130
+    FAILED = 131
+    """The MQ_ERROR code and a sentence, JSON."""
+    MIXED = 132
+    """Sent messages that do not stand together, some refused: JSON, for each its identifier or its error."""
+
+
+class FrameError(Exception):
+    """The other side sent something that is not a frame of this protocol. The connection is closed."""
+
+
+class Frame(NamedTuple):
+    """One frame."""
+
+    kind: int
+    number: int
+    body: bytes
+
+
+def frame(kind: Kind, number: int, *parts: bytes) -> bytes:
+    """A whole frame."""
+    size = HEAD_SIZE - SIZE_FIELD + sum(map(len, parts))
+    return b"".join((HEAD.pack(size, kind, number), *parts))
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames. FrameError for a size that no frame may have."""
+
+    __slots__ = ("_buffer", "limit")
+
+    def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
+        self.limit = limit
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that are whole now."""
+        if not self._buffer:
+            frames, used = self._cut(data)
+            self._buffer += data[used:]
+            return frames
+        self._buffer += data
+        frames, used = self._cut(self._buffer)
+        del self._buffer[:used]
+        return frames
+
+    def _cut(self, buffer: bytes | bytearray) -> tuple[list[Frame], int]:
+        frames: list[Frame] = []
+        start, end = 0, len(buffer)
+        while end - start >= HEAD_SIZE:
+            size, kind, number = HEAD.unpack_from(buffer, start)
+            if not HEAD_SIZE - SIZE_FIELD <= size <= self.limit:
+                raise FrameError(f"a frame of {size} bytes; frames have {HEAD_SIZE - SIZE_FIELD} to {self.limit}")
+            stop = start + SIZE_FIELD + size
+            if stop > end:
+                break
+            frames.append(Frame(kind, number, bytes(buffer[start + HEAD_SIZE : stop])))
+            start = stop
+        return frames, start
+
+
+def pack_sent(items: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Messages to send: the packet of each, and what a packet has no place for (JSON, mostly empty)."""
+    return b"".join(part for value, more in items for part in (_SENT.pack(len(value), len(more), 0), value, more))
+
+
+def unpack_sent(body: bytes, offset: int, count: int) -> list[tuple[bytes, bytes]]:
+    """The other way round. FrameError when the counts and sizes do not fit the bytes."""
+    if count * _SMALLEST_ITEM > len(body) - offset:
+        raise FrameError(f"{count} messages announced in {len(body) - offset} bytes")
+    items = []
+    for _ in range(count):
+        if len(body) - offset < _SENT.size:
+            raise FrameError("a batch ends inside the head of a message")
+        size, more, _reserved = _SENT.unpack_from(body, offset)
+        offset += _SENT.size
+        middle, stop = offset + size, offset + size + more
+        if stop > len(body):
+            raise FrameError(f"a message of {size} bytes with {more} more in a batch that ends before")
+        items.append((body[offset:middle], body[middle:stop]))
+        offset = stop
+    return items
+
+
+def pack_received(items: Iterable[tuple[int, bytes]]) -> bytes:
+    """Messages that were received or peeked at: lookup identifier and stored value of each."""
+    return b"".join(part for lookup, value in items for part in (_RECEIVED.pack(lookup, len(value)), value))
+
+
+def unpack_received(body: bytes) -> list[tuple[int, bytes]]:
+    """The other way round."""
+    items = []
+    offset, end = 0, len(body)
+    while offset < end:
+        if end - offset < _RECEIVED.size:
+            raise FrameError("a batch ends inside the head of a message")
+        lookup, size = _RECEIVED.unpack_from(body, offset)
+        offset += _RECEIVED.size
+        if size > end - offset:
+            raise FrameError(f"a message of {size} bytes in a batch that ends before")
+        items.append((lookup, body[offset : offset + size]))
+        offset += size
+    return items

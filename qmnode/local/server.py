@@ -1,0 +1,458 @@
+"""The node's side of the socket: what a connection opened and began ends with it, at the latest."""
+
+import asyncio
+import contextlib
+import inspect
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final, cast
+
+import structlog
+
+from qmnode.errors import MessageQueuingError
+from qmnode.local import values
+from qmnode.local.changes import CHANGES, Auditor, LocalChange, properties_of, target_of
+from qmnode.local.frames import (
+    NO_TRANSACTION,
+    PROTOCOL_VERSION,
+    RECEIVE_HEAD,
+    REQUESTS,
+    SEND_HEAD,
+    SINGLE_TRANSACTION,
+    Frame,
+    FrameError,
+    FrameReader,
+    Kind,
+    frame,
+    pack_received,
+    unpack_sent,
+)
+from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueManagerApi, Share, TransactionApi
+from qmnode.model.message import DEFAULTS, Message
+from qmnode.model.packet import message_from_packet, stored_value
+from qmnode.settings import LocalSettings
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.errors import PacketError
+from qmnode.unix_sockets import bind_unix_socket, peer_credentials
+
+_WRITE_LIMIT: Final = 4 * 1024 * 1024
+"""Bytes of answers that wait for a slow application before its calls are no longer read."""
+MAXIMUM_CALLS: Final = 8192
+"""Calls of one connection under way before its next ones are no longer read."""
+
+log = structlog.get_logger(__name__)
+
+
+class LocalServer:
+    """Listens on a Unix socket for applications of this machine."""
+
+    def __init__(self, manager: QueueManagerApi, settings: LocalSettings, audit: Auditor | None = None) -> None:
+        self.manager = manager
+        self.settings = settings
+        self.path = settings.socket
+        self.audit = audit
+        self.connections: set[LocalConnection] = set()
+        self._server: asyncio.AbstractServer | None = None
+
+    async def start(self) -> None:
+        """Listen. A socket left behind by a node that was killed is replaced; one that answers is not."""
+        listener = bind_unix_socket(self.path, self.settings.mode)
+        self._server = await asyncio.get_running_loop().create_unix_server(lambda: LocalConnection(self), sock=listener)
+        log.info("listening for applications", socket=str(self.path))
+
+    async def stop(self) -> None:
+        """Stop listening and end the connections; what each had open is run down."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self.connections):
+            connection.end()
+        while self.connections:
+            await asyncio.gather(*(connection.gone.wait() for connection in list(self.connections)))
+        await self._server.wait_closed()
+        self._server = None
+        self.path.unlink(missing_ok=True)
+
+
+class LocalConnection(asyncio.Protocol):
+    """One application."""
+
+    def __init__(self, server: LocalServer) -> None:
+        self.server = server
+        self.manager = server.manager
+        self.gone = asyncio.Event()
+        self.user_id = -1
+        self._transport: asyncio.Transport
+        self._reader = FrameReader()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._handles: dict[int, QueueApi | CursorApi] = {}
+        self._transactions: dict[int, TransactionApi] = {}
+        self._last_handle = 0
+        self._answers: list[bytes] = []
+        self._greeted = False
+        self._paused = False
+        self._writable = True
+
+    # The connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """An application connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_LIMIT)
+        peer: socket.socket = transport.get_extra_info("socket")
+        _, self.user_id = peer_credentials(peer)
+        self.server.connections.add(self)
+        limit = self.server.settings.connections
+        if len(self.server.connections) > limit:
+            log.warning("an application was refused: too many are connected", limit=limit, user_id=self.user_id)
+            refusal = MessageQueuingError(
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, f"{limit} applications are connected (local.connections)"
+            )
+            self._answer(Kind.FAILED, 0, values.encode_error(refusal))
+            self.end()
+
+    def data_received(self, data: bytes) -> None:
+        """Calls came."""
+        try:
+            for call in self._reader.feed(data):
+                self._take(call)
+        except FrameError as error:
+            log.warning(
+                "closing a connection that does not speak the protocol", reason=str(error), user_id=self.user_id
+            )
+            self._answer(Kind.FAILED, 0, values.encode([int(ErrorCode.MQ_ERROR_INVALID_PARAMETER), str(error)]))
+            self.end()
+        self._adjust_reading()
+
+    def pause_writing(self) -> None:
+        """The application does not read its answers: read no more of its calls."""
+        self._writable = False
+        self._adjust_reading()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._writable = True
+        self._adjust_reading()
+
+    def _adjust_reading(self) -> None:
+        paused = not self._writable or len(self._tasks) >= MAXIMUM_CALLS
+        if paused != self._paused and not self._transport.is_closing():
+            self._paused = paused
+            if paused:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def end(self) -> None:
+        """Send what was answered and close."""
+        self._flush()
+        self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The application went away: run down what it had."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        self._rundown = asyncio.get_running_loop().create_task(self._run_down(tasks))
+
+    async def _run_down(self, tasks: "list[asyncio.Task[None]]") -> None:
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for handle in list(self._handles.values()):
+                await handle.close()
+            for transaction in list(self._transactions.values()):
+                await transaction.abort()
+        except MessageQueuingError as error:
+            log.warning("what an application left behind could not all be closed", error=str(error))
+        finally:
+            self._handles.clear()
+            self._transactions.clear()
+            self.server.connections.discard(self)
+            self.gone.set()
+
+    # Calls
+
+    def _take(self, call: Frame) -> None:
+        if not self._greeted:
+            self._greet(call)
+            return
+        if call.kind == Kind.CANCEL:
+            task = self._tasks.get(call.number)
+            if task is not None:
+                task.cancel()
+            return
+        work = _WORK.get(call.kind)
+        if work is None:
+            raise FrameError(f"calls of kind {call.kind} are not known")
+        if call.number in self._tasks:
+            raise FrameError(f"two calls with the number {call.number}")
+        self._tasks[call.number] = asyncio.get_running_loop().create_task(self._perform(work, call))
+
+    def _greet(self, call: Frame) -> None:
+        hello = values.decode(call.body) if call.kind == Kind.HELLO else None
+        if not isinstance(hello, dict):
+            raise FrameError("the first frame is a hello")
+        if hello.get("version") != PROTOCOL_VERSION:
+            raise FrameError(
+                f"the application speaks version {hello.get('version')} of the protocol, the node {PROTOCOL_VERSION}: "
+                "install the same qmnode on both sides"
+            )
+        self._greeted = True
+        answer = {"version": PROTOCOL_VERSION, "computer_name": self.manager.computer_name}
+        self._answer(Kind.RESULT, call.number, values.encode(answer | {"identifier": bytes(self.manager.identifier)}))
+
+    async def _perform(self, work: "Work", call: Frame) -> None:
+        try:
+            kind, body = await work(self, call.body)
+        except MessageQueuingError as error:
+            kind, body = Kind.FAILED, values.encode_error(error)
+        except (FrameError, TypeError, ValueError, KeyError, struct.error) as error:
+            sentence = f"the call cannot be understood: {error}"
+            kind, body = Kind.FAILED, values.encode([int(ErrorCode.MQ_ERROR_INVALID_PARAMETER), sentence])
+        except asyncio.CancelledError:
+            if self._transport.is_closing():
+                raise
+            cancelled = MessageQueuingError(ErrorCode.MQ_ERROR_OPERATION_CANCELLED)
+            kind, body = Kind.FAILED, values.encode_error(cancelled)
+        except Exception:
+            # A mistake of ours must cost the application one call, not the connection.
+            log.exception("a call failed unexpectedly", kind=call.kind, user_id=self.user_id)
+            sentence = "the node failed at this call; its log says why"
+            kind, body = Kind.FAILED, values.encode([int(ErrorCode.MQ_ERROR), sentence])
+        finally:
+            del self._tasks[call.number]
+            if self._paused:
+                self._adjust_reading()
+        self._answer(kind, call.number, body)
+
+    def _answer(self, kind: Kind, number: int, body: bytes) -> None:
+        if not self._answers:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._answers.append(frame(kind, number, body))
+
+    def _flush(self) -> None:
+        answers, self._answers = self._answers, []
+        if answers and not self._transport.is_closing():
+            self._transport.write(b"".join(answers))
+
+    # What calls do
+
+    def _queue(self, handle: int) -> QueueApi:
+        queue = self._handles.get(handle)
+        if not isinstance(queue, QueueApi):
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_HANDLE, "the queue was closed: open it again")
+        return queue
+
+    def _cursor(self, handle: int) -> CursorApi:
+        cursor = self._handles.get(handle)
+        if not isinstance(cursor, CursorApi):
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_HANDLE, "the cursor was closed: open it again")
+        return cursor
+
+    def _transaction(self, number: int) -> InTransaction:
+        if number == NO_TRANSACTION:
+            return None
+        if number == SINGLE_TRANSACTION:
+            return "single"
+        transaction = self._transactions.get(number)
+        if transaction is None:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE, "the transaction has ended: begin another one"
+            )
+        return transaction
+
+    def _check_room(self) -> None:
+        """Before anything is opened or begun."""
+        limit = self.server.settings.handles
+        if len(self._handles) + len(self._transactions) >= limit:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+                f"this application has {limit} queues, cursors and transactions open (local.handles): close some",
+            )
+
+    def _register(self, thing: QueueApi | CursorApi) -> int:
+        self._last_handle += 1
+        self._handles[self._last_handle] = thing
+        return self._last_handle
+
+    async def send(self, body: bytes) -> tuple[Kind, bytes]:
+        """Send a batch: as one, or each for itself."""
+        handle, transaction, together, count = SEND_HEAD.unpack_from(body)
+        queue, unit = self._queue(handle), self._transaction(transaction)
+        messages = [_message(packet, more) for packet, more in unpack_sent(body, SEND_HEAD.size, count)]
+        if together:
+            return Kind.IDENTIFIERS, b"".join(await queue.send_many(messages, unit))
+        try:
+            # One write for all of them when nothing is wrong, which is how it nearly always is.
+            return Kind.IDENTIFIERS, b"".join(await queue.send_many(messages, unit))
+        except MessageQueuingError:
+            if unit is not None:
+                raise
+        outcomes = await asyncio.gather(*(queue.send(message) for message in messages), return_exceptions=True)
+        return Kind.MIXED, values.encode([_outcome(outcome) for outcome in outcomes])
+
+    async def receive(self, body: bytes) -> tuple[Kind, bytes]:
+        """Receive up to a number of messages."""
+        handle, transaction, limit, timeout = RECEIVE_HEAD.unpack(body)
+        queue, unit = self._queue(handle), self._transaction(transaction)
+        messages = await queue.receive_many(limit, _seconds(timeout), unit)
+        return Kind.MESSAGES, _pack_messages(messages)
+
+    async def peek(self, body: bytes) -> tuple[Kind, bytes]:
+        """Peek at the first message."""
+        handle, _, _, timeout = RECEIVE_HEAD.unpack(body)
+        return Kind.MESSAGES, _pack_messages([await self._queue(handle).peek(_seconds(timeout))])
+
+    async def call(self, body: bytes) -> tuple[Kind, bytes]:
+        """Any other method: ``[what, handle, method, arguments, keywords]``."""
+        what, handle, method, arguments, keywords = values.decode(body)
+        allowed, target = self._target(what, handle)
+        if method not in allowed:
+            raise FrameError(f"there is no call {what}.{method}")
+        with self._audited(method, target, arguments, keywords):
+            if method in _OPERATORS_ONLY and self.user_id not in (0, os.geteuid()):
+                raise MessageQueuingError(
+                    ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{method} is for root and the user that the node runs as"
+                )
+            if "transaction" in keywords:
+                keywords["transaction"] = self._transaction(keywords["transaction"])
+            if method in _OWN:
+                result = await _OWN[method](self, handle, *arguments, **keywords)
+            else:
+                result = await getattr(target, method)(*arguments, **keywords)
+        if isinstance(result, Message):
+            return Kind.MESSAGES, _pack_messages([result])
+        return Kind.RESULT, values.encode(result)
+
+    @contextlib.contextmanager
+    def _audited(self, method: str, target: object, arguments: list[Any], keywords: dict[str, Any]) -> Iterator[None]:
+        """Tell whoever keeps the audit log of a change, however it ends."""
+        audit = self.server.audit
+        if audit is None or method not in CHANGES:
+            yield
+            return
+        name = target.format_name if isinstance(target, QueueApi) else target_of(arguments)
+        outcome, problem = "aborted", None
+        try:
+            yield
+            outcome = "done"
+        except MessageQueuingError as error:
+            outcome = "denied" if error.code == ErrorCode.MQ_ERROR_ACCESS_DENIED else "failed"
+            problem = error.name
+            raise
+        finally:
+            audit(LocalChange(self.user_id, method, name, properties_of(keywords), outcome, problem))
+
+    def _target(self, what: str, handle: int) -> tuple[frozenset[str], object]:
+        match what:
+            case "manager":
+                return _MANAGER_METHODS, self.manager
+            case "queue":
+                return _QUEUE_METHODS, self._queue(handle)
+            case "cursor":
+                return _CURSOR_METHODS, self._cursor(handle)
+            case "transaction":
+                return _TRANSACTION_METHODS, self._transaction(handle)
+            case _:
+                raise FrameError(f"there are no calls on a {what}")
+
+    async def _open_queue(self, _: int, format_name: str, access: int, share: int) -> list[Any]:
+        self._check_room()
+        queue = await self.manager.open_queue(format_name, Access(access), Share(share))
+        queue.user_id = self.user_id
+        return [self._register(queue), queue.format_name]
+
+    async def _begin(self, _: int, number: int) -> bytes:
+        if number in (NO_TRANSACTION, SINGLE_TRANSACTION) or number in self._transactions:
+            raise FrameError(f"a transaction cannot have the number {number}")
+        self._check_room()
+        transaction = self._transactions[number] = self.manager.transaction()
+        return bytes(transaction.identifier)
+
+    async def _end_transaction(self, number: int, commit: bool) -> None:
+        transaction = self._transaction(number)
+        assert isinstance(transaction, TransactionApi)
+        del self._transactions[number]
+        await (transaction.commit() if commit else transaction.abort())
+
+    async def _open_cursor(self, handle: int) -> int:
+        self._check_room()
+        return self._register(self._queue(handle).cursor())
+
+    async def _close_handle(self, handle: int) -> None:
+        await self._handles.pop(handle).close()
+
+    async def _move(self, handle: int, lookup: int, target: int, transaction: InTransaction = None) -> None:
+        await self._queue(handle).move(lookup, self._queue(target), transaction)
+
+
+Work = Callable[[LocalConnection, bytes], Awaitable[tuple[Kind, bytes]]]
+
+_WORK: Final[dict[int, Work]] = {
+    Kind.SEND: LocalConnection.send,
+    Kind.RECEIVE: LocalConnection.receive,
+    Kind.PEEK: LocalConnection.peek,
+    Kind.CALL: LocalConnection.call,
+}
+
+_OWN: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
+    "open_queue": LocalConnection._open_queue,
+    "begin": LocalConnection._begin,
+    "end": LocalConnection._end_transaction,
+    "cursor": LocalConnection._open_cursor,
+    "close": LocalConnection._close_handle,
+    "move": LocalConnection._move,
+}
+"""Methods in which handles stand for queues, cursors and transactions."""
+
+
+def _methods(interface: type, *more: str, without: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The coroutine methods of an interface: those that an application may call through the socket."""
+    own = {
+        name
+        for name, member in inspect.getmembers(interface, inspect.iscoroutinefunction)
+        if not name.startswith("_") and name not in without
+    }
+    return frozenset(own.union(more))
+
+
+_OPERATORS_ONLY: Final = frozenset({"backup", "resolve_transaction"})
+"""What reaches beyond queues: files that the node writes, and transactions of others."""
+_MANAGER_METHODS: Final = _methods(QueueManagerApi, "begin", without=frozenset({"close"}))
+_QUEUE_METHODS: Final = _methods(QueueApi, "cursor")
+_CURSOR_METHODS: Final = _methods(CursorApi)
+_TRANSACTION_METHODS: Final = frozenset({"prepare", "end"})
+
+
+def _message(packet: bytes, more: bytes) -> Message:
+    try:
+        message = message_from_packet(packet)
+    except PacketError as error:
+        raise FrameError(f"a message that is no UserMessage packet: {error}") from error
+    if more:
+        properties = values.decode(more)
+        if not isinstance(properties, dict) or not properties.keys() <= REQUESTS:
+            raise FrameError("a message asks for what messages cannot ask for")
+        for name, asked in properties.items():
+            if not isinstance(asked, int if isinstance(DEFAULTS[name], int) else type(DEFAULTS[name])):
+                raise FrameError(f"{name} of a message cannot be {asked!r}")
+        return message.copy(**properties)
+    return message
+
+
+def _pack_messages(messages: list[Message]) -> bytes:
+    return pack_received((message.lookup_identifier, stored_value(message)) for message in messages)
+
+
+def _outcome(outcome: bytes | BaseException) -> Any:
+    if isinstance(outcome, MessageQueuingError):
+        return values.error_value(outcome)
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def _seconds(timeout: float) -> float | None:
+    return None if timeout < 0 else timeout

@@ -1,0 +1,84 @@
+"""The application: resources, errors, and the OpenAPI document that describes them."""
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from qmnode.management import access_routes, dead_letter_routes, message_routes, node_routes, queue_routes
+from qmnode.management.context import Context
+from qmnode.management.doorway import OPEN_PATHS
+from qmnode.management.problems import Problem, install_handlers, problem_response
+from qmnode.version import program_version
+
+_DESCRIPTION: Final = """
+Administration of a Message Queuing node: its queues, messages, outgoing queues, connections, transactions, journals
+and dead letters.
+
+**Who may do what.** The Unix socket of the API is for the user that the node runs as. Over TCP every request needs
+`Authorization: Bearer TOKEN`. Tokens with the role `read` see everything but the bodies of messages; those with
+`operate` may do everything. Every change is written to the audit log.
+
+**Names.** Queues are named by path name or format name, percent-encoded in paths. `orders` is short for
+`.\\private$\\orders`; `orders;journal` is its journal, `orders;later` a subqueue, `system$;deadletter` a system queue.
+
+**Errors** are `application/problem+json`, with the MQ_ERROR code of MS-MQMQ 2.4, its name, and a sentence.
+
+**Messages** here are for looking and repairing. Applications use `qmnode.connect()`, which keeps handles, cursors and
+transactions, and is many times faster.
+"""
+_TAGS: Final = [
+    {"name": "queues", "description": "Create, find, change, delete and purge queues."},
+    {"name": "messages", "description": "Send, receive, peek, move."},
+    {"name": "outgoing queues", "description": "Messages on their way to other machines."},
+    {"name": "journals", "description": "Copies of messages that were received or sent."},
+    {"name": "dead letters", "description": "What could not be delivered, or was not received."},
+    {"name": "transactions", "description": "Transactions that have not ended, and those in doubt."},
+    {"name": "node", "description": "The node, its limits and its connections."},
+    {"name": "health", "description": "For watchdogs, load balancers and Prometheus."},
+]
+_SECURITY: Final = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A token of the file `management.tokens`; TCP only."}
+}
+
+
+def build_app(context: Context) -> FastAPI:
+    """The application over a queue manager; callers come through a Doorway."""
+    app = FastAPI(
+        title="qmnode management API",
+        version=program_version(),
+        description=_DESCRIPTION,
+        openapi_tags=_TAGS,
+        # The pages that show the document load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+        separate_input_output_schemas=False,
+    )
+    app.state.context = context
+    for module in (queue_routes, access_routes, message_routes, dead_letter_routes, node_routes):
+        app.include_router(module.router)
+    install_handlers(app)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    return app
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+        )
+        components = document.setdefault("components", {})
+        schemas = components.setdefault("schemas", {})
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        definition = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas |= definition.pop("$defs", {}) | {"Problem": definition}
+        components["securitySchemes"] = _SECURITY
+        for path, operations in document["paths"].items():
+            for operation in operations.values():
+                operation["security"] = [] if path in OPEN_PATHS else [{"bearer": []}, {}]
+                operation["responses"].setdefault("default", problem_response("Any other error"))
+        app.openapi_schema = document
+    return app.openapi_schema

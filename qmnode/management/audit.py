@@ -1,0 +1,123 @@
+"""The audit log: every change and attempt at one: who, what, when, and the outcome. Never bodies or secrets."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from qmnode.management.tokens import Caller
+from qmnode.settings import ConfigurationError
+
+log = structlog.get_logger(__name__)
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class AuditLog:
+    """A file to which JSON objects are appended, one a line; without a file they go to the log of the node."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._file = -1
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Open the file, again if it was rotated. ConfigurationError if that cannot be."""
+        if self.path is None:
+            return
+        try:
+            opened = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigurationError(f"{self.path}: the audit log cannot be written: {error.strerror}") from error
+        self.close()
+        self._file = opened
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """Write down one change."""
+        if self._file < 0:
+            log.info("changed", **entry)
+            return
+        try:
+            # In ASCII: nothing that a caller named can end a line, or speak to the terminal of who reads it.
+            os.write(self._file, json.dumps(entry).encode() + b"\n")
+        except OSError as error:
+            # The change has been made: it must be known somewhere.
+            log.error("the audit log cannot be written", reason=str(error), **entry)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def audit_entry(
+    *,
+    who: str | None,
+    channel: str,
+    action: str,
+    target: dict[str, str],
+    details: dict[str, Any],
+    outcome: str,
+    problem: str | None,
+) -> dict[str, Any]:
+    """What every entry has; the time is now."""
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "who": who,
+        "channel": channel,
+        "action": action,
+        "target": target,
+        "details": details,
+        "outcome": outcome,
+        "problem": problem,
+    }
+
+
+class AuditMiddleware:
+    """Writes an entry when the answer to a request that may change something begins."""
+
+    def __init__(self, app: ASGIApp, audit_log: AuditLog) -> None:
+        self.app = app
+        self.audit_log = audit_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] != "http" or scope["method"] in SAFE_METHODS:
+            await self.app(scope, receive, send)
+            return
+        answered = False
+
+        async def answer(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start" and not answered:
+                answered = True
+                self.audit_log.write(_entry(scope, message["status"]))
+            await send(message)
+
+        try:
+            await self.app(scope, receive, answer)
+        finally:
+            if not answered:
+                self.audit_log.write(_entry(scope, 0))
+
+
+def _entry(scope: Scope, status: int) -> dict[str, Any]:
+    state = scope.get("state", {})
+    caller: Caller | None = state.get("caller")
+    route = scope.get("route")
+    outcome = "done" if 200 <= status < 300 else "denied" if status in (401, 403) else "failed" if status else "aborted"
+    client = scope.get("client")
+    return audit_entry(
+        who=caller.name if caller else None,
+        channel=caller.channel if caller else "tcp",
+        action=getattr(route, "name", None) or f"{scope['method']} {scope['path'][:200]}",
+        target=scope.get("path_params", {}),
+        details=state.get("audit", {}),
+        outcome=outcome,
+        problem=state.get("problem"),
+    ) | {"from": client[0] if client else None, "status": status}

@@ -1,0 +1,116 @@
+"""Dead letters: list them, send them again, write them out."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from qmnode.errors import MessageQueuingError
+from qmnode.management.context import Context, Node, note, require_operate
+from qmnode.management.documents import (
+    BodyForm,
+    LookupText,
+    MessageDocument,
+    MessageList,
+    identifier_text,
+    lookup_from_text,
+    lookup_text,
+)
+from qmnode.management.problems import responses
+from qmnode.operations.dead_letters import chosen, dead_letters, retry
+from qmnode.structures.error_codes import ErrorCode
+
+router = APIRouter()
+
+_PLACES: Final[dict[str, Any]] = {"tags": ["dead letters"]}
+LINES: Final = "application/x-ndjson"
+
+
+class Retrying(BaseModel):
+    """Which dead letters to send again, and where to."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"messages": ["0x400000000000012"]}})
+
+    messages: list[LookupText] | None = Field(default=None, max_length=100_000, description="Null: all that there are")
+    destination: str | None = Field(default=None, max_length=512, description="Null: where each was sent first")
+
+
+class Retried(BaseModel):
+    """What became of one dead letter."""
+
+    lookup_identifier: str
+    identifier: str | None = Field(default=None, description="Of the message that was sent; null if it was not")
+    name: str | None = Field(default=None, description="MQ_ERROR code's name, if it was not sent: it is still there")
+    detail: str | None = None
+
+
+class RetriedList(BaseModel):
+    """What became of each."""
+
+    results: list[Retried]
+
+
+@router.get("/v1/dead-letters", **_PLACES, summary="List dead letters", responses=responses())
+async def list_dead_letters(
+    request: Request,
+    node: Node,
+    limit: Annotated[int, Query(ge=1, le=100_000, description="At most; the node may give fewer")] = 100,
+    body: Annotated[BodyForm, Query(description="Bodies are for the role operate")] = BodyForm.NONE,
+) -> MessageList:
+    """Of both dead-letter queues. `message_class` says why each is one."""
+    if body is not BodyForm.NONE:
+        require_operate(request, "the body of a message")
+    limit = min(limit, node.settings.batch)
+    size, found = 0, []
+    async for message in dead_letters(node.manager):
+        found.append(message)
+        size += len(message.body)
+        if len(found) >= limit or size > node.settings.request_size:
+            break
+    return MessageList.of(found, body)
+
+
+@router.post("/v1/dead-letters/retry", **_PLACES, summary="Send dead letters again", responses=responses())
+async def retry_dead_letters(retrying: Retrying, request: Request, node: Node) -> RetriedList:
+    """Each to the queue that it was sent to, or all to another one. What cannot be sent stays a dead letter."""
+    wanted = None if retrying.messages is None else [_lookup(text) for text in retrying.messages]
+    lookups = (await chosen(node.manager, wanted))[: node.settings.batch]
+    results = [await _retry(node, lookup, retrying.destination) for lookup in lookups]
+    note(request, retried=sum(one.identifier is not None for one in results), of=len(results))
+    return RetriedList(results=results)
+
+
+async def _retry(node: Context, lookup_identifier: int, destination: str | None) -> Retried:
+    result = Retried(lookup_identifier=lookup_text(lookup_identifier))
+    try:
+        result.identifier = identifier_text(await retry(node.manager, lookup_identifier, destination))
+    except MessageQueuingError as error:
+        result.name, result.detail = error.name, error.sentence
+    return result
+
+
+@router.get(
+    "/v1/dead-letters/export",
+    **_PLACES,
+    summary="Write out dead letters",
+    response_class=StreamingResponse,
+    responses=responses() | {200: {"content": {LINES: {"schema": {"type": "string"}}}}},
+)
+async def export_dead_letters(request: Request, node: Node) -> StreamingResponse:
+    """All of them with their bodies (base64), one JSON document a line. For the role operate."""
+    require_operate(request, "the body of a message")
+    return StreamingResponse(_lines(node), media_type=LINES)
+
+
+async def _lines(node: Context) -> AsyncIterator[str]:
+    async for message in dead_letters(node.manager):
+        yield MessageDocument.of(message, BodyForm.BASE64).model_dump_json() + "\n"
+
+
+def _lookup(text: str) -> int:
+    try:
+        return lookup_from_text(text)
+    except ValueError as error:
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, str(error)) from None

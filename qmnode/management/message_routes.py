@@ -1,0 +1,210 @@
+"""Messages: for administrators and tests. Applications use ``qmnode.connect()``, which is many times faster."""
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from qmnode.errors import MessageQueuingError
+from qmnode.management.context import Context, Node, note, require_operate
+from qmnode.management.documents import (
+    LOOKUP_PATTERN,
+    BodyForm,
+    LookupText,
+    MessageDocument,
+    MessageList,
+    NewMessage,
+    identifier_text,
+    lookup_from_text,
+)
+from qmnode.management.problems import responses
+from qmnode.management.queue_routes import QueueName
+from qmnode.model.api import Access, QueueApi
+from qmnode.model.message import Message
+from qmnode.operations.messages import browse, unit_for
+from qmnode.operations.names import format_name, queue_name
+from qmnode.structures.error_codes import ErrorCode
+
+router = APIRouter()
+
+_PLACES: Final[dict[str, Any]] = {"tags": ["messages"]}
+_CHUNK: Final = 16
+"""Messages received at a time, so that what a request holds in memory has a limit in bytes too."""
+
+
+class Sending(BaseModel):
+    """Messages to send: all of them or none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    messages: list[NewMessage] = Field(min_length=1, max_length=100_000)
+    transactional: bool | None = Field(
+        default=None,
+        description="Send in a transaction of its own. Null does what the queue needs, if it is on this node",
+    )
+
+
+class Sent(BaseModel):
+    """What was sent, in the same order."""
+
+    identifiers: list[str] = Field(examples=[["7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e\\65537"]])
+
+
+class Receiving(BaseModel):
+    """Which messages to take."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"limit": 10, "timeout": 5, "body": "text"}}
+    )
+
+    limit: int = Field(default=1, ge=1, le=100_000, description="At most; the node may give fewer")
+    timeout: float = Field(
+        default=0, ge=0, le=86_400, allow_inf_nan=False, description="Seconds to wait for the first message"
+    )
+    body: BodyForm = BodyForm.BASE64
+
+
+class Moving(BaseModel):
+    """Where a message goes."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"target": "orders;later"}})
+
+    target: str = Field(min_length=1, max_length=512, description="The queue, or another subqueue of it")
+
+
+Lookup = Annotated[str, Path(pattern=LOOKUP_PATTERN, description="Lookup identifier", examples=["0x400000000000012"])]
+
+
+@router.post(
+    "/v1/queues/{name}/messages",
+    **_PLACES,
+    summary="Send messages",
+    status_code=201,
+    responses=responses(404, 409, 413),
+)
+async def send_messages(name: QueueName, sending: Sending, request: Request, node: Node) -> Sent:
+    """To a queue of this node, or of another machine by its format name: one message or a batch.
+
+    When this answers, recoverable messages are on disk.
+    """
+    note(request, messages=len(sending.messages))
+    if len(sending.messages) > node.settings.batch:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+            f"{len(sending.messages)} messages in a request: at most {node.settings.batch} are taken",
+        )
+    messages = [message.message() for message in sending.messages]
+    unit = await unit_for(node.manager, queue_name(name), sending.transactional)
+    async with await node.open(name, Access.SEND) as queue:
+        identifiers = await queue.send_many(messages, unit)
+    return Sent(identifiers=[identifier_text(identifier) for identifier in identifiers])
+
+
+@router.post("/v1/queues/{name}/receive", **_PLACES, summary="Receive messages", responses=responses(404, 409, 429))
+async def receive_messages(name: QueueName, receiving: Receiving, request: Request, node: Node) -> MessageList:
+    """Take the first messages out of a queue, waiting for one if there is none; an empty list when time is over.
+
+    What was taken is gone when this answers: if the answer gets lost, so do the messages.
+    """
+    limit = min(receiving.limit, node.settings.batch)
+    async with await node.open(name, Access.RECEIVE) as queue:
+        messages = await _receive(node, request, queue, limit, receiving.timeout)
+    note(request, messages=len(messages))
+    return MessageList.of(messages, receiving.body)
+
+
+async def _receive(node: Context, request: Request, queue: QueueApi, limit: int, wait: float) -> list[Message]:
+    messages: list[Message] = []
+    size = 0
+    try:
+        while len(messages) < limit and size < node.settings.request_size:
+            count = min(_CHUNK, limit - len(messages))
+            if messages or not wait:
+                taken = await queue.receive_many(count, 0)
+            else:
+                taken = (
+                    await node.wait_for(request, queue.receive_many(count, min(wait, node.settings.longest_wait))) or []
+                )
+            if not taken:
+                break
+            messages += taken
+            size += sum(len(message.body) for message in taken)
+    except MessageQueuingError as error:
+        if error.code != ErrorCode.MQ_ERROR_IO_TIMEOUT:
+            raise
+    return messages
+
+
+@router.get("/v1/queues/{name}/messages", **_PLACES, summary="Peek at messages", responses=responses(404))
+async def peek_messages(
+    name: QueueName,
+    request: Request,
+    node: Node,
+    after: Annotated[LookupText | None, Query(description="`next` of the list before")] = None,
+    limit: Annotated[int, Query(ge=1, le=100_000, description="At most; the node may give fewer")] = 100,
+    body: Annotated[BodyForm, Query(description="Bodies are for the role operate")] = BodyForm.NONE,
+) -> MessageList:
+    """Without taking them, in the order of delivery."""
+    if body is not BodyForm.NONE:
+        require_operate(request, "the body of a message")
+    limit = min(limit, node.settings.batch)
+    size, messages = 0, []
+    async with await node.open(name, Access.PEEK) as queue:
+        async for message in browse(queue, _lookup(after) if after else None):
+            messages.append(message)
+            size += len(message.body)
+            if len(messages) >= limit or size > node.settings.request_size:
+                return MessageList.of(messages, body, len(messages))
+    return MessageList.of(messages, body)
+
+
+@router.get("/v1/queues/{name}/messages/{lookup}", **_PLACES, summary="Peek at one message", responses=responses(404))
+async def peek_message(
+    name: QueueName,
+    lookup: Lookup,
+    request: Request,
+    node: Node,
+    body: Annotated[BodyForm, Query(description="Bodies are for the role operate")] = BodyForm.NONE,
+) -> MessageDocument:
+    """By its lookup identifier."""
+    if body is not BodyForm.NONE:
+        require_operate(request, "the body of a message")
+    async with await node.open(name, Access.PEEK) as queue:
+        return MessageDocument.of(await queue.peek_by_lookup_id(_lookup(lookup)), body)
+
+
+@router.delete(
+    "/v1/queues/{name}/messages/{lookup}",
+    **_PLACES,
+    summary="Delete one message",
+    status_code=204,
+    responses=responses(404, 409),
+)
+async def delete_message(name: QueueName, lookup: Lookup, node: Node) -> None:
+    """As if it were received: a copy goes to the journal, and who asked for it gets an acknowledgment."""
+    async with await node.open(name, Access.RECEIVE) as queue:
+        await queue.receive_by_lookup_id(_lookup(lookup))
+
+
+@router.post(
+    "/v1/queues/{name}/messages/{lookup}/move",
+    **_PLACES,
+    summary="Move a message to a subqueue or back",
+    status_code=204,
+    responses=responses(404, 409),
+)
+async def move_message(name: QueueName, lookup: Lookup, moving: Moving, request: Request, node: Node) -> None:
+    """Messages move between a queue and its subqueues, which are made when they are first needed."""
+    note(request, move_to=moving.target)
+    async with (
+        await node.open(name, Access.RECEIVE) as queue,
+        await node.manager.open_queue(format_name(moving.target), Access.MOVE) as target,
+    ):
+        await queue.move(_lookup(lookup), target)
+
+
+def _lookup(text: str) -> int:
+    try:
+        return lookup_from_text(text)
+    except ValueError as error:
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, str(error)) from None

@@ -1,0 +1,132 @@
+"""Prometheus metrics: gauges read from the queue manager when they are asked for, in a registry of their own."""
+
+import heapq
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from cryptography import x509
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from qmnode.management.context import Context
+from qmnode.model.administration import NodeStatus
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import Queue
+
+_TOTALS: Final[dict[str, tuple[str, Callable[[NodeStatus], float]]]] = {
+    "qmnode_queues": ("Queues that somebody created", lambda status: status.queue_count),
+    "qmnode_outgoing_queues": ("Outgoing queues", lambda status: status.outgoing_queue_count),
+    "qmnode_messages": ("Messages in all queues and journals", lambda status: status.message_count),
+    "qmnode_message_bytes": ("Bytes of all messages", lambda status: status.total_bytes),
+    "qmnode_dead_letters": ("Messages in the dead-letter queues", lambda status: status.dead_letter_count),
+    "qmnode_quota_bytes": ("Bytes that may be stored", lambda status: _limit(status.quota)),
+    "qmnode_quota_used_bytes": ("Bytes that count for the quota", lambda status: status.quota_used),
+    "qmnode_journal_quota_bytes": ("Bytes that journals may store", lambda status: _limit(status.journal_quota)),
+    "qmnode_journal_quota_used_bytes": ("Bytes in journals", lambda status: status.journal_quota_used),
+    "qmnode_journal_copies_dropped": (
+        "Copies that no journal had room for, since start",
+        lambda status: status.journal_copies_dropped,
+    ),
+    "qmnode_transactions": ("Transactions that have not ended", lambda status: status.transaction_count),
+    "qmnode_transactions_in_doubt": ("Transactions that wait for an outcome", lambda status: status.in_doubt_count),
+    "qmnode_online": ("Whether messages go to other machines", lambda status: status.online),
+    "qmnode_throttled": ("Whether no queue takes messages", lambda status: status.throttled),
+}
+_QUEUES: Final[dict[str, tuple[str, Callable[[Queue], float]]]] = {
+    "qmnode_queue_messages": ("Messages in a queue", lambda queue: queue.message_count),
+    "qmnode_queue_bytes": ("Bytes of the messages in a queue", lambda queue: queue.total_bytes),
+    "qmnode_queue_journal_messages": (
+        "Messages in a queue's journal",
+        lambda queue: queue.journal_queue.message_count if queue.journal_queue is not None else 0,
+    ),
+    "qmnode_queue_open_handles": ("How often a queue is open", lambda queue: len(queue.descriptors)),
+    "qmnode_queue_locked_messages": ("Messages that transactions hold", lambda queue: len(queue.locked)),
+}
+
+
+def _limit(quota: int) -> float:
+    return float("inf") if quota == 0xFFFFFFFF else quota * 1024
+
+
+class _Snapshot(Collector):
+    def __init__(self, context: Context, status: NodeStatus) -> None:
+        self._context = context
+        self._status = status
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as they are now."""
+        for name, (text, value) in _TOTALS.items():
+            yield GaugeMetricFamily(name, text, value=value(self._status))
+        yield GaugeMetricFamily(
+            "qmnode_waiting_requests", "Requests that wait for a message", value=self._context.waiting
+        )
+        connections = self._context.connection_list
+        yield GaugeMetricFamily(
+            "qmnode_connections",
+            "Connections to other queue managers",
+            value=len(connections.connections()) if connections is not None else 0,
+        )
+        yield GaugeMetricFamily("qmnode_time_seconds", "The node's clock, since 1970 (UTC)", value=time.time())
+        troubles = GaugeMetricFamily("qmnode_trouble", "What does not work now", labels=("what",))
+        for warning in self._status.warnings:
+            troubles.add_metric((warning.partition(":")[0],), 1)
+        yield troubles
+        yield self._certificate()
+        queues = self._context.manager.queue_collection.values()
+        shown = heapq.nlargest(self._context.settings.metrics_queues, queues, key=lambda queue: queue.message_count)
+        yield from self._queues(shown)
+        yield from self._outgoing([queue for queue in shown if isinstance(queue, OutgoingQueue)])
+
+    def _certificate(self) -> Metric:
+        family = GaugeMetricFamily(
+            "qmnode_certificate_expiry_timestamp_seconds",
+            "When the certificate of the management API ends, since 1970 (UTC); 0 if it cannot be read",
+        )
+        file = self._context.settings.certificate
+        if file is not None:
+            try:
+                certificate = x509.load_pem_x509_certificate(file.read_bytes())
+            except (OSError, ValueError):
+                family.add_metric((), 0)
+            else:
+                family.add_metric((), certificate.not_valid_after_utc.timestamp())
+        return family
+
+    @staticmethod
+    def _outgoing(queues: list[OutgoingQueue]) -> Iterator[Metric]:
+        oldest = GaugeMetricFamily(
+            "qmnode_outgoing_oldest_message_timestamp_seconds",
+            "When the message came that waits longest to leave, since 1970 (UTC)",
+            labels=("queue",),
+        )
+        failures = GaugeMetricFamily(
+            "qmnode_outgoing_failure",
+            "That the last connection for a queue failed, and why",
+            labels=("queue", "status"),
+        )
+        for queue in queues:
+            arrived, failure = queue.oldest_arrival, queue.failure
+            if arrived is not None:
+                oldest.add_metric((queue.pathname,), arrived)
+            if failure is not None and queue.message_count:
+                failures.add_metric((queue.pathname, failure.name.lower()), 1)
+        yield oldest
+        yield failures
+
+    @staticmethod
+    def _queues(shown: list[Queue]) -> Iterator[Metric]:
+        for name, (text, value) in _QUEUES.items():
+            family = GaugeMetricFamily(name, text, labels=("queue", "kind"))
+            for queue in shown:
+                family.add_metric((queue.pathname, queue.queue_type.value), value(queue))
+            yield family
+
+
+async def exposition(context: Context) -> bytes:
+    """All metrics in the text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Snapshot(context, await context.manager.status()))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)

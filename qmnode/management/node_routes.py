@@ -1,0 +1,175 @@
+"""The node itself: health, state, quotas, connections, transactions, metrics."""
+
+from typing import Annotated, Literal, Self
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, ConfigDict, Field
+
+from qmnode.management.context import Node, note
+from qmnode.management.documents import (
+    GUID_PATTERN,
+    ConnectionDocument,
+    NodeDocument,
+    QuotaDocument,
+    TransactionDocument,
+)
+from qmnode.management.metrics import exposition
+from qmnode.management.problems import http_problem, responses
+from qmnode.security.service import KeyStoreStatus
+from qmnode.structures.guid import guid_from_text
+from qmnode.version import program_version
+
+router = APIRouter()
+
+
+class Health(BaseModel):
+    """Yes."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(Health):
+    """Yes, and what does not work although the node takes messages."""
+
+    warnings: list[str] = Field(default=[], examples=[["key store: /var/lib/qmnode/keys cannot be read"]])
+
+
+class Keys(BaseModel):
+    """The private keys of the node, as of the last reading of its key store: their names, never more."""
+
+    version: int = Field(description="Of the key store's contents")
+    fault: str | None = Field(description="Why the store could not be read; what was read before goes on serving")
+    fingerprints: list[str] = Field(description="The keys in use")
+
+    @classmethod
+    def of(cls, status: KeyStoreStatus) -> Self:
+        """From whoever reads them."""
+        return cls(version=status.version, fault=status.fault, fingerprints=list(status.fingerprints))
+
+
+class Connections(BaseModel):
+    """Connections to other queue managers."""
+
+    connections: list[ConnectionDocument]
+
+
+class Transactions(BaseModel):
+    """Transactions that have not ended."""
+
+    transactions: list[TransactionDocument]
+
+
+class Online(BaseModel):
+    """Whether the node exchanges messages with other machines."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"online": True}})
+
+    online: bool
+
+
+class Outcome(BaseModel):
+    """How a transaction in doubt ends."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"outcome": "commit"}})
+
+    outcome: Literal["commit", "abort"] = Field(description="What its coordinator would say, had it been reached")
+
+
+@router.get("/healthz", tags=["health"], summary="Is the process alive?")
+async def health() -> Health:
+    """Answers as long as the node's event loop runs. Needs no token."""
+    return Health()
+
+
+@router.get(
+    "/readyz", tags=["health"], summary="Does the node take messages?", response_model=Readiness, responses=responses()
+)
+async def readiness(node: Node) -> Readiness | JSONResponse:
+    """503 while the node starts or stops, and after its store could no longer be written. Needs no token."""
+    if not node.ready():
+        return http_problem(503, "the node is starting or stopping")
+    node.manager.store.check()
+    return Readiness(warnings=list((await node.manager.status()).warnings))
+
+
+@router.get("/v1/keys", tags=["node"], summary="The private keys in use, by fingerprint", responses=responses())
+async def show_keys(node: Node) -> Keys:
+    """As the last reading of the key store found them."""
+    return Keys.of(node.key_reader.status if node.key_reader is not None else KeyStoreStatus())
+
+
+@router.post("/v1/keys/reload", tags=["node"], summary="Read the key store again", responses=responses())
+async def reload_keys(node: Node) -> Keys:
+    """Now, and not only when ``security.key_reload_interval`` has passed: the answer says what was found."""
+    return Keys.of(await node.key_reader.read() if node.key_reader is not None else KeyStoreStatus())
+
+
+@router.get(
+    "/metrics",
+    tags=["health"],
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses=responses() | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(node: Node) -> Response:
+    """In the text format. Queues have metrics of their own up to ``management.metrics_queues``, the fullest first."""
+    return Response(await exposition(node), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/v1/node", tags=["node"], summary="The node and its totals", responses=responses())
+async def show_node(node: Node) -> NodeDocument:
+    """Name, identifier, version, and how much there is of everything."""
+    return NodeDocument.of(await node.manager.status(), program_version())
+
+
+@router.put("/v1/node/online", tags=["node"], summary="Connect the node, or take it off", responses=responses())
+async def set_online(wanted: Online, request: Request, node: Node) -> NodeDocument:
+    """Offline, no messages go to or come from other machines; those for others wait. It ends with the node's stop."""
+    note(request, online=wanted.online)
+    await node.manager.set_online(wanted.online)
+    return NodeDocument.of(await node.manager.status(), program_version())
+
+
+@router.get("/v1/quotas", tags=["node"], summary="Limits of the node, and their use", responses=responses())
+async def show_quotas(node: Node) -> QuotaDocument:
+    """Limits are set in the configuration (``quotas``) and taken over on SIGHUP; those of a queue with the queue."""
+    return QuotaDocument.of(await node.manager.status())
+
+
+@router.get("/v1/connections", tags=["node"], summary="Connections to other queue managers", responses=responses())
+async def list_connections(node: Node) -> Connections:
+    """Sessions of the binary protocol (MS-MQQB)."""
+    found = node.connection_list.connections() if node.connection_list is not None else ()
+    return Connections(connections=[ConnectionDocument.of(connection) for connection in found])
+
+
+@router.get(
+    "/v1/transactions", tags=["transactions"], summary="Transactions that have not ended", responses=responses()
+)
+async def list_transactions(node: Node) -> Transactions:
+    """Those of applications, and those of coordinators, which may be in doubt."""
+    found = await node.manager.list_transactions()
+    return Transactions(transactions=[TransactionDocument.of(transaction) for transaction in found])
+
+
+@router.post(
+    "/v1/transactions/{identifier}/resolve",
+    tags=["transactions"],
+    summary="End a transaction that is in doubt",
+    status_code=204,
+    responses=responses(409),
+)
+async def resolve_transaction(
+    identifier: Annotated[str, Path(pattern=GUID_PATTERN, examples=["7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e"])],
+    outcome: Outcome,
+    request: Request,
+    node: Node,
+) -> None:
+    """In the place of its coordinator, which is known to have decided so and cannot be reached.
+
+    409 if there is no such transaction, or it is not in doubt: an application's own transaction is ended by it.
+    """
+    note(request, outcome=outcome.outcome)
+    await node.manager.resolve_transaction(guid_from_text(identifier), outcome.outcome == "commit")

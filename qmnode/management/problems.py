@@ -1,0 +1,159 @@
+"""Errors as ``application/problem+json`` (RFC 9457), with the MQ_ERROR code, its name, and a sentence."""
+
+from http import HTTPStatus
+from typing import Any, Final
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from qmnode.errors import MessageQueuingError
+from qmnode.structures.error_codes import ErrorCode
+
+log = structlog.get_logger(__name__)
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+_STATUS: Final = {
+    ErrorCode.MQ_ERROR: HTTPStatus.INTERNAL_SERVER_ERROR,
+    ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    ErrorCode.MQ_ERROR_ACCESS_DENIED: HTTPStatus.FORBIDDEN,
+    ErrorCode.MQ_ERROR_QUEUE_EXISTS: HTTPStatus.CONFLICT,
+    ErrorCode.MQ_ERROR_SHARING_VIOLATION: HTTPStatus.CONFLICT,
+    ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE: HTTPStatus.CONFLICT,
+    ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE: HTTPStatus.CONFLICT,
+    ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED: HTTPStatus.CONFLICT,
+    # A quota is a rule that the request breaks, not a failure of the node.
+    ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES: HTTPStatus.CONFLICT,
+    ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    ErrorCode.MQ_ERROR_MESSAGE_STORAGE_FAILED: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+"""HTTP statuses of MQ_ERROR codes; 400 for all others."""
+
+_CODES: Final = {
+    HTTPStatus.UNAUTHORIZED: ErrorCode.MQ_ERROR_ACCESS_DENIED,
+    HTTPStatus.FORBIDDEN: ErrorCode.MQ_ERROR_ACCESS_DENIED,
+    HTTPStatus.METHOD_NOT_ALLOWED: ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+    HTTPStatus.TOO_MANY_REQUESTS: ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+    HTTPStatus.SERVICE_UNAVAILABLE: ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
+}
+"""MQ_ERROR codes of what HTTP itself refuses; MQ_ERROR_INVALID_PARAMETER for all others."""
+
+
+class Mistake(BaseModel):
+    """One thing that is wrong with a request."""
+
+    where: str = Field(description="Path to the value", examples=["body.messages.0.priority"])
+    sentence: str
+
+
+class Problem(BaseModel):
+    """What every error is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "type": "about:blank",
+                "title": "MQ_ERROR_QUEUE_NOT_FOUND",
+                "status": 404,
+                "detail": "there is no queue .\\private$\\orders on ALPHA",
+                "code": "0xC00E0003",
+                "name": "MQ_ERROR_QUEUE_NOT_FOUND",
+                "mistakes": [],
+            }
+        }
+    )
+
+    type: str = "about:blank"
+    title: str = Field(description="The same as name")
+    status: int
+    detail: str = Field(description="A sentence that says what to do")
+    code: str = Field(description="MQ_ERROR code (MS-MQMQ 2.4), hexadecimal")
+    name: str = Field(description="Name of the code")
+    mistakes: list[Mistake] = Field(default=[], description="Of a request that is not valid: each thing that is wrong")
+
+
+def status_of(code: ErrorCode) -> int:
+    """The HTTP status of an MQ_ERROR code."""
+    return _STATUS.get(code, HTTPStatus.BAD_REQUEST)
+
+
+def problem(status: int, code: ErrorCode, sentence: str, mistakes: list[Mistake] | None = None) -> JSONResponse:
+    """An error as an answer."""
+    content = Problem(
+        title=code.name,
+        status=status,
+        detail=sentence,
+        code=f"0x{code:08X}",
+        name=code.name,
+        mistakes=mistakes or [],
+    )
+    return JSONResponse(content.model_dump(), status, media_type=MEDIA_TYPE)
+
+
+def http_problem(status: int, sentence: str) -> JSONResponse:
+    """What HTTP itself refuses, with the code that fits best."""
+    return problem(status, _CODES.get(HTTPStatus(status), ErrorCode.MQ_ERROR_INVALID_PARAMETER), sentence)
+
+
+async def failed(request: Request, error: Exception) -> JSONResponse:
+    """An operation of the queue manager failed."""
+    assert isinstance(error, MessageQueuingError)
+    request.state.problem = error.name
+    return problem(status_of(error.code), error.code, error.sentence)
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    sentence = {
+        HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path}: see /openapi.json",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} does not take {request.method}",
+    }.get(HTTPStatus(error.status_code), str(error.detail))
+    answer = http_problem(error.status_code, sentence)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _not_valid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    mistakes = [
+        Mistake(where=".".join(map(str, mistake["loc"])), sentence=mistake["msg"]) for mistake in error.errors()[:20]
+    ]
+    sentence = "; ".join(f"{mistake.where}: {mistake.sentence}" for mistake in mistakes[:3])
+    request.state.problem = ErrorCode.MQ_ERROR_INVALID_PARAMETER.name
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.MQ_ERROR_INVALID_PARAMETER, sentence, mistakes)
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    log.error("a request failed unexpectedly", method=request.method, path=request.url.path, exc_info=error)
+    sentence = "the node failed at this request; its log says why"
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, ErrorCode.MQ_ERROR, sentence)
+
+
+def install_handlers(app: FastAPI) -> None:
+    """Every error of the application is a problem."""
+    app.add_exception_handler(MessageQueuingError, failed)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _not_valid)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For OpenAPI: these errors, beside those that every resource may answer with."""
+    return {status: problem_response(HTTPStatus(status).phrase) for status in (*_EVERYWHERE, *statuses)}
+
+
+def problem_response(description: str) -> dict[str, Any]:
+    """For OpenAPI: an answer that is a problem."""
+    return {
+        "description": description,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+
+
+_EVERYWHERE: Final = (400, 401, 403, 422, 503)

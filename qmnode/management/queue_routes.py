@@ -1,0 +1,177 @@
+"""Queues, outgoing queues and journals."""
+
+from fnmatch import fnmatch
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel
+
+from qmnode.management.context import Node, note
+from qmnode.management.documents import ORDERS, NewQueue, QueueDocument, QueueList, QueueSettings
+from qmnode.management.problems import responses
+from qmnode.model.api import Access, QueueType
+from qmnode.operations.names import queue_name
+
+router = APIRouter()
+
+QueueName = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=512,
+        description=r"Path name, or format name, percent-encoded. `orders` is short for `.\private$\orders`; "
+        "`orders;journal` is its journal, `orders;later` a subqueue.",
+        examples=["orders", ORDERS],
+    ),
+]
+
+
+class Journal(BaseModel):
+    """A journal: copies of messages that were received from a queue, or sent by this node."""
+
+    pathname: str
+    queue: str | None
+    journaling: bool
+    message_count: int
+    total_bytes: int
+
+
+class Journals(BaseModel):
+    """The journals that have messages or get some."""
+
+    journals: list[Journal]
+
+
+_PLACES: Final[dict[str, Any]] = {"tags": ["queues"]}
+
+
+@router.get("/v1/queues", **_PLACES, summary="List queues", responses=responses())
+async def list_queues(
+    node: Node,
+    kind: Annotated[list[QueueType] | None, Query(description="Only of these types; may be given again")] = None,
+    name: Annotated[
+        str | None, Query(max_length=512, description="Pattern for path names, with * and ?", examples=["*orders*"])
+    ] = None,
+    after: Annotated[str | None, Query(max_length=1024, description="`next` of the list before")] = None,
+    limit: Annotated[int, Query(ge=1, le=100_000, description="At most; the node may give fewer")] = 100,
+) -> QueueList:
+    """In the order of their path names, system queues and outgoing queues among them."""
+    limit = min(limit, node.settings.batch)
+    pattern = name.upper() if name else None
+    chosen = sorted(
+        (
+            (key, queue)
+            for queue in node.manager.queue_collection.values()
+            if (not kind or queue.queue_type in kind)
+            and ((key := queue.pathname.upper()) > (after or "").upper())
+            and (pattern is None or fnmatch(key, pattern))
+        ),
+        key=lambda pair: pair[0],
+    )
+    page = [QueueDocument.of(queue.information()) for _, queue in chosen[:limit]]
+    return QueueList(queues=page, next=page[-1].pathname if len(chosen) > limit else None)
+
+
+@router.post("/v1/queues", **_PLACES, summary="Create a queue", status_code=201, responses=responses(409))
+async def create_queue(queue: NewQueue, request: Request, response: Response, node: Node) -> QueueDocument:
+    """A private queue. 409 (MQ_ERROR_QUEUE_EXISTS) if there is one of this name."""
+    note(request, queue=queue.name, properties=sorted(queue.model_fields_set - {"name"}))
+    created = await node.manager.create_queue(queue_name(queue.name), **queue.properties())
+    return QueueDocument.of(created)
+
+
+@router.get("/v1/queues/{name}", **_PLACES, summary="Show a queue", responses=responses(404))
+async def show_queue(name: QueueName, node: Node) -> QueueDocument:
+    """Its properties, and how much is in it."""
+    return QueueDocument.of(await node.manager.queue(queue_name(name)))
+
+
+@router.patch("/v1/queues/{name}", **_PLACES, summary="Change a queue", responses=responses(404))
+async def set_queue(name: QueueName, settings: QueueSettings, request: Request, node: Node) -> QueueDocument:
+    """Only what is given changes. Whether a queue is transactional never does."""
+    note(request, properties=sorted(settings.model_fields_set))
+    return QueueDocument.of(await node.manager.set_queue(queue_name(name), **settings.properties()))
+
+
+@router.delete("/v1/queues/{name}", **_PLACES, summary="Delete a queue", status_code=204, responses=responses(404, 409))
+async def delete_queue(name: QueueName, node: Node) -> None:
+    """With its messages, its journal and its subqueues."""
+    await node.manager.delete_queue(queue_name(name))
+
+
+@router.delete(
+    "/v1/queues/{name}/messages",
+    **_PLACES,
+    summary="Purge a queue",
+    status_code=204,
+    responses=responses(404, 409),
+)
+async def purge_queue(name: QueueName, request: Request, node: Node) -> None:
+    """Delete every message. Those that asked for it become dead letters; those in a transaction go when it aborts."""
+    note(request, messages=(await node.manager.queue(queue_name(name))).message_count)
+    async with await node.open(name, Access.RECEIVE) as queue:
+        await queue.purge()
+
+
+_OUTGOING: Final[dict[str, Any]] = {"tags": ["outgoing queues"]}
+
+
+@router.get("/v1/outgoing-queues", **_OUTGOING, summary="List outgoing queues", responses=responses())
+async def list_outgoing_queues(node: Node) -> QueueList:
+    """Queues of messages on their way to other machines, with their states; all of them, up to `management.batch`."""
+    found = await node.manager.queues([QueueType.OUTGOING])
+    page = [QueueDocument.of(queue) for queue in found[: node.settings.batch]]
+    return QueueList(queues=page, next=page[-1].pathname if len(found) > len(page) else None)
+
+
+@router.post(
+    "/v1/outgoing-queues/{name}/pause",
+    **_OUTGOING,
+    summary="Pause an outgoing queue",
+    status_code=204,
+    responses=responses(404),
+)
+async def pause_queue(name: QueueName, node: Node) -> None:
+    """No message leaves it, until it is resumed; messages can still be sent to it."""
+    await node.manager.pause_queue(queue_name(name))
+
+
+@router.post(
+    "/v1/outgoing-queues/{name}/resume",
+    **_OUTGOING,
+    summary="Resume an outgoing queue",
+    status_code=204,
+    responses=responses(404),
+)
+async def resume_queue(name: QueueName, node: Node) -> None:
+    """Its messages leave again."""
+    await node.manager.resume_queue(queue_name(name))
+
+
+@router.get("/v1/journals", tags=["journals"], summary="List journals", responses=responses())
+async def list_journals(node: Node) -> Journals:
+    """Their messages are those of the queue `NAME;journal`, and of `system$;journal` for what this node sent."""
+    machine = node.manager.journal_queue
+    found = [
+        Journal(
+            pathname=machine.pathname,
+            queue=None,
+            journaling=True,
+            message_count=machine.message_count,
+            total_bytes=machine.total_bytes,
+        )
+    ]
+    for queue in sorted(node.manager.queue_collection.values(), key=lambda queue: queue.pathname.upper()):
+        count = queue.journal_queue.message_count if queue.journal_queue is not None else 0
+        if queue.journaling or count:
+            size = queue.journal_queue.total_bytes if queue.journal_queue is not None else 0
+            found.append(
+                Journal(
+                    pathname=f"{queue.pathname};JOURNAL",
+                    queue=queue.pathname,
+                    journaling=queue.journaling,
+                    message_count=count,
+                    total_bytes=size,
+                )
+            )
+    return Journals(journals=found[: node.settings.batch])

@@ -1,0 +1,197 @@
+"""Serving the management API in the node's event loop: on a Unix socket, and on TCP with TLS and tokens."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import structlog
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from qmnode.management.app import build_app
+from qmnode.management.audit import AuditLog, AuditMiddleware
+from qmnode.management.context import Context, KeyReader
+from qmnode.management.doorway import Doorway
+from qmnode.management.tokens import Tokens
+from qmnode.model.administration import ConnectionList
+from qmnode.model.queue_manager import QueueManager
+from qmnode.settings import ConfigurationError, ManagementSettings
+from qmnode.unix_sockets import bind_unix_socket, peer_credentials
+
+log = structlog.get_logger(__name__)
+
+_FIRST_REQUEST: Final = 10
+"""Seconds from connecting until the head of the first request."""
+_GRACE: Final = 3
+"""Seconds that requests have to finish when the node stops."""
+
+
+class _PeerProtocol(H11Protocol):
+    """Says of a caller on the Unix socket which user it is, in the place of an address."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        peer: socket.socket = transport.get_extra_info("socket")
+        if peer.family == socket.AF_UNIX:
+            process, user = peer_credentials(peer)
+            self.client = (f"uid:{user}", process)
+        asyncio.get_running_loop().call_later(_FIRST_REQUEST, self._end_if_silent)
+
+    def _end_if_silent(self) -> None:
+        """Who has not said what he wants by now only takes up room."""
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        config.load()
+        self.lifespan = config.lifespan_class(config)
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Let ``main_loop`` end."""
+        self.should_exit = True
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        """Once a second, in the place of ten times: an idle node sleeps."""
+        seconds = 0
+        while not await self.on_tick(10 * seconds):
+            seconds += 1
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), 1)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the service's."""
+        yield
+
+
+class ManagementServer:
+    """The management API of a node. ConfigurationError when its files cannot be used."""
+
+    def __init__(
+        self,
+        manager: QueueManager,
+        settings: ManagementSettings,
+        ready: Callable[[], bool],
+        connection_list: ConnectionList | None = None,
+        key_reader: KeyReader | None = None,
+    ) -> None:
+        self.settings = settings
+        self.context = Context(manager, settings, ready, connection_list, key_reader)
+        self.audit_log = AuditLog(settings.audit_log)
+        self.tokens = Tokens(settings.tokens) if settings.listen is not None and settings.tokens is not None else None
+        self.address: tuple[str, int] | None = None
+        """Where TCP is listened on, once it is."""
+        self._servers: list[tuple[_Server, asyncio.Task[None]]] = []
+        self._tls: ssl.SSLContext | None = None
+
+    async def start(self) -> None:
+        """Listen on everything that is configured."""
+        app = build_app(self.context)
+        size = self.settings.request_size
+        if self.settings.socket is not None:
+            listener = bind_unix_socket(self.settings.socket, self.settings.mode)
+            await self._serve(Doorway(app, None, size), listener)
+            log.info("management API", socket=str(self.settings.socket))
+        if self.settings.listen is not None:
+            assert self.tokens is not None
+            listener = _bind(self.settings.listen)
+            try:
+                self._tls = self._context()
+            except ConfigurationError:
+                listener.close()
+                raise
+            await self._serve(Doorway(app, self.tokens, size), listener, self._tls)
+            self.address = listener.getsockname()[:2]
+            log.info("management API", listen=self.settings.listen, port=self.address[1])
+
+    async def _serve(self, doorway: Doorway, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        config = uvicorn.Config(
+            AuditMiddleware(doorway, self.audit_log),
+            http=_PeerProtocol,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE,
+        )
+        server = _Server(config)
+        config.ssl = tls
+        await server.startup([listener])
+        self._servers.append((server, asyncio.create_task(_run(server, listener))))
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._load_certificate(context)
+        return context
+
+    def _load_certificate(self, context: ssl.SSLContext) -> None:
+        assert self.settings.certificate is not None
+        try:
+            context.load_cert_chain(self.settings.certificate, self.settings.private_key)
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigurationError(
+                f"{self.settings.certificate}, {self.settings.private_key}: not a certificate and its key: {error}"
+            ) from error
+
+    def reload(self) -> None:
+        """Read the tokens and the certificate again and reopen the audit log; on a mistake what was there stays."""
+        for part in (self.audit_log.reopen, *self._reloaded()):
+            try:
+                part()
+            except ConfigurationError as error:
+                log.error("a part of the management API was not reloaded", reason=str(error))
+
+    def _reloaded(self) -> Iterator[Callable[[], None]]:
+        if self.tokens is not None:
+            yield self.tokens.load
+        if (context := self._tls) is not None:
+            yield lambda: self._load_certificate(context)
+
+    async def stop(self) -> None:
+        """Stop listening, let requests finish for a moment, and end those that wait."""
+        self.context.stopping.set()
+        for server, _ in self._servers:
+            server.stop()
+        await asyncio.gather(*(task for _, task in self._servers))
+        self._servers.clear()
+        if self.settings.socket is not None:
+            self.settings.socket.unlink(missing_ok=True)
+        self.audit_log.close()
+
+
+async def _run(server: _Server, listener: socket.socket) -> None:
+    await server.main_loop()
+    await server.shutdown([listener])
+
+
+def _bind(address: str) -> socket.socket:
+    """A socket on ``host:port`` or ``[host]:port``. ConfigurationError."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"management.listen: {address!r} is not ADDRESS:PORT: {error}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+    except OSError as error:
+        listener.close()
+        raise ConfigurationError(f"management.listen: {address} cannot be listened on: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,81 @@
+"""Who may use the management API over TCP: bearer tokens, of which the node knows only the digests."""
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from qmnode.settings import ConfigurationError
+
+_EVERYBODY: Final = 0o007
+
+
+class Role(StrEnum):
+    """What a caller may do."""
+
+    READ = "read"
+    """See everything but the bodies of messages, and change nothing."""
+    OPERATE = "operate"
+    """Everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls: the name of a token, or the user at the other end of the Unix socket."""
+
+    name: str
+    role: Role
+    channel: str
+    """``unix`` or ``tcp``."""
+
+
+class _Token(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    role: Role
+    sha256: Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$")]
+
+
+_TOKENS: Final = TypeAdapter(list[_Token])
+
+
+class Tokens:
+    """The tokens of a file. ConfigurationError if others can read it, or it cannot be understood."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._callers: dict[str, Caller] = {}
+        self.load()
+
+    def load(self) -> None:
+        """Read the file; what was there before stays if that fails."""
+        try:
+            mode = self.path.stat().st_mode
+            if mode & _EVERYBODY:
+                raise ConfigurationError(
+                    f"{self.path}: everybody may read or write the tokens (mode {mode & 0o777:o}): chmod o= {self.path}"
+                )
+            tokens = _TOKENS.validate_python(yaml.safe_load(self.path.read_text(encoding="utf-8")))
+        except yaml.MarkedYAMLError as error:
+            # Without the text around the mistake, which may be a token.
+            line = error.problem_mark.line + 1 if error.problem_mark is not None else 0
+            raise ConfigurationError(f"{self.path}, line {line}: {error.problem or 'this is no YAML'}") from None
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigurationError(f"{self.path}: {error}") from error
+        except ValidationError as error:
+            # Never with its input: a mistake may well be a token where its digest belongs.
+            mistakes = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5])
+            raise ConfigurationError(f"{self.path}: {mistakes}") from None
+        callers = {token.sha256.lower(): Caller(token.name, token.role, "tcp") for token in tokens}
+        if len(callers) != len(tokens) or len({token.name for token in tokens}) != len(tokens):
+            raise ConfigurationError(f"{self.path}: two tokens have the same name or digest")
+        self._callers = callers
+
+    def caller(self, token: str) -> Caller | None:
+        """Who has this token."""
+        return self._callers.get(hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest())

@@ -1,0 +1,118 @@
+"""What administrators ask of a queue manager, beside its queues: its state, its transactions, a copy of its store."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from qmnode.structures.guid import ZERO_GUID, Guid
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """The queue manager as a whole (MS-MQDMPR 3.1.1.1). Quotas are in KB, 0xFFFFFFFF is none; use is in bytes."""
+
+    computer_name: str
+    identifier: Guid
+    online: bool
+    """ConnectionActive: whether messages go to and come from other machines."""
+    queue_count: int
+    """Queues that somebody created: private and public ones, without subqueues."""
+    outgoing_queue_count: int
+    message_count: int
+    """Messages of all queues, journals and dead-letter queues among them."""
+    total_bytes: int
+    dead_letter_count: int
+    """Messages in both dead-letter queues."""
+    quota: int
+    quota_used: int
+    journal_quota: int
+    journal_quota_used: int
+    throttled: bool
+    """Throttled (3.1.1.1): no queue takes messages until flow control ends."""
+    transaction_count: int
+    in_doubt_count: int
+    """Transactions that wait for a coordinator, or for :meth:`AdministrationApi.resolve_transaction`."""
+    journal_copies_dropped: int
+    """Copies that did not go to a journal, since start, because its quota had no room."""
+    warnings: tuple[str, ...] = ()
+    """What does not work now, in sentences; the node does the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInformation:
+    """A transaction that has not ended (3.1.1.14)."""
+
+    identifier: Guid
+    state: str
+    """``active`` or ``prepared``."""
+    in_doubt: bool
+    """Prepared, and its outcome is a coordinator's to say: it holds what it holds, across restarts, until then."""
+    operation_count: int
+    queues: tuple[str, ...]
+    """Path names of the queues that it sends to, receives from or moves between."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionInformation:
+    """A connection to another queue manager: a session of MS-MQQB."""
+
+    address: str
+    """Of the other side: host and port."""
+    state: str
+    incoming: bool
+    """Whether the other side began it."""
+    queue_manager_identifier: Guid = ZERO_GUID
+    established: float = 0.0
+    """Seconds since 1970 (UTC); 0 while it is not."""
+    sent_messages: int = 0
+    received_messages: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    unacknowledged_messages: int = 0
+
+
+class ConnectionList(Protocol):
+    """The port through which whoever keeps connections shows them."""
+
+    def connections(self) -> Sequence[ConnectionInformation]:
+        """Those that there are now."""
+
+
+class AdministrationApi(ABC):
+    """What an administrator does with a queue manager. Part of :class:`qmnode.model.api.QueueManagerApi`."""
+
+    @abstractmethod
+    async def status(self) -> NodeStatus:
+        """How the queue manager is now."""
+
+    @abstractmethod
+    async def set_online(self, online: bool) -> None:
+        """Bring Online or Take Offline (3.1.4.12, 3.1.4.13): whether messages go to and come from other machines.
+
+        Messages for others wait in outgoing queues meanwhile. It lasts until it is said again, or the node stops.
+        """
+
+    @abstractmethod
+    async def list_transactions(self) -> list[TransactionInformation]:
+        """The transactions that have not ended, oldest first."""
+
+    @abstractmethod
+    async def resolve_transaction(self, identifier: Guid, commit: bool) -> None:
+        """End a transaction that is in doubt, in the place of its coordinator (3.1.4.9, 3.1.4.10).
+
+        MQ_ERROR_TRANSACTION_SEQUENCE if there is no such transaction or it is not in doubt.
+        """
+
+    @abstractmethod
+    async def queue_security(self, name: str) -> bytes:
+        """The self-relative security descriptor of a queue, by path name or format name; empty when it has none."""
+
+    @abstractmethod
+    async def backup(self, path: str | Path) -> None:
+        """Write a consistent copy of the store to a new directory, which only the node's user can read.
+
+        The copy can be opened as a node: it knows that it is a copy, and skips message identifiers that the original
+        may have given out since. MQ_ERROR_MESSAGE_STORAGE_FAILED if it cannot be written.
+        """

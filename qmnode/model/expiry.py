@@ -1,0 +1,136 @@
+"""Time To Be Received Timer: MS-MQDMPR 3.1.2.4 and 3.1.7.2.7. One timer for all messages, and an index on disk.
+
+The index is by second, so that a timer for each message is not needed and a restart knows what is due without reading
+messages. What expires goes, with its copy for the dead-letter queue and its acknowledgment, in one batch.
+
+Most messages on their way have four days and need a second, so an entry for each would be written only to be deleted.
+Those that have long are indexed in groups: one entry says that of some 4,096 messages of a queue there may be some
+which expire in the four minutes from its second on. When that comes, those that are still there get entries of
+their own.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from qmnode.model.ports import TimerHandle
+from qmnode.model.record import NEVER, expiry
+
+if TYPE_CHECKING:
+    from qmnode.model.queue_manager import QueueManager
+
+_BEGINNING: Final = (0, 0, 0)
+_CHUNK: Final = 200
+"""Messages that expire in one pass of the event loop; the rest wait for the next."""
+FAR: Final = 3600
+"""Seconds from which on a message has long."""
+SECONDS: Final = 256
+"""What a group covers, in seconds and in lookup identifiers, from a multiple of each on."""
+IDENTIFIERS: Final = 4096
+_SECOND_MASK: Final = ~(SECONDS - 1)
+_IDENTIFIER_MASK: Final = ~(IDENTIFIERS - 1)
+GROUP: Final = 0x8000_0000
+"""In the queue's number of an entry: it is of a group, to be looked at from its lookup identifier on."""
+_REMEMBERED: Final = 65_536
+_GROUP_CHUNK: Final = 256
+_GROUP_BYTES: Final = 1024 * 1024
+
+Entry = tuple[int, int, int]
+"""Second, queue, lookup identifier."""
+
+
+def group_of(when: int, queue_id: int, lookup_identifier: int) -> Entry:
+    """The entry of the group that a message belongs to."""
+    return when & _SECOND_MASK, queue_id | GROUP, lookup_identifier & _IDENTIFIER_MASK
+
+
+class Expiry:
+    """Knows when the next message expires."""
+
+    def __init__(self, manager: "QueueManager") -> None:
+        self._manager = manager
+        self._next = NEVER
+        self._searched = _BEGINNING
+        """Everything in the index before this is done: the search does not begin among deleted keys."""
+        self._timer: TimerHandle | None = None
+        self._groups: set[Entry] = set()
+        """Some of the groups that are in the index."""
+
+    def start(self) -> None:
+        """Find what is due, from the index."""
+        self._arm_for_next()
+
+    def stop(self) -> None:
+        """No more expiry."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def add(self, when: int, queue_id: int, lookup_identifier: int) -> None:
+        """A message expires at ``when``."""
+        group = group_of(when, queue_id, lookup_identifier)
+        if group in self._groups:
+            return
+        if group[0] > self._manager.clock.time() + FAR:
+            if len(self._groups) >= _REMEMBERED:
+                self._groups.clear()
+            self._groups.add(group)
+            self._put(group)
+        else:
+            self._put((when, queue_id, lookup_identifier))
+
+    def remove(self, when: int, queue_id: int, lookup_identifier: int) -> None:
+        """The message is gone. Its group stays: it has others, or will find nothing."""
+        group = group_of(when, queue_id, lookup_identifier)
+        if group not in self._groups and group[0] <= self._manager.clock.time() + FAR:
+            self._manager.store.delete_expiry(when, queue_id, lookup_identifier)
+
+    def _put(self, entry: Entry) -> None:
+        self._manager.store.put_expiry(*entry)
+        if entry < self._searched:
+            self._searched = entry
+        if entry[0] < self._next:
+            self._arm(entry[0])
+
+    def _arm(self, when: int) -> None:
+        self.stop()
+        self._next = when
+        clock = self._manager.clock
+        self._timer = clock.call_later(max(0.0, when - clock.time()), self._due)
+
+    def _arm_for_next(self) -> None:
+        self.stop()
+        self._next = NEVER
+        self._manager.store.make_visible()
+        for entry in self._manager.store.read_expiry(self._searched, NEVER - 1, 1):
+            self._searched = entry
+            self._arm(entry[0])
+
+    def _due(self) -> None:
+        self._timer = None
+        manager = self._manager
+        now = int(manager.clock.time())
+        manager.store.make_visible()
+        due = manager.store.read_expiry(self._searched, now, _CHUNK)
+        # What is added meanwhile, in these seconds too, brings the search back.
+        self._searched = max(self._searched, due[-1] if len(due) == _CHUNK else (now + 1, 0, 0))
+        for when, queue_id, lookup_identifier in due:
+            if queue_id & GROUP:
+                manager.store.delete_expiry(when, queue_id, lookup_identifier)
+                self._split(when, queue_id, lookup_identifier)
+            # Of a message that is held the index keeps the second: after a power cut nobody holds it, and it is due.
+            elif manager.message_expired(queue_id, lookup_identifier):
+                manager.store.delete_expiry(when, queue_id, lookup_identifier)
+        manager.store.durable()
+        self._arm_for_next()
+
+    def _split(self, when: int, queue_id: int, first: int) -> None:
+        """Entries for the messages of a group, which are few by now: as many as are read at once."""
+        self._groups.discard((when, queue_id, first))
+        last = first | ~_IDENTIFIER_MASK
+        entries = self._manager.store.read_messages(
+            queue_id & ~GROUP, first, last, _GROUP_CHUNK, _GROUP_BYTES, express=True
+        )
+        for lookup_identifier, value in entries:
+            if (second := expiry(value)) & _SECOND_MASK == when:
+                self._put((second, queue_id & ~GROUP, lookup_identifier))
+        if entries and entries[-1][0] < last:
+            self._put((when, queue_id, entries[-1][0] + 1))

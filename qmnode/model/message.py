@@ -1,0 +1,279 @@
+"""Message: MS-MQDMPR 3.1.1.12. What an application sends and receives.
+
+A message holds only what was set: everything else reads as its default. A received message keeps the packet it came in
+(MS-MQMQ 2.2.20) and takes it apart when a property is first read, so that passing a message on costs no parsing.
+"""
+
+from enum import IntEnum, IntFlag
+from typing import Any, Final, TypedDict, Unpack
+
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_security import (
+    AuthenticationLevel,
+    EncryptionAlgorithm,
+    HashAlgorithm,
+    PrivacyLevel,
+    SenderIdentifierType,
+)
+
+INFINITE: Final = 0xFFFFFFFF
+"""A time in seconds that never passes, and a quota that is never reached."""
+
+MAXIMUM_PRIORITY: Final = 7
+DEFAULT_PRIORITY: Final = 3
+
+
+class DeliveryGuarantee(IntEnum):
+    """DeliveryGuarantee: whether a message survives a restart of the queue manager. Values of UserHeader.Flags.DM."""
+
+    EXPRESS = 0
+    RECOVERABLE = 1
+
+
+class Acknowledgment(IntFlag):
+    """AcknowledgementsRequested: bits of MessagePropertiesHeader.Flags (MS-MQMQ 2.2.19.3)."""
+
+    NONE = 0x00
+    POSITIVE_ARRIVAL = 0x01
+    POSITIVE_RECEIVE = 0x02
+    NEGATIVE_ARRIVAL = 0x04
+    NEGATIVE_RECEIVE = 0x08
+    NACK_REACH_QUEUE = 0x04
+    FULL_REACH_QUEUE = 0x05
+    NACK_RECEIVE = 0x0C
+    FULL_RECEIVE = 0x0E
+
+
+class MessageProperties(TypedDict, total=False):
+    """What a sender may set beside the body. Times are in seconds, format names are text (MS-MQMQ 2.1)."""
+
+    label: str
+    recoverable: bool
+    priority: int
+    body_type: int
+    app_specific: int
+    correlation_identifier: bytes
+    extension: bytes
+    message_class: int
+    acknowledgements_requested: int
+    administration_queue_format_name: str
+    response_queue_format_name: str
+    positive_journaling_requested: bool
+    negative_journaling_requested: bool
+    time_to_reach_queue: int
+    time_to_be_received: int
+    tracing_requested: bool
+    tracing_queue_identifier: Guid
+    soap_header: str
+    soap_body: str
+    allow_peek_when_locked: bool
+    application_dead_letter_queue: str
+    connector_type_identifier: Guid
+    privacy_level: int
+    authentication_level: int
+    hash_algorithm: int
+    encryption_algorithm: int
+    sender_identifier_type: int
+    sender_identifier: bytes
+    sender_certificate: bytes
+    signature: bytes
+    symmetric_key: bytes
+    authentication_provider_type: int
+    authentication_provider_name: str
+
+
+DEFAULTS: Final[dict[str, Any]] = {
+    "body": b"",
+    "label": "",
+    "recoverable": False,
+    "priority": DEFAULT_PRIORITY,
+    "body_type": 0,
+    "app_specific": 0,
+    "correlation_identifier": bytes(20),
+    "extension": b"",
+    "message_class": MessageClass.MQMSG_CLASS_NORMAL,
+    "acknowledgements_requested": 0,
+    "administration_queue_format_name": "",
+    "response_queue_format_name": "",
+    "positive_journaling_requested": False,
+    "negative_journaling_requested": False,
+    # 3.1.1.12: "SHOULD be 0x54600", four days.
+    "time_to_reach_queue": 0x54600,
+    "time_to_be_received": INFINITE,
+    "tracing_requested": False,
+    "allow_peek_when_locked": False,
+    "application_dead_letter_queue": "",
+    "connector_type_identifier": ZERO_GUID,
+    "privacy_level": PrivacyLevel.NONE,
+    "authentication_level": AuthenticationLevel.NONE,
+    # MS-MQMQ 2.2.19.3: "SHA-512 SHOULD be used"; the ADM's SHA-1 and RC4 are what older systems have.
+    "hash_algorithm": HashAlgorithm.SHA_512,
+    "encryption_algorithm": EncryptionAlgorithm.AES256,
+    "sender_identifier_type": SenderIdentifierType.NONE,
+    "sender_identifier": b"",
+    "sender_certificate": b"",
+    "signature": b"",
+    "symmetric_key": b"",
+    "authentication_provider_type": 0,
+    "authentication_provider_name": "",
+    "soap_header": "",
+    "soap_body": "",
+    "tracing_queue_identifier": ZERO_GUID,
+    # What the queue manager assigns.
+    "identifier": b"",
+    "lookup_identifier": 0,
+    "arrival_time": 0.0,
+    "sent_time": 0,
+    "source_machine_identifier": ZERO_GUID,
+    "destination_queue_manager_identifier": ZERO_GUID,
+    "destination_queue_format_name": "",
+    "destination_multi_queue_format_name": "",
+    "transactional": False,
+    "transaction_identifier": 0,
+    "transactional_message_sequence_identifier": b"",
+    "transaction_sequence_number": 0,
+    "transaction_previous_sequence_number": 0,
+    "first_in_transaction": False,
+    "last_in_transaction": False,
+    "final_ack_required": False,
+    "connector_queue_manager_identifier": ZERO_GUID,
+    "aborted_receives": 0,
+    "move_count": 0,
+    "packet": b"",
+}
+
+
+_ASSIGNED: Final = tuple(DEFAULTS)[tuple(DEFAULTS).index("identifier") :]
+"""What a message that is sent anew does not keep."""
+
+_SIGNED: Final = (
+    "authentication_level",
+    "authentication_provider_name",
+    "authentication_provider_type",
+    "sender_certificate",
+    "sender_identifier",
+    "sender_identifier_type",
+    "signature",
+    "symmetric_key",
+)
+"""What the security header of a received message said."""
+
+
+class Message:
+    """A message. ``Message(b"body", label="order 7", recoverable=True)``.
+
+    The properties are those of MS-MQDMPR 3.1.1.12 in snake_case. Those under "assigned" are set by the queue manager
+    and are read on messages that came out of a queue.
+    """
+
+    body: bytes
+    label: str
+    recoverable: bool
+    """DeliveryGuarantee is Recoverable: the message survives a restart. Transactional messages always do."""
+    priority: int
+    """0 to 7, the highest is delivered first. Transactional messages all have 0."""
+    body_type: int
+    """What the body is: a VARENUM constant (MS-MQMQ 2.2.12)."""
+    app_specific: int
+    correlation_identifier: bytes
+    extension: bytes
+    message_class: int
+    acknowledgements_requested: int
+    administration_queue_format_name: str
+    response_queue_format_name: str
+    positive_journaling_requested: bool
+    negative_journaling_requested: bool
+    time_to_reach_queue: int
+    """Seconds in which the message must reach its queue, counted from when it was sent."""
+    time_to_be_received: int
+    """Seconds in which the message must be received, counted from when it was sent."""
+    tracing_requested: bool
+    allow_peek_when_locked: bool
+    application_dead_letter_queue: str
+    connector_type_identifier: Guid
+    privacy_level: int
+    """PrivacyLevel: how the body is encrypted on its way. 0 is not at all."""
+    authentication_level: int
+    """AuthenticationLevel: which signature the message is to have. Of a received message: which one verified, and so
+    proved that ``sender_identifier`` sent it; 0 is none."""
+    hash_algorithm: int
+    encryption_algorithm: int
+    sender_identifier_type: int
+    sender_identifier: bytes
+    """The SID of who sent the message; only a claim while ``authentication_level`` is 0."""
+    sender_certificate: bytes
+    signature: bytes
+    symmetric_key: bytes
+    authentication_provider_type: int
+    authentication_provider_name: str
+
+    # Assigned.
+    identifier: bytes
+    """OBJECTID (MS-MQMQ 2.2.8): 16 bytes of the source machine's GUID and a little-endian number, unique everywhere."""
+    lookup_identifier: int
+    """64 bits, unique within the queue manager; the order of delivery within a queue."""
+    arrival_time: float
+    """When the message came to its queue: seconds since 1970 (UTC), with microseconds."""
+    sent_time: int
+    source_machine_identifier: Guid
+    destination_queue_manager_identifier: Guid
+    destination_queue_format_name: str
+    destination_multi_queue_format_name: str
+    transactional: bool
+    transaction_identifier: int
+    transactional_message_sequence_identifier: bytes
+    transaction_sequence_number: int
+    transaction_previous_sequence_number: int
+    first_in_transaction: bool
+    last_in_transaction: bool
+    final_ack_required: bool
+    connector_queue_manager_identifier: Guid
+    soap_header: str
+    soap_body: str
+    tracing_queue_identifier: Guid
+    aborted_receives: int
+    """How often a transaction that had received this message aborted."""
+    move_count: int
+
+    packet: bytes
+    """The UserMessage packet of a message that came out of a queue, as it travels."""
+
+    def __init__(self, body: bytes = b"", **properties: Unpack[MessageProperties]) -> None:
+        attributes = self.__dict__
+        attributes["body"] = body
+        if properties:
+            attributes.update(properties)
+
+    def __getattr__(self, name: str) -> Any:
+        attributes = self.__dict__
+        if "_load" in attributes and name in DEFAULTS:
+            attributes["_load"](self, name)
+            if name in attributes:
+                return attributes[name]
+        try:
+            return DEFAULTS[name]
+        except KeyError:
+            raise AttributeError(f"a message has no property {name!r}") from None
+
+    def copy(self, **changes: Any) -> "Message":
+        """The same message, to be sent on, with some properties changed."""
+        if "_load" in self.__dict__:
+            self.__dict__["_load"](self, "packet")
+        copy = Message.__new__(Message)
+        copy.__dict__.update(self.__dict__)
+        for name in _ASSIGNED:
+            copy.__dict__.pop(name, None)
+        if "lookup_identifier" in self.__dict__:
+            for name in _SIGNED:  # what another queue manager sent is not signed by who sends it on
+                copy.__dict__.pop(name, None)
+        copy.__dict__.update(changes)
+        return copy
+
+    @property
+    def delivery_guarantee(self) -> DeliveryGuarantee:
+        """DeliveryGuarantee, which ``recoverable`` says as a Boolean."""
+        return DeliveryGuarantee.RECOVERABLE if self.recoverable else DeliveryGuarantee.EXPRESS
+
+    def __repr__(self) -> str:
+        return f"<Message {self.label!r}, {len(self.body)} bytes, lookup {self.lookup_identifier:#x}>"

@@ -1,0 +1,279 @@
+"""OutgoingQueue: MS-MQDMPR 3.1.1.3. Messages on their way to a queue on another machine."""
+
+import re
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from qmnode.model.api import QueueInformation, QueueType
+from qmnode.model.batches import insert_many, remove_many
+from qmnode.model.packet import with_sequence
+from qmnode.model.packet_parts import SOURCE
+from qmnode.model.ports import Entry
+from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.queue import Queue
+from qmnode.model.record import FLAGS, PEEK_WHEN_LOCKED, TRANSACTIONAL, RecordFlag, arrival
+from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME
+from qmnode.structures.message_classes import MessageClass
+
+if TYPE_CHECKING:
+    from qmnode.model.queue_manager import QueueManager
+
+
+class OutgoingQueueState(StrEnum):
+    """State of an outgoing queue."""
+
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
+    DISCONNECTING = "disconnecting"
+    INACTIVE = "inactive"
+    LOCKED = "locked"
+    NEED_VALIDATION = "need validation"
+    WAITING = "waiting"
+    ON_HOLD = "on hold"
+
+
+class ConnectionStatus(IntEnum):
+    """Status in ConnectionHistory."""
+
+    IN_PROCESS = 0
+    ESTABLISH_PACKET_RECEIVED = 1
+    ESTABLISHED = 2
+    UNKNOWN_FAILURE = 3
+    PING_FAILURE = 4
+    SOCKET_CREATE_FAILURE = 5
+    SOCKET_BIND_FAILURE = 6
+    SOCKET_CONNECT_FAILURE = 7
+    TCP_NOT_ENABLED = 8
+    SOCKET_SEND_FAILURE = 9
+    CONNECTION_NOT_READY = 10
+    DNS_FAILURE = 11
+    CERTIFICATE_VALIDATION_FAILURE = 12
+    CONNECTION_LIMIT_REACHED = 13
+    CONNECTION_REFUSED = 14
+    ROUTING_DATA_NOT_AVAILABLE = 15
+    LOW_RESOURCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionAttempt:
+    """An entry of ConnectionHistory."""
+
+    status: ConnectionStatus
+    time: int
+    """Seconds since 1970 (UTC)."""
+    error: int = 0
+    """The HRESULT, or zero."""
+    addresses: tuple[str, ...] = ()
+
+
+HISTORY_LENGTH: Final = 10
+_ORDER_QUEUE: Final = re.compile(
+    rf"{re.escape(ORDER_QUEUE_NAME)}$|^PRIVATE=.*\\0*{ORDER_QUEUE.private_queue_identifier:x}$", re.IGNORECASE
+)
+_TRANSFER_INFO: Final = struct.Struct(">QI")
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingTransferInfo:
+    """Where the queue is in its sequence (3.1.1.4, EodNextSeq). What was acknowledged is the protocol's to keep."""
+
+    sequence_identifier: int
+    """TxSequenceID (MS-MQMQ 2.2.18.1.2): the time stamp in the high half."""
+    last_number: int
+    """TxSequenceNumber of the last message that was given a place."""
+
+    def pack(self) -> bytes:
+        """The stored form."""
+        return _TRANSFER_INFO.pack(self.sequence_identifier, self.last_number)
+
+    @classmethod
+    def unpack(cls, record: bytes) -> "OutgoingTransferInfo":
+        """From the stored form."""
+        return cls(*_TRANSFER_INFO.unpack(record))
+
+
+class OutgoingQueue(Queue):
+    """A queue from which messages are transferred. Its path name is the destination's format name."""
+
+    def __init__(self, manager: "QueueManager", queue_id: int, pathname: str, **properties: Any) -> None:
+        state = properties.pop("state", OutgoingQueueState.INACTIVE)
+        super().__init__(manager, queue_id, pathname, QueueType.OUTGOING, **properties)
+        self.state = OutgoingQueueState(state)
+        self.next_hops: tuple[str, ...] = ()
+        self.peer = ""
+        """Address, and text of the GUID, of the queue manager at the other end of the session."""
+        if _ORDER_QUEUE.search(pathname):
+            self.recorder = None  # the protocol's own messages are nobody's
+        self.multicast = pathname.upper().startswith("MULTICAST=")
+        self._transfer_info: OutgoingTransferInfo | None = None
+        self.connection_history: list[ConnectionAttempt] = []
+
+    def stored_attributes(self) -> dict[str, Any]:
+        """A pause survives a restart; the other states are found anew."""
+        paused = self.state is OutgoingQueueState.ON_HOLD
+        return super().stored_attributes() | ({"state": self.state.value} if paused else {})
+
+    def is_unused(self) -> bool:
+        """Whether it can go: it would be made again, and be the same."""
+        return (
+            not self.message_count
+            and not self.reserved_bytes
+            and not self.descriptors
+            and self.state is not OutgoingQueueState.ON_HOLD
+            and (self.manager.transfer is None or not self.manager.transfer.is_awaited(self))
+        )
+
+    @property
+    def failure(self) -> ConnectionStatus | None:
+        """Why the last attempt to connect failed; None if it did not."""
+        status = self.connection_history[-1].status if self.connection_history else ConnectionStatus.IN_PROCESS
+        return status if status >= ConnectionStatus.UNKNOWN_FAILURE else None
+
+    @property
+    def oldest_arrival(self) -> float | None:
+        """When the message that waits longest came, in seconds since 1970 (UTC); None when none waits.
+
+        Those on their way are looked at by their order of delivery: the first of them is as good as the oldest.
+        """
+        waiting = [self.locked[min(self.locked)].value] if self.locked else []
+        for lane in self.lanes:
+            first = lane.first(self.locked) if lane is not None else None
+            if first is not None:
+                waiting.append(first[1])
+        return min(map(arrival, waiting), default=None)
+
+    # Messages
+
+    def arrive(self, lookup_identifier: int, value: bytes) -> None:
+        """The message has left its sender, and has not arrived yet."""
+        self.insert(lookup_identifier, value)
+
+    def arrive_many(self, entries: Sequence[Entry]) -> None:
+        """``arrive`` for messages that come together, in their order."""
+        insert_many(self, entries)
+
+    def arrive_committed(self, entries: Sequence[Entry]) -> None:
+        """The next places in the sequence of transactional messages to this destination, in the batch of the commit.
+
+        Messages go out in the order of their numbers, which is the order of commits. So they are put last: their
+        places from when they were sent may be before one that has a lower number.
+        """
+        sequence_identifier, first = self._assign_numbers(len(entries))
+        next_place = self.manager.sequence.next
+        insert_many(
+            self,
+            [
+                (
+                    lookup_identifier >> LANE_SHIFT << LANE_SHIFT | next_place(),
+                    with_sequence(value, sequence_identifier, number, number - 1),
+                )
+                for number, (lookup_identifier, value) in enumerate(entries, first)
+            ],
+        )
+
+    def _assign_numbers(self, count: int) -> tuple[int, int]:
+        transfer = self.manager.transfer
+        if transfer is not None:
+            return transfer.next_numbers(self, count)
+        info = self.transfer_info
+        self.transfer_info = replace(info, last_number=info.last_number + count)
+        self.store.put_outgoing(self.queue_id, self.transfer_info.pack())
+        return info.sequence_identifier, info.last_number + 1
+
+    @property
+    def transfer_info(self) -> OutgoingTransferInfo:
+        """OutgoingTransferInfoReference, as far as it survives a restart."""
+        if self._transfer_info is None:
+            record = self.store.get_outgoing(self.queue_id)
+            oldest = self.store.sequence_time_stamp
+            found = OutgoingTransferInfo.unpack(record) if record else None
+            if found is None or found.sequence_identifier >> 32 < oldest:
+                # New, or of the time before the store was restored or copied: its numbers may have been used.
+                stamp = max(int(self.manager.clock.time()), oldest) & 0xFFFFFFFF
+                found = OutgoingTransferInfo(stamp << 32 | self.queue_id, 0)
+            self._transfer_info = found
+        return self._transfer_info
+
+    @transfer_info.setter
+    def transfer_info(self, info: OutgoingTransferInfo) -> None:
+        self._transfer_info = info
+
+    @property
+    def expiry_reason(self) -> int:
+        """A message that expires here did not reach its queue."""
+        return MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
+
+    def delete(self, lookup_identifier: int, value: bytes, reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE) -> None:
+        """Message Position Deleted: the message goes no further."""
+        transfer = self.manager.transfer
+        passing = value[SOURCE] != self.manager.identifier
+        if passing and transfer is not None and not transfer.gave_up(self, value):
+            self.remove(lookup_identifier, value)
+            if value[FLAGS] & TRANSACTIONAL:
+                transfer.message_left(value, reason)  # the word may have been lost: its source sends it again and again
+            return
+        super().delete(lookup_identifier, value, reason)
+
+    def transferred(self, lookup_identifier: int, value: bytes) -> None:
+        """The other side has the message: it goes, and a copy goes to the journal if it asks for one."""
+        if lookup_identifier in self.locked:
+            self.unlock(lookup_identifier)
+        else:
+            self.take_this(lookup_identifier)
+        self.remove(lookup_identifier, value)
+        if self.recorder is not None:
+            self.recorder.transferred(self, value)
+        if value[FLAGS] & RecordFlag.POSITIVE_JOURNAL:
+            self.manager.departures.add_to_journal(self.manager.journal_queue, lookup_identifier, value)
+
+    def release(self, lookup_identifiers: Iterable[int]) -> list[Entry]:
+        """Locked messages have left for good: they go, and what they were is returned. Those that went before do
+        not count."""
+        gone: list[Entry] = []
+        locked = self.locked
+        for lookup_identifier in lookup_identifiers:
+            position = locked.pop(lookup_identifier, None)
+            if position is None:
+                continue
+            value = position.value
+            if value[FLAGS] & PEEK_WHEN_LOCKED:
+                self.peekable_locked -= 1
+            gone.append((lookup_identifier, value))
+        remove_many(self, gone)
+        if self.recorder is not None:
+            for _, value in gone:
+                self.recorder.transferred(self, value)
+        for lane in self.lanes:
+            if lane is not None and lane.locked_floor not in locked:
+                lane.raise_floor(locked)
+        return gone
+
+    # State
+
+    def pause(self) -> None:
+        """Pause Queue (3.1.7.2.3)."""
+        self._set_state(OutgoingQueueState.ON_HOLD)
+        if self.manager.transfer is not None:
+            self.manager.transfer.paused(self)
+
+    def resume(self) -> None:
+        """Resume Queue (3.1.7.2.4)."""
+        self._set_state(OutgoingQueueState.INACTIVE)
+        if self.manager.transfer is not None:
+            self.manager.transfer.resumed(self)
+
+    def _set_state(self, state: OutgoingQueueState) -> None:
+        self.state = state
+        self.store.put_queue(self.queue_id, self.definition())
+
+    def record_connection(self, attempt: ConnectionAttempt) -> None:
+        """Add to ConnectionHistory."""
+        self.connection_history = [*self.connection_history[-HISTORY_LENGTH + 1 :], attempt]
+
+    def information(self, **more: Any) -> QueueInformation:
+        """The attributes as they stand now."""
+        active = self.message_count > 0 or bool(self.descriptors)
+        return super().information(state=self.state.value, next_hops=self.next_hops, active=active, **more)

@@ -1,0 +1,274 @@
+"""From a stored packet to its message: MS-MQDMPR 3.1.7.1.31, MS-MQMQ 2.2.20. And the few facts that change in a packet.
+
+Receiving goes through here once for each message, so a packet is taken apart only as far as somebody asks.
+"""
+
+import struct
+from typing import Any, Final, NamedTuple
+
+from qmnode.model.message import Message
+from qmnode.model.packet_parts import (
+    ADMINISTRATION_SHIFT,
+    DESTINATION_SHIFT,
+    FIRST_FLAG,
+    HAS_CONNECTOR,
+    HAS_SECURITY,
+    HAS_TRANSACTION,
+    HEAD,
+    KEEP_ON_DELIVERY,
+    KEEP_ON_LOSS,
+    LAST_FLAG,
+    NAME_SIZES,
+    NEGATIVE_JOURNAL_FLAG,
+    POSITIVE_JOURNAL_FLAG,
+    PROPERTIES,
+    PROPERTIES_OFFSET,
+    RARE_FLAGS,
+    REACH,
+    RECOVERABLE_FLAG,
+    RESPONSE_SHIFT,
+    SECURITY_SIZES,
+    SEQUENCE,
+    SEQUENCE_AT,
+    TRACED,
+    TRANSACTION,
+    TRANSACTIONAL,
+    USER,
+    Names,
+)
+from qmnode.model.rare_headers import load_rare_headers
+from qmnode.model.record import EXPRESS, NEVER, PEEK_WHEN_LOCKED, PREFIX, PREFIX_SIZE, REPORT, VERSION
+from qmnode.structures.guid import Guid
+from qmnode.structures.message_headers import MessageHeaders
+
+
+def received_message(lookup_identifier: int, value: bytes) -> Message:
+    """A message out of a queue; its packet is taken apart when a property is first read."""
+    message = Message.__new__(Message)
+    attributes = message.__dict__
+    attributes["lookup_identifier"] = lookup_identifier
+    attributes["_load"] = load
+    attributes["_value"] = value
+    return message
+
+
+def stored_value(message: Message) -> bytes:
+    """A received message that nobody has looked into, as it is stored: its prefix and its packet."""
+    value: bytes = message.__dict__["_value"]
+    return value
+
+
+def message_from_packet(packet: bytes) -> Message:
+    """A message from a packet that someone else made. PacketError if the packet is not right."""
+    MessageHeaders.parse(packet)
+    return received_message(0, value_of_packet(packet, 0.0))
+
+
+def load(message: Message, name: str) -> None:
+    """Deserialize Message From Buffer (3.1.7.1.31), as far as it is needed for the property ``name``."""
+    attributes = message.__dict__
+    value: bytes = attributes["_value"]
+    if "body" not in attributes:
+        _load_properties(attributes, value)
+        if name in attributes:
+            return
+    del attributes["_load"], attributes["_value"]
+    _load_headers(attributes, value)
+
+
+def _load_properties(attributes: dict[str, Any], value: bytes) -> None:
+    """The MessagePropertiesHeader, which is what most applications read."""
+    start = PROPERTIES_OFFSET.unpack_from(value, 4)[0]
+    (
+        attributes["acknowledgements_requested"],
+        label_length,
+        attributes["message_class"],
+        attributes["correlation_identifier"],
+        attributes["body_type"],
+        attributes["app_specific"],
+        body_size,
+        _,
+        attributes["privacy_level"],
+        attributes["hash_algorithm"],
+        attributes["encryption_algorithm"],
+        extension_size,
+    ) = PROPERTIES.unpack_from(value, start)
+    start += PROPERTIES.size
+    label_end = start + 2 * label_length
+    body_start = label_end + extension_size
+    attributes["body"] = value[body_start : body_start + body_size]
+    # Packets from elsewhere may have half of a surrogate pair: that must not make the message unreadable.
+    attributes["label"] = value[start : label_end - 2].decode("utf-16-le", "replace") if label_length else ""
+    attributes["extension"] = value[label_end:body_start]
+
+
+def _load_headers(attributes: dict[str, Any], value: bytes) -> None:
+    """What comes before it: the prefix, BaseHeader, UserHeader and TransactionHeader."""
+    (
+        _,
+        record_flags,
+        aborts,
+        moves,
+        _,
+        _,
+        arrival,
+        _,
+        _,
+        base_flags,
+        _,
+        _,
+        reach,
+        source,
+        address,
+        lifetime,
+        sent,
+        identifier,
+        flags,
+    ) = HEAD.unpack_from(value)
+    if flags & RARE_FLAGS or base_flags & TRACED:
+        load_rare_headers(attributes, value[PREFIX_SIZE:])
+    names = Names(value, source, address)
+    attributes["destination_queue_format_name"] = names.take(flags >> DESTINATION_SHIFT & 7)
+    attributes["administration_queue_format_name"] = administration = names.take(flags >> ADMINISTRATION_SHIFT & 7)
+    attributes["response_queue_format_name"] = names.take(flags >> RESPONSE_SHIFT & 7, administration)
+    if flags & HAS_CONNECTOR:
+        attributes["connector_type_identifier"] = Guid(names.bytes(16))
+    if flags & HAS_TRANSACTION:
+        _load_transaction(attributes, names.bytes(TRANSACTION.size))
+    attributes.update(
+        packet=value[PREFIX_SIZE:],
+        recoverable=bool(flags & RECOVERABLE_FLAG),
+        transactional=bool(flags & HAS_TRANSACTION),
+        priority=base_flags & 7,
+        allow_peek_when_locked=bool(record_flags & PEEK_WHEN_LOCKED),
+        aborted_receives=aborts,
+        move_count=moves,
+        arrival_time=arrival / 1e6,
+        sent_time=sent,
+        time_to_reach_queue=reach,
+        time_to_be_received=lifetime,
+        identifier=source + identifier.to_bytes(4, "little"),
+        source_machine_identifier=Guid(source),
+        destination_queue_manager_identifier=Guid(address),
+        negative_journaling_requested=bool(flags & NEGATIVE_JOURNAL_FLAG),
+        positive_journaling_requested=bool(flags & POSITIVE_JOURNAL_FLAG),
+    )
+
+
+def _load_transaction(attributes: dict[str, Any], header: bytes) -> None:
+    flags, sequence, number, previous = TRANSACTION.unpack(header)
+    attributes.update(
+        first_in_transaction=bool(flags & FIRST_FLAG),
+        last_in_transaction=bool(flags & LAST_FLAG),
+        final_ack_required=bool(flags & 2),
+        transaction_identifier=flags >> 4 & 0xFFFFF,
+        transactional_message_sequence_identifier=sequence.to_bytes(8, "little"),
+        transaction_sequence_number=number,
+        transaction_previous_sequence_number=previous,
+    )
+
+
+def mark_last_in_transaction(value: bytes) -> bytes:
+    """The same message, said to be the last of its transaction (3.1.4.3)."""
+    offset = transaction_offset(value)
+    return value[:offset] + bytes((value[offset] | LAST_FLAG,)) + value[offset + 1 :]
+
+
+def with_class(value: bytes, message_class: int) -> bytes:
+    """The same message under another class: a dead letter says why it is one."""
+    offset = PROPERTIES_OFFSET.unpack_from(value, 4)[0] + 2
+    return value[:offset] + message_class.to_bytes(2, "little") + value[offset + 2 :]
+
+
+class RecordFacts(NamedTuple):
+    """What the prefix of a stored packet says that follows from its headers, and so is the same for packets with the
+    same headers."""
+
+    flags: int
+    properties_offset: int
+    lifetime: int
+    """Seconds from its SentTime."""
+
+
+def record_facts(packet: bytes, *, transit: bool = False) -> RecordFacts:
+    """The facts of a UserMessage packet that came from elsewhere, which has been parsed and is sound.
+
+    ``transit``: it has not reached its queue yet, and has to in its time.
+    """
+    source, address, lifetime, _, _, flags = USER.unpack_from(packet, 16)
+    names = Names(bytes(PREFIX_SIZE) + packet, source, address)
+    for shift in (DESTINATION_SHIFT, ADMINISTRATION_SHIFT, RESPONSE_SHIFT):
+        names.skip(flags >> shift & 7)
+    offset = names.offset + (16 if flags & HAS_CONNECTOR else 0)
+    record_flags = 0 if flags & RECOVERABLE_FLAG else EXPRESS
+    if flags & HAS_TRANSACTION:
+        header = packet[offset - PREFIX_SIZE]
+        offset += TRANSACTION.size + (16 if header & 1 else 0)
+        record_flags |= TRANSACTIONAL | (REPORT if header & 2 else 0)
+    if flags & HAS_SECURITY:
+        sizes = SECURITY_SIZES.unpack_from(packet, offset - PREFIX_SIZE)[1:]
+        offset += SECURITY_SIZES.size + sum(size + 3 & ~3 for size in sizes)
+    if packet[offset - PREFIX_SIZE] & 0x0F:
+        record_flags |= REPORT
+    if flags & NEGATIVE_JOURNAL_FLAG:
+        record_flags |= KEEP_ON_LOSS
+    if flags & POSITIVE_JOURNAL_FLAG:
+        record_flags |= KEEP_ON_DELIVERY
+    if transit:
+        lifetime = min(lifetime, REACH.unpack_from(packet)[0])
+    return RecordFacts(record_flags, offset, lifetime)
+
+
+def stored_packet(packet: bytes, facts: RecordFacts, sent: int, arrival: float) -> bytes:
+    """The stored value of a packet; ``sent`` is its SentTime, ``arrival`` now, in seconds since 1970."""
+    flags, offset, lifetime = facts
+    expires = NEVER if lifetime == NEVER else min(sent + lifetime, NEVER - 1)
+    return PREFIX.pack(VERSION, flags, 0, 0, offset, expires, int(arrival * 1e6)) + packet
+
+
+def value_of_packet(packet: bytes, arrival: float, *, transit: bool = False) -> bytes:
+    """The stored value of a UserMessage packet that came from elsewhere, which has been parsed and is sound.
+
+    A SessionHeader must have been taken off (MS-MQMQ 2.2.20.4). ``arrival`` is in seconds since 1970. ``transit``: it
+    has not reached its queue yet, and has to in its time.
+    """
+    return stored_packet(packet, record_facts(packet, transit=transit), USER.unpack_from(packet, 16)[3], arrival)
+
+
+def with_sequence(value: bytes, sequence: int, number: int, previous: int) -> bytes:
+    """A transactional message with its place in an outgoing sequence (2.2.20.5)."""
+    offset = transaction_offset(value) + SEQUENCE_AT
+    return value[:offset] + SEQUENCE.pack(sequence, number, previous) + value[offset + SEQUENCE.size :]
+
+
+_USER_FLAGS: Final = struct.Struct("<I")
+_USER_FLAGS_AT: Final = HEAD.size - _USER_FLAGS.size
+_MORE_NAMES: Final = 7 << ADMINISTRATION_SHIFT | 7 << RESPONSE_SHIFT | HAS_CONNECTOR
+
+
+def user_flags(value: bytes) -> int:
+    """UserHeader.Flags of a stored message."""
+    flags: int = _USER_FLAGS.unpack_from(value, _USER_FLAGS_AT)[0]
+    return flags
+
+
+def transaction_offset(value: bytes) -> int:
+    """Where in a value the TransactionHeader is: after the queue names."""
+    flags = user_flags(value)
+    if not flags & _MORE_NAMES:
+        size = NAME_SIZES[flags >> DESTINATION_SHIFT & 7]
+        if size is None:  # a count of two bytes, the name, and what fills it up to four
+            size = (value[HEAD.size] | value[HEAD.size + 1] << 8) + 5 & ~3
+        return HEAD.size + size
+    names = Names(value, b"", b"")
+    for shift in (DESTINATION_SHIFT, ADMINISTRATION_SHIFT, RESPONSE_SHIFT):
+        names.skip(flags >> shift & 7)
+    return names.offset + (16 if flags & HAS_CONNECTOR else 0)
+
+
+def has_timed_out(value: bytes, now: int) -> bool:
+    """Whether a message did not reach its queue in its time (MS-MQMQ 2.2.19.1), or could not be received in it."""
+    fields = HEAD.unpack_from(value)
+    sent: int = fields[16]
+    limit: int = min(fields[12], fields[15])
+    return limit != NEVER and now - sent > limit

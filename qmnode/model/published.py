@@ -1,0 +1,167 @@
+"""Public queues and the directory: MS-MQDMPR 3.1.7.1.3 to 3.1.7.1.5, 3.1.7.1.18, 19, 24 and 26.
+
+A node without a directory keeps its public queues to itself: they have identifiers and are found by them here.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from qmnode.directory import (
+    Directory,
+    DirectoryOperationError,
+    DirectoryOperationResult,
+    PrivacyLevel,
+    Queue,
+    QueueManager,
+    equals,
+)
+from qmnode.errors import MessageQueuingError
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import Guid, new_guid
+from qmnode.structures.names import (
+    DirectFormatName,
+    DirectProtocol,
+    FormatName,
+    PathName,
+    PrivateFormatName,
+    PublicFormatName,
+)
+
+if TYPE_CHECKING:
+    from qmnode.model import queue as model_queue
+    from qmnode.model import queue_manager as model_queue_manager
+
+_PUBLISHED: Final = (
+    "label",
+    "type",
+    "journaling",
+    "quota",
+    "journal_quota",
+    "authentication",
+    "transactional",
+    "multicast_address",
+    "base_priority",
+    "security",
+)
+_FOLLOWED: Final = (*(name for name in _PUBLISHED if name != "transactional"), "privacy_level")
+"""What may change after a queue was created."""
+_CODES: Final = {
+    DirectoryOperationResult.DIRECTORY_NOT_CONNECTED: ErrorCode.MQ_ERROR_NO_DS,
+    DirectoryOperationResult.OBJECT_ALREADY_EXISTS: ErrorCode.MQ_ERROR_QUEUE_EXISTS,
+    DirectoryOperationResult.OBJECT_NOT_FOUND: ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND,
+}
+_WEB: Final = (DirectProtocol.HTTP, DirectProtocol.HTTPS)
+
+
+class PublishedQueues:
+    """What the directory knows of this queue manager's public queues, and of others'."""
+
+    def __init__(self, manager: "model_queue_manager.QueueManager", directory: Directory | None) -> None:
+        self._manager = manager
+        self._directory = directory
+
+    async def publish(self, pathname: str, properties: dict[str, Any]) -> Guid:
+        """Create Directory Object (3.1.7.1.18): the identifier of a new public queue."""
+        if self._directory is None:
+            return new_guid()
+        try:
+            return await self._directory.create_directory_object(_published(pathname, properties))
+        except DirectoryOperationError as error:
+            raise _failed(error) from None
+
+    async def withdraw(self, queue: "model_queue.Queue") -> None:
+        """Delete Directory Object (3.1.7.1.19)."""
+        await self._change("delete_directory_object", queue)
+
+    async def update(self, queue: "model_queue.Queue") -> None:
+        """Write Directory (3.1.7.1.24): the attributes of a public queue have changed."""
+        await self._change("write_directory", queue)
+
+    def follow(self, queue: "model_queue.Queue", found: Queue) -> bool:
+        """Take over what the directory says of a public queue of ours (3.1.7.1.25); whether anything differed.
+
+        A change that was made there by an administrator is as good as one that was made here.
+        """
+        said = {name: value for name in _FOLLOWED if (value := getattr(found, name)) is not None}
+        said["privacy_level"] = type(queue.privacy_level)(said["privacy_level"])
+        differing = {name: value for name, value in said.items() if value != getattr(queue, name)}
+        if differing:
+            queue.set_properties(**differing)
+            self._manager.store.put_queue(queue.queue_id, queue.definition())
+        return bool(differing)
+
+    def adopt(self, found: Queue) -> bool:
+        """Create a public queue of ours that an administrator has put into the directory; whether it was not here."""
+        name = self._manager.names.path(found.pathname)
+        known = self._manager.names.by_path(name)
+        if known is not None or found.identifier is None:
+            return False
+        said = {name: value for name in (*_PUBLISHED, "privacy_level") if (value := getattr(found, name)) is not None}
+        self._manager.adopt_queue(name, said, found.identifier)
+        return True
+
+    async def _change(self, event: str, queue: "model_queue.Queue") -> None:
+        if self._directory is None:
+            return
+        properties = {name: getattr(queue, name) for name in (*_PUBLISHED, "privacy_level")}
+        try:
+            await getattr(self._directory, event)(_published(queue.pathname, properties, queue.identifier))
+        except DirectoryOperationError as error:
+            raise _failed(error) from None
+
+    async def base_priority(self, name: PublicFormatName) -> int:
+        """BasePriority of a public queue elsewhere (3.1.7.1.5).
+
+        MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION when the directory does not know it, or when there is none.
+        """
+        try:
+            return (await self._read(name)).base_priority
+        except DirectoryOperationError as error:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"{name} cannot be opened: {error.sentence}"
+            ) from None
+
+    async def get_queue_path(self, name: FormatName) -> tuple[str, str]:
+        """Get Queue Path (3.1.7.1.26): path name (or empty) and computer of a queue. MQ_ERROR_ILLEGAL_FORMATNAME."""
+        local = self._manager.names.local(name) if self._manager.names.is_local(name) else None
+        try:
+            match name:
+                case DirectFormatName():
+                    return ("" if name.protocol in _WEB else str(name.path)), name.path.computer
+                case _ if local is not None:
+                    return local.pathname, self._manager.computer_name
+                case PublicFormatName():
+                    pathname = (await self._read(name)).pathname
+                    return pathname, PathName.parse(pathname).computer
+                case PrivateFormatName():
+                    return "", await self._computer_of(name)
+        except DirectoryOperationError as error:
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, f"{name}: {error.sentence}") from None
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, f"{name} has no path name")
+
+    async def _read(self, name: PublicFormatName) -> Queue:
+        return await self._connected().read_directory(Queue, [equals("identifier", name.queue)])
+
+    async def _computer_of(self, name: PrivateFormatName) -> str:
+        if name.computer == self._manager.identifier:
+            return self._manager.computer_name
+        owner = await self._connected().read_directory(QueueManager, [equals("identifier", name.computer)])
+        return owner.computer_name
+
+    def _connected(self) -> Directory:
+        if self._directory is None:
+            raise DirectoryOperationError(
+                DirectoryOperationResult.DIRECTORY_NOT_CONNECTED, "this node has no directory to look it up in"
+            )
+        return self._directory
+
+
+def _published(pathname: str, properties: dict[str, Any], identifier: Guid | None = None) -> Queue:
+    given = {name: properties[name] for name in _PUBLISHED if name in properties}
+    if not given.get("security"):
+        given.pop("security", None)
+    privacy_level = PrivacyLevel(properties.get("privacy_level", PrivacyLevel.OPTIONAL))
+    return Queue(pathname=pathname, identifier=identifier, privacy_level=privacy_level, **given)
+
+
+def _failed(error: DirectoryOperationError) -> MessageQueuingError:
+    return MessageQueuingError(_CODES.get(error.result, ErrorCode.MQ_ERROR_DS_ERROR), error.sentence)

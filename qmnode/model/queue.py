@@ -1,0 +1,499 @@
+"""Queue: MS-MQDMPR 3.1.1.2. Its attributes, its messages, and what happens to one position in it."""
+
+import json
+import struct
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack, cast
+
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access, QueueInformation, QueuePrivacyLevel, QueueProperties, QueueType, Share
+from qmnode.model.batches import insert_many
+from qmnode.model.message import INFINITE
+from qmnode.model.ports import Entry
+from qmnode.model.positions import LANE_SHIFT, LANES, SEQUENCE_MASK, Lane, LockedPosition, PositionState
+from qmnode.model.record import (
+    EXPIRY,
+    EXPRESS,
+    FLAGS,
+    NO_EXPIRY,
+    ON_ARRIVAL,
+    ON_LOSS,
+    PEEK_WHEN_LOCKED,
+    PREFIX_SIZE,
+    REPORT,
+    expiry,
+)
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.message_classes import MessageClass
+
+if TYPE_CHECKING:
+    from qmnode.model.open_queue import OpenQueueDescriptor
+    from qmnode.model.queue_manager import QueueManager
+    from qmnode.model.transaction import Transaction
+    from qmnode.model.waiting import WaitingMessageReadOperation
+
+_COUNTERS: Final = struct.Struct(">QQ")
+_LANE_COUNTERS: Final = struct.Struct(">BQQ")
+
+
+class Counters(NamedTuple):
+    """What the store remembers of a queue's contents, so that opening it reads no message."""
+
+    size: int
+    loss_reports: int
+    lanes: tuple[tuple[int, int, int], ...]
+    """(lane, count, head) of the lanes that have messages."""
+
+    @classmethod
+    def unpack(cls, record: bytes) -> "Counters":
+        """From the stored form."""
+        size, loss_reports = _COUNTERS.unpack_from(record)
+        return cls(size, loss_reports, tuple(_LANE_COUNTERS.iter_unpack(record[_COUNTERS.size :])))
+
+
+DEFAULT_PROPERTIES: Final[dict[str, Any]] = {
+    # Set Queue Defaults, 3.1.7.1.33.
+    "label": "",
+    "type": ZERO_GUID,
+    "journaling": False,
+    "quota": INFINITE,
+    "journal_quota": INFINITE,
+    "authentication": False,
+    "privacy_level": QueuePrivacyLevel.OPTIONAL,
+    "transactional": False,
+    "multicast_address": "",
+    "security": b"",
+    "base_priority": 0,
+}
+
+
+class Queue:
+    """A queue and its messages. Everything here is synchronous; callers wait for the store's future themselves."""
+
+    label: str
+    type: Guid
+    journaling: bool
+    quota: int
+    journal_quota: int
+    authentication: bool
+    privacy_level: int
+    transactional: bool
+    multicast_address: str
+    security: bytes
+    base_priority: int
+
+    def __init__(
+        self, manager: "QueueManager", queue_id: int, pathname: str, queue_type: QueueType, **properties: Any
+    ) -> None:
+        self.manager = manager
+        self.store = manager.store
+        self.queue_id = queue_id
+        self.pathname = pathname
+        self.queue_type = queue_type
+        self.identifier: Guid = properties.pop("identifier", ZERO_GUID)
+        self.private_queue_number: int = properties.pop("private_queue_number", 0)
+        self.create_time: int = properties.pop("create_time", 0)
+        self.modify_time: int = properties.pop("modify_time", 0)
+        self.parent: Queue | None = properties.pop("parent", None)
+        self.__dict__.update(DEFAULT_PROPERTIES | properties)
+        self.recorder = manager.recorder
+        """Told of what comes and goes; None when nobody keeps a record."""
+        self.is_journal = False
+        self.is_dead_letter = False
+        self.is_internal = False
+        """For the queue manager only (3.1.3): applications cannot open it."""
+        self.deleted = False
+        self.journal_queue: Queue | None = None
+        self.subqueues: dict[str, Queue] = {}
+        self.descriptors: dict[int, OpenQueueDescriptor] = {}
+        self.open_modes: Counter[tuple[Access, Share]] = Counter()
+        """How many of the descriptors have each access and share mode."""
+        self.readers = 0
+        """Open descriptors that may read: only then is it worth keeping messages in memory."""
+        self.waiting: OrderedDict[WaitingMessageReadOperation, None] = OrderedDict()
+        """In the order in which they came."""
+        self.locked: dict[int, LockedPosition] = {}
+        self.peekable_locked = 0
+        """How many of the locked positions may be peeked at all the same."""
+        self.lanes: list[Lane | None] = [None] * LANES
+        self.total_bytes = 0
+        self.express_bytes = 0
+        self.reserved_bytes = 0
+        """Bytes of messages that open transactions have sent here: they count for the quotas."""
+        self.loss_reports = 0
+        """How many messages may not just vanish (ON_LOSS). After a restart perhaps too many, which is only slower."""
+        self.touched = False
+        self.subscriber: Callable[[Queue, int, bytes], None] | None = None
+        """Message Position Available (3.1.7.2.2), for who transfers messages from here."""
+
+    # What it is
+
+    @property
+    def message_count(self) -> int:
+        """How many messages are in the queue, locked ones included."""
+        return sum(lane.count for lane in self.lanes if lane is not None)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the directory knows of it."""
+        return self.queue_type is QueueType.PUBLIC and self.parent is None
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether a journal has been needed."""
+        return self.journal_queue is not None
+
+    @property
+    def journal(self) -> "Queue":
+        """JournalQueueReference: where copies of received messages go."""
+        if self.journal_queue is None:
+            journal = self.journal_queue = Queue(
+                self.manager, self.queue_id | 1, f"{self.pathname};JOURNAL", QueueType.SYSTEM, quota=self.journal_quota
+            )
+            journal.is_journal = True
+            journal.parent = self
+        return self.journal_queue
+
+    def stored_attributes(self) -> dict[str, Any]:
+        """What of the queue survives a restart, beside its messages."""
+        return {name: getattr(self, name) for name in DEFAULT_PROPERTIES} | {
+            "pathname": self.pathname,
+            "queue_type": self.queue_type.value,
+            "identifier": self.identifier,
+            "private_queue_number": self.private_queue_number,
+            "create_time": self.create_time,
+            "modify_time": self.modify_time,
+            "parent": self.parent.queue_id if self.parent is not None else 0,
+        }
+
+    def definition(self) -> bytes:
+        """The stored form."""
+        return json.dumps(self.stored_attributes(), default=bytes.hex).encode()
+
+    @staticmethod
+    def read_definition(record: bytes) -> dict[str, Any]:
+        """The attributes in a stored definition."""
+        attributes: dict[str, Any] = json.loads(record)
+        for name in ("type", "security", "identifier"):
+            attributes[name] = bytes.fromhex(attributes[name])
+        return attributes
+
+    def set_properties(self, **properties: Unpack[QueueProperties]) -> None:
+        """Change attributes (checked by the caller)."""
+        self.__dict__.update(cast("dict[str, Any]", properties))
+        self.modify_time = int(self.manager.clock.time())
+        if self.journal_queue is not None:
+            self.journal_queue.quota = self.journal_quota
+
+    # Counters
+
+    def restore(self, record: bytes) -> None:
+        """Begin with the contents that the store remembers."""
+        counters = Counters.unpack(record)
+        self.count_bytes(counters.size)
+        self.loss_reports = counters.loss_reports
+        for index, count, head in counters.lanes:
+            self.lane_of(index).restore(count, head)
+
+    def counters(self) -> bytes:
+        """What of the contents survives a restart: express messages do not."""
+        lanes = [
+            _LANE_COUNTERS.pack(lane.index, lane.count - lane.express_count, lane.head)
+            for lane in self.lanes
+            if lane is not None and lane.count > lane.express_count
+        ]
+        return _COUNTERS.pack(self.total_bytes - self.express_bytes, self.loss_reports) + b"".join(lanes)
+
+    def lane_of(self, index: int) -> Lane:
+        """The messages of one priority, in a lane that is made when it is first needed."""
+        lane = self.lanes[index]
+        if lane is None:
+            manager = self.manager
+            lane = self.lanes[index] = Lane(
+                self.store, manager.read_ahead, self.queue_id, index, manager.sequence.value & SEQUENCE_MASK
+            )
+        return lane
+
+    def count_bytes(self, size: int) -> None:
+        """Count bytes that came or went."""
+        self.total_bytes += size
+        if self.is_journal:
+            self.manager.quotas.journal_used += size
+        else:
+            self.manager.quotas.used += size
+
+    def reserve_bytes(self, size: int) -> None:
+        """Count bytes that an open transaction sends here, or no longer does."""
+        self.reserved_bytes += size
+        self.manager.quotas.used += size
+
+    def touch(self) -> None:
+        """The counters go into the next batch."""
+        self.touched = True
+        self.manager.touched.append(self)
+
+    # Messages come
+
+    def arrive(self, lookup_identifier: int, value: bytes) -> None:
+        """A message has reached this queue, which is its destination."""
+        self.insert(lookup_identifier, value)
+        if value[FLAGS] & ON_ARRIVAL:
+            self.manager.departures.arrived(lookup_identifier, value)
+
+    def insert(self, lookup_identifier: int, value: bytes) -> None:
+        """Message Position Available (3.1.7.2.2) for a new message: store it, count it, wake whoever waits."""
+        lane = self.lanes[lookup_identifier >> LANE_SHIFT]
+        if lane is None:
+            lane = self.lane_of(lookup_identifier >> LANE_SHIFT)
+        size = len(value) - PREFIX_SIZE
+        if value[FLAGS] & EXPRESS:
+            self.store.put_express(self.queue_id, lookup_identifier, value)
+            lane.express_count += 1
+            self.express_bytes += size
+        else:
+            self.store.put_message(self.queue_id, lookup_identifier, value)
+            if not self.touched:
+                self.touch()
+        lane.count += 1
+        self.count_bytes(size)
+        if self.recorder is not None:
+            self.recorder.inserted(self, value)
+        if value[FLAGS] & ON_LOSS:
+            self.loss_reports += 1
+        if value[EXPIRY] != NO_EXPIRY:
+            self.manager.expiry.add(expiry(value), self.queue_id, lookup_identifier)
+        lane.insert(lookup_identifier, value, self.readers > 0)
+        if self.waiting:
+            self.serve_waiting(lookup_identifier, value)
+        if self.subscriber is not None:
+            self.subscriber(self, lookup_identifier, value)
+
+    def arrive_many(self, entries: Sequence[Entry]) -> None:
+        """``arrive`` for messages that come together, in their order."""
+        insert_many(self, entries)
+        for lookup_identifier, value in entries:
+            if value[FLAGS] & ON_ARRIVAL:
+                self.manager.departures.arrived(lookup_identifier, value)
+
+    def arrive_committed(self, entries: Sequence[Entry]) -> None:
+        """The transaction that sent these messages here has committed."""
+        self.arrive_many(entries)
+
+    # Messages are found
+
+    def first(self, peek: bool = False) -> Entry | None:
+        """Seek Available Message Position (3.1.7.3.2) from the start of the queue."""
+        locked = self.locked
+        for lane in self.lanes:
+            if lane is not None and lane.count and (entry := lane.first(locked)) is not None:
+                if peek and self.peekable_locked:
+                    return self._earlier_peekable(entry, -1)
+                return entry
+        return self._earlier_peekable(None, -1) if peek and self.peekable_locked else None
+
+    def after(self, lookup_identifier: int, peek: bool) -> Entry | None:
+        """Seek Available Message Position, forward from a position."""
+        found: Entry | None = None
+        for index in range(max(lookup_identifier, 0) >> LANE_SHIFT, LANES):
+            lane = self.lanes[index]
+            if lane is not None and lane.count and (found := lane.after(lookup_identifier, self.locked)) is not None:
+                break
+        return self._earlier_peekable(found, lookup_identifier) if peek and self.peekable_locked else found
+
+    def before(self, lookup_identifier: int, peek: bool) -> Entry | None:
+        """Seek Available Message Position, backward from a position."""
+        found: Entry | None = None
+        for index in range(min(lookup_identifier - 1 >> LANE_SHIFT, LANES - 1), -1, -1):
+            lane = self.lanes[index]
+            if lane is not None and lane.count:
+                found = next(lane.scan_backwards(min(lookup_identifier - 1, lane.last), self.locked), None)
+                if found is not None:
+                    break
+        if peek and self.peekable_locked:
+            candidates = [entry for entry in self._peekable() if entry[0] < lookup_identifier]
+            return max([*candidates, *([found] if found is not None else [])], default=None)
+        return found
+
+    @staticmethod
+    def is_peekable(position: LockedPosition) -> bool:
+        """Whether a locked message may be peeked at all the same (AllowPeekWhenLocked)."""
+        return bool(position.value[FLAGS] & PEEK_WHEN_LOCKED) and position.state is PositionState.LOCKED
+
+    def _peekable(self) -> Iterator[Entry]:
+        for lookup_identifier, position in self.locked.items():
+            if self.is_peekable(position):
+                yield lookup_identifier, position.value
+
+    def _earlier_peekable(self, found: Entry | None, after: int) -> Entry | None:
+        candidates = [entry for entry in self._peekable() if entry[0] > after]
+        return min([*candidates, *([found] if found is not None else [])], default=None)
+
+    def value_of(self, lookup_identifier: int) -> bytes | None:
+        """The value of an available message."""
+        if lookup_identifier in self.locked or not 0 <= lookup_identifier >> LANE_SHIFT < LANES:
+            return None
+        lane = self.lanes[lookup_identifier >> LANE_SHIFT]
+        if lane is None or not lane.count:
+            return None
+        value = lane.find(lookup_identifier)
+        if value is None:
+            self.store.make_visible()
+            value = self.store.get_message(self.queue_id, lookup_identifier)
+        return value
+
+    def scan(self, first: int = 0) -> Iterator[Entry]:
+        """All available messages from a lookup identifier on, from the store."""
+        for index in range(first >> LANE_SHIFT, LANES):
+            lane = self.lanes[index]
+            if lane is not None and lane.count:
+                yield from lane.scan(max(first, lane.head), self.locked)
+
+    # Messages go
+
+    def take(self) -> Entry | None:
+        """The first available message, which is no longer available: delete or lock it next."""
+        locked: Container[int] = self.locked
+        for lane in self.lanes:
+            if lane is not None and lane.count and (entry := lane.take(locked)) is not None:
+                return entry
+        return None
+
+    def take_this(self, lookup_identifier: int) -> None:
+        """This available message is no longer available: delete or lock it next."""
+        lane = self.lanes[lookup_identifier >> LANE_SHIFT]
+        if lane is not None:
+            lane.discard(lookup_identifier)
+
+    def lock(self, lookup_identifier: int, value: bytes, transaction: "Transaction | None") -> None:
+        """Available to Locked. The message has been taken."""
+        self.locked[lookup_identifier] = LockedPosition(value, transaction)
+        if value[FLAGS] & PEEK_WHEN_LOCKED:
+            self.peekable_locked += 1
+        self.lane_of(lookup_identifier >> LANE_SHIFT).lock(lookup_identifier)
+
+    def unlock(self, lookup_identifier: int) -> LockedPosition:
+        """No longer Locked: what comes next is up to the caller."""
+        position = self.locked.pop(lookup_identifier)
+        if position.value[FLAGS] & PEEK_WHEN_LOCKED:
+            self.peekable_locked -= 1
+        lane = self.lane_of(lookup_identifier >> LANE_SHIFT)
+        if lookup_identifier == lane.locked_floor:
+            lane.raise_floor(self.locked)
+        return position
+
+    def make_available(self, lookup_identifier: int, value: bytes) -> None:
+        """Locked to Available (3.1.7.2.2): the message is in its old place again, unless its time has passed."""
+        if expiry(value) <= self.manager.clock.time():
+            self.delete(lookup_identifier, value, self.expiry_reason)
+            return
+        self.lane_of(lookup_identifier >> LANE_SHIFT).insert(lookup_identifier, value, True)
+        if self.waiting:
+            self.serve_waiting(lookup_identifier, value)
+        if self.subscriber is not None:
+            self.subscriber(self, lookup_identifier, value)
+
+    def replace(self, lookup_identifier: int, value: bytes) -> None:
+        """Store the same message with other facts in its prefix."""
+        if value[FLAGS] & EXPRESS:
+            self.store.put_express(self.queue_id, lookup_identifier, value)
+        else:
+            self.store.put_message(self.queue_id, lookup_identifier, value)
+
+    def delete(self, lookup_identifier: int, value: bytes, reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE) -> None:
+        """Message Position Deleted (3.1.7.2.1), for a message that has been taken or unlocked."""
+        self.remove(lookup_identifier, value)
+        if self.recorder is not None:
+            self.recorder.deleted(self, value, reason)
+        if value[FLAGS] & REPORT or self.journaling or reason != MessageClass.MQMSG_CLASS_ACK_RECEIVE:
+            self.manager.departures.message_position_deleted(self, lookup_identifier, value, reason)
+
+    def remove(self, lookup_identifier: int, value: bytes) -> None:
+        """Take a message that has been taken or unlocked out of the store and the counters, and tell nobody."""
+        lane = self.lanes[lookup_identifier >> LANE_SHIFT]
+        if lane is None:
+            raise ValueError(f"no message {lookup_identifier:#x} in {self.pathname}")
+        size = len(value) - PREFIX_SIZE
+        if value[FLAGS] & EXPRESS:
+            self.store.delete_express(self.queue_id, lookup_identifier)
+            lane.express_count -= 1
+            self.express_bytes -= size
+        else:
+            self.store.delete_message(self.queue_id, lookup_identifier)
+            if not self.touched:
+                self.touch()
+        lane.count -= 1
+        self.count_bytes(-size)
+        if value[FLAGS] & ON_LOSS and self.loss_reports:
+            self.loss_reports -= 1
+        if value[EXPIRY] != NO_EXPIRY:
+            self.manager.expiry.remove(expiry(value), self.queue_id, lookup_identifier)
+
+    # Readers
+
+    def serve_waiting(self, lookup_identifier: int, value: bytes) -> None:
+        """Waiting Message Read Satisfied (3.1.7.3.6): a position is available, and readers wait in line for it."""
+        while self.waiting:
+            reader, _ = self.waiting.popitem(last=False)
+            if reader.closed:
+                continue
+            if reader.destructive_read:
+                self.take_this(lookup_identifier)
+            reader.satisfied(lookup_identifier, value)
+            if reader.destructive_read:
+                return
+
+    def forget_window(self) -> None:
+        """Nobody reads any more: give the memory back."""
+        for lane in self.lanes:
+            if lane is not None:
+                lane.forget()
+
+    @property
+    def expiry_reason(self) -> int:
+        """Why a message that expires here was not received."""
+        return MessageClass.MQMSG_CLASS_NACK_RECEIVE_TIMEOUT
+
+    def recount_locked(self) -> None:
+        """Only the locked messages are left."""
+        left = [(one, len(position.value) - PREFIX_SIZE) for one, position in self.locked.items()]
+        express = [(one, size) for one, size in left if self.locked[one].value[FLAGS] & EXPRESS]
+        for lane in self.lanes:
+            if lane is not None:
+                lane.clear(self.manager.sequence.value & SEQUENCE_MASK)
+                lane.count = sum(one >> LANE_SHIFT == lane.index for one, _ in left)
+                lane.express_count = sum(one >> LANE_SHIFT == lane.index for one, _ in express)
+        self.count_bytes(sum(size for _, size in left) - self.total_bytes)
+        self.express_bytes = sum(size for _, size in express)
+        self.loss_reports = sum(bool(position.value[FLAGS] & ON_LOSS) for position in self.locked.values())
+        if not self.touched:
+            self.touch()
+
+    def check_open(self) -> None:
+        """Raise if the queue was deleted under its descriptors."""
+        if self.deleted:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE, f"the queue {self.pathname} was deleted while it was open"
+            )
+
+    def information(self, **more: Any) -> QueueInformation:
+        """The attributes as they stand now."""
+        journal = self.journal_queue
+        facts: dict[str, Any] = {name: getattr(self, name) for name in DEFAULT_PROPERTIES if name != "security"}
+        facts |= {
+            "pathname": self.pathname,
+            "format_name": self.manager.names.format_name_of(self),
+            "queue_type": self.queue_type,
+            "identifier": self.identifier,
+            "private_queue_number": self.private_queue_number,
+            "create_time": self.create_time,
+            "modify_time": self.modify_time,
+            "message_count": self.message_count,
+            "total_bytes": self.total_bytes,
+            "journal_message_count": journal.message_count if journal else 0,
+            "journal_total_bytes": journal.total_bytes if journal else 0,
+            "active": bool(self.descriptors),
+            "subqueues": tuple(sorted(queue.pathname.rpartition(";")[2] for queue in self.subqueues.values())),
+        }
+        return QueueInformation(**(facts | more))

@@ -1,0 +1,93 @@
+"""The value of a stored message: twenty bytes of the node's own, then the UserMessage packet as it travels.
+
+The packet is never changed in place by the node, so that what was signed stays what it was; what the node has to
+remember about a message is in the prefix.
+"""
+
+import struct
+from enum import IntFlag
+from typing import Final
+
+PREFIX: Final = struct.Struct("<BBBBIIQ")
+"""Version, flags, aborted receives, moves, where in the value the MessagePropertiesHeader is, second of expiry,
+arrival in microseconds since 1970."""
+
+PREFIX_SIZE: Final = PREFIX.size
+VERSION: Final = 1
+COUNT_LIMIT: Final = 0xFF
+"""Aborted receives and moves are counted up to here."""
+NEVER: Final = 0xFFFFFFFF
+"""Second of expiry of a message that does not expire."""
+
+
+class RecordFlag(IntFlag):
+    """What can be known of a message without taking its packet apart."""
+
+    EXPRESS = 0x01
+    """Kept outside the log."""
+    TRANSACTIONAL = 0x02
+    PEEK_WHEN_LOCKED = 0x04
+    """AllowPeekWhenLocked, MS-MQDMPR 3.1.1.12."""
+    REPORT = 0x08
+    """Someone wants to know what becomes of the message: an acknowledgment or a FinalAck is asked for."""
+    NEGATIVE_JOURNAL = 0x10
+    """NegativeJournalingRequested: a copy goes to a dead-letter queue if it is not delivered or received."""
+    POSITIVE_JOURNAL = 0x20
+    """PositiveJournalingRequested: a copy goes to the sender's journal when it is delivered."""
+
+
+EXPRESS: Final = RecordFlag.EXPRESS.value
+REPORT: Final = RecordFlag.REPORT.value
+TRANSACTIONAL: Final = RecordFlag.TRANSACTIONAL.value
+PEEK_WHEN_LOCKED: Final = RecordFlag.PEEK_WHEN_LOCKED.value
+"""The flags as plain integers, for code that runs once for each message: operations on enumerations are slow."""
+
+ON_ARRIVAL: Final = (RecordFlag.REPORT | RecordFlag.POSITIVE_JOURNAL).value
+ON_LOSS: Final = (RecordFlag.REPORT | RecordFlag.NEGATIVE_JOURNAL).value
+"""Something is to be done when such a message arrives, or when it goes without being received."""
+
+FLAGS: Final = 1
+"""Where in a value the flags are."""
+
+EXPIRY: Final = slice(8, 12)
+NO_EXPIRY: Final = b"\xff\xff\xff\xff"
+"""Where in a value the second of expiry is, and what is there for NEVER: to tell, without unpacking, most messages."""
+
+FACTS: Final = struct.Struct("<xB6xI")
+"""Flags and second of expiry, in one step."""
+
+_EXPIRY: Final = struct.Struct("<I")
+_EXPIRY_OFFSET: Final = 8
+_MOVES: Final = 3
+
+
+def expiry(value: bytes) -> int:
+    """The second in which the message expires, or NEVER."""
+    return int(_EXPIRY.unpack_from(value, _EXPIRY_OFFSET)[0])
+
+
+def arrival(value: bytes) -> float:
+    """When the message came to this queue manager, in seconds since 1970 (UTC)."""
+    return int(PREFIX.unpack_from(value)[-1]) / 1e6
+
+
+def with_prefix(
+    value: bytes, *, flags: int | None = None, aborts: int | None = None, expires: int | None = None
+) -> bytes:
+    """The same message with other facts in its prefix."""
+    version, old_flags, old_aborts, moves, properties, old_expires, arrived = PREFIX.unpack_from(value)
+    prefix = PREFIX.pack(
+        version,
+        old_flags if flags is None else flags,
+        old_aborts if aborts is None else min(aborts, COUNT_LIMIT),
+        moves,
+        properties,
+        old_expires if expires is None else expires,
+        arrived,
+    )
+    return prefix + value[PREFIX_SIZE:]
+
+
+def moved(value: bytes) -> bytes:
+    """The same message, moved once more."""
+    return value[:_MOVES] + bytes((min(value[_MOVES] + 1, COUNT_LIMIT),)) + value[_MOVES + 1 :]

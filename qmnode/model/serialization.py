@@ -1,0 +1,418 @@
+"""From a message to its UserMessage packet: MS-MQDMPR 3.1.7.1.30 and 3.1.7.1.32, MS-MQMQ 2.2.20.
+
+Sending goes through here once for each message, so the headers that every packet has are packed in one call each, and
+what depends only on the destination is prepared when the queue is opened.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from qmnode.errors import MessageQueuingError
+from qmnode.model.format_names import format_name_of_property
+from qmnode.model.message import DEFAULT_PRIORITY, Message
+from qmnode.model.packet_parts import (
+    ADMINISTRATION_SHIFT,
+    DESTINATION_SHIFT,
+    FIRST_FLAG,
+    FIXED_SIZE,
+    HAS_CONNECTOR,
+    HAS_PROPERTIES,
+    HAS_TRANSACTION,
+    HEAD,
+    KEEP_ON_DELIVERY,
+    KEEP_ON_LOSS,
+    LAST_FLAG,
+    MAXIMUM_LABEL,
+    MAXIMUM_PACKET_SIZE,
+    NEGATIVE_JOURNAL_FLAG,
+    NO_CORRELATION,
+    PADDING,
+    POSITIVE_JOURNAL_FLAG,
+    PROPERTIES,
+    RARE_FLAGS,
+    RECOVERABLE_FLAG,
+    RESPONSE_SHIFT,
+    SIGNATURE,
+    TIME_TO_REACH_QUEUE,
+    TO_MASK,
+    TRACED,
+    TRANSACTION,
+    TRANSACTIONAL,
+    VERSION_NUMBER,
+    Names,
+)
+from qmnode.model.rare_headers import RARE_PROPERTIES, with_rare_headers
+from qmnode.model.record import EXPRESS, NEVER, PEEK_WHEN_LOCKED, PREFIX_SIZE, REPORT, VERSION
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.message_properties_header import MessagePropertiesHeader
+from qmnode.structures.message_security import EncryptionAlgorithm, HashAlgorithm
+from qmnode.structures.names import (
+    DirectFormatName,
+    FormatName,
+    PrivateFormatName,
+    PublicFormatName,
+)
+from qmnode.structures.places import offset_of
+
+
+class Destination:
+    """Where messages go: what is the same in every packet sent through an open queue."""
+
+    __slots__ = ("address", "flags", "name", "plain", "plain_transactional", "source", "transit")
+
+    def __init__(
+        self, source: Guid, format_name: FormatName, destination: Guid = ZERO_GUID, transit: bool = False
+    ) -> None:
+        """``transit``: the queue is elsewhere, and its messages have a time to reach it."""
+        self.transit = transit
+        self.source = source
+        # 2.2.19.2: the NULL GUID when the destination is a direct format name.
+        self.address = ZERO_GUID if isinstance(format_name, DirectFormatName) else destination
+        if isinstance(format_name, PrivateFormatName):
+            self.address = format_name.computer
+        kind, self.name = _name_bytes(format_name, source, self.address, is_destination=True)
+        self.flags = kind << DESTINATION_SHIFT | HAS_PROPERTIES
+        self.plain = _plain_pack(len(self.name))
+        self.plain_transactional = _plain_pack(len(self.name) + TRANSACTION.size)
+
+
+class TransactionFields:
+    """What a TransactionHeader says (2.2.20.5): one of these serves all messages of a transaction."""
+
+    __slots__ = ("identifier", "number", "previous", "sequence")
+
+    def __init__(self, identifier: int, sequence: int = 0, number: int = 1, previous: int = 0) -> None:
+        self.identifier = identifier & 0xFFFFF
+        self.sequence = sequence
+        self.number = number
+        self.previous = previous
+
+
+def serialize(
+    message: Message,
+    destination: Destination,
+    identifier: int,
+    now: float,
+    transaction: TransactionFields | None = None,
+    first: bool = False,
+    last: bool = False,
+) -> bytes:
+    """The stored value of a message: prefix and UserMessage packet. MessageQueuingError if it cannot be sent."""
+    if "lookup_identifier" in message.__dict__:
+        # A received message that is sent on: as it is, if nobody has looked into it, or else piece by piece.
+        if "_load" in message.__dict__:
+            value = _readdressed(message.__dict__["_value"], destination, identifier, now, transaction, first, last)
+            if value is not None:
+                return value
+        message = message.copy()
+    get = message.__dict__.get
+    body = get("body", b"")
+    if type(body) is not bytes and not isinstance(body, bytes | bytearray | memoryview):
+        raise TypeError(f"the body of a message is bytes, and this is {type(body).__name__}: encode a text first")
+    if message.__dict__.keys() <= _PLAIN:
+        return _plain_value(body, get("recoverable"), destination, identifier, now, transaction, first, last)
+    label = get("label")
+    extension = get("extension", b"")
+    acknowledge = get("acknowledgements_requested", 0)
+    lifetime = get("time_to_be_received", NEVER)
+    if not 0 <= lifetime <= NEVER:
+        raise _bad_value(f"time_to_be_received {lifetime}: use seconds, from 0 to 0xFFFFFFFF, which is for ever")
+    reach = get("time_to_reach_queue", TIME_TO_REACH_QUEUE)
+    deadline = min(lifetime, reach) if destination.transit else lifetime
+    sent = int(now)
+    flags = destination.flags
+    record_flags = 0
+    name = destination.name
+    if transaction is not None:
+        flags |= RECOVERABLE_FLAG | HAS_TRANSACTION
+        priority = 0
+        record_flags = TRANSACTIONAL
+    else:
+        priority = get("priority", DEFAULT_PRIORITY)
+        if not 0 <= priority <= 7:
+            raise _bad_value(f"priority {priority}: use 0 to 7")
+        if get("recoverable"):
+            flags |= RECOVERABLE_FLAG
+        else:
+            record_flags = EXPRESS
+    if get("negative_journaling_requested"):
+        flags |= NEGATIVE_JOURNAL_FLAG
+        record_flags |= KEEP_ON_LOSS
+    if get("positive_journaling_requested"):
+        flags |= POSITIVE_JOURNAL_FLAG
+        record_flags |= KEEP_ON_DELIVERY
+    if acknowledge:
+        record_flags |= REPORT
+    if get("allow_peek_when_locked"):
+        record_flags |= PEEK_WHEN_LOCKED
+    if not message.__dict__.keys().isdisjoint(_NAMES):
+        more, tail = _other_names(message, destination)
+        flags |= more
+        name += tail
+    if transaction is not None:
+        name += _transaction_header(transaction, first, last)
+    label_bytes = _label_bytes(label) if label else b""
+    size = FIXED_SIZE + len(name) + len(label_bytes) + len(extension) + len(body)
+    padding = PADDING[size & 3]
+    size += len(padding)
+    if size > MAXIMUM_PACKET_SIZE:
+        raise _too_large(size)
+    value = b"".join(
+        (
+            HEAD.pack(
+                VERSION,
+                record_flags,
+                0,
+                0,
+                HEAD.size + len(name),
+                NEVER if deadline == NEVER else min(sent + deadline, NEVER - 1),
+                int(now * 1e6),
+                VERSION_NUMBER,
+                0,
+                priority,
+                SIGNATURE,
+                size,
+                reach,
+                destination.source,
+                destination.address,
+                lifetime,
+                sent,
+                identifier,
+                flags,
+            ),
+            name,
+            PROPERTIES.pack(
+                acknowledge,
+                len(label_bytes) >> 1,
+                get("message_class", 0),
+                get("correlation_identifier", NO_CORRELATION),
+                get("body_type", 0),
+                get("app_specific", 0),
+                len(body),
+                len(body),
+                get("privacy_level", 0),
+                get("hash_algorithm", _SHA_512),
+                get("encryption_algorithm", _AES_256),
+                len(extension),
+            ),
+            label_bytes,
+            extension,
+            body,
+            padding,
+        )
+    )
+    return value if message.__dict__.keys().isdisjoint(RARE_PROPERTIES) else with_rare_headers(value, message)
+
+
+_PLAIN: Final = frozenset(("body", "recoverable"))
+"""A message with nothing else set, as most are: its headers are packed in one call."""
+_SHA_512: Final = int(HashAlgorithm.SHA_512)
+_AES_256: Final = int(EncryptionAlgorithm.AES256)
+_SIZES_AT: Final = offset_of(MessagePropertiesHeader, "message_size")
+_AFTER_SIZES_AT: Final = offset_of(MessagePropertiesHeader, "privacy_level")
+_DEFAULT_PROPERTIES: Final = PROPERTIES.pack(0, 0, 0, NO_CORRELATION, 0, 0, 0, 0, 0, _SHA_512, _AES_256, 0)
+_BEFORE_SIZES: Final = _DEFAULT_PROPERTIES[:_SIZES_AT]
+_AFTER_SIZES: Final = _DEFAULT_PROPERTIES[_AFTER_SIZES_AT:]
+"""MessagePropertiesHeader around the size of the body and the size allocated for it."""
+
+
+def _plain_pack(between: int) -> Callable[..., bytes]:
+    """Packs the headers of a message that has nothing but a body; ``between`` are the bytes from the UserHeader's last
+    number to the MessagePropertiesHeader."""
+    before, after = between + len(_BEFORE_SIZES), len(_AFTER_SIZES)
+    return struct.Struct(f"{HEAD.format}{before}sII{after}s").pack
+
+
+def _plain_value(
+    body: bytes | bytearray | memoryview,
+    recoverable: object,
+    destination: Destination,
+    identifier: int,
+    now: float,
+    transaction: TransactionFields | None,
+    first: bool,
+    last: bool,
+) -> bytes:
+    name, pack, flags = destination.name, destination.plain, destination.flags
+    record_flags, priority = 0, DEFAULT_PRIORITY
+    if transaction is not None:
+        name += _transaction_header(transaction, first, last)
+        pack = destination.plain_transactional
+        flags |= RECOVERABLE_FLAG | HAS_TRANSACTION
+        record_flags, priority = TRANSACTIONAL, 0
+    elif recoverable:
+        flags |= RECOVERABLE_FLAG
+    else:
+        record_flags = EXPRESS
+    sent, length = int(now), len(body)
+    size = FIXED_SIZE + len(name) + length
+    padding = PADDING[size & 3]
+    size += len(padding)
+    if size > MAXIMUM_PACKET_SIZE:
+        raise _too_large(size)
+    head = pack(
+        VERSION,
+        record_flags,
+        0,
+        0,
+        HEAD.size + len(name),
+        min(sent + TIME_TO_REACH_QUEUE, NEVER - 1) if destination.transit else NEVER,
+        int(now * 1e6),
+        VERSION_NUMBER,
+        0,
+        priority,
+        SIGNATURE,
+        size,
+        TIME_TO_REACH_QUEUE,
+        destination.source,
+        destination.address,
+        NEVER,
+        sent,
+        identifier,
+        flags,
+        name + _BEFORE_SIZES,
+        length,
+        length,
+        _AFTER_SIZES,
+    )
+    return head + body + padding if padding else head + body
+
+
+_ABSOLUTE: Final = frozenset((0, 1, 5, 7))
+_NAMES_ALIKE: Final = tuple(kinds & 7 in _ABSOLUTE and kinds >> 3 in _ABSOLUTE for kinds in range(64))
+"""By Flags.AQ and Flags.RQ: whether the names of the administration and response queues are the same in every packet.
+Private queues are named by how their computers relate to the message's source and destination (2.2.19.2)."""
+
+
+def _readdressed(
+    value: bytes,
+    destination: Destination,
+    identifier: int,
+    now: float,
+    transaction: TransactionFields | None,
+    first: bool,
+    last: bool,
+) -> bytes | None:
+    """The stored value of a message whose packet is there already, under another address; None if it is not so easy."""
+    _, _, _, _, offset, _, _, _, _, base_flags, _, _, reach, _, _, lifetime, _, _, flags = HEAD.unpack_from(value)
+    if (
+        flags & (RARE_FLAGS | HAS_TRANSACTION)
+        or base_flags & TRACED
+        or not _NAMES_ALIKE[flags >> ADMINISTRATION_SHIFT & 63]
+    ):
+        return None
+    names = Names(value, b"", b"")
+    names.skip(flags >> DESTINATION_SHIFT & 7)
+    other_names = value[names.offset : offset]
+    record_flags = 0
+    name = destination.name + other_names
+    flags = flags & ~TO_MASK | destination.flags
+    if transaction is not None:
+        flags |= RECOVERABLE_FLAG | HAS_TRANSACTION
+        record_flags = TRANSACTIONAL
+        base_flags &= ~7
+        name += _transaction_header(transaction, first, last)
+    elif not flags & RECOVERABLE_FLAG:
+        record_flags = EXPRESS
+    if value[offset] & 0x0F:
+        record_flags |= REPORT
+    if flags & NEGATIVE_JOURNAL_FLAG:
+        record_flags |= KEEP_ON_LOSS
+    if flags & POSITIVE_JOURNAL_FLAG:
+        record_flags |= KEEP_ON_DELIVERY
+    sent = int(now)
+    deadline = min(lifetime, reach) if destination.transit else lifetime
+    size = HEAD.size - PREFIX_SIZE + len(name) + len(value) - offset
+    if size > MAXIMUM_PACKET_SIZE:
+        return None
+    head = HEAD.pack(
+        VERSION,
+        record_flags,
+        0,
+        0,
+        HEAD.size + len(name),
+        NEVER if deadline == NEVER else min(sent + deadline, NEVER - 1),
+        int(now * 1e6),
+        VERSION_NUMBER,
+        0,
+        base_flags,
+        SIGNATURE,
+        size,
+        reach,
+        destination.source,
+        destination.address,
+        lifetime,
+        sent,
+        identifier,
+        flags,
+    )
+    return b"".join((head, name, value[offset:]))
+
+
+def _transaction_header(transaction: TransactionFields, first: bool, last: bool) -> bytes:
+    flags = (FIRST_FLAG if first else 0) | (LAST_FLAG if last else 0) | transaction.identifier << 4
+    return TRANSACTION.pack(flags, transaction.sequence, transaction.number, transaction.previous)
+
+
+_NAMES: Final = frozenset(
+    ("administration_queue_format_name", "response_queue_format_name", "connector_type_identifier")
+)
+
+
+def _other_names(message: Message, destination: Destination) -> tuple[int, bytes]:
+    """The administration queue, the response queue and the connector type: their flags and bytes."""
+    flags, tail = 0, b""
+    for text, shift in (
+        (message.administration_queue_format_name, ADMINISTRATION_SHIFT),
+        (message.response_queue_format_name, RESPONSE_SHIFT),
+    ):
+        if text:
+            kind, name = _name_bytes(format_name_of_property(text), destination.source, destination.address)
+            flags |= kind << shift
+            tail += name
+    if message.connector_type_identifier != ZERO_GUID:
+        flags |= HAS_CONNECTOR
+        tail += message.connector_type_identifier
+    return flags, tail
+
+
+def _label_bytes(label: str) -> bytes:
+    try:
+        encoded = label.encode("utf-16-le") + b"\0\0"
+    except UnicodeEncodeError:
+        raise _bad_value("the label has half of a surrogate pair, which is no text") from None
+    if len(encoded) > 2 * (MAXIMUM_LABEL + 1):
+        raise _bad_value(f"a label of {len(encoded) // 2 - 1} characters: a label has at most {MAXIMUM_LABEL}")
+    return encoded
+
+
+def _name_bytes(name: FormatName, source: Guid, destination: Guid, is_destination: bool = False) -> tuple[int, bytes]:
+    """A queue's name in a UserHeader, and its type there (2.2.19.2)."""
+    match name:
+        case DirectFormatName():
+            text = name.without_prefix.encode("utf-16-le") + b"\0\0"
+            return 7, struct.pack("<H", len(text)) + text + PADDING[(len(text) + 2) & 3]
+        case PublicFormatName():
+            return 5, name.queue
+        case PrivateFormatName():
+            number = struct.pack("<I", name.queue)
+            if is_destination or name.computer == destination:
+                return 3, number
+            return (2, number) if name.computer == source else (6, name.computer + number)
+        case _:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"no packet can carry the queue name {name}"
+            )
+
+
+def _too_large(size: int) -> MessageQueuingError:
+    return MessageQueuingError(
+        ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+        f"a message of {size} bytes with its headers: a message has at most {MAXIMUM_PACKET_SIZE} bytes (4 MB)",
+    )
+
+
+def _bad_value(sentence: str) -> MessageQueuingError:
+    return MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, sentence)

@@ -1,0 +1,131 @@
+"""A node: the rooms put together."""
+
+import socket
+from collections.abc import Generator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from qmnode.directory import Directory
+from qmnode.export.exporter import Exporter, check_export
+from qmnode.export.recorder import EventRecorder
+from qmnode.model.clock import SystemClock
+from qmnode.model.ports import Clock
+from qmnode.model.queue_manager import QueueManager as ModelQueueManager
+from qmnode.rpc.authentication import initiator_authentication
+from qmnode.rpc.remote_reader import RemoteReader
+from qmnode.security.queue_policy import QueueAccessPolicy
+from qmnode.settings import Settings
+from qmnode.storage.backup import back_up
+from qmnode.storage.store import Store
+from qmnode.structures.sid import ANONYMOUS
+from qmnode.transfer.engine import Transfer
+from qmnode.transfer.signing import MessageSigning
+
+
+class QueueManager(ModelQueueManager):
+    """A queue manager in this process.
+
+    ``async with QueueManager.open(path) as qm`` and ``qm = await QueueManager.open(path)`` both open one.
+    """
+
+    signing: MessageSigning
+    """Signs what applications want authenticated."""
+    network: Transfer
+    """Sessions with other queue managers. An embedded queue manager has none until it calls ``network.start``."""
+
+    exporter: Exporter | None = None
+    """Writes what happens to segments, if the settings say where."""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        directory: Directory | None = None,
+    ) -> "Opening":
+        """Open the queue manager whose store is in this directory, or make one there.
+
+        Raises StoreError (MQ_ERROR_MESSAGE_STORAGE_FAILED) if the store is damaged, newer, or in use.
+        """
+        return Opening(cls, Path(path), settings or Settings(), clock or SystemClock(), directory)
+
+    async def close(self) -> None:
+        """Close the sessions, if it has any, then the queue manager."""
+        if isinstance(self.remote_reader, RemoteReader):
+            await self.remote_reader.close()
+        if "network" in self.__dict__:
+            await self.network.stop()
+        if self.exporter is not None:
+            exporter, self.exporter = self.exporter, None
+            await exporter.stop()
+        await super().close()
+
+    async def backup(self, path: str | Path) -> None:
+        """Write a consistent copy of the store to a new directory."""
+        assert isinstance(self.store, Store)
+        await back_up(self.store, Path(path))
+
+
+class Opening:
+    """A queue manager about to be open: await it, or enter it."""
+
+    def __init__(
+        self,
+        kind: type[QueueManager],
+        path: Path,
+        settings: Settings,
+        clock: Clock,
+        directory: Directory | None = None,
+    ) -> None:
+        self._kind = kind
+        self._path = path
+        self._settings = settings
+        self._clock = clock
+        self._directory = directory
+        self._manager: QueueManager | None = None
+
+    def __await__(self) -> Generator[Any, None, QueueManager]:
+        return self._start().__await__()
+
+    async def _start(self) -> QueueManager:
+        store = Store.open(self._path, self._settings.storage)
+        try:
+            name = self._settings.computer_name or socket.gethostname().partition(".")[0].upper()
+            # Without a directory nobody is a domain user, and queues belong to the anonymous user (3.1.7.1.3.1).
+            policy = QueueAccessPolicy(ANONYMOUS)
+            check_export(self._settings.export)
+            export = self._settings.export
+            recorder = EventRecorder(store, self._clock, export.backlog_bytes) if export.target else None
+            manager = self._kind(
+                store,
+                self._settings,
+                self._clock,
+                name,
+                access_policy=policy,
+                directory=self._directory,
+                recorder=recorder,
+            )
+            manager.signing = MessageSigning(self._settings.security, self._directory, self._clock)
+            manager.network = Transfer(manager, store, self._settings, self._directory, self._path)
+            manager.remote_reader = RemoteReader(manager, initiator_authentication(self._settings.remote_read))
+            if recorder is not None:
+                recorder.attach(manager)
+                manager.exporter = Exporter(manager, store, recorder, export)
+                manager.exporter.start()
+            await manager.start()
+        except BaseException:
+            store.close()
+            raise
+        return manager
+
+    async def __aenter__(self) -> QueueManager:
+        self._manager = await self._start()
+        return self._manager
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._manager is not None:
+            await self._manager.close()

@@ -1,0 +1,31 @@
+"""The binary protocol (MS-MQQB section 3) as state machines without I/O.
+
+Bytes, timer expirations and completions go in; bytes, deadlines and commands come out. Nothing here opens a socket,
+reads a clock, calls the model or writes to the store. Two kinds of objects:
+
+* one :class:`~qmnode.protocol.session.Session` per transport connection, initiator or acceptor;
+* per queue manager, what outlives a connection: :class:`~qmnode.protocol.reception.Reception` (which received messages
+  are taken, with :class:`~qmnode.protocol.history.MessageIdHistory` and
+  :class:`~qmnode.protocol.incoming.IncomingSequences`), :class:`~qmnode.protocol.outgoing.OutgoingSequences` (numbers,
+  order acknowledgments and resending of transactional messages) and, per outgoing queue,
+  :class:`~qmnode.protocol.connection.OutgoingConnection` (next hops, connection history, retry).
+
+The contract with the room that moves the bytes (``qmnode.transport``), in the order of a message's life:
+
+1. ``outgoing.assign`` when a transaction commits: the numbers go into the packets, the records into the same batch.
+2. ``OutgoingSequence.prepare_packet`` for transactional messages that were first sent here, from the head of the queue
+   in its order; then ``session.send_messages`` for at most ``session.room()`` messages, ``outgoing.sent``, and
+   ``session.data_to_send`` to the connection.
+3. On the other side ``session.receive_data`` and, from ``session.commands()``, one ``MessagesReceived`` per call.
+4. ``reception.unresolved`` says which destinations to look up, ``reception.admit`` what to store and what to answer.
+5. One batch with all that is in the admission. After its sync, *and after the sync of every admission before it, of any
+   session*: ``reception.persisted`` and ``session.messages_settled``. Only then do acknowledgments leave. A batch with
+   nothing in it waits in the same line: a duplicate in it says that its first copy is safe.
+6. ``MessagesAcknowledged`` on the sending side: delete or journal. Order acknowledgments come back through step 4 of
+   the sender's own reception and go to ``outgoing.take_order_ack``; on PROGRESS the sequence's record goes into the
+   batch that deletes the messages, on FORGED the session closes if its peer is the author.
+7. ``Closed`` names what has to be sent again: call ``outgoing.disconnected`` and begin at the head of the queue.
+
+Everything that survives a restart is a record (family, key, value) of bytes; see :mod:`qmnode.protocol.records`.
+Times: ``now`` is seconds on a monotonic clock, ``time`` whole seconds since 1970 (UTC).
+"""

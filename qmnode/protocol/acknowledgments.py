@@ -1,0 +1,194 @@
+"""Messages that the queue manager sends about messages: administration, order and final acknowledgments.
+
+3.1.5.8.10, 3.1.7.2, 3.1.7.15 and 3.1.7.17. Here they are decided on and described; the room above gives them an
+identifier and puts them into an outgoing queue, in the same batch as what they speak of.
+"""
+
+from typing import Final, NamedTuple
+
+from qmnode.protocol.disposition import INSECURE_NACKS, WITHOUT_BODY, Fate, refused_here, undelivered
+from qmnode.protocol.incoming import OrderAcknowledgment, Route
+from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME, FinalAckBody, OrderAckBody, final_ack, order_ack
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_properties_header import PropertyFlags
+from qmnode.structures.names import PrivateFormatName, PublicFormatName
+from qmnode.structures.queue_formats import (
+    DirectQueueFormatName,
+    PrivateQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    QueueFormat,
+)
+from qmnode.structures.security_header import SecurityFlags
+from qmnode.structures.transaction_header import TransactionFlags
+from qmnode.structures.user_header import UserFlags, UserHeader
+from qmnode.structures.user_message import UserMessage
+
+_PRIVATE_ON_SOURCE: Final = 2
+_MESSAGE_ID_SIZE: Final = 4
+
+
+class AdministrationAcknowledgment(NamedTuple):
+    """A message to the administration queue of another message, 3.1.7.15. What is not here has the values of its table:
+    no acknowledgments, no journaling, no security, infinite times."""
+
+    message_class: MessageClass
+    queue: str
+    """The administration queue as a format name. The peer wrote it: it may be no name at all; then discard this."""
+    correlation_id: bytes
+    """MessageIdentifier of the message that is acknowledged."""
+    response_queue: str
+    """The destination of that message, so that whoever reads this knows which queue is meant."""
+    recoverable: bool
+    body: bytes
+    """The body of that message, for negative acknowledgments of messages that are not encrypted."""
+
+
+class FinalAcknowledgment(NamedTuple):
+    """A FinalAck packet that is to be sent: 2.2.5, 3.1.7.17."""
+
+    source: Guid
+    """Where it goes: the queue manager that sent the message first."""
+    route: Route
+    message_class: MessageClass
+    body: FinalAckBody
+
+
+def format_name(queue: QueueFormat | None, kind: int, header: UserHeader) -> str:
+    """The format name of a queue that a UserHeader names, 3.1.7.15; empty for none. ``kind`` is DQ, AQ or RQ."""
+    match queue:
+        case PrivateQueueFormatNameId():
+            owner = header.source_queue_manager if kind == _PRIVATE_ON_SOURCE else header.queue_manager_address
+            return str(PrivateFormatName(owner, queue.private_queue_identifier))
+        case PrivateQueueFormatName():
+            return str(PrivateFormatName(queue.source_queue_manager, queue.private_queue_identifier))
+        case PublicQueueFormatName():
+            return str(PublicFormatName(queue.public_queue_identifier))
+        case DirectQueueFormatName():
+            return f"DIRECT={queue.direct_format_name}"
+        case None:
+            return ""
+
+
+def requested(message: UserMessage, message_class: int) -> bool:
+    """Whether the sender asked for this administration acknowledgment (MS-MQMQ 2.2.19.3, Flags)."""
+    flags = message.message_properties_header.flags
+    arrival = PropertyFlags.PA.mask, PropertyFlags.NA.mask
+    receipt = PropertyFlags.PR.mask, PropertyFlags.NR.mask
+    positive, negative = receipt if message_class & 0x4000 else arrival
+    return bool(flags & (negative if message_class & 0x8000 else positive))
+
+
+def administration_acknowledgment(
+    message: UserMessage, message_class: MessageClass, send_insecure_nacks: bool = False
+) -> AdministrationAcknowledgment | None:
+    """The acknowledgment of this class, or None: not asked for, no queue for it, or one that 5.1 calls insecure."""
+    header = message.user_header
+    admin_kind = UserFlags.AQ.get(header.flags)
+    if not admin_kind or not requested(message, message_class):
+        return None
+    if message_class in INSECURE_NACKS and not send_insecure_nacks:
+        return None
+    security = message.security_header
+    encrypted = security is not None and bool(security.flags & SecurityFlags.EB.mask)
+    without_body = message_class in WITHOUT_BODY or encrypted
+    return AdministrationAcknowledgment(
+        message_class=message_class,
+        queue=format_name(header.admin_queue, admin_kind, header),
+        correlation_id=header.source_queue_manager + header.message_id.to_bytes(_MESSAGE_ID_SIZE, "little"),
+        response_queue=format_name(header.destination_queue, UserFlags.DQ.get(header.flags), header),
+        recoverable=UserFlags.DM.get(header.flags) == 1,
+        body=b"" if without_body else bytes(message.message_properties_header.message_body),
+    )
+
+
+def final_acknowledgment(message: UserMessage, message_class: MessageClass, route: Route) -> FinalAcknowledgment | None:
+    """The FinalAck of this class for a transactional message; None for any other."""
+    transaction = message.transaction_header
+    if transaction is None:
+        return None
+    header = message.user_header
+    body = FinalAckBody(
+        tx_sequence_id=transaction.tx_sequence_id,
+        tx_sequence_number=transaction.tx_sequence_number,
+        tx_previous_sequence_number=transaction.previous_tx_sequence_number,
+        source_guid=header.source_queue_manager,
+        message_id=header.message_id,
+    )
+    return FinalAcknowledgment(header.source_queue_manager, route, message_class, body)
+
+
+def order_queue_of(source: Guid, route: Route) -> str:
+    """The format name of the queue that gets order and final acknowledgments, 3.1.7.17."""
+    if route.direct:
+        return f"DIRECT=TCP:{route.address}{ORDER_QUEUE_NAME}"
+    return str(PrivateFormatName(source, ORDER_QUEUE.private_queue_identifier))
+
+
+def order_ack_packet(acknowledgment: OrderAcknowledgment, identifier: Guid, message_id: int, time: int) -> bytes:
+    """The OrderAck packet, 2.2.4, of queue manager ``identifier``."""
+    number = acknowledgment.sequence_number
+    body = OrderAckBody(
+        tx_sequence_id=acknowledgment.sequence_id, tx_sequence_number=number, tx_previous_sequence_number=number - 1
+    )
+    header = _user_header(acknowledgment.source, acknowledgment.route, identifier, message_id, time)
+    return order_ack(header, body).write()
+
+
+def final_ack_packet(acknowledgment: FinalAcknowledgment, identifier: Guid, message_id: int, time: int) -> bytes:
+    """The FinalAck packet, 2.2.5, of queue manager ``identifier``."""
+    header = _user_header(acknowledgment.source, acknowledgment.route, identifier, message_id, time)
+    return final_ack(header, acknowledgment.message_class, acknowledgment.body).write()
+
+
+def _user_header(source: Guid, route: Route, identifier: Guid, message_id: int, time: int) -> UserHeader:
+    queue: DirectQueueFormatName | PrivateQueueFormatNameId = ORDER_QUEUE
+    if route.direct:
+        queue = DirectQueueFormatName(direct_format_name=f"TCP:{route.address}{ORDER_QUEUE_NAME}")
+    return UserHeader(
+        source_queue_manager=identifier,
+        queue_manager_address=ZERO_GUID if route.direct else source,
+        sent_time=time,
+        message_id=message_id,
+        destination_queue=queue,
+    )
+
+
+def position_deleted(
+    message: UserMessage, reason: MessageClass, route: Route, send_insecure_nacks: bool = False
+) -> tuple[AdministrationAcknowledgment | None, FinalAcknowledgment | None]:
+    """Message Position Deleted, 3.1.7.2: a message left its destination queue, received or not. What is to be sent.
+
+    ``route`` is that of the incoming sequence of the message (``IncomingSequences.find``).
+    """
+    final = None
+    transaction = message.transaction_header
+    journaling = message.user_header.flags & (UserFlags.JN.mask | UserFlags.JP.mask)
+    if transaction is not None and (journaling or transaction.flags & TransactionFlags.FA.mask):
+        final = final_acknowledgment(message, reason, route)
+    return administration_acknowledgment(message, reason, send_insecure_nacks), final
+
+
+class Expiry(NamedTuple):
+    """What follows when a message gives up in an outgoing queue."""
+
+    fate: Fate
+    """Where the message goes."""
+    administration: AdministrationAcknowledgment | None
+    final: FinalAcknowledgment | None
+    """Only from a queue manager on the way: the source knows by itself."""
+
+
+def expired_in_outgoing_queue(message: UserMessage, identifier: Guid) -> Expiry:
+    """A message was not sent in time (3.1.7.1.2; ``MessagesExpired``) by queue manager ``identifier``.
+
+    The text sends no FinalAck from a queue manager on the way, so that the source of a transactional message would send
+    it again and again.
+    """
+    timeout = MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
+    administration = administration_acknowledgment(message, timeout)
+    if message.user_header.source_queue_manager == identifier:
+        return Expiry(undelivered(message.user_header.flags), administration, None)
+    final = final_acknowledgment(message, timeout, Route(False, ""))
+    return Expiry(refused_here(message.user_header.flags, timeout), administration, final)

@@ -1,0 +1,121 @@
+"""What a session asks of the room above it, and the records it hands over: frozen, and one object per batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, unique
+from typing import TYPE_CHECKING
+
+from qmnode.protocol.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from qmnode.protocol.received import ReceivedMessage
+    from qmnode.structures.guid import Guid
+
+Token = object
+"""What the room above calls an outgoing message; the session hands it back and never looks at it."""
+
+
+@unique
+class ConnectionStatus(Enum):
+    """ConnectionHistory.Status, MS-MQDMPR 3.1.1.3."""
+
+    IN_PROCESS = "InProcess"
+    ESTABLISH_PACKET_RECEIVED = "EstablishPacketReceived"
+    ESTABLISHED = "Established"
+    UNKNOWN_FAILURE = "UnknownFailure"
+    PING_FAILURE = "PingFailure"
+    SOCKET_CREATE_FAILURE = "SocketCreateFailure"
+    SOCKET_BIND_FAILURE = "SocketBindFailure"
+    SOCKET_CONNECT_FAILURE = "SocketConnectFailure"
+    TCP_NOT_ENABLED = "TcpNotEnabled"
+    SOCKET_SEND_FAILURE = "SocketSendFailure"
+    CONNECTION_NOT_READY = "ConnectionNotReady"
+    DNS_FAILURE = "DnsFailure"
+    CERTIFICATE_VALIDATION_FAILURE = "CertificateValidationFailure"
+    CONNECTION_LIMIT_REACHED = "ConnectionLimitReached"
+    CONNECTION_REFUSED = "ConnectionRefused"
+    ROUTING_DATA_NOT_AVAILABLE = "RoutingDataNotAvailable"
+    LOW_RESOURCE = "LowResource"
+
+
+@unique
+class CloseReason(Enum):
+    """Why a session ended."""
+
+    PROTOCOL_ERROR = "the peer broke the protocol"
+    REFUSED = "the peer refused the session"
+    REFUSED_HERE = "this side refused the session"
+    INITIALIZATION_TIMEOUT = "the session was not established in time"
+    IDLE = "nothing was sent or received for a whole cleanup interval"
+    UNANSWERED = "sent messages were not acknowledged in time"
+    DISCONNECTED = "the transport connection broke"
+    STOPPED = "closed from this side"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChanged:
+    """A line for the connection history of the outgoing queue: 3.1.5.2.3, 3.1.5.3.2, 3.1.5.4.2."""
+
+    status: ConnectionStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The session is established; messages may go both ways. ``remote`` is who the peer says it is."""
+
+    remote: "Guid"
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The session is over: send what ``data_to_send`` still holds, then close the transport connection.
+
+    ``unacknowledged``: tokens in the order in which they were sent, whose fate is not known. Send them again in the
+    next session: the receiver removes duplicates.
+    """
+
+    reason: CloseReason
+    unacknowledged: Sequence[Token] = ()
+    error: RemoteProtocolError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesReceived:
+    """UserMessage packets in their order. Give them to ``Reception.admit``, store, sync, then ``messages_settled``.
+
+    Batches must be settled in the order in which they came.
+    """
+
+    messages: Sequence["ReceivedMessage"]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesAcknowledged:
+    """The peer has these messages, and has the recoverable ones on disk (3.1.5.5).
+
+    ``released``: delete. ``journaled``: move to the system journal queue (3.1.5.5.4). Transactional messages that this
+    queue manager sent first are in ``received`` only: they stay until their order acknowledgment (3.1.5.6).
+    """
+
+    released: Sequence[Token] = ()
+    journaled: Sequence[Token] = ()
+    received: Sequence[Token] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesExpired:
+    """Time to reach the queue was over before these were sent (3.1.7.1.2): tokens and their packets."""
+
+    tokens: Sequence[Token]
+    packets: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class RoomAvailable:
+    """The window opened: so many messages more may be handed to ``send_messages``."""
+
+    count: int
+
+
+Command = StatusChanged | Opened | Closed | MessagesReceived | MessagesAcknowledged | MessagesExpired | RoomAvailable

@@ -1,0 +1,314 @@
+"""The connection of an outgoing queue: finding next hops, trying them, and trying again (3.1.5.2, 3.1.6.1, 3.1.5.9).
+
+One object per outgoing queue. It asks for look-ups, pings and transport connections, learns how they ended, and keeps
+what operators see: the queue's state, its next hops and its connection history (MS-MQDMPR 3.1.1.3). Which input leads
+where is in :mod:`qmnode.protocol.states`.
+
+As long as there are messages it tries: every input that ends an attempt leads to the next one. (3.1.7.12 establishes a
+connection only when the connection history is empty, after which a queue whose session had gone idle would stay down.)
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum, unique
+from typing import Final, NamedTuple
+
+from qmnode.protocol.commands import CloseReason, ConnectionStatus
+from qmnode.protocol.states import CONNECTION, ConnectionAction, ConnectionInput, ConnectionState
+from qmnode.protocol.timers import Timer, Timers
+from qmnode.protocol_settings import TransferSettings
+from qmnode.structures.guid import ZERO_GUID, Guid
+
+HISTORY_LENGTH: Final = 32
+"""Entries of the connection history that are kept; the newest is the last."""
+
+
+@unique
+class OutgoingQueueState(StrEnum):
+    """OutgoingQueue.State, MS-MQDMPR 3.1.1.3."""
+
+    CONNECTED = "Connected"
+    DISCONNECTED = "Disconnected"
+    DISCONNECTING = "Disconnecting"
+    INACTIVE = "Inactive"
+    LOCKED = "Locked"
+    NEED_VALIDATION = "NeedValidation"
+    WAITING = "Waiting"
+    ON_HOLD = "OnHold"
+
+
+class NextHop(NamedTuple):
+    """One way towards the destination, 3.1.1.3.1.3."""
+
+    address: str
+    """Textual IPv4 or IPv6 address."""
+    host_name: str = ""
+    identifier: Guid = ZERO_GUID
+    """The queue manager there; null for a direct format name."""
+
+
+class HistoryEntry(NamedTuple):
+    """An entry of ConnectionHistory."""
+
+    status: ConnectionStatus
+    time: int
+    """Seconds since 1970."""
+    error: int
+    """HRESULT, 0 for none."""
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveDestination:
+    """Find the next hops (3.1.5.2.1, 3.1.7.4, 3.1.7.5): then ``destination_resolved`` or ``resolution_failed``."""
+
+    format_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendPing:
+    """Ping this hop (3.1.7.6): then ``ping_ended``."""
+
+    hop: NextHop
+
+
+@dataclass(frozen=True, slots=True)
+class OpenConnection:
+    """Open a transport connection to this hop and an initiator session on it; then ``session_opened`` or
+    ``session_closed``. ``pinged`` goes into the session."""
+
+    hop: NextHop
+    pinged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CloseConnection:
+    """Give up what is under way: close the session, or the attempt (3.1.7.13)."""
+
+
+ConnectionCommand = ResolveDestination | SendPing | OpenConnection | CloseConnection
+
+_STATUS_OF: Final = {
+    CloseReason.REFUSED: ConnectionStatus.CONNECTION_REFUSED,
+    CloseReason.INITIALIZATION_TIMEOUT: ConnectionStatus.CONNECTION_NOT_READY,
+    CloseReason.DISCONNECTED: ConnectionStatus.SOCKET_SEND_FAILURE,
+    CloseReason.PROTOCOL_ERROR: ConnectionStatus.UNKNOWN_FAILURE,
+    CloseReason.UNANSWERED: ConnectionStatus.UNKNOWN_FAILURE,
+}
+"""Endings of a session that are failures; the others leave no entry."""
+
+_QUEUE_STATE: Final = {
+    ConnectionState.INACTIVE: OutgoingQueueState.INACTIVE,
+    ConnectionState.RESOLVING: OutgoingQueueState.NEED_VALIDATION,
+    ConnectionState.PINGING: OutgoingQueueState.WAITING,
+    ConnectionState.CONNECTING: OutgoingQueueState.WAITING,
+    ConnectionState.CONNECTED: OutgoingQueueState.CONNECTED,
+    ConnectionState.WAITING_RECONNECT: OutgoingQueueState.DISCONNECTED,
+    ConnectionState.ON_HOLD: OutgoingQueueState.ON_HOLD,
+}
+
+
+class OutgoingConnection:
+    """Keeps one outgoing queue connected while it has messages."""
+
+    def __init__(self, format_name: str, parameters: TransferSettings, *, ping: bool = False) -> None:
+        self.format_name = format_name
+        self.state = ConnectionState.INACTIVE
+        self.next_hops: tuple[NextHop, ...] = ()
+        """NextHopCollection, and OutgoingQueue.NextHops for operators."""
+        self.history: deque[HistoryEntry] = deque(maxlen=HISTORY_LENGTH)
+        """ConnectionHistory."""
+        self._parameters = parameters
+        self._ping = ping
+        self._hop = 0
+        self._retrying = False
+        self._failures = 0
+        self._messages = False
+        self._session = False
+        self._timers = Timers()
+        self._commands: list[ConnectionCommand] = []
+
+    # --- what comes out ---
+    @property
+    def queue_state(self) -> OutgoingQueueState:
+        """OutgoingQueue.State."""
+        if self.state is ConnectionState.RESOLVING and self._session:
+            return OutgoingQueueState.DISCONNECTING
+        return _QUEUE_STATE[self.state]
+
+    @property
+    def hop(self) -> NextHop | None:
+        """The hop in use, or being tried (NextHopIndexer)."""
+        return self.next_hops[self._hop] if self._hop < len(self.next_hops) else None
+
+    def commands(self) -> list[ConnectionCommand]:
+        """What is to be done, in order. Handed over: call it once and do all of them."""
+        commands, self._commands = self._commands, []
+        return commands
+
+    def next_timer(self) -> tuple[Timer, float] | None:
+        """When the Session Retry Connect Timer expires."""
+        return self._timers.next()
+
+    # --- what goes in ---
+    def messages_available(self, now: float, time: int) -> None:
+        """The queue has messages (3.1.7.12), or had some when the queue manager started (3.1.4.1)."""
+        self._messages = True
+        self._take(ConnectionInput.MESSAGES_AVAILABLE, now, time)
+
+    def destination_resolved(self, hops: Sequence[NextHop], now: float, time: int) -> None:
+        """The next hops, best first. None at all is a failure to resolve."""
+        if not hops:
+            self.resolution_failed(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, 0, now, time)
+            return
+        if self.state is ConnectionState.RESOLVING:
+            self.next_hops, self._hop = tuple(hops), 0
+        self._take(ConnectionInput.DESTINATION_RESOLVED, now, time)
+
+    def resolution_failed(self, status: ConnectionStatus, error: int, now: float, time: int) -> None:
+        """The directory, the routing table or the DNS gave no answer (3.1.5.2.1)."""
+        if self.state is ConnectionState.RESOLVING:
+            self.next_hops = ()
+            self._record(status, time, error)
+        self._take(ConnectionInput.RESOLUTION_FAILED, now, time)
+
+    def ends_here(self, now: float, time: int) -> None:
+        """The messages were put into a connector queue: they go no further."""
+        self._messages = False
+        self.next_hops = ()
+        self._take(ConnectionInput.ENDS_HERE, now, time)
+
+    def reroute(self, now: float, time: int) -> None:
+        """The next hops may be others than before: look them up now instead of waiting. A session that is open is not
+        touched."""
+        self._take(ConnectionInput.REROUTE, now, time)
+
+    def forget_hops(self) -> None:
+        """The next attempt looks the destination up again instead of trying the next of the list."""
+        self.next_hops, self._hop = (), 0
+
+    def ping_ended(self, accepted: bool, now: float, time: int) -> None:
+        """A ping was answered, and by whom would accept; or not (3.1.5.2.2)."""
+        if not accepted and self.state is ConnectionState.PINGING:
+            self._record(ConnectionStatus.PING_FAILURE, time, 0)
+        self._take(ConnectionInput.PING_ANSWERED if accepted else ConnectionInput.PING_FAILED, now, time)
+
+    def status_changed(self, status: ConnectionStatus, time: int) -> None:
+        """A session or an attempt says how far it is (``StatusChanged``)."""
+        self._record(status, time, 0)
+
+    def session_opened(self, now: float, time: int) -> None:
+        """The session is established (``Opened``)."""
+        self._session = True
+        self._take(ConnectionInput.SESSION_OPENED, now, time)
+
+    def session_closed(
+        self,
+        reason: CloseReason | ConnectionStatus,
+        messages_left: bool,
+        now: float,
+        time: int,
+        error: int = 0,
+    ) -> None:
+        """The session closed (``Closed``), or the transport connection could not be opened (a status that says why).
+
+        ``messages_left``: the outgoing queue is not empty.
+        """
+        self._session = False
+        self._messages = messages_left
+        status = reason if isinstance(reason, ConnectionStatus) else _STATUS_OF.get(reason)
+        if status is not None:
+            self._record(status, time, error)
+        self._take(ConnectionInput.SESSION_CLOSED, now, time)
+
+    def expire(self, now: float, time: int) -> None:
+        """Session Retry Connect Timer Event, 3.1.6.1, if it is due."""
+        if self._timers.take_due(now) is not None:
+            self._take(ConnectionInput.RETRY, now, time)
+
+    def pause(self, now: float, time: int) -> None:
+        """Pause Queue event, 3.1.7.13. The session says so to the peer by itself (``Session.pause``)."""
+        self._take(ConnectionInput.PAUSE, now, time)
+
+    def resume(self, messages_left: bool, now: float, time: int) -> None:
+        """Resume Queue event, 3.1.7.14."""
+        self._messages = messages_left
+        self._take(ConnectionInput.RESUME, now, time)
+
+    # --- the table ---
+    def _take(self, what: ConnectionInput, now: float, time: int) -> None:
+        transition = CONNECTION[self.state].get(what)
+        if transition is None:
+            return
+        action, self.state = transition
+        match action:
+            case ConnectionAction.RESOLVE:
+                self._resolve()
+            case ConnectionAction.TRY_HOP:
+                self._try_hop()
+            case ConnectionAction.OPEN:
+                self._open(pinged=True)
+            case ConnectionAction.ESTABLISHED:
+                self._failures = 0
+            case ConnectionAction.RETRY_LATER:
+                self._retry_later(now)
+            case ConnectionAction.NEXT_HOP:
+                self._next_hop()
+            case ConnectionAction.REROUTE:
+                self._timers.stop_all()
+                self._failures = 0
+                self._resolve()
+            case ConnectionAction.HOLD:
+                self._timers.stop_all()
+            case ConnectionAction.STAY_ON_HOLD | ConnectionAction.NOTHING:
+                pass
+
+    def _resolve(self) -> None:
+        if self._session:  # resumed while the session stayed open
+            self.state = ConnectionState.CONNECTED
+        elif self._messages:
+            self._commands.append(ResolveDestination(self.format_name))
+        else:
+            self.state = ConnectionState.INACTIVE
+
+    def _try_hop(self) -> None:
+        """A ping may precede the first attempt, never one that the retry timer made (3.1.5.2.2)."""
+        hop = self.hop
+        if self._ping and not self._retrying and hop is not None:
+            self.state = ConnectionState.PINGING
+            self._commands.append(SendPing(hop))
+        else:
+            self._open(pinged=False)
+
+    def _open(self, pinged: bool) -> None:
+        hop = self.hop
+        if hop is not None:
+            self._commands.append(OpenConnection(hop, pinged))
+
+    def _next_hop(self) -> None:
+        """3.1.6.1: the next item of the list, or at its end the list anew."""
+        self._retrying = True
+        self._hop += 1
+        if self.hop is None:
+            self.state = ConnectionState.RESOLVING
+            self._resolve()
+        else:
+            self._open(pinged=False)
+
+    def _retry_later(self, now: float) -> None:
+        """Start the Session Retry Connect Timer if there is anything to send (3.1.5.9)."""
+        if not self._messages:
+            self.state = ConnectionState.INACTIVE
+            self._retrying = False
+            self._failures = 0
+            return
+        # The next hop of a list comes after the plain interval; each whole round without success doubles it (3.1.2.3).
+        rounds = self._failures // max(1, len(self.next_hops))
+        self._failures += 1
+        interval = min(self._parameters.retry_interval * 2 ** min(rounds, 16), self._parameters.retry_maximum)
+        self._timers.start(Timer.SESSION_RETRY_CONNECT, now + interval)
+
+    def _record(self, status: ConnectionStatus, time: int, error: int) -> None:
+        hop = self.hop
+        self.history.append(HistoryEntry(status, time, error, hop.address if hop is not None else ""))

@@ -1,0 +1,93 @@
+"""What becomes of a message and of its copy at the sender: journals, dead-letter queues, refusals. Decisions only.
+
+Figures 5 to 10 of 3.1.1.1.1, sections 3.1.5.5.4, 3.1.5.6, 3.1.5.7, 3.1.5.8.8, 3.1.7.1.2, 3.1.7.1.5.1 and 3.1.7.15.
+"""
+
+from enum import Enum, auto, unique
+from typing import Final
+
+from qmnode.structures.base_header import INFINITE
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.user_header import UserFlags
+
+_JN: Final = UserFlags.JN.mask
+_JP: Final = UserFlags.JP.mask
+_TH: Final = UserFlags.TH.mask
+
+INSECURE_NACKS: Final = frozenset(
+    {
+        MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q,
+        MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION,
+        MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE,
+        MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED,
+        MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER,
+    }
+)
+"""Administration acknowledgments that tell a stranger about this queue manager: off by default (3.1.7.15, 5.1)."""
+
+WITHOUT_BODY: Final = frozenset({MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE})
+"""Administration acknowledgments that do not carry the body back (3.1.7.15)."""
+
+
+@unique
+class Fate(Enum):
+    """Where a message goes that leaves the outgoing queue, or that is refused."""
+
+    RELEASE = auto()
+    """Deleted."""
+    JOURNAL = auto()
+    """System journal queue."""
+    DEAD_LETTER = auto()
+    """System dead-letter queue."""
+    TRANSACTIONAL_DEAD_LETTER = auto()
+    """The message's application dead-letter queue if it has one, else the system transactional dead-letter queue."""
+    AWAIT_FINAL_ACK = auto()
+    """AwaitingFinalACKTable: kept until the FinalAck says how it ended."""
+    KEEP = auto()
+    """Stays where it is."""
+
+
+def after_order_ack(user_flags: int, final_ack_requested: bool = False) -> Fate:
+    """An order acknowledgment covers a transactional message (3.1.5.6): whether it waits for the final one.
+
+    ``final_ack_requested``: TransactionHeader.Flags.FA.
+    """
+    return Fate.AWAIT_FINAL_ACK if user_flags & (_JN | _JP) or final_ack_requested else Fate.RELEASE
+
+
+def after_final_ack(user_flags: int, message_class: int) -> Fate:
+    """A FinalAck came for a message that waits for it, or that is still in the outgoing queue (3.1.5.7)."""
+    if message_class == MessageClass.MQMSG_CLASS_ACK_RECEIVE:
+        return Fate.JOURNAL if user_flags & _JP else Fate.RELEASE
+    return Fate.TRANSACTIONAL_DEAD_LETTER if user_flags & _JN else Fate.RELEASE
+
+
+def undelivered(user_flags: int) -> Fate:
+    """A message gives up at its source: expired, or it could not be encrypted (3.1.7.1.2, 3.1.7.1.5.1)."""
+    if not user_flags & _JN:
+        return Fate.RELEASE
+    return Fate.TRANSACTIONAL_DEAD_LETTER if user_flags & _TH else Fate.DEAD_LETTER
+
+
+KEPT_WHEN_REFUSED: Final = frozenset(
+    {
+        MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA,
+        MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT,
+        MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED,
+    }
+)
+"""Refusals after which a message that is not transactional lies in the dead-letter queue of whoever refused it: its
+source has let go of it. 3.1.5.8.8 says so for the quota; without the same for the others they would be lost between
+expiry and a dead-letter queue. Refusals for security or for a queue that does not exist keep nothing from strangers."""
+
+
+def refused_here(user_flags: int, message_class: int) -> Fate:
+    """A received message is refused. A transactional one is told of by its FinalAck: its source has the copy."""
+    if message_class in KEPT_WHEN_REFUSED and user_flags & _JN and not user_flags & _TH:
+        return Fate.DEAD_LETTER
+    return Fate.RELEASE
+
+
+def has_expired(time_to_reach_queue: int, sent_time: int, time: int) -> bool:
+    """Whether the time to reach the queue is over (3.1.7.1.2, MS-MQMQ 2.2.19.1): seconds, since 1970."""
+    return time_to_reach_queue != INFINITE and time - sent_time > time_to_reach_queue

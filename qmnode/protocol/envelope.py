@@ -1,0 +1,119 @@
+"""What sending reads of a UserMessage packet, and the few places where the protocol writes into one.
+
+Packets that are sent were made or checked here before, so only the fields that sending needs are looked at; their
+places come from the declarations of the structures. What is received is read by :mod:`qmnode.protocol.received`.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from qmnode.protocol.serial import WORD
+from qmnode.structures.base_header import BaseFlags, BaseHeader
+from qmnode.structures.internal_packets import SessionAck
+from qmnode.structures.places import codes_of, offset_of, size_of
+from qmnode.structures.queue_formats import PrivateQueueFormatName, PrivateQueueFormatNameId, PublicQueueFormatName
+from qmnode.structures.session_header import SessionHeader
+from qmnode.structures.transaction_header import TransactionHeader
+from qmnode.structures.user_header import UserFlags, UserHeader
+
+Packet = bytes | bytearray | memoryview
+"""The bytes of a packet; they are not changed."""
+
+
+BASE_SIZE: Final = size_of(BaseHeader)
+SESSION_HEADER_SIZE: Final = size_of(SessionHeader)
+_BASE_FLAGS_AT: Final = offset_of(BaseHeader, "flags")
+_LIFETIME_AT: Final = offset_of(BaseHeader, "time_to_reach_queue")
+SENT_TIME_AT: Final = BASE_SIZE + offset_of(UserHeader, "sent_time")
+MESSAGE_ID_AT: Final = BASE_SIZE + offset_of(UserHeader, "message_id")
+LONG_SIZE: Final = 4
+_FLAGS_AT: Final = BASE_SIZE + offset_of(UserHeader, "flags")
+_NAMES_AT: Final = BASE_SIZE + offset_of(UserHeader, "destination_queue")
+_SEQUENCE_AT: Final = offset_of(TransactionHeader, "tx_sequence_id")
+
+_WORD: Final = Struct("<H")
+_LONG: Final = Struct("<I")
+_SEQUENCE: Final = Struct("<QII")
+
+read_sending_fields: Final[Callable[[Packet], tuple[int, int, int, int]]] = Struct(
+    f"<{_LIFETIME_AT}xI{SENT_TIME_AT - _LIFETIME_AT - 4}xIII"
+).unpack_from
+"""TimeToReachQueue, SentTime, MessageID and UserHeader.Flags of a packet, in one step."""
+
+_DM: Final = UserFlags.DM
+_TH: Final = UserFlags.TH.mask
+_SESSION: Final = BaseFlags.SH.mask
+_PRIVATE: Final = size_of(PrivateQueueFormatNameId)
+_PUBLIC: Final = size_of(PublicQueueFormatName)
+_OTHER: Final = size_of(PrivateQueueFormatName)
+_DIRECT: Final = -1
+_NAME_SIZES: Final = (
+    (UserFlags.DQ.shift, {0: 0, 3: _PRIVATE, 5: _PUBLIC, 7: _DIRECT}),
+    (UserFlags.AQ.shift, {0: 0, 2: _PRIVATE, 3: _PRIVATE, 5: _PUBLIC, 6: _OTHER, 7: _DIRECT}),
+    (UserFlags.RQ.shift, {0: 0, 1: 0, 2: _PRIVATE, 3: _PRIVATE, 4: _PRIVATE, 5: _PUBLIC, 6: _OTHER, 7: _DIRECT}),
+)
+"""Bytes of each queue name in a UserHeader by its type; a direct name says its own."""
+_ONE_NAME: Final = _NAME_SIZES[:1]
+_MORE_NAMES: Final = UserFlags.AQ.mask | UserFlags.RQ.mask
+_CONNECTOR: Final = UserFlags.CQ.mask
+_GUID: Final = 16
+
+
+_HEADER_FIELDS: Final = Struct("<" + codes_of(SessionHeader))
+_EMPTY_HEADER: Final = SessionHeader(ack_sequence_number=0, user_msg_sequence_number=0)
+_ACK_PREFIX: Final = SessionAck(session_header=_EMPTY_HEADER).write()[:-SESSION_HEADER_SIZE]
+
+
+def session_header(count: int, base: int, flags: int, sent: int, recoverable_sent: int, window: int) -> bytes:
+    """A SessionHeader. Packed in one step: there is one for every few messages, and a structure takes its time."""
+    return _HEADER_FIELDS.pack(count, base, flags, sent & WORD, recoverable_sent & WORD, window, 0)
+
+
+def session_ack(header: bytes) -> bytes:
+    """The SessionAck packet with this SessionHeader."""
+    return _ACK_PREFIX + header
+
+
+def without_session_header(packet: bytes) -> bytes:
+    """The packet as it was before the SessionHeader was put on it."""
+    flags = _WORD.unpack_from(packet, _BASE_FLAGS_AT)[0] & ~_SESSION
+    head = packet[:_BASE_FLAGS_AT] + _WORD.pack(flags)
+    return head + packet[_BASE_FLAGS_AT + _WORD.size : -SESSION_HEADER_SIZE]
+
+
+def with_session_header(packet: Packet, header: bytes) -> list[Packet]:
+    """Buffers of the packet with a SessionHeader (3.1.7.11); its body is not copied. PacketSize stays as it is."""
+    flags = _WORD.unpack_from(packet, _BASE_FLAGS_AT)[0] | _SESSION
+    head = bytes(packet[:_BASE_FLAGS_AT]) + _WORD.pack(flags)
+    return [head, memoryview(packet)[_BASE_FLAGS_AT + _WORD.size :], header]
+
+
+def with_user_flags(packet: bytes, flags: int) -> bytes:
+    """The packet with other UserHeader.Flags: a hop more (3.1.5.8.2)."""
+    return packet[:_FLAGS_AT] + _LONG.pack(flags) + packet[_FLAGS_AT + _LONG.size :]
+
+
+def transaction_header_at(packet: Packet, flags: int) -> int:
+    """Where the TransactionHeader of a message begins, after the names of its UserHeader."""
+    place = _NAMES_AT
+    for shift, sizes in _NAME_SIZES if flags & _MORE_NAMES else _ONE_NAME:
+        size = sizes[flags >> shift & 7]
+        if size == _DIRECT:
+            size = _WORD.size + _WORD.unpack_from(packet, place)[0]
+            size += -size & 3
+        place += size
+    return place + _GUID if flags & _CONNECTOR else place
+
+
+def read_sequence_fields(packet: Packet, header_at: int) -> tuple[int, int, int]:
+    """TxSequenceID, TxSequenceNumber and PreviousTxSequenceNumber."""
+    identifier, number, previous = _SEQUENCE.unpack_from(packet, header_at + _SEQUENCE_AT)
+    return identifier, number, previous
+
+
+def with_sequence_fields(packet: Packet, header_at: int, identifier: int, number: int, previous: int) -> bytes:
+    """The packet with these fields in its TransactionHeader (3.1.7.1.3)."""
+    place = header_at + _SEQUENCE_AT
+    fields = _SEQUENCE.pack(identifier, number, previous)
+    return b"".join((packet[:place], fields, packet[place + len(fields) :]))

@@ -1,0 +1,39 @@
+"""Final acknowledgments at the sender: which message they speak of, and what becomes of it (3.1.5.7).
+
+AwaitingFinalACKTable is the store's, by message identifier. A FinalAck is believed only if it fits the message it
+names, so that nobody who guesses an identifier can throw away another's messages.
+"""
+
+from typing import Final
+
+from qmnode.protocol.disposition import Fate, after_final_ack
+from qmnode.protocol.envelope import read_sequence_fields, transaction_header_at
+from qmnode.protocol.reception import FinalAckReceived
+from qmnode.structures.guid import ZERO_GUID
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.user_header import UserFlags, UserHeader
+
+_USER_AT: Final = 16
+ON_THE_WAY: Final = frozenset(
+    {MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED, MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT}
+)
+"""What a queue manager on the way may say; all else comes from the destination."""
+
+
+def final_ack_fate(packet: bytes, acknowledgment: FinalAckReceived, destination: bytes = ZERO_GUID) -> Fate:
+    """What becomes of the message ``packet`` that carries the identifier of the FinalAck. KEEP: it does not fit.
+
+    The message is in the outgoing queue or in AwaitingFinalACKTable. ``destination`` is the queue manager that a direct
+    format name turned out to reach (``OutgoingSequence.destination``), if known.
+    """
+    header, _ = UserHeader.parse_from(packet, _USER_AT)
+    body = acknowledgment.body
+    if not header.flags & UserFlags.TH.mask or header.message_id != body.message_id:
+        return Fate.KEEP
+    fields = read_sequence_fields(packet, transaction_header_at(packet, header.flags))
+    if fields[:2] != (body.tx_sequence_id, body.tx_sequence_number):
+        return Fate.KEEP
+    expected = header.queue_manager_address if header.queue_manager_address != ZERO_GUID else destination
+    if acknowledgment.message_class not in ON_THE_WAY and expected not in (ZERO_GUID, acknowledgment.author):
+        return Fate.KEEP
+    return after_final_ack(header.flags, acknowledgment.message_class)

@@ -1,0 +1,337 @@
+"""Outgoing transactional sequences: numbers, order acknowledgments and resending (3.1.1.5, 3.1.5.6, 3.1.6.5,
+3.1.7.1.3).
+
+One sequence per outgoing queue, not per session. Numbers are given out when a transaction commits and lie in the same
+batch as the messages, so that sending costs no second write. Only the message before it (PreviousTxSequenceNumber) is
+set when a message is sent: it is the one sent before it in this pass, which bridges the gaps that expired messages
+leave.
+
+A pass goes through the queue's transactional messages from its head in order. It ends, and the next begins at the head,
+when the connection is made anew or the Transactional Ack Wait Timer expires.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, auto, unique
+from struct import Struct
+from typing import Final, NamedTuple
+
+from qmnode.protocol.envelope import (
+    Packet,
+    read_sending_fields,
+    read_sequence_fields,
+    transaction_header_at,
+    with_sequence_fields,
+)
+from qmnode.protocol.errors import LocalProtocolError
+from qmnode.protocol.records import Family, Record
+from qmnode.protocol.timers import Timer
+from qmnode.protocol_settings import TransferSettings
+from qmnode.structures.guid import ZERO_GUID, Guid
+
+_VALUE: Final = Struct("<QIQI")
+_IDENTIFIER: Final = Struct("<Q")
+_IDENTIFIER_KEY: Final = b"last"
+ROLL_OVER: Final = 0x8000_0000
+"""A sequence that has given out so many numbers is followed by a new one, well before the 32 bits end."""
+
+
+@unique
+class AckResult(Enum):
+    """What became of an order acknowledgment."""
+
+    PROGRESS = auto()
+    """Messages up to its number are acknowledged: delete them, or let them wait for the final acknowledgment."""
+    NOTHING_NEW = auto()
+    """Late, or repeated, or of a sequence that is over. Nothing changes."""
+    FORGED = auto()
+    """It acknowledges a number that was never given out, or comes from a queue manager that cannot know. Nothing
+    changes; if the session's peer is its author, close the session."""
+
+
+class SequenceInfo(NamedTuple):
+    """SEQUENCE_INFO, MS-MQMQ 2.2.5."""
+
+    sequence_id: int
+    number: int
+    previous: int
+
+
+class OutgoingSequence:
+    """The sequence of one outgoing queue.
+
+    ``queue`` names it in records and stays the same across restarts. Two identifiers: messages that are committed now
+    get ``next_id``; messages that are sent now are of ``active_id``. They differ only while a sequence that was
+    followed by a newer one still has messages to be acknowledged: never are two active at a time (3.1.1.5).
+    """
+
+    __slots__ = (
+        "acknowledged", "active_id", "awaiting_final", "destination", "last_ack_count", "last_ack_time", "next_id",
+        "next_number", "previous_sent", "queue", "resend_at", "resend_index", "sent",
+    )  # fmt: skip
+
+    def __init__(self, queue: bytes) -> None:
+        self.queue = queue
+        self.next_id = 0
+        """OutgoingTxSequenceID as one number; 0 before the first message."""
+        self.next_number = 1
+        """OutgoingTxSequenceNumber."""
+        self.active_id = 0
+        self.acknowledged = 0
+        """LastAck.SeqNo, of ``active_id``."""
+        self.sent = 0
+        """The highest number of ``active_id`` that was sent since the process started."""
+        self.previous_sent = 0
+        """The number sent last in this pass; 0 at its beginning."""
+        self.destination = ZERO_GUID
+        """The queue manager whose acknowledgments count; null while it is not known (a direct name not yet
+        connected)."""
+        self.resend_index = 0
+        """ResendIntervalIndex."""
+        self.resend_at: float | None = None
+        """ResendTime: the Transactional Ack Wait Timer, 3.1.2.6."""
+        self.last_ack_time = 0
+        """TimeOfLastAck, seconds since 1970."""
+        self.last_ack_count = 0
+        """LastAckCount."""
+        self.awaiting_final = 0
+        """Messages that wait for their FinalAck (EodNoReadCount); kept by whoever owns AwaitingFinalACKTable."""
+
+    def idle(self) -> bool:
+        """Whether every number that was given out is acknowledged."""
+        return self.active_id == self.next_id and self.acknowledged >= self.next_number - 1
+
+    def prepare(self, sequence_id: int, number: int) -> int | None:
+        """Send this message now? Its PreviousTxSequenceNumber, or None: not before those ahead of it are acknowledged,
+        because it begins a new sequence.
+
+        Messages of a pass are prepared in their order. A message that was acknowledged meanwhile gets None too.
+        """
+        if sequence_id != self.active_id:
+            if sequence_id < self.active_id or self.previous_sent > self.acknowledged:
+                return None
+            self.active_id = sequence_id
+            self.acknowledged = self.sent = self.previous_sent = 0
+        elif number <= self.acknowledged:
+            return None
+        previous = self.previous_sent or self.acknowledged
+        self.previous_sent = number
+        if number > self.sent:
+            self.sent = number
+        return previous
+
+    def prepare_packet(self, packet: Packet) -> Packet | None:
+        """``prepare`` for a whole packet: the packet to send, copied only if a gap has to be bridged, or None."""
+        header_at = transaction_header_at(packet, read_sending_fields(packet)[3])
+        identifier, number, previous = read_sequence_fields(packet, header_at)
+        bridge = self.prepare(identifier, number)
+        if bridge is None or bridge == previous:
+            return None if bridge is None else packet
+        return with_sequence_fields(packet, header_at, identifier, number, bridge)
+
+    def was_sent(self, sequence_id: int, number: int) -> bool:
+        """Whether this message may have been sent since the process started: do not let it expire here any more."""
+        return sequence_id == self.active_id and number <= self.sent
+
+    def is_acknowledged(self, sequence_id: int, number: int) -> bool:
+        """Whether the destination said that it has this message, or is past its place."""
+        return sequence_id < self.active_id or (sequence_id == self.active_id and number <= self.acknowledged)
+
+    def rewind(self) -> None:
+        """The next pass begins: the connection is new, or messages are sent again."""
+        self.previous_sent = 0
+
+    def record(self) -> Record:
+        """The state that goes into the batch of the messages that changed it."""
+        value = _VALUE.pack(self.next_id, self.next_number, self.active_id, self.acknowledged)
+        return Record(Family.OUTGOING_SEQUENCE, self.queue, value)
+
+
+class Assignment(NamedTuple):
+    """Numbers for messages of a transaction, and the records that go into its batch."""
+
+    sequence_id: int
+    first_number: int
+    records: tuple[Record, ...]
+
+
+class OutgoingSequences:
+    """All outgoing sequences of a queue manager.
+
+    ``timestamp`` becomes the upper half of new identifiers: the time of installation, or of the last restore of the
+    store (3.1.1.3.1 note 35), so that a store that was copied or set back never repeats an identifier.
+    """
+
+    def __init__(self, parameters: TransferSettings, timestamp: int) -> None:
+        self._parameters = parameters
+        self._resend_table = parameters.resend_table()
+        self._sequences: dict[bytes, OutgoingSequence] = {}
+        self._by_id: dict[int, OutgoingSequence] = {}
+        self._waiting: dict[OutgoingSequence, None] = {}
+        self._broken: dict[OutgoingSequence, None] = {}
+        self._last_id = self._oldest = timestamp << 32
+
+    def get(self, queue: bytes) -> OutgoingSequence:
+        """The sequence of an outgoing queue, new if there was none."""
+        sequence = self._sequences.get(queue)
+        if sequence is None:
+            sequence = self._sequences[queue] = OutgoingSequence(queue)
+        return sequence
+
+    def __iter__(self) -> Iterator[OutgoingSequence]:
+        """Every sequence, for OutgoingTransferInfo (MS-MQDMPR 3.1.1.4)."""
+        return iter(self._sequences.values())
+
+    def assign(self, queue: bytes, count: int) -> Assignment:
+        """Numbers for ``count`` messages that are being committed to ``queue``, in their order.
+
+        A new sequence begins when all of the last one is acknowledged (3.1.1.5), and in a store that was restored or
+        copied: numbers that follow the last one there may have been given out since. Its identifier is greater than any
+        that this queue manager gave out for any queue, so that an acknowledgment names one queue.
+        """
+        if count < 1:
+            raise LocalProtocolError("numbers are assigned to at least one message")
+        sequence = self.get(queue)
+        records: tuple[Record, ...] = ()
+        if sequence.idle() or sequence.next_number >= ROLL_OVER or sequence.next_id < self._oldest:
+            self._last_id += 1
+            sequence.next_id, sequence.next_number = self._last_id, 1
+            self._by_id[self._last_id] = sequence
+            records = (Record(Family.SEQUENCE_IDENTIFIERS, _IDENTIFIER_KEY, _IDENTIFIER.pack(self._last_id)),)
+        first = sequence.next_number
+        sequence.next_number += count
+        return Assignment(sequence.next_id, first, (*records, sequence.record()))
+
+    def sent(self, sequence: OutgoingSequence, now: float) -> None:
+        """Messages of the sequence were sent: start its Transactional Ack Wait Timer if it is stopped (3.1.7.1.3)."""
+        if sequence.resend_at is None:
+            sequence.resend_at = now + self.resend_interval(sequence)
+            self._waiting[sequence] = None
+
+    def disconnected(self, sequence: OutgoingSequence) -> None:
+        """The session closed: its timers stop (3.1.5.9), and the next session begins at the head of the queue."""
+        self._stop(sequence)
+        self._broken.pop(sequence, None)
+        sequence.rewind()
+
+    def resend_interval(self, sequence: OutgoingSequence) -> int:
+        """ResendInterval in seconds."""
+        return self._resend_table[sequence.resend_index]
+
+    def next_timer(self) -> tuple[Timer, float] | None:
+        """When the first Transactional Ack Wait Timer expires; a time in the past when a queue is due now."""
+        if self._broken:
+            return Timer.TRANSACTIONAL_ACK_WAIT, float("-inf")
+        deadlines = [sequence.resend_at for sequence in self._waiting if sequence.resend_at is not None]
+        return (Timer.TRANSACTIONAL_ACK_WAIT, min(deadlines)) if deadlines else None
+
+    def take_resends(self, now: float) -> list[OutgoingSequence]:
+        """Transactional Ack Wait Timer Event, 3.1.6.5: queues whose unacknowledged messages are to be sent again.
+
+        Their pass is rewound: begin again at the head of the queue. The interval climbs here, on a time-out; the text
+        climbs it on every acknowledgment.
+        """
+        due = [sequence for sequence in self._waiting if sequence.resend_at is not None and sequence.resend_at <= now]
+        for sequence in due:
+            sequence.resend_index = min(sequence.resend_index + 1, len(self._resend_table) - 1)
+            sequence.resend_at = None
+            del self._waiting[sequence]
+            sequence.rewind()
+        for sequence in self._broken:
+            if sequence not in due:
+                self._stop(sequence)
+                sequence.rewind()
+                due.append(sequence)
+        self._broken.clear()
+        return due
+
+    def take_order_ack(
+        self, author: Guid, sequence_id: int, number: int, now: float, time: int
+    ) -> tuple[AckResult, OutgoingSequence | None]:
+        """Receiving an OrderAck packet, 3.1.5.6.
+
+        It counts only for the active identifier, for a number that was sent, and from the destination. On PROGRESS
+        write ``sequence.record()`` in the batch that deletes the messages up to ``sequence.acknowledged``.
+        """
+        sequence = self._by_id.get(sequence_id)
+        if sequence is None:
+            return AckResult.NOTHING_NEW, None
+        last = sequence.next_number - 1 if sequence_id == sequence.next_id else ROLL_OVER * 2
+        if number > last or (sequence.destination not in (ZERO_GUID, author)):
+            return AckResult.FORGED, sequence
+        if sequence_id != sequence.active_id or not sequence.acknowledged < number <= sequence.sent:
+            return AckResult.NOTHING_NEW, sequence
+        sequence.last_ack_time = time
+        sequence.last_ack_count += 1
+        sequence.acknowledged = number
+        sequence.resend_index = 0
+        if number >= sequence.sent:
+            self._stop(sequence)
+        elif sequence.resend_at is not None:
+            sequence.resend_at = now + self.resend_interval(sequence)
+        if sequence.idle():
+            self._by_id.pop(sequence_id)
+        return AckResult.PROGRESS, sequence
+
+    def take_refusal(self, sequence: OutgoingSequence, number: int) -> None:
+        """A sent message was refused on its way and is gone from the queue. Those behind it name it as the one before
+        them and would wait for it: ``take_resends`` sends them again at once, with the gap bridged."""
+        if sequence.acknowledged < number <= sequence.previous_sent:
+            self._broken[sequence] = None
+
+    def is_awaited(self, queue: bytes) -> bool:
+        """Whether an order acknowledgment for messages of the queue is still to come."""
+        sequence = self._sequences.get(queue)
+        return sequence is not None and not sequence.idle()
+
+    def forget(self, queue: bytes) -> Record | None:
+        """The outgoing queue is gone: the record to delete. None when the sequence still has messages."""
+        sequence = self._sequences.get(queue)
+        if sequence is None or not sequence.idle():
+            return None
+        del self._sequences[queue]
+        self._by_id = {key: value for key, value in self._by_id.items() if value is not sequence}
+        return Record(Family.OUTGOING_SEQUENCE, queue, None)
+
+    def load(
+        self,
+        records: Iterable[tuple[bytes, bytes]],
+        last_identifier: bytes | None,
+        destination: Callable[[bytes], Guid] = lambda queue: ZERO_GUID,
+    ) -> None:
+        """Take the records of a store that was opened. ``destination`` tells the queue manager behind a queue, if
+        known."""
+        if last_identifier is not None:
+            self._last_id = max(self._last_id, *_IDENTIFIER.unpack(last_identifier))
+        for queue, value in records:
+            sequence = self.get(queue)
+            fields = _VALUE.unpack(value)
+            sequence.next_id, sequence.next_number, sequence.active_id, sequence.acknowledged = fields
+            sequence.destination = destination(queue)
+            self._by_id[sequence.next_id] = self._by_id[sequence.active_id] = sequence
+            self._last_id = max(self._last_id, sequence.next_id)
+
+    def _stop(self, sequence: OutgoingSequence) -> None:
+        sequence.resend_at = None
+        self._waiting.pop(sequence, None)
+
+
+def transfer_info(sequence: OutgoingSequence, table: tuple[int, ...]) -> dict[str, int | float | SequenceInfo | None]:
+    """OutgoingTransferInfo, MS-MQDMPR 3.1.1.4, as 3.1.5.6 and 3.1.5.8.8 set it. ``table`` is the ResendTimerTable."""
+    unacknowledged = max(0, sequence.sent - sequence.acknowledged)
+
+    def info(number: int) -> SequenceInfo:
+        return SequenceInfo(sequence.active_id, number, number - 1)
+
+    return {
+        "EodLastAckTime": sequence.last_ack_time,
+        "EodLastAckCount": sequence.last_ack_count,
+        "EodNoAckCount": unacknowledged,
+        "EodResendInterval": table[sequence.resend_index],
+        "EodFirstNonAck": info(sequence.acknowledged + 1) if unacknowledged else None,
+        "EodLastNonAck": info(sequence.sent) if unacknowledged else None,
+        "EodLastAck": info(sequence.acknowledged) if sequence.acknowledged else None,
+        "EodNextSeq": SequenceInfo(sequence.next_id, sequence.next_number, sequence.next_number - 1),
+        "EodNoReadCount": sequence.awaiting_final,
+        "EodResendCount": sequence.resend_index,
+        "EodResendTime": sequence.resend_at,
+    }

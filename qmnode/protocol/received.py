@@ -1,0 +1,254 @@
+"""Received UserMessage packets: checked whole, and read as far as the protocol acts on them."""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from qmnode.protocol.envelope import (
+    LONG_SIZE,
+    MESSAGE_ID_AT,
+    SENT_TIME_AT,
+    transaction_header_at,
+    without_session_header,
+)
+from qmnode.protocol.errors import RemoteProtocolError
+from qmnode.structures.base_header import BaseFlags
+from qmnode.structures.errors import PacketError
+from qmnode.structures.flat import Flat, at, bytes_at
+from qmnode.structures.guid import Guid
+from qmnode.structures.message_properties_header import MessagePropertiesHeader
+from qmnode.structures.places import codes_of, offset_of
+from qmnode.structures.session_header import SessionHeader
+from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
+from qmnode.structures.user_header import UserFlags
+from qmnode.structures.user_message import UserMessage
+
+_DM: Final = UserFlags.DM.mask
+_RECOVERABLE: Final = 1 << UserFlags.DM.shift
+_DQ: Final = UserFlags.DQ.shift
+DIRECT: Final = 7
+"""UserHeader.Flags.DQ of a direct format name."""
+_COUNT_SIZE: Final = 2
+
+
+class ReceivedHeaders(Flat, of=UserMessage):
+    """The fields of a message that the protocol decides by. Those that differ from message to message are in
+    ReceivedMessage, so that messages which follow each other mostly have the same of these."""
+
+    base_flags: int = at("base_header.flags")
+    time_to_reach_queue: int = at("base_header.time_to_reach_queue")
+    source_queue_manager: Guid = at("user_header.source_queue_manager")
+    queue_manager_address: Guid = at("user_header.queue_manager_address")
+    user_flags: int = at("user_header.flags")
+    destination_queue: bytes = bytes_at("user_header.destination_queue")
+    tx_sequence_id: int | None = at("transaction_header.tx_sequence_id")
+    property_flags: int = at("message_properties_header.flags")
+    label_length: int = at("message_properties_header.label_length")
+    session_header: SessionHeader | None = at("session_header")
+
+
+class DestinationName(NamedTuple):
+    """A destination as the sender named it: what its incoming sequence, and looking it up, depend on."""
+
+    address: Guid
+    """UserHeader.QueueManagerAddress; null for a direct format name."""
+    kind: int
+    """UserHeader.Flags.DQ: 3 private, 5 public, 7 direct, 0 none."""
+    name: bytes
+    """Private: the number, little-endian. Public: the GUID. Direct: UTF-16-LE with its null, without ``DIRECT=``."""
+
+    def key(self) -> bytes:
+        """The bytes that stand for it in records."""
+        return bytes((self.kind,)) + self.name
+
+
+class ReceivedMessage(NamedTuple):
+    """A UserMessage packet (or OrderAck, or FinalAck) that a session received."""
+
+    packet: bytes
+    """As it is to be stored or sent on: without its SessionHeader, which spoke to this session only."""
+    ordinal: int
+    """MessageReceivedCount with this message, not wrapped."""
+    recoverable_ordinal: int
+    """RecoverableMessageReceivedCount with this message, not wrapped."""
+    headers: ReceivedHeaders
+    """One object for messages that follow each other and have the same."""
+    destination: DestinationName
+    """One object for messages that follow each other to the same destination."""
+    sent_time: int
+    """Seconds since 1970."""
+    message_id: int
+    tx_sequence_number: int = 0
+    previous_tx_sequence_number: int = 0
+
+    @property
+    def message(self) -> UserMessage:
+        """All of the packet, parsed when it is asked for."""
+        return UserMessage.parse(self.packet)
+
+    @property
+    def recoverable(self) -> bool:
+        """Whether it is to be kept on disk; transactional messages are."""
+        return bool(self.headers.user_flags & _RECOVERABLE)
+
+
+_parse = ReceivedHeaders.parse
+_new = tuple.__new__
+_read_own = Struct("<II").unpack_from
+_PLACE: Final = Struct("<" + codes_of(TransactionHeader))
+_read_place = _PLACE.unpack_from
+_OWN_END: Final = MESSAGE_ID_AT + LONG_SIZE
+_PROPERTIES_SIZE: Final = offset_of(MessagePropertiesHeader, "label")
+_OPTIONS: Final = TransactionFlags.CG.mask | TransactionFlags.FA.mask
+_FIRST_IS_LAST: Final = 0xFFFF_FFFF
+_PRIORITY: Final = BaseFlags.PR.mask
+_UNUSUAL: Final = UserFlags.SH.mask | UserFlags.CQ.mask | UserFlags.MQ.mask | UserFlags.HH.mask | UserFlags.AH.mask
+
+
+class _Shape:
+    """What a sound packet looks like, to recognise others that differ from it in nothing that could be wrong.
+
+    Applications send many messages that are alike. All bytes up to the label's end are compared but for SentTime,
+    MessageID and the TransactionHeader, whose values are checked; what comes after them is of the same size and may
+    be anything. A packet with other headers has no shape: it is parsed whole each time.
+    """
+
+    __slots__ = (
+        "_before",
+        "_behind",
+        "_behind_at",
+        "_behind_end",
+        "_between",
+        "_options",
+        "_place_at",
+        "_size",
+        "destination",
+        "headers",
+    )  # fmt: skip
+
+    def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName) -> None:
+        self.headers = headers
+        self.destination = destination
+        self._size = len(packet)
+        self._before = packet[:SENT_TIME_AT]
+        transactional = headers.tx_sequence_id is not None
+        self._place_at = transaction_header_at(packet, headers.user_flags)
+        self._between = packet[_OWN_END : self._place_at]
+        self._options = _read_place(packet, self._place_at)[0] & _OPTIONS if transactional else 0
+        self._behind_at = self._place_at + (_PLACE.size if transactional else 0)
+        self._behind_end = self._behind_at + _PROPERTIES_SIZE + 2 * headers.label_length
+        self._behind = packet[self._behind_at : self._behind_end]
+
+    @property
+    def has_connector(self) -> bool:
+        """Whether its TransactionHeader is longer than others: then it is no example for them."""
+        return bool(self._options & TransactionFlags.CG.mask)
+
+    def fits(self, packet: bytes) -> bool:
+        """Whether a packet is sound because this one was, but for what its TransactionHeader says."""
+        return (
+            packet[:SENT_TIME_AT] == self._before
+            and packet[_OWN_END : self._place_at] == self._between
+            and packet[self._behind_at : self._behind_end] == self._behind
+            and len(packet) == self._size
+        )
+
+    def place(self, packet: bytes) -> tuple[int, int] | None:
+        """TxSequenceNumber and PreviousTxSequenceNumber of a transactional packet; None if they are not in order."""
+        flags, identifier, number, previous = _read_place(packet, self._place_at)
+        if identifier != self.headers.tx_sequence_id or flags & _OPTIONS != self._options:
+            return None
+        if not number or previous == _FIRST_IS_LAST:
+            return None
+        return number, previous
+
+
+class MessageReader:
+    """Turns packets into received messages, and counts them."""
+
+    __slots__ = ("_destination", "_queue", "_shape", "received", "recoverable_received")
+
+    def __init__(self) -> None:
+        self.received = 0
+        """MessageReceivedCount, not wrapped."""
+        self.recoverable_received = 0
+        """RecoverableMessageReceivedCount, not wrapped."""
+        self._destination = DestinationName(Guid(b""), 0, b"")
+        self._queue = b""
+        self._shape: _Shape | None = None
+
+    def read(self, packet: bytes) -> ReceivedMessage:
+        """A message. Raises RemoteProtocolError for anything that does not conform (3.1.5.1.3)."""
+        shape = self._shape
+        if shape is None or not shape.fits(packet):
+            return self._read_whole(packet)
+        headers = shape.headers
+        number = previous = 0
+        if headers.tx_sequence_id is not None:
+            place = shape.place(packet)
+            if place is None:
+                return self._read_whole(packet)
+            number, previous = place
+        self.received += 1
+        if headers.user_flags & _DM:
+            self.recoverable_received += 1
+        sent_time, message_id = _read_own(packet, SENT_TIME_AT)
+        return _new(
+            ReceivedMessage,
+            (
+                packet,
+                self.received,
+                self.recoverable_received,
+                headers,
+                shape.destination,
+                sent_time,
+                message_id,
+                number,
+                previous,
+            ),
+        )
+
+    def _read_whole(self, packet: bytes) -> ReceivedMessage:
+        try:
+            headers = _parse(packet)
+        except PacketError as error:
+            raise RemoteProtocolError("3.1.5.1.3", str(error)) from error
+        flags = headers.user_flags
+        mode = flags & _DM
+        if mode > _RECOVERABLE or (not mode and headers.tx_sequence_id is not None):
+            raise RemoteProtocolError("MS-MQMQ 2.2.19.2", "no known delivery mode, or transactional and express")
+        if headers.session_header is not None:
+            packet = without_session_header(packet)
+        self.received += 1
+        if mode:
+            self.recoverable_received += 1
+        queue, address, kind = headers.destination_queue, headers.queue_manager_address, flags >> _DQ & 7
+        destination = self._destination
+        if queue != self._queue or address != destination.address or kind != destination.kind:
+            destination = self._destination = DestinationName(address, kind, _name(kind, queue))
+            self._queue = queue
+        number = previous = 0
+        if headers.tx_sequence_id is not None:
+            _, _, number, previous = _read_place(packet, transaction_header_at(packet, flags))
+        sent_time, message_id = _read_own(packet, SENT_TIME_AT)
+        if not headers.base_flags & ~_PRIORITY and not headers.user_flags & _UNUSUAL:
+            shape = _Shape(packet, headers, destination)
+            self._shape = None if shape.has_connector else shape
+        return ReceivedMessage(
+            packet,
+            self.received,
+            self.recoverable_received,
+            headers,
+            destination,
+            sent_time,
+            message_id,
+            number,
+            previous,
+        )
+
+
+def _name(kind: int, queue: bytes) -> bytes:
+    """A queue name from its bytes. What pads a direct name may be anything and is no part of the name."""
+    if kind != DIRECT:
+        return queue
+    size = int.from_bytes(queue[:_COUNT_SIZE], "little")
+    return queue[_COUNT_SIZE : _COUNT_SIZE + size]

@@ -1,0 +1,437 @@
+"""Which received messages are taken, and what each of them causes: one object per queue manager (3.1.5.8).
+
+The session counts and acknowledges packets; here they become messages. ``admit`` goes through a batch in order and
+answers with one Admission: what to store, what to answer, and the records that belong into the same write. It changes
+only memory, tentatively: ``persisted`` makes it final, ``abandon`` takes it back.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto, unique
+from typing import Final, NamedTuple
+
+from qmnode.protocol.acknowledgments import (
+    AdministrationAcknowledgment,
+    FinalAcknowledgment,
+    administration_acknowledgment,
+    final_acknowledgment,
+)
+from qmnode.protocol.disposition import Fate, has_expired, refused_here
+from qmnode.protocol.envelope import with_user_flags
+from qmnode.protocol.history import MessageIdHistory
+from qmnode.protocol.incoming import IncomingSequence, IncomingSequences, Route, Turn
+from qmnode.protocol.limits import MAXIMUM_HOPS
+from qmnode.protocol.received import DIRECT, DestinationName, ReceivedHeaders, ReceivedMessage
+from qmnode.protocol.records import Record
+from qmnode.protocol.tracing import TraceReport, received_report
+from qmnode.protocol_settings import TransferSettings
+from qmnode.structures.acks import FinalAckBody, MessageKind, OrderAckBody, message_kind
+from qmnode.structures.base_header import INFINITE, BaseFlags
+from qmnode.structures.errors import PacketError
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_properties_header import PropertyFlags
+from qmnode.structures.security_header import SecurityFlags
+from qmnode.structures.user_header import UserFlags
+
+_DM: Final = UserFlags.DM.mask
+_TR: Final = BaseFlags.TR.mask
+_PA: Final = PropertyFlags.PA.mask
+_HOPS: Final = UserFlags.RC
+_SECURED: Final = UserFlags.SH.mask
+_CLAIMS: Final = SecurityFlags.AU.mask | SecurityFlags.AS.mask
+
+
+@unique
+class DestinationKind(Enum):
+    """Where a destination name leads."""
+
+    LOCAL = auto()
+    """A queue of this queue manager."""
+    FORWARD = auto()
+    """An outgoing queue: the message goes on."""
+    CONNECTOR = auto()
+    """A connector queue: the message ends here for the protocol, and goes on to a foreign system as it is."""
+    ORDER_QUEUE = auto()
+    """This queue manager's order queue: order and final acknowledgments, for the protocol itself."""
+    FULL = auto()
+    """There is no room for an outgoing queue now: the message is to come again."""
+    UNKNOWN = auto()
+    """This queue manager has no such queue."""
+
+
+@dataclass(slots=True)
+class Destination:
+    """What the room above knows of a destination. Make one per name and batch; ``room`` goes down as messages are
+    taken."""
+
+    kind: DestinationKind
+    queue: object = None
+    """What the room above calls the queue."""
+    transactional: bool = False
+    transactional_queue: object = None
+    """Of a connector, which has one for transactional messages beside ``queue``."""
+    room: int | None = None
+    """Bytes left under the queue's quota; None for no limit."""
+
+
+class Verdict(NamedTuple):
+    """What security says of one message (3.1.5.8.3)."""
+
+    refused: MessageClass | None = None
+    """The class of its negative acknowledgment."""
+    packet: bytes | None = None
+    """The packet to store instead: decrypted, with the authentication bits that are true."""
+
+
+class Taken(NamedTuple):
+    """A message to store."""
+
+    packet: bytes
+    destination: Destination
+    received: ReceivedMessage
+
+
+class OrderAckReceived(NamedTuple):
+    """For ``OutgoingSequences.take_order_ack``. ``author`` is the queue manager that says it sent this."""
+
+    author: Guid
+    body: OrderAckBody
+
+
+class FinalAckReceived(NamedTuple):
+    """For ``OutgoingSequences`` and AwaitingFinalACKTable, see ``final_acks``."""
+
+    author: Guid
+    message_class: int
+    body: FinalAckBody
+
+
+@dataclass(slots=True)
+class Admission:
+    """The outcome for a batch. Everything in it goes into one write, in this order; then ``Reception.persisted``."""
+
+    taken: list[Taken] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    dead_letters: list[bytes] = field(default_factory=list)
+    """Refused messages for the system dead-letter queue of this queue manager."""
+    administration: list[AdministrationAcknowledgment] = field(default_factory=list)
+    final_acks: list[FinalAcknowledgment] = field(default_factory=list)
+    traces: list[TraceReport] = field(default_factory=list)
+    order_acks_received: list[OrderAckReceived] = field(default_factory=list)
+    final_acks_received: list[FinalAckReceived] = field(default_factory=list)
+    refused: list[tuple[ReceivedMessage, MessageClass]] = field(default_factory=list)
+    """For the log: every message that was refused, and why."""
+    duplicates: int = 0
+    out_of_order: int = 0
+    ordinal: int = 0
+    recoverable_ordinal: int = 0
+    """For ``Session.messages_settled``, once this and every earlier admission is synced."""
+    stopped: bool = False
+    """The queue manager is full (rStatus 2 of 3.1.5.8.8): settle what was taken, then close the session. The messages
+    from here on left no trace and will come again."""
+    sequences: dict[IncomingSequence, tuple[int, int]] = field(default_factory=dict)
+
+
+class _Target(NamedTuple):
+    """The destination of the message at hand."""
+
+    name: DestinationName
+    key: bytes
+    destination: Destination
+
+
+class _Pass(NamedTuple):
+    """What is the same for all messages of a batch."""
+
+    admission: Admission
+    now: float
+    time: int
+    address: str
+    verdicts: Mapping[int, Verdict]
+
+
+_NO_VERDICT: Final = Verdict()
+# Members of an enumeration cost a descriptor call each time they are named: once for all messages is enough.
+_LOCAL: Final = DestinationKind.LOCAL
+_FORWARD: Final = DestinationKind.FORWARD
+_CONNECTOR: Final = DestinationKind.CONNECTOR
+_ORDER_QUEUE: Final = DestinationKind.ORDER_QUEUE
+_UNKNOWN: Final = DestinationKind.UNKNOWN
+_NEXT: Final = Turn.NEXT
+_new = tuple.__new__
+_NOWHERE: Final = _Target(DestinationName(ZERO_GUID, 0, b""), b"", Destination(DestinationKind.UNKNOWN))
+
+
+class Reception:
+    """Takes what sessions receive. ``identifier`` is this queue manager."""
+
+    def __init__(
+        self,
+        identifier: Guid,
+        parameters: TransferSettings,
+        history: MessageIdHistory,
+        incoming: IncomingSequences,
+    ) -> None:
+        self._identifier = identifier
+        self._parameters = parameters
+        self._history = history
+        self._incoming = incoming
+
+    def unresolved(
+        self, messages: Iterable[ReceivedMessage], known: Mapping[DestinationName, object]
+    ) -> list[DestinationName]:
+        """Destinations of the batch that ``known`` lacks, each once."""
+        missing: dict[DestinationName, None] = {}
+        last = None
+        for received in messages:
+            name = received.destination
+            if name is not last and name not in known:
+                missing[name] = None
+            last = name
+        return list(missing)
+
+    def admit(
+        self,
+        messages: Iterable[ReceivedMessage],
+        destinations: Mapping[DestinationName, Destination],
+        *,
+        now: float,
+        time: int,
+        address: str,
+        verdicts: Mapping[int, Verdict] | None = None,
+        room: int | None = None,
+    ) -> Admission:
+        """Decide about a batch of a session.
+
+        ``destinations`` has every name of the batch. ``address`` is RemoteQMAddress of the session. ``verdicts`` by
+        ``ReceivedMessage.ordinal``, for messages that security looked at. ``room``: bytes left under the queue
+        manager's quota; None for no limit.
+
+        The admission is settled when its write *and that of every admission before it, of any session* is synced: a
+        duplicate says that its first copy is safe, and that may still be on its way to the disk.
+        """
+        admission = Admission()
+        step = _Pass(admission, now, time, address, verdicts or {})
+        target, headers, plain = _NOWHERE, None, False
+        last = None
+        for received in messages:
+            name = received.destination
+            if name is not target.name:
+                target, headers = _Target(name, name.key(), destinations[name]), None
+                if target.destination.kind is DestinationKind.FULL:
+                    admission.stopped = True
+                    break
+            if room is not None:
+                room -= len(received.packet)
+                if room < 0:
+                    admission.stopped = True
+                    break
+            if received.headers is not headers:
+                headers = received.headers
+                plain = _is_plain(headers, target.destination, step)
+            if plain:
+                self._admit_plain(received, target, step)
+            else:
+                self._admit_one(received, target, step)
+            last = received
+        if last is not None:
+            admission.ordinal = last.ordinal
+            admission.recoverable_ordinal = last.recoverable_ordinal
+        admission.records += self._history.take_records()
+        admission.records += (sequence.record() for sequence in admission.sequences if sequence.kept)
+        return admission
+
+    def persisted(self, admission: Admission, now: float) -> None:
+        """The admission's write is synced: its order acknowledgments may go."""
+        for sequence, (sequence_id, number) in admission.sequences.items():
+            self._incoming.persisted(sequence, sequence_id, number, now)
+
+    def abandon(self, admission: Admission) -> None:
+        """The write failed. Abandon every later admission too, newest first, and close their sessions."""
+        for sequence in admission.sequences:
+            self._incoming.abandon(sequence)
+        for received in (*(taken.received for taken in admission.taken), *(item[0] for item in admission.refused)):
+            if received.headers.tx_sequence_id is None:
+                self._history.remove(received.headers.source_queue_manager, received.message_id)
+
+    # --- one message ---
+    def _admit_plain(self, received: ReceivedMessage, target: _Target, step: _Pass) -> None:
+        """``_admit_one`` for a message of which ``_is_plain`` says that most of its questions do not arise."""
+        headers = received.headers
+        if headers.tx_sequence_id is None:
+            durable = bool(headers.user_flags & _DM)
+            if not self._history.add(headers.source_queue_manager, received.message_id, durable, step.time):
+                step.admission.duplicates += 1
+                return
+        elif not self._take_turn(received, headers.tx_sequence_id, target, step):
+            return
+        lifetime = headers.time_to_reach_queue
+        if step.time - received.sent_time > lifetime != INFINITE:
+            late = MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
+            self._refuse(received, target.name, late, step, told=False)
+            return
+        step.admission.taken.append(_new(Taken, (received.packet, target.destination, received)))
+
+    def _admit_one(self, received: ReceivedMessage, target: _Target, step: _Pass) -> None:
+        """The steps of 3.1.5.8 for one message, in an order in which none is lost."""
+        destination = target.destination
+        kind = destination.kind
+        if kind is _ORDER_QUEUE:
+            self._take_acknowledgment(received, step)
+            return
+        here = kind is not _FORWARD
+        headers = received.headers
+        # What passes through has no history here (3.1.5.8.1 keeps one): a message that comes by once more, because the
+        # route changed or turns in a circle, would be acknowledged and lost. Its destination removes duplicates.
+        if not here:
+            pass
+        elif headers.tx_sequence_id is None:
+            durable = bool(headers.user_flags & _DM)
+            if not self._history.add(headers.source_queue_manager, received.message_id, durable, step.time):
+                step.admission.duplicates += 1
+                return
+        elif not self._take_turn(received, headers.tx_sequence_id, target, step):
+            return
+        refused = self._refusal(received, destination, step)
+        if refused is not None:
+            durable = bool(headers.user_flags & _DM)
+            told = not here and not self._history.add(
+                headers.source_queue_manager, received.message_id, durable, step.time
+            )
+            self._refuse(received, target.name, refused, step, told)
+            return
+        packet = received.packet
+        verdict = step.verdicts.get(received.ordinal) if step.verdicts else None
+        if verdict is not None and verdict.packet is not None:
+            packet = verdict.packet
+        elif headers.user_flags & _SECURED and here and kind is not _CONNECTOR:
+            packet = without_claims(received)
+        if not here:
+            packet = with_user_flags(packet, headers.user_flags + (1 << _HOPS.shift))
+        step.admission.taken.append(_new(Taken, (packet, destination, received)))
+        if headers.property_flags & _PA and here and kind is not _CONNECTOR:
+            self._answer(received, MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, step)
+        if headers.base_flags & _TR:
+            report = received_report(received.message, step.time)
+            if report is not None:
+                step.admission.traces.append(report)
+
+    def _take_turn(self, received: ReceivedMessage, sequence_id: int, target: _Target, step: _Pass) -> bool:
+        """Transactional Message Processing, 3.1.5.8.6: whether it is this message's turn. Then it is the last taken."""
+        incoming, headers = self._incoming, received.headers
+        sequence = incoming.get(headers.source_queue_manager, target.key, step.now)
+        if sequence.route.address != step.address:
+            sequence.route = Route(target.name.kind == DIRECT, step.address)
+        number = received.tx_sequence_number
+        turn = sequence.turn(sequence_id, number, received.previous_tx_sequence_number)
+        keep = target.destination.kind is not _UNKNOWN
+        if not keep and not sequence.sequence_id:
+            turn = Turn.NEXT  # nothing there to be delivered in order: refused from wherever the sender stands
+        if turn is not _NEXT or (keep and incoming.full(sequence)):
+            incoming.reject(sequence, turn, step.time, step.now)
+            if turn is Turn.DUPLICATE:
+                step.admission.duplicates += 1
+            else:
+                step.admission.out_of_order += 1
+            return False
+        incoming.accept(sequence, sequence_id, number, step.time, keep)
+        step.admission.sequences[sequence] = (sequence_id, number)
+        return True
+
+    def _refusal(self, received: ReceivedMessage, destination: Destination, step: _Pass) -> MessageClass | None:
+        """General Processing, Security and the queue's quota (3.1.5.8.2, 3.1.5.8.3, 3.1.5.8.8): why not, or None."""
+        headers = received.headers
+        lifetime = headers.time_to_reach_queue
+        if lifetime != INFINITE and has_expired(lifetime, received.sent_time, step.time):
+            return MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
+        kind = destination.kind
+        if kind is _FORWARD:
+            exceeded = headers.user_flags & _HOPS.mask >= MAXIMUM_HOPS
+            return MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED if exceeded else None
+        if kind is _UNKNOWN:
+            return MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q
+        if (headers.tx_sequence_id is not None) is not destination.transactional and kind is not _CONNECTOR:
+            if destination.transactional:
+                return MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_MSG
+            return MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_Q
+        if step.verdicts:
+            verdict = step.verdicts.get(received.ordinal, _NO_VERDICT)
+            if verdict.refused is not None:
+                return verdict.refused
+        if destination.room is not None:
+            if len(received.packet) > destination.room:
+                return MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA
+            destination.room -= len(received.packet)
+        return None
+
+    def _refuse(
+        self, received: ReceivedMessage, name: DestinationName, message_class: MessageClass, step: _Pass, told: bool
+    ) -> None:
+        """Negative acknowledgments for a message that is not taken. It had its turn: those behind it go on.
+
+        ``told``: another copy of it, on its way, ended here before. Only the FinalAck, which may have been lost, goes
+        once more.
+        """
+        admission = step.admission
+        admission.refused.append((received, message_class))
+        final = final_acknowledgment(received.message, message_class, Route(name.kind == DIRECT, step.address))
+        if final is not None:
+            admission.final_acks.append(final)
+        if told:
+            return
+        self._answer(received, message_class, step)
+        if refused_here(received.headers.user_flags, message_class) is Fate.DEAD_LETTER:
+            admission.dead_letters.append(received.packet)
+
+    def _answer(self, received: ReceivedMessage, message_class: MessageClass, step: _Pass) -> None:
+        acknowledgment = administration_acknowledgment(
+            received.message, message_class, self._parameters.send_insecure_nacks
+        )
+        if acknowledgment is not None:
+            step.admission.administration.append(acknowledgment)
+
+    def _take_acknowledgment(self, received: ReceivedMessage, step: _Pass) -> None:
+        """An OrderAck or FinalAck packet (3.1.5.6, 3.1.5.7). What else comes to the order queue is dropped."""
+        message = received.message
+        author = received.headers.source_queue_manager
+        properties = message.message_properties_header
+        try:
+            match message_kind(message):
+                case MessageKind.ORDER_ACK:
+                    order = OrderAckBody.parse(properties.message_body)
+                    step.admission.order_acks_received.append(OrderAckReceived(author, order))
+                case MessageKind.FINAL_ACK:
+                    final = FinalAckBody.parse(properties.message_body)
+                    if final.source_guid == self._identifier:
+                        taken = FinalAckReceived(author, properties.message_class, final)
+                        step.admission.final_acks_received.append(taken)
+                case MessageKind.USER_MESSAGE:
+                    step.admission.refused.append((received, MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED))
+        except PacketError:
+            step.admission.refused.append((received, MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q))
+
+
+def _is_plain(headers: ReceivedHeaders, destination: Destination, step: _Pass) -> bool:
+    """Whether nothing can be said against such messages but that they came before, early or late; and whether nobody
+    wants to know of their arrival. What is true of one is true of all with the same headers and destination."""
+    return (
+        destination.kind is _LOCAL
+        and destination.room is None
+        and (headers.tx_sequence_id is not None) is destination.transactional
+        and not headers.user_flags & _SECURED
+        and not headers.property_flags & _PA
+        and not headers.base_flags & _TR
+        and not step.verdicts
+    )
+
+
+def without_claims(received: ReceivedMessage) -> bytes:
+    """The packet with the authentication bits of its SecurityHeader cleared: they are not for a peer to set
+    (3.1.5.8.3)."""
+    message = received.message
+    security = message.security_header
+    if security is None or not security.flags & _CLAIMS:
+        return received.packet
+    cleared = security.replace(flags=security.flags & ~_CLAIMS)
+    return message.replace(session_header=None, security_header=cleared).write()

@@ -1,0 +1,30 @@
+"""What the queue manager's transfer state keeps on disk: records of bytes, written in the batch they belong to.
+
+A record whose value is None is to be deleted. Keys are unique within their family; the store may put anything before
+them.
+"""
+
+from enum import IntEnum, unique
+from typing import NamedTuple
+
+
+@unique
+class Family(IntEnum):
+    """Kinds of records; a column family each, or a prefix."""
+
+    INCOMING_SEQUENCE = 1
+    """IncomingTxSequenceID, IncomingTxSequenceNumber and TxMessageRejectCount, 3.1.1.3.1."""
+    OUTGOING_SEQUENCE = 2
+    """OutgoingTxSequenceID and OutgoingTxSequenceNumber, 3.1.1.3.1."""
+    SEQUENCE_IDENTIFIERS = 3
+    """The last TxSequenceID given out, one record."""
+    MESSAGE_ID_HISTORY = 4
+    """MessageIDHistoryTable, 3.1.1.3."""
+
+
+class Record(NamedTuple):
+    """Put (or with a value of None delete) ``key`` in ``family``."""
+
+    family: Family
+    key: bytes
+    value: bytes | None

@@ -1,0 +1,494 @@
+"""A protocol session: one transport connection, from its first byte to its close (3.1.5, 3.1.6, 3.1.7).
+
+Bytes, timer expirations and completions go in through methods; bytes come out of ``data_to_send``, requests out of
+``commands`` and deadlines out of ``next_timer``. Which input is allowed when, and what it leads to, is in
+:mod:`qmnode.protocol.states`. A peer that breaks the protocol closes its own session: the methods do not raise for
+that.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from qmnode.protocol.commands import (
+    Closed,
+    CloseReason,
+    Command,
+    ConnectionStatus,
+    MessagesExpired,
+    MessagesReceived,
+    Opened,
+    RoomAvailable,
+    StatusChanged,
+    Token,
+)
+from qmnode.protocol.envelope import (
+    Packet,
+    read_sending_fields,
+    session_ack,
+    session_header,
+    with_session_header,
+)
+from qmnode.protocol.errors import LocalProtocolError, RemoteProtocolError
+from qmnode.protocol.establishment import ESTABLISHMENT_LIMIT, Establishment
+from qmnode.protocol.framing import Framer
+from qmnode.protocol.received import ReceivedMessage
+from qmnode.protocol.receiving import ReceiveSequence
+from qmnode.protocol.sending import Disposition, SendSequence
+from qmnode.protocol.states import SESSION, Action, Input, Role, SessionState
+from qmnode.protocol.timers import Timer, Timers
+from qmnode.protocol_settings import SessionSettings
+from qmnode.structures.base_header import INFINITE, BaseFlags
+from qmnode.structures.errors import PacketError
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.internal_packets import ConnectionParameters, EstablishConnection, InternalPacketType, SessionAck
+from qmnode.structures.session_header import SessionHeader
+from qmnode.structures.user_header import UserFlags
+
+_INTERNAL: Final = BaseFlags.IN.mask
+_TYPE_AT: Final = 18
+_TYPE_MASK: Final = 0xF
+_FLAGS_AT: Final = 2
+_DM: Final = UserFlags.DM.mask
+_TH: Final = UserFlags.TH.mask
+_JP: Final = UserFlags.JP.mask
+_SOURCE: Final = slice(16, 32)
+_OPEN: Final = SessionState.OPEN
+_RELEASE: Final = Disposition.RELEASE
+PIGGYBACK_AFTER: Final = 0.75
+"""The part of the Session Ack Send Timer after which an acknowledgment rides on a UserMessage, 3.1.7.11."""
+
+_PACKETS: Final[dict[int, tuple[Input, type[SessionAck | EstablishConnection | ConnectionParameters]]]] = {
+    InternalPacketType.SESSION_ACK: (Input.SESSION_ACK, SessionAck),
+    InternalPacketType.ESTABLISH_CONNECTION: (Input.ESTABLISH_CONNECTION, EstablishConnection),
+    InternalPacketType.CONNECTION_PARAMETERS: (Input.CONNECTION_PARAMETERS, ConnectionParameters),
+}
+
+_REASONS: Final = {
+    Input.INITIALIZATION_TIMEOUT: CloseReason.INITIALIZATION_TIMEOUT,
+    Input.IDLE: CloseReason.IDLE,
+    Input.UNANSWERED: CloseReason.UNANSWERED,
+    Input.DISCONNECTED: CloseReason.DISCONNECTED,
+    Input.STOPPED: CloseReason.STOPPED,
+}
+
+
+class Session:
+    """One session. After ``Closed`` it does nothing more; make a new one for the next connection.
+
+    ``identifier`` is this queue manager. An initiator says whom it expects (``remote``) or that it only has a direct
+    format name; ``pinged`` if a ping preceded. An acceptor may ``refuse`` whoever comes (limits, 3.1.5.3.1).
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        identifier: Guid,
+        parameters: SessionSettings,
+        now: float,
+        *,
+        remote: Guid = ZERO_GUID,
+        direct: bool = False,
+        pinged: bool = False,
+        refuse: bool = False,
+    ) -> None:
+        if role is Role.INITIATOR and not direct and remote == ZERO_GUID:
+            raise LocalProtocolError("an initiator names the queue manager that it expects, or uses a direct name")
+        self.role = role
+        self.state = SessionState.WAITING_EC_MSG
+        self._agreed = Establishment(identifier, parameters, remote, direct, pinged, refuse)
+        self._parameters = parameters
+        self._identifier = identifier
+        self._framer = Framer(min(ESTABLISHMENT_LIMIT, parameters.maximum_packet_size))
+        self._send = SendSequence(parameters.window_size)
+        self._receive = ReceiveSequence()
+        self._window = parameters.window_size
+        self._acknowledge_every = 1
+        self._timers = Timers()
+        self._active = False
+        self._received_any = False
+        self._ack_timer = (now, now)
+        self._out: list[Packet] = []
+        self._commands: list[Command] = []
+        self._actions = {action: getattr(self, "_" + action.name.lower()) for action in Action}
+        self._timers.start(Timer.SESSION_CLEANUP, now + parameters.cleanup_interval)
+        if role is Role.ACCEPTOR:  # 3.1.5.10
+            self._timers.start(Timer.SESSION_INITIALIZATION, now + parameters.initialization_timeout)
+
+    # --- what comes out ---
+    @property
+    def closed(self) -> bool:
+        """Whether the session is over."""
+        return self.state is SessionState.CLOSED
+
+    @property
+    def remote(self) -> Guid:
+        """RemoteQMGuid: who the peer says it is; null while unknown."""
+        return self._agreed.remote
+
+    @property
+    def direct(self) -> bool:
+        """Whether the session was opened by a direct format name."""
+        return self._agreed.direct
+
+    @property
+    def sent_count(self) -> int:
+        """MessageSentCount, not wrapped."""
+        return self._send.sent
+
+    @property
+    def received_count(self) -> int:
+        """MessageReceivedCount, not wrapped."""
+        return self._receive.received
+
+    def unsettled(self) -> int:
+        """Received messages that are not settled: stop reading from the connection when they become too many."""
+        return self._receive.received - self._receive.settled
+
+    def in_flight(self) -> int:
+        """Sent messages whose fate the peer has not told."""
+        return self._send.in_flight()
+
+    def room(self) -> int:
+        """How many messages ``send_messages`` would send now: the window, and nothing while the session is not open."""
+        return max(0, self._send.room()) if self.state is SessionState.OPEN else 0
+
+    def data_to_send(self) -> list[Packet]:
+        """Buffers for the transport connection, in order. They are handed over: call it once and send all of them."""
+        out, self._out = self._out, []
+        return out
+
+    def commands(self) -> list[Command]:
+        """What the room above has to do, in order. Handed over like the bytes."""
+        commands, self._commands = self._commands, []
+        return commands
+
+    def next_timer(self) -> tuple[Timer, float] | None:
+        """The timer that expires first, and when."""
+        return self._timers.next()
+
+    # --- what goes in ---
+    def connected(self, now: float) -> None:
+        """The transport connection of an initiator is there: 3.1.5.2.3."""
+        self._take(Input.CONNECTED, now)
+
+    def disconnected(self, now: float) -> None:
+        """The transport connection broke: 3.1.7.3."""
+        self._take(Input.DISCONNECTED, now)
+
+    def close(self, now: float) -> None:
+        """Close from this side: the queue manager stops (3.1.4.2), or what is above has a reason."""
+        self._take(Input.STOPPED, now)
+
+    def expire(self, now: float) -> None:
+        """Process every timer whose deadline has passed (3.1.6)."""
+        while (timer := self._timers.take_due(now)) is not None:
+            self._expired(timer, now)
+
+    def timer_expired(self, timer: Timer, now: float) -> None:
+        """Process one timer that expired."""
+        self._timers.stop(timer)
+        self._expired(timer, now)
+
+    def receive_data(self, data: bytes | bytearray | memoryview, now: float) -> None:
+        """Bytes from the transport connection, cut anywhere."""
+        if self.closed:
+            return
+        batch: list[ReceivedMessage] = []
+        owed = self._receive.recoverable_received > self._receive.recoverable_acknowledged
+        read = self._receive.read
+        try:
+            for packet in self._framer.feed(data):
+                self._received_any = True  # ReceivedAck, 3.1.5.1
+                if packet[_FLAGS_AT] & _INTERNAL:
+                    self._take_internal(packet, now)
+                    if self.closed:
+                        break
+                    continue
+                if self.state is not _OPEN:
+                    self._take(Input.USER_MESSAGE, now)  # which the table does not allow; no look-up for each message
+                message = read(packet)
+                batch.append(message)
+                header = message.headers.session_header
+                if header is not None:
+                    self._take_session_header(header, now)
+        except RemoteProtocolError as error:
+            self._hand_over(batch, owed, now)
+            self._close(CloseReason.PROTOCOL_ERROR, error)
+            return
+        self._hand_over(batch, owed, now)
+
+    def messages_settled(self, ordinal: int, recoverable_ordinal: int, now: float) -> None:
+        """Everything up to this ReceivedMessage is on disk, with all that it causes, or was dropped (3.1.5.8.7).
+
+        ``ordinal`` and ``recoverable_ordinal`` are that message's. Only now may they be acknowledged; that happens here
+        when enough have come together, or when the timer expires. A session that has closed takes no notice.
+        """
+        if self.state is not SessionState.OPEN:
+            return
+        self._receive.settle(ordinal, recoverable_ordinal)
+        if self._receive.due() >= self._acknowledge_every:
+            self._send_acknowledgments(now)
+
+    def send_messages(
+        self, tokens: Sequence[Token], packets: Sequence[Packet], now: float, time: int, *, again: bool = False
+    ) -> int:
+        """Send messages, as many as the window has room for, and return how many were taken from the front: 3.1.7.1.
+
+        ``again``: these were sent before and their fate is not known. They are not checked for expiry here, or a
+        message that arrived would also be reported as expired; the receiver, which knows, refuses it if it did not.
+
+        A token comes back in MessagesAcknowledged, in MessagesExpired or in Closed. A packet is a complete UserMessage
+        without SessionHeader. Transactional ones of this queue manager went through ``OutgoingSequence.prepare`` first.
+        """
+        room = self.room()
+        if room <= 0:
+            return 0
+        add, out = self._send.add, self._out
+        expired: list[int] = []
+        taken = 0
+        for token, packet in zip(tokens, packets, strict=True):
+            if taken - len(expired) >= room:
+                break
+            lifetime, sent_time, _, flags = read_sending_fields(packet)
+            if time - sent_time > lifetime != INFINITE and not again:
+                expired.append(taken)
+            else:
+                add(token, flags & _DM, _RELEASE if not flags & (_TH | _JP) else self._disposition(packet, flags))
+                out.append(packet)
+            taken += 1
+        if len(expired) < taken:
+            self._sent(now)
+        if expired:
+            self._commands.append(
+                MessagesExpired([tokens[at] for at in expired], [bytes(packets[at]) for at in expired])
+            )
+        return taken
+
+    def pause(self, now: float) -> None:
+        """Pause Queue event, 3.1.7.13: acknowledge what there is and make the peer's window 1."""
+        if self.state is SessionState.OPEN:
+            self._send_acknowledgments(now, window=1)
+            self._timers.stop(Timer.SESSION_ACK_SEND)
+            self._active = False
+
+    def resume(self) -> None:
+        """Resume Queue event, 3.1.7.14."""
+        self._active = True
+
+    def announce_window(self, window: int, now: float) -> None:
+        """Change the window that this side announces, at once: back-pressure from what is behind (MS-MQMQ 2.2.20.4)."""
+        self._window = min(max(1, window), self._parameters.window_size)
+        if self.state is SessionState.OPEN:
+            self._send_acknowledgments(now)
+
+    # --- the table ---
+    def _take(self, what: Input, now: float, packet: object = None) -> None:
+        """Look the input up, act, and take the next state."""
+        if self.closed:
+            return
+        transition = SESSION[self.role][self.state].get(what)
+        if transition is None:
+            if what is Input.CONNECTED:
+                raise LocalProtocolError(f"{what.name} in state {self.state.name} as {self.role.name}")
+            raise RemoteProtocolError("3.1.5", f"a packet of kind {what.name} in state {self.state.name}")
+        if transition.action is Action.CLOSE:
+            self._close(_REASONS[what])
+            return
+        self._actions[transition.action](packet, now)
+        if not self.closed:
+            self.state = transition.state
+            if transition.state is SessionState.OPEN and what is Input.CONNECTION_PARAMETERS:
+                self._open()
+
+    def _close(self, reason: CloseReason, error: RemoteProtocolError | None = None) -> None:
+        """3.1.5.9. No packet says so; the transport connection is closed by whoever reads Closed."""
+        self._timers.stop_all()
+        self.state = SessionState.CLOSED
+        self._commands.append(Closed(reason, self._send.unacknowledged(), error))
+
+    # --- packets ---
+    def _take_internal(self, packet: bytes, now: float) -> None:
+        kind = _PACKETS.get(packet[_TYPE_AT] & _TYPE_MASK) if len(packet) > _TYPE_AT else None
+        if kind is None:
+            raise RemoteProtocolError("2.2.1", "an internal packet of unknown type")
+        what, structure = kind
+        try:
+            parsed = structure.parse(packet)
+        except PacketError as error:
+            raise RemoteProtocolError("3.1.5.1.3", str(error)) from error
+        self._take(what, now, parsed)
+
+    def _hand_over(self, batch: list[ReceivedMessage], owed: bool, now: float) -> None:
+        """Pass on what one read brought, and see that it will be acknowledged (3.1.5.8.2, 3.1.5.8.7).
+
+        ``owed``: an acknowledgment of recoverable messages was due before, so its timer runs already.
+        """
+        if not batch:
+            return
+        self._commands.append(MessagesReceived(batch))
+        self._active = True
+        if not owed and self._receive.recoverable_received > self._receive.recoverable_acknowledged:
+            self._start_ack_timer(now, self._agreed.recoverable_ack_timeout_ms)
+        elif not self._timers.running(Timer.SESSION_ACK_SEND):
+            self._start_ack_timer(now, self._agreed.ack_wait_timeout_ms // 2)
+
+    def _send_establish_request(self, _: None, now: float) -> None:
+        self._out.append(self._agreed.request(now))
+        self._commands.append(StatusChanged(ConnectionStatus.IN_PROCESS))
+        self._timers.start(Timer.SESSION_INITIALIZATION, now + self._parameters.initialization_timeout)
+
+    def _answer_establish_request(self, packet: EstablishConnection, now: float) -> None:
+        answer, accepted = self._agreed.answer(packet)
+        self._out.append(answer)
+        if not accepted:
+            self._close(CloseReason.REFUSED_HERE)
+
+    def _take_establish_response(self, packet: EstablishConnection, now: float) -> None:
+        if not self._agreed.take_answer(packet, now):
+            self._commands.append(StatusChanged(ConnectionStatus.CONNECTION_REFUSED))
+            self._close(CloseReason.REFUSED)
+            return
+        self._out.append(self._agreed.parameters_request())
+        self._commands.append(StatusChanged(ConnectionStatus.ESTABLISH_PACKET_RECEIVED))
+        self._framer.limit = self._parameters.maximum_packet_size  # messages may follow the answer in the same read
+
+    def _answer_parameters(self, packet: ConnectionParameters, now: float) -> None:
+        self._out.append(self._agreed.take_parameters(packet))
+
+    def _take_parameters_response(self, packet: ConnectionParameters, now: float) -> None:
+        self._agreed.take_parameters_answer(packet)
+        self._commands.append(StatusChanged(ConnectionStatus.ESTABLISHED))
+
+    def _open(self) -> None:
+        self._timers.stop(Timer.SESSION_INITIALIZATION)
+        self._framer.limit = self._parameters.maximum_packet_size
+        self._set_window(self._agreed.received_window)
+        self._set_acknowledge_every(self._window)
+        self._commands.append(Opened(self.remote, self._send.window))
+        self._commands.append(RoomAvailable(self.room()))
+
+    def _take_session_ack(self, packet: SessionAck, now: float) -> None:
+        self._take_session_header(packet.session_header, now)
+
+    def _take_user_message(self, packet: object, now: float) -> None:
+        """``receive_data`` takes messages itself, without a look-up for each."""
+
+    def _take_session_header(self, header: SessionHeader, now: float) -> None:
+        """Receiving a SessionAck packet, 3.1.5.5; the same for a SessionHeader on a message, 3.1.5.8.4."""
+        send = self._send
+        before = send.room()
+        acknowledged = send.take_acknowledgment(
+            header.ack_sequence_number, header.recoverable_msg_ack_seq_number, header.recoverable_msg_ack_flags
+        )
+        if acknowledged is not None:
+            self._commands.append(acknowledged)
+        self._set_window(header.window_size)
+        self._receive.check_counts(header.user_msg_sequence_number, header.recoverable_msg_seq_number)
+        if send.awaiting():
+            self._start_ack_wait(now)
+        if send.room() > max(0, before):
+            self._commands.append(RoomAvailable(send.room()))
+
+    # --- acknowledgments and windows ---
+    def _set_window(self, received: int) -> None:
+        """ReceivedWindowSize: never send more than either side's window. 0 would stop the session for ever."""
+        self._agreed.received_window = max(1, received)
+        self._send.window = min(self._agreed.received_window, self._parameters.window_size)
+
+    def _set_acknowledge_every(self, announced: int) -> None:
+        window = min(announced, self._agreed.received_window)
+        self._acknowledge_every = max(1, min(self._parameters.acknowledge_every, window // 4))
+
+    def _session_header(self, window: int) -> bytes:
+        self._set_acknowledge_every(window)
+        send = self._send
+        return session_header(*self._receive.acknowledge(), send.sent, send.recoverable_sent, window)
+
+    def _send_acknowledgments(self, now: float, window: int = 0) -> None:
+        """SessionAck packets for all that is settled (3.1.6.4); one acknowledges at most 32 recoverable messages."""
+        while True:
+            self._out.append(session_ack(self._session_header(window or self._window)))
+            if not self._receive.more():
+                break
+        self._restart_ack_timer(now)
+
+    def _restart_ack_timer(self, now: float) -> None:
+        if self._receive.unacknowledged():
+            self._start_ack_timer(now, self._agreed.recoverable_ack_timeout_ms)
+        else:
+            self._timers.stop(Timer.SESSION_ACK_SEND)
+
+    def _start_ack_timer(self, now: float, milliseconds: int) -> None:
+        deadline = now + milliseconds / 1000
+        self._ack_timer = (now, deadline)
+        self._timers.start(Timer.SESSION_ACK_SEND, deadline)
+
+    def _start_ack_wait(self, now: float) -> None:
+        factor = self._parameters.direct_ack_wait_factor if self.direct else 1
+        self._timers.start(Timer.SESSION_ACK_WAIT, now + factor * self._agreed.ack_wait_timeout_ms / 1000)
+
+    # --- sending ---
+    def _disposition(self, packet: Packet, flags: int) -> Disposition:
+        """What an acknowledgment of the session means for this message. Only its source journals or retains it."""
+        if packet[_SOURCE] != self._identifier:
+            return _RELEASE
+        return Disposition.RETAIN if flags & _TH else Disposition.JOURNAL
+
+    def _sent(self, now: float) -> None:
+        """Messages were queued for sending: 3.1.7.1.3, last paragraphs."""
+        self._active = True
+        if not self._timers.running(Timer.SESSION_ACK_WAIT):
+            self._start_ack_wait(now)
+        self._piggyback(now)
+
+    def _piggyback(self, now: float) -> None:
+        """Let the last message carry an acknowledgment when one is due soon anyway (3.1.7.11)."""
+        if not self._receive.due() or not self._timers.running(Timer.SESSION_ACK_SEND):
+            return
+        started, deadline = self._ack_timer
+        if now < started + PIGGYBACK_AFTER * (deadline - started):
+            return
+        self._out[-1:] = with_session_header(self._out[-1], self._session_header(self._window))
+        if self._receive.more():
+            self._send_acknowledgments(now)
+        else:
+            self._restart_ack_timer(now)
+
+    # --- timers ---
+    def _expired(self, timer: Timer, now: float) -> None:
+        match timer:
+            case Timer.SESSION_INITIALIZATION:
+                self._take(Input.INITIALIZATION_TIMEOUT, now)
+            case Timer.SESSION_CLEANUP:
+                self._cleanup_expired(now)
+            case Timer.SESSION_ACK_WAIT:
+                self._ack_wait_expired(now)
+            case Timer.SESSION_ACK_SEND:
+                self._ack_send_expired(now)
+            case _:
+                raise LocalProtocolError(f"{timer.name} is not a timer of a session")
+
+    def _cleanup_expired(self, now: float) -> None:
+        """3.1.6.2."""
+        if not self._active:
+            self._take(Input.IDLE, now)
+            return
+        self._active = False
+        self._timers.start(Timer.SESSION_CLEANUP, now + self._parameters.cleanup_interval)
+
+    def _ack_wait_expired(self, now: float) -> None:
+        """3.1.6.3."""
+        received, self._received_any = self._received_any, False
+        if not self._send.awaiting():
+            return
+        if not received:
+            self._take(Input.UNANSWERED, now)
+            return
+        self._start_ack_wait(now)
+
+    def _ack_send_expired(self, now: float) -> None:
+        """3.1.6.4. Nothing settled yet means that the disk is behind: look again later."""
+        if self._receive.due():
+            self._send_acknowledgments(now)
+        else:
+            self._restart_ack_timer(now)

@@ -1,0 +1,228 @@
+"""Everything that affects the state machines lives here: states, inputs, and the tables of transitions.
+
+Two machines. A session lives as long as its transport connection (3.1.1.1.1.1 and 3.1.1.1.1.2, figures 3 and 4). An
+outgoing connection lives as long as its outgoing queue and makes one session after the other (3.1.5.2, 3.1.6.1,
+MS-MQDMPR 3.1.1.3). An input that a state does not list is a protocol error of whoever made it.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto, unique
+from typing import Final, NamedTuple
+
+
+@unique
+class Role(Enum):
+    """Who opened the transport connection (section 3)."""
+
+    INITIATOR = auto()
+    ACCEPTOR = auto()
+
+
+@unique
+class SessionState(Enum):
+    """SessionState, 3.1.1.3.1. WAITING_RECONNECT belongs to the outgoing connection, see below."""
+
+    WAITING_EC_MSG = auto()
+    WAITING_ECR_MSG = auto()
+    WAITING_CP_MSG = auto()
+    WAITING_CPR_MSG = auto()
+    OPEN = auto()
+    CLOSED = auto()
+
+
+@unique
+class Input(Enum):
+    """What can happen to a session."""
+
+    CONNECTED = auto()
+    """The transport connection that the initiator asked for is there."""
+    ESTABLISH_CONNECTION = auto()
+    CONNECTION_PARAMETERS = auto()
+    SESSION_ACK = auto()
+    USER_MESSAGE = auto()
+    """A UserMessage, OrderAck or FinalAck packet: the session treats the three alike."""
+    INITIALIZATION_TIMEOUT = auto()
+    IDLE = auto()
+    """Session Cleanup Timer without activity, 3.1.6.2."""
+    UNANSWERED = auto()
+    """Session Ack Wait Timer with messages unacknowledged and nothing received, 3.1.6.3."""
+    DISCONNECTED = auto()
+    """3.1.7.3."""
+    STOPPED = auto()
+    """The queue manager stops, 3.1.4.2, or the room above closes the session."""
+
+
+@unique
+class Action(Enum):
+    """What a session does on a transition; each is one method of the session."""
+
+    SEND_ESTABLISH_REQUEST = "3.1.5.2.3"
+    ANSWER_ESTABLISH_REQUEST = "3.1.5.3.1"
+    TAKE_ESTABLISH_RESPONSE = "3.1.5.3.2"
+    ANSWER_PARAMETERS = "3.1.5.4.1"
+    TAKE_PARAMETERS_RESPONSE = "3.1.5.4.2"
+    TAKE_SESSION_ACK = "3.1.5.5"
+    TAKE_USER_MESSAGE = "3.1.5.8"
+    CLOSE = "3.1.5.9"
+
+
+class Transition(NamedTuple):
+    """What to do, and the state afterwards if that succeeds. An action that fails closes the session."""
+
+    action: Action
+    state: SessionState
+
+
+_S = SessionState
+_CLOSE: Final = Transition(Action.CLOSE, _S.CLOSED)
+
+_ALWAYS: Final[Mapping[Input, Transition]] = {Input.DISCONNECTED: _CLOSE, Input.STOPPED: _CLOSE}
+_WAITING: Final[Mapping[Input, Transition]] = {**_ALWAYS, Input.INITIALIZATION_TIMEOUT: _CLOSE, Input.IDLE: _CLOSE}
+_OPEN: Final[Mapping[Input, Transition]] = {
+    **_ALWAYS,
+    Input.SESSION_ACK: Transition(Action.TAKE_SESSION_ACK, _S.OPEN),
+    Input.USER_MESSAGE: Transition(Action.TAKE_USER_MESSAGE, _S.OPEN),
+    Input.IDLE: _CLOSE,
+    Input.UNANSWERED: _CLOSE,
+}
+
+SESSION: Final[Mapping[Role, Mapping[SessionState, Mapping[Input, Transition]]]] = {
+    Role.INITIATOR: {
+        _S.WAITING_EC_MSG: {
+            **_WAITING,
+            Input.CONNECTED: Transition(Action.SEND_ESTABLISH_REQUEST, _S.WAITING_ECR_MSG),
+        },
+        _S.WAITING_ECR_MSG: {
+            **_WAITING,
+            Input.ESTABLISH_CONNECTION: Transition(Action.TAKE_ESTABLISH_RESPONSE, _S.WAITING_CPR_MSG),
+        },
+        _S.WAITING_CPR_MSG: {
+            **_WAITING,
+            Input.CONNECTION_PARAMETERS: Transition(Action.TAKE_PARAMETERS_RESPONSE, _S.OPEN),
+        },
+        _S.OPEN: _OPEN,
+        _S.CLOSED: {},
+    },
+    Role.ACCEPTOR: {
+        _S.WAITING_EC_MSG: {
+            **_WAITING,
+            Input.ESTABLISH_CONNECTION: Transition(Action.ANSWER_ESTABLISH_REQUEST, _S.WAITING_CP_MSG),
+        },
+        _S.WAITING_CP_MSG: {
+            **_WAITING,
+            Input.CONNECTION_PARAMETERS: Transition(Action.ANSWER_PARAMETERS, _S.OPEN),
+        },
+        _S.OPEN: _OPEN,
+        _S.CLOSED: {},
+    },
+}
+"""(role, state, input) to what happens."""
+
+
+@unique
+class ConnectionState(Enum):
+    """Where the outgoing connection stands between sessions."""
+
+    INACTIVE = auto()
+    """Nothing to send."""
+    RESOLVING = auto()
+    """Looking up the destination and its next hops, 3.1.5.2.1."""
+    PINGING = auto()
+    """3.1.5.2.2."""
+    CONNECTING = auto()
+    """Opening the transport connection and establishing the session, 3.1.5.2.3."""
+    CONNECTED = auto()
+    WAITING_RECONNECT = auto()
+    """The session is closed and the Session Retry Connect Timer runs, 3.1.5.9."""
+    ON_HOLD = auto()
+    """Paused, 3.1.7.13."""
+
+
+@unique
+class ConnectionInput(Enum):
+    """What can happen to an outgoing connection."""
+
+    MESSAGES_AVAILABLE = auto()
+    """3.1.7.12."""
+    DESTINATION_RESOLVED = auto()
+    RESOLUTION_FAILED = auto()
+    PING_ANSWERED = auto()
+    PING_FAILED = auto()
+    SESSION_OPENED = auto()
+    SESSION_CLOSED = auto()
+    """Also: the transport connection could not be opened."""
+    ENDS_HERE = auto()
+    """The way ends here, at a connector queue: there is no next hop to connect to."""
+    REROUTE = auto()
+    """The next hops may be others than before."""
+    RETRY = auto()
+    """Session Retry Connect Timer, 3.1.6.1."""
+    PAUSE = auto()
+    RESUME = auto()
+
+
+@unique
+class ConnectionAction(Enum):
+    """What an outgoing connection does on a transition; the value is the method's name without its underscore."""
+
+    RESOLVE = "resolve"
+    TRY_HOP = "try_hop"
+    OPEN = "open"
+    ESTABLISHED = "established"
+    RETRY_LATER = "retry_later"
+    NEXT_HOP = "next_hop"
+    REROUTE = "reroute"
+    HOLD = "hold"
+    STAY_ON_HOLD = "stay_on_hold"
+    NOTHING = "nothing"
+
+
+_C = ConnectionState
+_I = ConnectionInput
+_A = ConnectionAction
+
+CONNECTION: Final[Mapping[ConnectionState, Mapping[ConnectionInput, tuple[ConnectionAction, ConnectionState]]]] = {
+    _C.INACTIVE: {
+        _I.MESSAGES_AVAILABLE: (_A.RESOLVE, _C.RESOLVING),
+        _I.PAUSE: (_A.HOLD, _C.ON_HOLD),
+    },
+    _C.RESOLVING: {
+        _I.MESSAGES_AVAILABLE: (_A.NOTHING, _C.RESOLVING),
+        _I.DESTINATION_RESOLVED: (_A.TRY_HOP, _C.CONNECTING),
+        _I.RESOLUTION_FAILED: (_A.RETRY_LATER, _C.WAITING_RECONNECT),
+        _I.ENDS_HERE: (_A.NOTHING, _C.INACTIVE),
+        _I.PAUSE: (_A.HOLD, _C.ON_HOLD),
+    },
+    _C.PINGING: {
+        _I.MESSAGES_AVAILABLE: (_A.NOTHING, _C.PINGING),
+        _I.PING_ANSWERED: (_A.OPEN, _C.CONNECTING),
+        _I.PING_FAILED: (_A.RETRY_LATER, _C.WAITING_RECONNECT),
+        _I.PAUSE: (_A.HOLD, _C.ON_HOLD),
+    },
+    _C.CONNECTING: {
+        _I.MESSAGES_AVAILABLE: (_A.NOTHING, _C.CONNECTING),
+        _I.SESSION_OPENED: (_A.ESTABLISHED, _C.CONNECTED),
+        _I.SESSION_CLOSED: (_A.RETRY_LATER, _C.WAITING_RECONNECT),
+        _I.PAUSE: (_A.HOLD, _C.ON_HOLD),
+    },
+    _C.CONNECTED: {
+        _I.MESSAGES_AVAILABLE: (_A.NOTHING, _C.CONNECTED),
+        _I.SESSION_CLOSED: (_A.RETRY_LATER, _C.WAITING_RECONNECT),
+        _I.PAUSE: (_A.HOLD, _C.ON_HOLD),
+    },
+    _C.WAITING_RECONNECT: {
+        _I.MESSAGES_AVAILABLE: (_A.NOTHING, _C.WAITING_RECONNECT),
+        _I.RETRY: (_A.NEXT_HOP, _C.CONNECTING),
+        _I.REROUTE: (_A.REROUTE, _C.RESOLVING),
+        _I.PAUSE: (_A.HOLD, _C.ON_HOLD),
+    },
+    _C.ON_HOLD: {
+        _I.MESSAGES_AVAILABLE: (_A.STAY_ON_HOLD, _C.ON_HOLD),
+        _I.SESSION_OPENED: (_A.STAY_ON_HOLD, _C.ON_HOLD),
+        _I.SESSION_CLOSED: (_A.STAY_ON_HOLD, _C.ON_HOLD),
+        _I.PAUSE: (_A.NOTHING, _C.ON_HOLD),
+        _I.RESUME: (_A.RESOLVE, _C.RESOLVING),
+    },
+}
+"""(state, input) to (action, state). An action may choose a later state itself: a ping before a connection, nothing to
+send, a list of next hops that has come to its end. Inputs that are not listed come too late and change nothing."""

@@ -1,0 +1,56 @@
+"""Whole journeys: what path a message takes when every queue manager on its way routes by one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from qmnode.routing.router import NextHops, NoRouteError, Router, Rule
+from qmnode.routing.snapshot import TopologySnapshot
+from qmnode.routing.table import RoutingTable
+from qmnode.structures.guid import Guid
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """The queue managers that a message passes, source and destination included, and what each of them decided."""
+
+    path: tuple[Guid, ...]
+    decisions: tuple[NextHops, ...]
+
+    @property
+    def cost(self) -> int:
+        """What the links between sites cost together."""
+        return max((decision.cost for decision in self.decisions), default=0)
+
+
+def follow(
+    snapshot: TopologySnapshot,
+    source: Guid,
+    destination: Guid,
+    *,
+    away: Set[Guid] = frozenset(),
+    tables: dict[Guid, RoutingTable] | None = None,
+) -> Journey:
+    """Route from hop to hop until the destination or a connector queue is reached.
+
+    ``away`` holds queue managers that do not answer: each hop then tries its next possible hop. ``tables`` keeps
+    routing tables between calls. Raises :class:`NoRouteError` when a hop has nowhere to go or a message would turn
+    in a circle.
+    """
+    tables = {} if tables is None else tables
+    path, decisions = [source], []
+    while True:
+        decision = Router(snapshot, path[-1], tables=tables).next_hops(destination)
+        decisions.append(decision)
+        if decision.rule in (Rule.LOCAL, Rule.CONNECTOR):
+            return Journey(tuple(path), tuple(decisions))
+        candidates = [hop for hop in (*decision.hops, *decision.fall_back) if hop not in away]
+        if not candidates:
+            names = ", ".join(snapshot.machines[hop].name for hop in decision.hops if hop in snapshot.machines)
+            raise NoRouteError(f"{snapshot.machines[path[-1]].name} waits: no next hop answers ({names})")
+        hop = candidates[0]
+        if hop in path:
+            names = " to ".join(snapshot.machines[at].name for at in (*path, hop))
+            raise NoRouteError(f"messages would go in a circle: {names}; check the in- and out-routing servers")
+        path.append(hop)

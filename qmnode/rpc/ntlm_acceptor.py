@@ -1,0 +1,64 @@
+"""The acceptor's side of NTLM version 2: MS-NLMP 3.3.2.
+
+pyspnego computes the proof that it expects over the client's blob as it would have written it itself, and so refuses
+clients that write it otherwise; the same with the integrity code over the messages. Here both are computed over what
+came. Version 1 is not taken.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, Any, Final
+
+from spnego import CredentialCache
+from spnego._ntlm import NTLMProxy, _NTLMCredential
+from spnego._ntlm_raw.crypto import hmac_md5, ntowfv2, rc4k
+from spnego._ntlm_raw.messages import Authenticate, AvFlags, AvId, NegotiateFlags, NTClientChallengeV2
+from spnego.exceptions import InvalidTokenError
+
+if TYPE_CHECKING:
+    from spnego.channel_bindings import GssChannelBindings
+
+_PROOF: Final = 16
+_VERSION_1: Final = 24
+"""Bytes of a response of version 1; those of version 2 are longer."""
+_MIC: Final = slice(72, 88)
+"""Where the integrity code of an AUTHENTICATE_MESSAGE is (MS-NLMP 2.2.1.3), Version before it."""
+
+
+class NtlmAcceptor(NTLMProxy):
+    """Proves who the initiator is."""
+
+    _messages: bytes = b""
+    """NEGOTIATE_MESSAGE and CHALLENGE_MESSAGE as they travelled."""
+
+    def _step_accept_negotiate(self, token: bytes) -> bytes:
+        challenge = super()._step_accept_negotiate(token)
+        self._messages = token + challenge
+        return challenge
+
+    def _step_accept_authenticate(self, token: bytes, channel_bindings: GssChannelBindings | None) -> None:
+        authenticate = Authenticate.unpack(token)
+        response = authenticate.nt_challenge_response or b""
+        challenge: Any = self._temp_challenge
+        if not authenticate.user_name or len(response) <= _VERSION_1:
+            raise InvalidTokenError(context_msg="NTLM without a user, or older than version 2")
+        user, domain = authenticate.user_name, authenticate.domain_name
+        credential = _NTLMCredential(CredentialCache(username=f"{domain}\\{user}" if domain else user))
+        key = ntowfv2(user, credential.nt_hash, domain)
+        proof = hmac_md5(key, challenge.server_challenge + response[_PROOF:])
+        if not hmac.compare_digest(proof, response[:_PROOF]):
+            raise InvalidTokenError(context_msg=f"a wrong password for {user}")
+        session_key = hmac_md5(key, proof)
+        if authenticate.flags & NegotiateFlags.key_exch:
+            session_key = rc4k(session_key, authenticate.encrypted_random_session_key or b"")
+        information = NTClientChallengeV2.unpack(response[_PROOF:]).av_pairs
+        if information.get(AvId.flags, 0) & AvFlags.mic:
+            unsigned = token[: _MIC.start] + bytes(_MIC.stop - _MIC.start) + token[_MIC.stop :]
+            code = hmac_md5(session_key, self._messages + unsigned)
+            if not hmac.compare_digest(code, token[_MIC]):
+                raise InvalidTokenError(context_msg="the NTLM messages were changed on their way")
+        self._session_key = session_key
+        self._credential = credential
+        self._context_attr = authenticate.flags
+        self._complete = True

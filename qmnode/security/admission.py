@@ -1,0 +1,156 @@
+"""Whether an arrived message may go into its queue: MS-MQQB 3.1.5.8.3 from end to end.
+
+Decrypt and verify (in a worker, if there is one), confirm the sender with the directory, compare with what the queue
+demands (MS-MQDMPR 3.1.1.2), check access. A batch goes through in one piece and keeps its order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from qmnode.directory import PrivacyLevel
+from qmnode.security.access_check import Token, access_check
+from qmnode.security.errors import MessageDeferredError, MessageRefusedError
+from qmnode.security.identity import anonymous, place_of
+from qmnode.security.outcomes import Admitted, Deferred, Opened, Refused, Verdict
+from qmnode.security.worker import Worker, inline
+from qmnode.structures.access_masks import QueueAccess
+from qmnode.structures.errors import PacketError
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_security import AuthenticationLevel
+from qmnode.structures.security_descriptor import SecurityDescriptor
+from qmnode.structures.sid import Sid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qmnode.security.identity import Sender, SenderDirectory, Senders
+    from qmnode.security.protector import MessageProtector
+    from qmnode.security_settings import SecuritySettings
+    from qmnode.structures.user_message import UserMessage
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRules:
+    """What a queue demands of messages (MS-MQDMPR 3.1.1.2)."""
+
+    authentication: bool = False
+    privacy_level: int = PrivacyLevel.OPTIONAL
+    security: bytes = b""
+    """A self-relative SECURITY_DESCRIPTOR. Nothing at all is one without a DACL, which protects nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message that is at its destination, and its queue's rules."""
+
+    packet: UserMessage
+    rules: QueueRules
+
+
+class Facts(Protocol):
+    """What a queue asks about an opened message."""
+
+    @property
+    def authentication_level(self) -> AuthenticationLevel:
+        """The kind of signature that verified."""
+        ...
+
+    @property
+    def key_fingerprint(self) -> str | None:
+        """The key it was encrypted to, if it was."""
+        ...
+
+
+class _Plain(NamedTuple):
+    authentication_level: AuthenticationLevel = AuthenticationLevel.NONE
+    key_fingerprint: str | None = None
+
+
+_PLAIN: Final = _Plain()
+
+
+class Admission:
+    """Judges arrivals. For the event loop's thread."""
+
+    def __init__(
+        self,
+        protector: MessageProtector,
+        senders: SenderDirectory,
+        settings: SecuritySettings,
+        worker: Worker = inline,
+    ) -> None:
+        self._protector = protector
+        self._senders = senders
+        self._anonymous = anonymous(settings)
+        self._worker = worker
+
+    async def judge(self, arrivals: Sequence[Arrival], now: float) -> list[Verdict]:
+        """A verdict for each arrival, in their order. Senders that are not known yet are asked for all at once."""
+        opened = await self._opened([arrival.packet for arrival in arrivals], now)
+        claims = [outcome.claim for outcome in opened if isinstance(outcome, Opened) and outcome.claim is not None]
+        senders = await self._senders.confirm_all(claims, now)
+        return [
+            self._verdict(outcome, senders, arrival.rules) for outcome, arrival in zip(opened, arrivals, strict=True)
+        ]
+
+    def refusal_of_plain(self, rules: QueueRules) -> Refused | None:
+        """What a queue has against messages without a security header: the same for all of them, so asked once."""
+        return refusal_of(_PLAIN, self._anonymous, rules)
+
+    async def _opened(self, packets: list[UserMessage], now: float) -> list[Opened | Refused | Deferred]:
+        """Messages in clear; a batch without any security header takes no detour through the worker."""
+        if all(packet.security_header is None for packet in packets):
+            return self._protector.open_all(packets, now)
+        return await self._worker(lambda: self._protector.open_all(packets, now))
+
+    def _verdict(self, outcome: Opened | Refused | Deferred, senders: Senders, rules: QueueRules) -> Verdict:
+        if not isinstance(outcome, Opened):
+            return outcome
+        sender = self._anonymous if outcome.claim is None else senders[place_of(outcome.claim)]
+        if isinstance(sender, MessageRefusedError):
+            return Refused(sender.message_class, sender.sentence)
+        if isinstance(sender, MessageDeferredError):
+            return Deferred(sender.sentence)
+        refusal = refusal_of(outcome, sender, rules)
+        return refusal or Admitted(outcome.packet, sender, outcome.authentication_level, outcome.key_fingerprint)
+
+
+def refusal_of(facts: Facts, sender: Sender, rules: QueueRules) -> Refused | None:
+    """What the queue has against a message, if anything.
+
+    No section names the classes for authentication and privacy; they are those of a signature and a decryption that
+    failed, as the classes' own descriptions have it (MS-MQDMPR 3.1.1.12).
+    """
+    if rules.authentication and facts.authentication_level is AuthenticationLevel.NONE:
+        return Refused(
+            MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE, "the queue takes authenticated messages only, this one is not"
+        )
+    encrypted = facts.key_fingerprint is not None
+    if rules.privacy_level == PrivacyLevel.BODY and not encrypted:
+        return Refused(
+            MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION, "the queue takes encrypted messages only, this one was not"
+        )
+    if rules.privacy_level == PrivacyLevel.NONE and encrypted:
+        return Refused(
+            MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION, "the queue takes no encrypted messages, this one was"
+        )
+    if not _may_write(rules.security, sender.sids):
+        return Refused(
+            MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED, f"{sender.user} has no right to write messages to the queue"
+        )
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _may_write(security: bytes, sids: frozenset[Sid]) -> bool:
+    """The access check (MS-DTYP 2.5.3.2), remembered. What cannot be read grants nothing."""
+    if not security:
+        return True
+    try:
+        descriptor = SecurityDescriptor.parse(security)
+    except PacketError:
+        return False
+    return access_check(descriptor, Token(sids), QueueAccess.MQSEC_WRITE_MESSAGE).allowed

@@ -1,0 +1,198 @@
+"""Session keys: chosen and wrapped for a destination (MS-MQQB 3.1.7.1.5), unwrapped on arrival (3.1.5.8.3).
+
+Two readings of the text would lose or leak messages, so:
+
+- The key is that of the *destination* queue manager. The text takes the next hop's, which fails after two hops.
+- The packet's PrivacyLevel follows the provider that was chosen: the receiver picks its private key by that field
+  alone, and a stronger provider than the message asked for is what the text prefers.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qmnode.errors import MessageQueuingError
+from qmnode.security.algorithms import (
+    AES_PROVIDER,
+    BASE_PROVIDER,
+    CIPHERS,
+    ENHANCED_PROVIDER,
+    Policy,
+    Provider,
+    modulus_weakness,
+    usable_algorithms,
+)
+from qmnode.security.errors import MessageRefusedError
+from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, ReceiveKey, SendKey
+from qmnode.security.rsa_keys import encrypt_to
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.errors import PacketError
+from qmnode.structures.key_blobs import SimpleBlob
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_security import EncryptionAlgorithm, PrivacyLevel
+
+if TYPE_CHECKING:
+    from qmnode.security.key_ring import KeyRing
+    from qmnode.security.public_key_lists import PublishedKey, PublishedKeys
+    from qmnode.security_settings import SecuritySettings
+    from qmnode.structures.guid import Guid
+
+SHORT_KEY: Final = 5
+"""Bytes of a 40-bit key."""
+ZERO_PADDING: Final = bytes(11)
+"""The 88 zero bits that make a 40-bit key one of 128 bits in the enhanced provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """UseCSP, UseAlgorithm, UseSymmKeyLength and UsePublicKey of 3.1.7.1.5."""
+
+    key: PublishedKey
+    algorithm: EncryptionAlgorithm
+    random_length: int
+    """Bytes of the session key that are random."""
+
+    @property
+    def provider(self) -> Provider:
+        """UseCSP."""
+        return self.key.provider
+
+
+def choose(
+    keys: PublishedKeys, privacy_level: PrivacyLevel, requested: int, settings: SecuritySettings, policy: Policy
+) -> Choice:
+    """The strongest provider that the destination publishes, no weaker than ``privacy_level`` asks for.
+
+    ``requested`` is the message's own algorithm, used if the provider has it; otherwise the preferred one is. Raises
+    :class:`MessageQueuingError` when nothing fits: such a message is not sent (3.1.7.1.5.1).
+    """
+    preferred = _preferred(settings)
+    obstacles = list(keys.faults)
+    for provider in (AES_PROVIDER, ENHANCED_PROVIDER, BASE_PROVIDER):
+        if provider.privacy_level < privacy_level:
+            break
+        key = keys.keys.get(provider.name)
+        if key is None:
+            continue
+        algorithm = _algorithm(provider, requested, preferred[provider.name], policy)
+        if algorithm is None or not policy.permits(modulus_weakness(key.public_key.key_size)):
+            obstacles.append(f"{provider.name} is too weak unless security.{policy.setting} allows it")
+            continue
+        return Choice(key, algorithm, _random_length(provider, algorithm, settings))
+    if keys.keys:
+        code = ErrorCode.MQ_ERROR_ENCRYPTION_PROVIDER_NOT_SUPPORTED
+        sentence = "the destination computer publishes no key that a message of this privacy level may use"
+    else:
+        code = ErrorCode.MQ_ERROR_PUBLIC_KEY_DOES_NOT_EXIST
+        sentence = "the destination computer publishes no public key: let it make its keys and publish them"
+    raise MessageQueuingError(code, "; ".join([sentence, *obstacles]))
+
+
+def _preferred(settings: SecuritySettings) -> dict[str, EncryptionAlgorithm]:
+    return {
+        AES_PROVIDER.name: settings.preferred_advanced_algorithm,
+        ENHANCED_PROVIDER.name: settings.preferred_enhanced_algorithm,
+        BASE_PROVIDER.name: settings.preferred_base_algorithm,
+    }
+
+
+def _algorithm(
+    provider: Provider, requested: int, preferred: EncryptionAlgorithm, policy: Policy
+) -> EncryptionAlgorithm | None:
+    """What the message asks for, what the settings prefer, or what is left: the first that is usable."""
+    usable = usable_algorithms(policy, provider)
+    for wanted in (requested, preferred):
+        for algorithm in usable:
+            if algorithm == wanted:
+                return algorithm
+    return next(iter(usable), None)
+
+
+def _random_length(provider: Provider, algorithm: EncryptionAlgorithm, settings: SecuritySettings) -> int:
+    shortened = settings.send_enhanced_rc2_using_40_bit_keys and algorithm is EncryptionAlgorithm.RC2
+    return SHORT_KEY if shortened and provider is ENHANCED_PROVIDER else provider.key_length(algorithm)
+
+
+def session_key(
+    choice: Choice, remote: Guid, cache: AgedCache[SendKey, CachedSymmetricKey], now: float
+) -> CachedSymmetricKey:
+    """The cached session key for a destination, or a new one (3.1.7.1.5)."""
+    place = SendKey(remote, choice.provider.name, choice.algorithm, choice.key.fingerprint)
+    cached = cache.get(place, now)
+    if cached is None:
+        cached = _new_session_key(choice, now)
+        cache.add(place, cached)
+    return cached
+
+
+def _new_session_key(choice: Choice, now: float) -> CachedSymmetricKey:
+    key = os.urandom(choice.random_length)
+    if choice.random_length < choice.provider.key_length(choice.algorithm):
+        key += ZERO_PADDING
+    try:
+        encrypted = encrypt_to(choice.key.public_key, key)
+    except ValueError as error:
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_CORRUPTED_SECURITY_DATA, f"the session key: {error}") from None
+    blob = SimpleBlob(session_key_algorithm=choice.algorithm, encrypted_key=encrypted).write()
+    return CachedSymmetricKey(blob, key, choice.key.fingerprint, now)
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedKey:
+    """A received session key, with what says which private key it may be encrypted to."""
+
+    place: ReceiveKey
+    provider: Provider
+    encrypted_key: bytes
+    sent_time: float
+
+    @classmethod
+    def parse(cls, place: ReceiveKey, provider: Provider, sent_time: float) -> WrappedKey:
+        """From SecurityHeader.EncryptionKey. Raises :class:`MessageRefusedError` for what is no SIMPLEBLOB of it."""
+        try:
+            blob = SimpleBlob.parse(place.encrypted_symmetric_key)
+        except PacketError as error:
+            raise refusal(f"the session key cannot be read: {error}") from None
+        if blob.session_key_algorithm != place.crypto_algorithm:
+            raise refusal(
+                f"the session key is for algorithm 0x{blob.session_key_algorithm:X}, not {place.crypto_algorithm.name}"
+            )
+        return cls(place, provider, blob.encrypted_key, sent_time)
+
+
+def unwrap(wrapped: WrappedKey, ring: KeyRing, settings: SecuritySettings, now: float) -> list[CachedSymmetricKey]:
+    """The session keys that our private keys find in it, the likeliest first: one, or none.
+
+    Every private key of the right length is tried, whether or not one before it fitted, so that the time taken says
+    nothing about which did. Two could fit only once in ten million times.
+    """
+    candidates = ring.candidates(wrapped.provider.name, len(wrapped.encrypted_key), wrapped.sent_time)
+    if not CIPHERS[wrapped.place.crypto_algorithm].block_size:
+        candidates = [
+            pair
+            for pair in candidates
+            if pair.may_have_served(wrapped.sent_time, settings.clock_skew, settings.superseded_key_grace)
+        ]
+        if len(candidates) > 1:
+            names = ", ".join(pair.fingerprint for pair in candidates)
+            raise refusal(f"RC4 cannot tell which of several private keys is the right one: {names}")
+    length = wrapped.provider.key_length(wrapped.place.crypto_algorithm)
+    found = []
+    for pair in candidates:
+        assert pair.private_key is not None
+        key = pair.private_key.decrypt(wrapped.encrypted_key, length)
+        if key is not None:
+            found.append(CachedSymmetricKey(wrapped.place.encrypted_symmetric_key, key, pair.fingerprint, now))
+    return found
+
+
+def is_shortened(provider: Provider, algorithm: EncryptionAlgorithm, key: bytes) -> bool:
+    """Whether the enhanced provider's RC2 key has only 40 bits, the other 88 being zero (3.1.5.8.3)."""
+    return provider is ENHANCED_PROVIDER and algorithm is EncryptionAlgorithm.RC2 and key.endswith(ZERO_PADDING)
+
+
+def refusal(sentence: str) -> MessageRefusedError:
+    """The refusal of a message that does not decrypt."""
+    return MessageRefusedError(MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION, sentence)

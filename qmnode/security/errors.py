@@ -1,0 +1,42 @@
+"""How this room says no: to a received message, and to an operator."""
+
+from qmnode.structures.message_classes import MessageClass
+
+
+class MessageRefusedError(Exception):
+    """A received message fails a check of MS-MQQB 3.1.5.8.3.
+
+    ``message_class`` is the negative acknowledgment that the section names (sent only if insecure nacks are on),
+    ``sentence`` is for the log; it may name keys and certificates by fingerprint, never by content.
+    """
+
+    def __init__(self, message_class: MessageClass, sentence: str) -> None:
+        super().__init__(message_class, sentence)
+        self.message_class = message_class
+        self.sentence = sentence
+
+    def __str__(self) -> str:
+        return f"{self.message_class.name}: {self.sentence}"
+
+
+class WeakAlgorithmError(Exception):
+    """Something weak that the settings do not allow; the sentence names the setting."""
+
+
+class LegacyUnavailableError(Exception):
+    """Something that only the extra ``legacy`` can do, which is not installed."""
+
+
+class KeyStoreError(Exception):
+    """Private keys could not be read or written; the sentence says what to do and holds no part of a key."""
+
+
+class MessageDeferredError(Exception):
+    """A received message cannot be judged now: the directory or the key store is away.
+
+    It is neither acknowledged nor refused; its sender keeps it and sends it again (MS-MQQB 3.1.5.8.3 would reject it).
+    """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence

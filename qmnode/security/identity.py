@@ -1,0 +1,218 @@
+"""Who sent a message: the identity that its signature proves, and the token for the access check. MS-MQQB 3.1.5.8.3.
+
+A SID in a packet is a claim. It counts only if the certificate that verified the signature is one that the directory
+holds for that SID; else the sender is anonymous, and still access-checked. The text lets an unsigned message name any
+SID, and any unsigned message pass as Everyone by saying that a queue manager sent it; neither is so here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qmnode.directory import (
+    DirectoryOperationError,
+    DirectoryOperationResult,
+    GroupExpansion,
+    QueueManager,
+    User,
+    equals,
+)
+from qmnode.security.errors import MessageDeferredError, MessageRefusedError
+from qmnode.security.key_caches import AgedCache, CachedUserCert, UserCertKey
+from qmnode.security.rsa_keys import public_key_to_wire
+from qmnode.security.shared_reads import SharedReads
+from qmnode.structures.errors import PacketError
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_security import SenderIdentifierType
+from qmnode.structures.public_keys import MqdsPublicKeys
+from qmnode.structures.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, Sid
+from qmnode.structures.user_certificates import MqUserSignCerts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from qmnode.directory import Directory
+    from qmnode.security.certificates import SenderCertificate
+    from qmnode.security_settings import SecuritySettings
+
+
+@dataclass(frozen=True, slots=True)
+class SenderClaim:
+    """Who a packet says has sent it, with the certificate that verified its signature."""
+
+    type: SenderIdentifierType
+    identifier: bytes
+    """A SID or the GUID of a queue manager."""
+    certificate: SenderCertificate
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A sender as the access check sees it."""
+
+    user: Sid
+    """The user's own SID; Everyone for a queue manager, Anonymous for nobody."""
+    sids: frozenset[Sid]
+    """``Token.Sids`` of MS-DTYP 2.5.3.2: the user and all groups."""
+
+
+Senders = dict[UserCertKey, Sender | MessageRefusedError | MessageDeferredError]
+"""The senders of a batch, or why one is none."""
+
+ANONYMOUS_SENDER: Final = Sender(ANONYMOUS, frozenset({ANONYMOUS}))
+QUEUE_MANAGER_SENDER: Final = Sender(EVERYONE, frozenset({EVERYONE}))
+"""Who a queue manager that signs for itself is (3.1.5.8.3)."""
+
+
+def anonymous(settings: SecuritySettings) -> Sender:
+    """The sender of a message that proves no identity."""
+    if settings.everyone_includes_anonymous:
+        return Sender(ANONYMOUS, frozenset({ANONYMOUS, EVERYONE}))
+    return ANONYMOUS_SENDER
+
+
+class SenderDirectory:
+    """The user certificate cache before the directory. For the event loop's thread; crypto is not done here."""
+
+    def __init__(self, directory: Directory, settings: SecuritySettings) -> None:
+        self._directory = directory
+        self.cache: AgedCache[UserCertKey, CachedUserCert] = AgedCache(
+            settings.user_cert_cache_size, settings.user_cert_lifetime
+        )
+        """UserCertCache."""
+        self._reads: SharedReads[UserCertKey, CachedUserCert] = SharedReads()
+
+    def known(self, claim: SenderClaim, now: float) -> Sender | None:
+        """The sender, if the cache can confirm the claim: most messages need no more."""
+        cached = self.cache.get(place_of(claim), now)
+        return None if cached is None else cached.sender
+
+    async def confirm(self, claim: SenderClaim, now: float) -> Sender:
+        """The sender, asked from the directory if the cache does not know.
+
+        Raises :class:`MessageRefusedError` when the directory holds no such certificate for the claimed identifier, and
+        :class:`MessageDeferredError` when it does not answer. Messages with the same claim share one question.
+        """
+        known = self.known(claim, now)
+        if known is not None:
+            return known
+        place = place_of(claim)
+        return (await self._reads.share(place, lambda: self._read(claim, place, now))).sender
+
+    async def confirm_all(self, claims: Iterable[SenderClaim], now: float) -> Senders:
+        """Every sender of a batch, or why not; the directory is asked for all that are unknown at once."""
+        senders: Senders = {}
+        unknown: dict[UserCertKey, SenderClaim] = {}
+        for claim in claims:
+            place = place_of(claim)
+            if place not in senders and place not in unknown:
+                known = self.known(claim, now)
+                if known is None:
+                    unknown[place] = claim
+                else:
+                    senders[place] = known
+        if unknown:
+            answers = await asyncio.gather(*(self._settled(claim, now) for claim in unknown.values()))
+            senders.update(zip(unknown, answers, strict=True))
+        return senders
+
+    async def _settled(self, claim: SenderClaim, now: float) -> Sender | MessageRefusedError | MessageDeferredError:
+        try:
+            return await self.confirm(claim, now)
+        except (MessageRefusedError, MessageDeferredError) as error:
+            return error
+
+    def forget(self, security_identifier: bytes) -> int:
+        """Believe nothing that was cached about a user or queue manager; returns how many certificates that were."""
+        return self.cache.forget(lambda place, _: place.security_id == security_identifier)
+
+    async def close(self) -> None:
+        """End the questions that still run."""
+        await self._reads.close()
+
+    async def _read(self, claim: SenderClaim, place: UserCertKey, now: float) -> CachedUserCert:
+        try:
+            identifier = await self._registered_as(claim)
+            sender = None if identifier is None else await self._sender(claim)
+        except DirectoryOperationError as error:
+            if error.result is DirectoryOperationResult.OBJECT_NOT_FOUND:
+                raise _unknown(claim) from None
+            raise MessageDeferredError(f"the sender cannot be looked up: {error.sentence}") from None
+        if identifier is None or sender is None:
+            raise _unknown(claim)
+        cached = CachedUserCert(identifier, sender, now)
+        self.cache.add(place, cached)
+        return cached
+
+    async def _registered_as(self, claim: SenderClaim) -> Guid | None:
+        """MQUSERSIGNCERT.Identifier of the certificate in the directory; None if it is not there."""
+        if claim.type is SenderIdentifierType.SID:
+            user = await self._directory.read_directory(
+                User, [equals("security_identifier", claim.identifier)], ["certificates"]
+            )
+            return _identifier_in(user.certificates, claim.certificate)
+        # The text looks for a user with this GUID as SID, whom no directory has: every message that a queue manager
+        # signed would be refused. The queue manager's own object is meant.
+        queue_manager = await self._directory.read_directory(
+            QueueManager,
+            [equals("identifier", Guid(claim.identifier))],
+            ["public_signing_key_list", "public_signing_keys"],
+        )
+        if _is_key_in(queue_manager.public_signing_keys, claim.certificate):
+            return ZERO_GUID
+        return _identifier_in(queue_manager.public_signing_key_list, claim.certificate)
+
+    async def _sender(self, claim: SenderClaim) -> Sender:
+        """The user with all groups. Groups that are no SIDs are left out: they could only grant."""
+        if claim.type is not SenderIdentifierType.SID:
+            return QUEUE_MANAGER_SENDER
+        user = _sid(claim.identifier)
+        if user is None:
+            raise _unknown(claim)
+        listed: tuple[Sid | None, ...] = ()
+        if isinstance(self._directory, GroupExpansion):
+            listed = tuple(map(_sid, await self._directory.expand_groups(claim.identifier)))
+        groups = {group for group in listed if group is not None}
+        return Sender(user, frozenset({user, EVERYONE, AUTHENTICATED_USERS, *groups}))
+
+
+def _sid(encoded: bytes) -> Sid | None:
+    try:
+        return Sid.parse(encoded)
+    except PacketError:
+        return None
+
+
+def place_of(claim: SenderClaim) -> UserCertKey:
+    """What the cache finds a claim by."""
+    return UserCertKey(claim.certificate.encoded, claim.identifier)
+
+
+def _identifier_in(encoded: bytes | None, certificate: SenderCertificate) -> Guid | None:
+    """The identifier of the bytewise same certificate in an MQUSERSIGNCERTS. One that cannot be read holds none."""
+    try:
+        listed = MqUserSignCerts.parse(encoded or b"").certificates
+    except PacketError:
+        return None
+    return next((entry.identifier for entry in listed if entry.certificate == certificate.encoded), None)
+
+
+def _is_key_in(encoded: bytes | None, certificate: SenderCertificate) -> bool:
+    """Whether the certificate's key is one of an MQDSPUBLICKEYS: what MS-MQDMPR 3.1.1.1 says the attribute is, and
+    what is in mSMQSignKey. MS-MQDSSM 3.1.6.7.1.8 makes it MQUSERSIGNCERTS, in mSMQSignCertificates."""
+    try:
+        keys = [entry.public_key.key for entry in MqdsPublicKeys.parse(encoded or b"").keys]
+    except PacketError:
+        return False
+    return public_key_to_wire(certificate.public_key) in [(key.modulus, key.public_exponent) for key in keys]
+
+
+def _unknown(claim: SenderClaim) -> MessageRefusedError:
+    whom = "the user" if claim.type is SenderIdentifierType.SID else "the queue manager"
+    return MessageRefusedError(
+        MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE,
+        f"the directory holds no certificate {claim.certificate.fingerprint} for {whom} that signed",
+    )

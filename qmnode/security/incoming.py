@@ -1,0 +1,221 @@
+"""Messages that arrive at their destination: decrypted, then verified (MS-MQQB 3.1.5.8.3).
+
+The section verifies first. But the sender signs before it encrypts (3.1.7.1.4, 3.1.7.1.5), so that order would verify
+nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from qmnode.security.algorithms import CIPHERS, HASHES, PROVIDER_BY_PRIVACY_LEVEL, Provider, accepting_policy
+from qmnode.security.certificates import SenderCertificate, parse_certificate
+from qmnode.security.ciphers import WrongKeyError, decrypt_body
+from qmnode.security.encryption import WrappedKey, is_shortened, refusal, unwrap
+from qmnode.security.errors import (
+    LegacyUnavailableError,
+    MessageDeferredError,
+    MessageRefusedError,
+    WeakAlgorithmError,
+)
+from qmnode.security.identity import SenderClaim
+from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, ReceiveKey
+from qmnode.security.outcomes import Deferred, Opened, Refused
+from qmnode.security.repacking import repacked, with_body
+from qmnode.security.signing import LEVELS_TRIED, level_that_verifies
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_security import (
+    AuthenticationLevel,
+    EncryptionAlgorithm,
+    HashAlgorithm,
+    SenderIdentifierType,
+)
+from qmnode.structures.security_header import SecurityFlags
+from qmnode.structures.signature_properties import signed_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from qmnode.security.key_ring import KeyRing
+    from qmnode.security_settings import SecuritySettings
+    from qmnode.structures.fields import Octets
+    from qmnode.structures.guid import Guid
+    from qmnode.structures.security_header import SecurityHeader
+    from qmnode.structures.user_message import UserMessage
+
+CERTIFICATES_KEPT: Final = 128
+"""Parsed certificates: parsing one takes longer than verifying a signature with it."""
+
+_SET_BY_RECEIVER: Final = SecurityFlags.AU.mask | SecurityFlags.AS.mask | SecurityFlags.EB.mask
+"""Bits that a sender has no say in once the message is in its queue: whoever set them before, they are cleared."""
+
+
+_AUTHENTICATED: Final = {level: SecurityFlags.of(AU=1, AS=level) for level in AuthenticationLevel}
+
+
+class IncomingSecurity:
+    """Decrypts and verifies, with the settings, the private keys and the receive cache of one node."""
+
+    def __init__(self, identifier: Guid, settings: SecuritySettings, ring: KeyRing) -> None:
+        self._identifier = identifier
+        self._settings = settings
+        self._policy = accepting_policy(settings)
+        self.ring = ring
+        self.cache: AgedCache[ReceiveKey, CachedSymmetricKey] = AgedCache(
+            settings.receive_symmetric_key_cache_size, settings.symmetric_key_short_lifetime
+        )
+        """ReceiveSymmetricKeyCache."""
+        self._certificates: dict[bytes, SenderCertificate] = {}
+
+    def open(self, packet: UserMessage, now: float) -> Opened | Refused | Deferred:
+        """Decrypt a message and verify its signature. One without a security header is anonymous."""
+        try:
+            return self._open(packet, now)
+        except MessageRefusedError as refused:
+            return Refused(refused.message_class, refused.sentence)
+        except MessageDeferredError as deferred:
+            return Deferred(deferred.sentence)
+        except (WeakAlgorithmError, LegacyUnavailableError) as error:
+            return Refused(MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER, str(error))
+
+    def _open(self, packet: UserMessage, now: float) -> Opened:
+        header = packet.security_header
+        if header is None:
+            return Opened(packet)
+        encrypted = bool(SecurityFlags.EB.get(header.flags))
+        flags = header.flags & ~_SET_BY_RECEIVER
+        if packet.user_header.queue_manager_address != self._identifier:
+            if encrypted:
+                raise refusal("a message to a direct format name is encrypted, to a key that nobody can know")
+            return Opened(_with_flags(packet, header, flags))
+        fingerprint = None
+        if encrypted:
+            packet, fingerprint = self._decrypted(packet, header, now)
+        level, claim = self._verified(packet, header, now)
+        if level is not AuthenticationLevel.NONE:
+            flags |= _AUTHENTICATED[level]
+        return Opened(_with_flags(packet, header, flags), level, claim, fingerprint)
+
+    def _decrypted(self, packet: UserMessage, header: SecurityHeader, now: float) -> tuple[UserMessage, str]:
+        properties = packet.message_properties_header
+        provider, algorithm = self._cipher_of(properties.privacy_level, properties.encryption_algorithm)
+        place = ReceiveKey(packet.user_header.source_queue_manager, provider.name, algorithm, header.encryption_key)
+        cached = self.cache.get(place, now)
+        keys = [cached] if cached is not None else self._unwrapped(place, provider, packet.user_header.sent_time, now)
+        for key in keys:
+            if self._settings.reject_enhanced_rc2_using_40_bit_keys and is_shortened(
+                provider, algorithm, key.symmetric_key
+            ):
+                raise refusal("the session key is one of 40 bits, which the settings reject")
+            try:
+                body = decrypt_body(algorithm, key.symmetric_key, properties.message_body)
+            except WrongKeyError:
+                continue
+            if cached is None:
+                self.cache.add(place, key)
+            return repacked(packet, header, with_body(properties, body)), key.fingerprint
+        if not keys:
+            _spend_the_time_of_decryption(provider, algorithm, properties.message_body)
+        if self.ring.unavailable is not None:
+            raise MessageDeferredError(f"a private key is needed and the key store is away: {self.ring.unavailable}")
+        raise refusal(f"the body does not decrypt with any of our keys: {self._names(provider)}")
+
+    def _unwrapped(
+        self, place: ReceiveKey, provider: Provider, sent_time: float, now: float
+    ) -> list[CachedSymmetricKey]:
+        return unwrap(WrappedKey.parse(place, provider, sent_time), self.ring, self._settings, now)
+
+    def _cipher_of(self, privacy_level: int, number: int) -> tuple[Provider, EncryptionAlgorithm]:
+        """SelectedCSP and the algorithm of a received message (3.1.5.8.3, MS-MQMQ 2.2.19.3)."""
+        provider = PROVIDER_BY_PRIVACY_LEVEL.get(privacy_level)
+        if provider is None:
+            raise refusal(f"there is no privacy level {privacy_level}")
+        algorithm = next((each for each in provider.algorithms if each == number), None)
+        if algorithm is None:
+            raise refusal(f"{provider.name} has no algorithm 0x{number:X}")
+        self._policy.require(CIPHERS[algorithm].weakness)
+        return provider, algorithm
+
+    def _names(self, provider: Provider) -> str:
+        return ", ".join(self.ring.fingerprints(provider.name)) or f"there is none for {provider.name}"
+
+    def _verified(
+        self, packet: UserMessage, header: SecurityHeader, now: float
+    ) -> tuple[AuthenticationLevel, SenderClaim | None]:
+        several = packet.multi_queue_format_header
+        signature, levels = header.signature, LEVELS_TRIED
+        if not signature and several is not None:
+            signature, levels = several.signature.signature, (AuthenticationLevel.SIG30,)
+        if not signature:
+            return AuthenticationLevel.NONE, None
+        certificate = self._certificate(header.sender_cert)
+        fault = certificate.fault(now, self._settings.clock_skew, self._policy, self._settings.maximum_modulus_length)
+        if fault is not None:
+            raise _bad_signature(fault)
+        algorithm = self._hash_for_verifying(packet.message_properties_header.hash_algorithm)
+        accepted = [each for each in levels if each in self._settings.signatures_accepted]
+        level = level_that_verifies(certificate.public_key, algorithm, signature, _inputs(packet, accepted))
+        if level is AuthenticationLevel.NONE:
+            raise _bad_signature(f"the signature does not verify with certificate {certificate.fingerprint}")
+        return level, _claim(header, certificate)
+
+    def _hash_for_verifying(self, number: int) -> HashAlgorithm:
+        try:
+            algorithm = HashAlgorithm(number)
+        except ValueError:
+            raise _bad_signature(f"there is no hash algorithm 0x{number:X}") from None
+        self._policy.require(HASHES[algorithm].weakness)
+        return algorithm
+
+    def _certificate(self, encoded: bytes) -> SenderCertificate:
+        certificate = self._certificates.get(encoded)
+        if certificate is None:
+            try:
+                certificate = parse_certificate(encoded)
+            except ValueError as error:
+                raise _bad_signature(str(error)) from None
+            if len(self._certificates) >= CERTIFICATES_KEPT:
+                self._certificates = {}  # a new dictionary: other threads may be reading the old one
+            self._certificates[encoded] = certificate
+        return certificate
+
+
+def _with_flags(packet: UserMessage, header: SecurityHeader, flags: int) -> UserMessage:
+    return packet if flags == header.flags else packet.put(security_header=header.put(flags=flags))
+
+
+def _inputs(packet: UserMessage, levels: Iterable[AuthenticationLevel]) -> Iterator[tuple[AuthenticationLevel, bytes]]:
+    return ((level, signed_bytes(packet, level)) for level in levels)
+
+
+_LENGTHS: Final = {SenderIdentifierType.SID: range(8, 69), SenderIdentifierType.QUEUE_MANAGER_IDENTIFIER: range(16, 17)}
+
+
+def _claim(header: SecurityHeader, certificate: SenderCertificate) -> SenderClaim | None:
+    """Who the sender says it is; None for a certificate alone, which proves an author and no account."""
+    number = SecurityFlags.ST.get(header.flags)
+    if number == SenderIdentifierType.NONE:
+        return None
+    try:
+        kind = SenderIdentifierType(number)
+    except ValueError:
+        raise _bad_signature(f"there is no sender identifier of type {number}") from None
+    if len(header.security_id) not in _LENGTHS[kind]:
+        raise _bad_signature(f"a sender identifier of {len(header.security_id)} bytes is no {kind.name}")
+    return SenderClaim(kind, header.security_id, certificate)
+
+
+def _spend_the_time_of_decryption(provider: Provider, algorithm: EncryptionAlgorithm, body: Octets) -> None:
+    """Decrypt with a key that means nothing: a session key that was no key takes as long as one that was wrong.
+
+    Else the time of the answer would tell an attacker which ciphertexts are well padded (Bleichenbacher).
+    """
+    try:
+        decrypt_body(algorithm, os.urandom(provider.key_length(algorithm)), body)
+    except WrongKeyError:
+        return
+
+
+def _bad_signature(sentence: str) -> MessageRefusedError:
+    return MessageRefusedError(MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE, sentence)

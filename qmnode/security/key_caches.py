@@ -1,0 +1,140 @@
+"""The symmetric key caches and the user certificate cache: MS-MQQB 3.1.1.3, 3.1.2.10 to 3.1.2.13, 3.1.6.10 to 3.1.6.13.
+
+Times are seconds since 1970 and come from the caller. SendBaseSymmetricKeyCache and ReceiveBaseSymmetricKeyCache, which
+old versions kept apart, are one with the others here: the provider is part of what an entry is found by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qmnode.security.identity import Sender
+    from qmnode.structures.guid import Guid
+    from qmnode.structures.message_security import EncryptionAlgorithm
+
+CLOCK_TOLERANCE: Final = 60.0
+"""Seconds that an entry may be from the future: callers read the clock before they wait for their turn."""
+CLEANUP_MARGIN: Final = 60.0
+"""Seconds that the cleanup timers add to the time when the oldest entry expires (3.1.6.10)."""
+
+
+class SendKey(NamedTuple):
+    """What a session key for sending is found by. With the public key in it, a rotated key is never used again."""
+
+    remote_qm_guid: Guid
+    crypto_service_provider: str
+    crypto_algorithm: EncryptionAlgorithm
+    public_key_fingerprint: str
+
+
+class ReceiveKey(NamedTuple):
+    """What a session key for receiving is found by (3.1.5.8.3)."""
+
+    remote_qm_guid: Guid
+    crypto_service_provider: str
+    crypto_algorithm: EncryptionAlgorithm
+    encrypted_symmetric_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CachedSymmetricKey:
+    """CachedSymmetricKey, 3.1.1.3.3, beside what it is found by."""
+
+    encrypted_symmetric_key: bytes
+    """A SIMPLEBLOB."""
+    symmetric_key: bytes = field(repr=False)
+    fingerprint: str
+    """Of the RSA key that it is encrypted to."""
+    cached_time: float
+
+
+class UserCertKey(NamedTuple):
+    """What a user certificate is found by: both bytewise (3.1.5.8.3)."""
+
+    certificate: bytes
+    security_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CachedUserCert:
+    """CachedUserCert, 3.1.1.3.4, with the user's groups as the directory expanded them."""
+
+    identifier: Guid
+    """MQUSERSIGNCERT.Identifier."""
+    sender: Sender
+    cached_time: float
+
+
+class Aged(Protocol):
+    """What a cache keeps: anything with the time when it was made."""
+
+    @property
+    def cached_time(self) -> float:
+        """Seconds since 1970."""
+        ...
+
+
+KeyType = TypeVar("KeyType")
+Entry = TypeVar("Entry", bound=Aged)
+
+
+class AgedCache(Generic[KeyType, Entry]):
+    """Entries up to a number and an age. May be used from several threads.
+
+    ``lifetime`` is in milliseconds, as in the ADM. The specification lets an expired entry live until its timer fires;
+    here it is no longer found, so that a lifetime means what it says for a revoked certificate and a rotated key.
+    """
+
+    def __init__(self, size: int, lifetime: int) -> None:
+        self._entries: dict[KeyType, Entry] = {}
+        self._size = size
+        self._lifetime = lifetime / 1000
+        self._lock = Lock()
+        self.cleanup_due: float | None = None
+        """When the cleanup timer fires; None while it is stopped."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: KeyType, now: float) -> Entry | None:
+        """The entry, unless it has expired. One from the future expired too: the clock was set back."""
+        entry = self._entries.get(key)
+        return entry if entry is not None and self._is_fresh(entry, now) else None
+
+    def add(self, key: KeyType, entry: Entry) -> None:
+        """Keep an entry; a full cache first discards the oldest half of its size. Starts the cleanup timer."""
+        with self._lock:
+            if key not in self._entries and len(self._entries) >= self._size:
+                oldest = sorted(self._entries, key=lambda each: self._entries[each].cached_time)
+                for each in oldest[: self._size // 2]:
+                    del self._entries[each]
+            self._entries[key] = entry
+            if self.cleanup_due is None:
+                self.cleanup_due = entry.cached_time + self._lifetime
+
+    def clean_up(self, now: float) -> float | None:
+        """The cleanup timer event: delete what has expired. Returns when to come back, or None if nothing is left."""
+        with self._lock:
+            kept = {
+                key: entry for key, entry in self._entries.items() if 0 <= now - entry.cached_time <= self._lifetime
+            }
+            self._entries = kept
+            oldest = min((entry.cached_time for entry in kept.values()), default=None)
+            self.cleanup_due = None if oldest is None else oldest + self._lifetime + CLEANUP_MARGIN
+            return self.cleanup_due
+
+    def _is_fresh(self, entry: Entry, now: float) -> bool:
+        return -CLOCK_TOLERANCE <= now - entry.cached_time <= self._lifetime
+
+    def forget(self, condition: Callable[[KeyType, Entry], bool]) -> int:
+        """Delete the entries that satisfy a condition; returns how many: a key was rotated or destroyed."""
+        with self._lock:
+            kept = {key: entry for key, entry in self._entries.items() if not condition(key, entry)}
+            forgotten = len(self._entries) - len(kept)
+            self._entries = kept
+            return forgotten

@@ -1,0 +1,98 @@
+"""What message security is asked and what it answers, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qmnode.structures.message_security import AuthenticationLevel
+
+if TYPE_CHECKING:
+    from qmnode.errors import MessageQueuingError
+    from qmnode.security.identity import Sender, SenderClaim
+    from qmnode.security.public_key_lists import PublishedKeys
+    from qmnode.security.rsa_keys import PrivateKey
+    from qmnode.structures.message_classes import MessageClass
+    from qmnode.structures.message_security import SenderIdentifierType
+    from qmnode.structures.user_message import UserMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Who signs: a user, or this queue manager for itself."""
+
+    private_key: PrivateKey
+    certificate: bytes
+    """X.509, DER."""
+    type: SenderIdentifierType
+    identifier: bytes
+    """A SID, or the GUID of the queue manager."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectionRequest:
+    """An outgoing message and what its security needs. Privacy level and algorithms are in the packet."""
+
+    packet: UserMessage
+    authentication_level: AuthenticationLevel = AuthenticationLevel.NONE
+    signer: Signer | None = None
+    keys: PublishedKeys | None = None
+    """Of the destination queue manager, wherever the next hop is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """The packet as it leaves."""
+
+    packet: UserMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Unprotectable:
+    """The message must not leave (3.1.7.1.5.1): it goes to the dead-letter queue if the sender wanted that."""
+
+    error: MessageQueuingError
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An arrived message in clear, its own bits AU and AS set by nobody but us."""
+
+    packet: UserMessage
+    authentication_level: AuthenticationLevel = AuthenticationLevel.NONE
+    """The kind of signature that verified."""
+    claim: SenderClaim | None = None
+    """Who signed, to be confirmed by the directory before it counts. None: the sender is anonymous."""
+    key_fingerprint: str | None = None
+    """Of our key that the message was encrypted to; None if it was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The message fails a check: its negative acknowledgment, and a sentence for the log."""
+
+    message_class: MessageClass
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The message cannot be judged now. It is neither acknowledged nor refused; the sender will send it again."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """An arrived message that may go into its queue."""
+
+    packet: UserMessage
+    """In clear, with our bits."""
+    sender: Sender
+    authentication_level: AuthenticationLevel
+    key_fingerprint: str | None = None
+    """Of our key that the message was encrypted to; None if it was not."""
+
+
+Verdict = Admitted | Refused | Deferred
+"""What becomes of an arrived message."""

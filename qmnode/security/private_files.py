@@ -1,0 +1,44 @@
+"""Files with secrets: read only if nobody but their owner can."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Final
+
+from qmnode.security.errors import KeyStoreError
+from qmnode.security.key_store import KeyStoreUnavailableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LARGEST: Final = 8 * 1024 * 1024
+"""Bytes that are read at most."""
+
+
+def read_private(path: Path) -> bytes | None:
+    """The bytes of a file that nobody but its owner, who we are, can read; None if there is none."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise KeyStoreUnavailableError(f"{path} cannot be opened: {error.strerror}") from None
+    try:
+        _check_private(path, os.fstat(file))
+        with os.fdopen(os.dup(file), "rb") as stream:
+            return stream.read(LARGEST)
+    except OSError as error:
+        raise KeyStoreUnavailableError(f"{path} cannot be read: {error.strerror}") from None
+    finally:
+        os.close(file)
+
+
+def _check_private(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise KeyStoreError(f"{path} is not a file")
+    if status.st_mode & 0o177:
+        mode = stat.S_IMODE(status.st_mode)
+        raise KeyStoreError(f"{path} has mode {mode:04o}: others may know what is in it. Replace that; chmod 600")
+    if status.st_uid != os.geteuid():
+        raise KeyStoreError(f"{path} belongs to user {status.st_uid}, not to {os.geteuid()} who runs the node")

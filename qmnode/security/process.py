@@ -1,0 +1,24 @@
+"""What a process that holds private keys must not leave behind, and must not show."""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+from typing import Final
+
+import structlog
+
+_PR_SET_DUMPABLE: Final = 4
+
+log = structlog.get_logger(__name__)
+
+
+def forbid_core_dumps() -> None:
+    """No core file of this process or its children, whatever the shell allowed: it would hold the keys in clear.
+
+    Where the system can (Linux), no other process of this user may read this one's memory either (prctl(2)).
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
+    if prctl is not None and prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        log.warning("other processes of this user may read this one's memory", error=ctypes.get_errno())

@@ -1,0 +1,172 @@
+"""RSA keys: made, checked, named by fingerprint, and the one private operation that must never be fooled.
+
+Numbers on the wire and in CryptoAPI's blobs are little-endian (MS-MQQB 2.4.1, 2.4.2), the library's are big-endian: the
+functions here speak wire order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from qmnode.security import legacy
+from qmnode.security.algorithms import PKCS1_OVERHEAD, SMALLEST_STRONG_MODULUS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qmnode.security.algorithms import Policy
+
+PUBLIC_EXPONENT: Final = 65537
+_PADDING: Final = padding.PKCS1v15()
+
+
+def fingerprint_of(public_key: rsa.RSAPublicKey) -> str:
+    """What logs and people know a key by: the first 128 bits of SHA-256 over its SubjectPublicKeyInfo."""
+    encoded = public_key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return f"SHA256:{hashlib.sha256(encoded).hexdigest()[:32]}"
+
+
+def public_key_from_wire(modulus: bytes, public_exponent: int, maximum_bits: int) -> rsa.RSAPublicKey:
+    """A public key from its little-endian modulus. Raises ValueError for what cannot be an RSA key."""
+    number = int.from_bytes(modulus, "little")
+    if number.bit_length() > maximum_bits:
+        raise ValueError(f"an RSA key of {number.bit_length()} bits is more than the {maximum_bits} that are used")
+    # A modulus that is even or has small factors makes no difference to us, but the library refuses some of them late.
+    if number % 2 == 0 or public_exponent < 3 or public_exponent % 2 == 0:
+        raise ValueError("the modulus or the public exponent cannot be those of an RSA key")
+    return rsa.RSAPublicNumbers(public_exponent, number).public_key()
+
+
+def public_key_to_wire(public_key: rsa.RSAPublicKey) -> tuple[bytes, int]:
+    """The little-endian modulus and the public exponent."""
+    numbers = public_key.public_numbers()
+    return numbers.n.to_bytes((public_key.key_size + 7) // 8, "little"), numbers.e
+
+
+def encrypt_to(public_key: rsa.RSAPublicKey, secret: bytes) -> bytes:
+    """RSAES-PKCS1-v1_5 of a session key, little-endian. ValueError when the modulus is too short for it."""
+    if len(secret) > (public_key.key_size + 7) // 8 - PKCS1_OVERHEAD:
+        raise ValueError(f"a key of {len(secret)} bytes does not fit an RSA modulus of {public_key.key_size} bits")
+    return public_key.encrypt(secret, _PADDING)[::-1]
+
+
+class PrivateKey:
+    """A private key that does not show itself: no repr, pickle or copy holds any part of it."""
+
+    __slots__ = ("_key", "_rejection_key", "fingerprint", "modulus_length")
+
+    def __init__(self, key: rsa.RSAPrivateKey) -> None:
+        self._key = key
+        self.modulus_length = key.key_size
+        """Bits."""
+        self.fingerprint = fingerprint_of(key.public_key())
+        exponent = key.private_numbers().d
+        self._rejection_key = hashlib.sha256(exponent.to_bytes(self.modulus_size, "big")).digest()
+
+    @classmethod
+    def generate(cls, modulus_length: int, policy: Policy) -> PrivateKey:
+        """A new key pair. Keys under 1,024 bits are made only if the policy allows them, by the legacy module."""
+        policy.require_modulus(modulus_length)
+        if modulus_length < SMALLEST_STRONG_MODULUS:
+            return cls(legacy.generate_short_key(modulus_length))
+        return cls(rsa.generate_private_key(PUBLIC_EXPONENT, modulus_length))
+
+    @classmethod
+    def from_der(cls, encoded: bytes) -> PrivateKey:
+        """A key from PKCS #8. Raises ValueError, without any part of the input, for anything else."""
+        return cls._loaded(serialization.load_der_private_key, encoded)
+
+    @classmethod
+    def from_pem(cls, encoded: bytes) -> PrivateKey:
+        """As :meth:`from_der`, from PEM without a passphrase."""
+        return cls._loaded(serialization.load_pem_private_key, encoded)
+
+    @classmethod
+    def _loaded(cls, load: Callable[[bytes, None], object], encoded: bytes) -> PrivateKey:
+        try:
+            key = load(encoded, None)
+        except (ValueError, TypeError):
+            raise ValueError("not a PKCS #8 private key") from None
+        if not isinstance(key, rsa.RSAPrivateKey):
+            raise ValueError("not an RSA private key")
+        return cls(key)
+
+    def to_der(self) -> bytes:
+        """PKCS #8, unencrypted: for a key store, which must protect it."""
+        return self._key.private_bytes(
+            serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+
+    @property
+    def modulus_size(self) -> int:
+        """Bytes of the modulus, of a ciphertext and of a signature."""
+        return (self.modulus_length + 7) // 8
+
+    @property
+    def public_key(self) -> rsa.RSAPublicKey:
+        """The half that may be published."""
+        return self._key.public_key()
+
+    @property
+    def signing_key(self) -> rsa.RSAPrivateKey:
+        """The library's object, for the signature module."""
+        return self._key
+
+    def decrypt(self, encrypted: bytes, length: int) -> bytes | None:
+        """The ``length`` bytes that someone encrypted to this key (little-endian ciphertext), or None.
+
+        With a wrong key the library does not fail: it returns a message made up from the private key and the
+        ciphertext, so that an attacker learns nothing (implicit rejection). Its length is right once in a hundred
+        times. What it would make up is computed here too, so a made-up message is told from a real one for certain.
+        """
+        if len(encrypted) != self.modulus_size:
+            return None
+        ciphertext = encrypted[::-1]
+        try:
+            message = self._key.decrypt(ciphertext, _PADDING)
+        except ValueError:
+            return None
+        made_up = self._implicit_rejection(ciphertext)
+        is_real = not hmac.compare_digest(message, made_up)
+        return message if is_real and len(message) == length else None
+
+    def _implicit_rejection(self, ciphertext: bytes) -> bytes:
+        """The message that stands for bad padding: draft-irtf-cfrg-rsa-guidance, 7.2, as OpenSSL 3.2 and later do."""
+        size = self.modulus_size
+        seed = hmac.digest(self._rejection_key, ciphertext, "sha256")
+        lengths = _pseudo_random(seed, b"length", _LENGTH_CANDIDATES * 2)
+        longest = size - PKCS1_OVERHEAD
+        mask = (1 << (longest + 1).bit_length()) - 1
+        length = 0
+        for index in range(0, len(lengths), 2):
+            candidate = int.from_bytes(lengths[index : index + 2], "big") & mask
+            if candidate <= longest:
+                length = candidate
+        return _pseudo_random(seed, b"message", size)[size - length :]
+
+    def __repr__(self) -> str:
+        return f"<PrivateKey {self.fingerprint}, {self.modulus_length} bits>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a private key leaves the process only through a key store")
+
+    def __copy__(self) -> PrivateKey:
+        return self
+
+    def __deepcopy__(self, memo: object) -> PrivateKey:
+        return self
+
+
+_LENGTH_CANDIDATES: Final = 128
+
+
+def _pseudo_random(seed: bytes, label: bytes, size: int) -> bytes:
+    """The draft's PRF: HMAC-SHA-256 blocks over a counter, the label and the wanted length in bits."""
+    suffix = label + (size * 8).to_bytes(2, "big")
+    blocks = [hmac.digest(seed, index.to_bytes(2, "big") + suffix, "sha256") for index in range(-(-size // 32))]
+    return b"".join(blocks)[:size]

@@ -1,0 +1,165 @@
+"""Message security of one node, put together: keys from their store, questions to the directory, crypto in a worker.
+
+What the transport and the node call. It runs in the event loop; the clock is an argument, so tests need none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from qmnode.security.admission import Admission
+from qmnode.security.destinations import DestinationDirectory
+from qmnode.security.errors import KeyStoreError, MessageDeferredError
+from qmnode.security.identity import SenderDirectory
+from qmnode.security.key_ring import KeyRing
+from qmnode.security.outcomes import Deferred, Protected, ProtectionRequest, Refused, Unprotectable, Verdict
+from qmnode.security.protector import MessageProtector
+from qmnode.security.worker import Worker, inline
+from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qmnode.directory import Directory
+    from qmnode.security.admission import Arrival, QueueRules
+    from qmnode.security.key_store import KeyStore
+    from qmnode.security.public_key_lists import PublishedKeys
+    from qmnode.security_settings import SecuritySettings
+    from qmnode.structures.guid import Guid
+
+    Keys = dict[Guid, PublishedKeys | Deferred]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStoreStatus:
+    """How the last reading of the key store went."""
+
+    version: int = 0
+    fault: str | None = "it has not been read yet"
+    """Why it could not be read, as a sentence that tells what to do; None if it could."""
+    fingerprints: tuple[str, ...] = ()
+    """The keys in use."""
+
+
+class SecurityService:
+    """Everything that a node needs of this room."""
+
+    def __init__(
+        self,
+        identifier: Guid,
+        settings: SecuritySettings,
+        directory: Directory,
+        key_store: KeyStore,
+        worker: Worker = inline,
+    ) -> None:
+        self.protector = MessageProtector(identifier, settings)
+        self.senders = SenderDirectory(directory, settings)
+        self.destinations = DestinationDirectory(directory, settings)
+        self.status = KeyStoreStatus()
+        self._key_store = key_store
+        self._worker = worker
+        self._admission = Admission(self.protector, self.senders, settings, worker)
+
+    async def load_keys(self) -> KeyStoreStatus:
+        """Read the key store and go on with what it holds: at the start, and whenever keys may have changed.
+
+        Never raises. While the store cannot be read, or is empty, the keys that were read before go on serving; a
+        message that none of them decrypts is deferred, as it may be encrypted to one that was made since.
+        """
+        try:
+            contents = await self._key_store.read()
+        except KeyStoreError as error:
+            return self._without_store(str(error))
+        if not contents.version:
+            return self._without_store("the key store is empty")
+        ring = KeyRing(contents.pairs)
+        self.protector.use_ring(ring)
+        self.status = KeyStoreStatus(contents.version, None, tuple(pair.fingerprint for pair in ring))
+        return self.status
+
+    def _without_store(self, fault: str) -> KeyStoreStatus:
+        self.status = replace(self.status, fault=fault)
+        self.protector.use_ring(KeyRing(self.protector.ring, unavailable=fault))
+        return self.status
+
+    async def protect(
+        self, requests: Sequence[ProtectionRequest], now: float
+    ) -> list[Protected | Unprotectable | Deferred]:
+        """Sign and encrypt a batch, in its order. ``keys`` of a request are looked up if it needs them."""
+        keys = await self._keys_for(requests, now)
+        ready = [_with_keys(request, keys) for request in requests]
+        work = [request for request in ready if isinstance(request, ProtectionRequest)]
+        if _takes_long(work):
+            done = await self._worker(lambda: self.protector.protect_all(work, now))
+        else:
+            done = self.protector.protect_all(work, now)
+        outcomes = iter(done)
+        return [request if isinstance(request, Deferred) else next(outcomes) for request in ready]
+
+    async def judge(self, arrivals: Sequence[Arrival], now: float) -> list[Verdict]:
+        """Whether each of a batch may go into its queue, in its order."""
+        return await self._admission.judge(arrivals, now)
+
+    def refusal_of_plain(self, rules: QueueRules) -> Refused | None:
+        """What a queue has against messages without a security header: asked once, and then no message is looked at."""
+        return self._admission.refusal_of_plain(rules)
+
+    def clean_up(self, now: float) -> float | None:
+        """The cleanup timers of all caches (MS-MQQB 3.1.6.10 to 3.1.6.13); when to come back, if at all."""
+        due = [
+            self.protector.clean_up(now),
+            self.senders.cache.clean_up(now),
+            self.destinations.cache.clean_up(now),
+        ]
+        return min((each for each in due if each is not None), default=None)
+
+    async def close(self) -> None:
+        """End what still waits for the directory."""
+        await self.senders.close()
+        await self.destinations.close()
+
+    async def _keys_for(self, requests: Sequence[ProtectionRequest], now: float) -> Keys:
+        """The published keys of every destination that a batch needs, asked for all at once; or why not."""
+        wanted = {
+            request.packet.user_header.queue_manager_address: None
+            for request in requests
+            if request.keys is None and _is_private(request)
+        }
+        keys: Keys = {remote: known for remote in wanted if (known := self.destinations.known(remote, now)) is not None}
+        unknown = [remote for remote in wanted if remote not in keys]
+        if unknown:
+            answers = await asyncio.gather(*(self._settled(remote, now) for remote in unknown))
+            keys.update(zip(unknown, answers, strict=True))
+        return keys
+
+    async def _settled(self, remote: Guid, now: float) -> PublishedKeys | Deferred:
+        try:
+            return await self.destinations.keys_of(remote, now)
+        except MessageDeferredError as deferred:
+            return Deferred(deferred.sentence)
+
+
+def _with_keys(request: ProtectionRequest, keys: Keys) -> ProtectionRequest | Deferred:
+    if request.keys is not None or not _is_private(request):
+        return request
+    found = keys[request.packet.user_header.queue_manager_address]
+    return found if isinstance(found, Deferred) else replace(request, keys=found)
+
+
+def _is_private(request: ProtectionRequest) -> bool:
+    header = request.packet.message_properties_header
+    return header.privacy_level != PrivacyLevel.NONE and any(request.packet.user_header.queue_manager_address)
+
+
+_AT_ONCE: Final = 256 * 1024
+"""Bytes that are encrypted in about a millisecond: a thread would take longer to come and go."""
+
+
+def _takes_long(requests: Sequence[ProtectionRequest]) -> bool:
+    """Whether a thread should do it. Signing with a private key takes some tenths of a millisecond, the session key
+    that encrypts is mostly there already."""
+    if any(request.authentication_level is not AuthenticationLevel.NONE for request in requests):
+        return True
+    return sum(request.packet.base_header.packet_size for request in requests if _is_private(request)) > _AT_ONCE

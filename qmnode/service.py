@@ -1,0 +1,213 @@
+"""The node as a service: from settings to running rooms, and back on SIGTERM. ``qmnode run`` is this."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from qmnode.directory import Directory, WorkgroupDirectory
+from qmnode.errors import MessageQueuingError
+from qmnode.local.changes import LocalChange
+from qmnode.local.server import LocalServer
+from qmnode.management.audit import audit_entry
+from qmnode.management.server import ManagementServer
+from qmnode.membership import Membership, directory_of
+from qmnode.node import QueueManager
+from qmnode.rpc.authentication import acceptor_authentication
+from qmnode.rpc.remote_read import RemoteReadServer
+from qmnode.settings import ConfigurationError, LogSettings, NodeSettings, read_settings
+from qmnode.structures.error_codes import ErrorCode
+
+log = structlog.get_logger(__name__)
+
+_without_record: Final = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+_LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def configure_log(settings: LogSettings) -> None:
+    """Structured lines on standard error; called again when the settings are reloaded."""
+    renderer = (
+        structlog.processors.JSONRenderer(ensure_ascii=False)
+        if settings.format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    # What libraries say (asyncio, the HTTP server) comes in the same form.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(processors=[_without_record, renderer], foreign_pre_chain=shared)
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[settings.level]),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def notify_service_manager(state: str) -> None:
+    """Tell systemd (sd_notify), if it asked to be told: ``READY=1``, ``STOPPING=1``, ``RELOADING=1``."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
+        try:
+            out.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+        except OSError as error:
+            log.warning("the service manager cannot be told", state=state, error=str(error))
+
+
+class Service:
+    """A node with everything that its settings ask for. ``run`` returns when it was told to stop and has stopped."""
+
+    def __init__(self, settings: NodeSettings, configuration: Path | None = None) -> None:
+        self.settings = settings
+        self.configuration = configuration
+        self.manager: QueueManager
+        self.management: ManagementServer
+        self.ready = False
+        self._stop = asyncio.Event()
+
+    async def run(self, started: Callable[[], object] = lambda: None) -> None:
+        """Start, serve until ``stop`` or a signal, and stop: applications first, the store last."""
+        async with contextlib.AsyncExitStack() as rooms:
+            directory = directory_of(self.settings)
+            if directory is not None:
+                rooms.push_async_callback(directory.close)
+            opening = QueueManager.open(self.settings.data, self.settings, directory=directory)
+            self.manager = await rooms.enter_async_context(opening)
+            if directory is not None:
+                await self._join(directory, rooms)
+            self.management = ManagementServer(
+                self.manager,
+                self.settings.management,
+                lambda: self.ready,
+                self.manager.network,
+                self.manager.network.keys,
+            )
+            rooms.push_async_callback(self.management.stop)
+            local = LocalServer(self.manager, self.settings.local, self._write_local_change)
+            await local.start()
+            rooms.push_async_callback(local.stop)
+            await self.management.start()
+            if self.settings.transport.enabled and not self.settings.hardened_security:
+                await self._start_network()
+                rooms.push_async_callback(self.manager.network.stop)
+            await self._serve_remote_readers(directory, rooms)
+            self._handle_signals()
+            self.ready = True
+            notify_service_manager("READY=1")
+            log.info("ready", computer_name=self.manager.computer_name, data=str(self.settings.data), pid=os.getpid())
+            started()
+            await self._stop.wait()
+            self.ready = False
+            notify_service_manager("STOPPING=1")
+            log.info("stopping")
+            left = await self.manager.network.drain(self.settings.transfer.drain_time)
+            if left:
+                log.info("messages wait for the next start", messages=left)
+        log.info("stopped")
+
+    def _write_local_change(self, change: LocalChange) -> None:
+        """What is changed through the socket of the applications is in the same audit log."""
+        self.management.audit_log.write(
+            audit_entry(
+                who=f"uid:{change.user_id}",
+                channel="local",
+                action=change.action,
+                target={"name": change.target},
+                details={"properties": change.properties} if change.properties else {},
+                outcome=change.outcome,
+                problem=change.problem,
+            )
+        )
+
+    async def _join(self, directory: Directory, rooms: contextlib.AsyncExitStack) -> None:
+        """Settle who this node is before anybody can talk to it, and keep up with the directory from then on."""
+        membership = Membership(directory, self.manager, self.settings)
+        await membership.join()
+        self.manager.resolve_distribution_list = membership.resolve_distribution_list
+        upkeep = asyncio.create_task(membership.run(), name="directory upkeep")
+
+        async def leave() -> None:
+            upkeep.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await upkeep
+
+        rooms.push_async_callback(leave)
+
+    async def _start_network(self) -> None:
+        transport = self.settings.transport
+        try:
+            await self.manager.network.start()
+        except OSError as error:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
+                f"{transport.address or 'any address'}, ports {transport.port} and {transport.ping_port}: {error}. "
+                "Stop what listens there, or change transport.address",
+            ) from error
+
+    async def _serve_remote_readers(self, directory: Directory | None, rooms: contextlib.AsyncExitStack) -> None:
+        settings = self.settings.remote_read
+        if not settings.enabled:
+            return
+        server = RemoteReadServer(
+            self.manager, settings, directory or WorkgroupDirectory(), acceptor_authentication(settings)
+        )
+        await server.start()
+        rooms.push_async_callback(server.stop)
+
+    def stop(self) -> None:
+        """Stop: let what is under way finish, close what is open, sync what is written."""
+        self._stop.set()
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
+
+    def reload(self) -> None:
+        """Read the configuration again and take over what can change while the node runs: quotas, poison policy, log.
+
+        Tokens and certificate of the management API are read again, and its audit log is reopened; so are the private
+        keys of the node and of its users.
+
+        A configuration that cannot be used changes nothing.
+        """
+        notify_service_manager("RELOADING=1")
+        try:
+            fresh = read_settings(self.configuration)
+        except ConfigurationError as error:
+            log.error("the configuration was not reloaded", reason=str(error))
+        else:
+            configure_log(fresh.log)
+            self.manager.apply_settings(fresh)
+            self.management.reload()
+            self.manager.network.keys.read_soon()
+            self.manager.signing.signers.forget()
+            changed = [name for name in _FIXED if getattr(fresh, name) != getattr(self.settings, name)]
+            if changed:
+                log.warning("these settings change with a restart only", settings=changed)
+            log.info("reloaded")
+        notify_service_manager("READY=1")
+
+
+_FIXED: Final = (
+    "data", "computer_name", "storage", "read_ahead", "local", "management", "directory",
+    "transport", "session", "transfer", "security", "remote_read", "hardened_security", "export",
+)  # fmt: skip

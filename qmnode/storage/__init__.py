@@ -1,0 +1,1 @@
+"""Where a queue manager keeps things: RocksDB, written in batches that many callers share."""

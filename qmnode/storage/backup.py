@@ -1,0 +1,99 @@
+"""Copies of a store: made beside the running node, and put where a node will be started on them."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from qmnode.storage.errors import StoreError
+from qmnode.storage.origin import COPY_MARKER
+from qmnode.storage.store import Store, make_private
+
+_PRIVATE: Final = 0o700
+_CHUNK: Final = 4 * 1024 * 1024
+_CURRENT: Final = "CURRENT"
+"""The file that every store of RocksDB has: a directory without it is no store."""
+
+
+async def back_up(store: Store, path: Path) -> None:
+    """A checkpoint in the new directory ``path``, readable for its owner only. The node goes on meanwhile.
+
+    Files are hard links where the file system is the store's own, copies elsewhere. StoreError if it is there already
+    or cannot be written; nothing is left behind then.
+    """
+    store.flush()
+    try:
+        await asyncio.to_thread(_write, store, path)
+    except StoreError:
+        raise
+    except Exception as error:  # RocksDB's own, which have no common class
+        raise StoreError(f"the backup {path} cannot be written: {error}") from error
+
+
+def _write(store: Store, path: Path) -> None:
+    if path.exists():
+        raise StoreError(f"{path} exists already: a backup goes into a new directory")
+    # Inside a directory that is private from its first moment: RocksDB makes its own with the umask's permissions.
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
+        written = Path(folder) / "checkpoint"
+        store.write_checkpoint(written)
+        (written / COPY_MARKER).touch()
+        written.chmod(_PRIVATE)
+        _sync(written)
+        written.rename(path)
+    _sync(path.parent)
+
+
+def restore(backup: Path, data: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
+    """Copy a backup into ``data``, which is empty or not there; a node can be started on it then. The bytes copied.
+
+    The node will know that it runs on a copy. ``progress`` is told bytes done and bytes in all. StoreError if the
+    backup is none, ``data`` is not empty, or something cannot be copied; then ``data`` is left empty.
+    """
+    if not (backup / _CURRENT).is_file():
+        raise StoreError(f"{backup} is no backup: there is no file {_CURRENT} in it")
+    if data.exists() and any(data.iterdir()):
+        raise StoreError(f"{data} is not empty: restore into an empty directory, or move what is there away first")
+    try:
+        make_private(data)
+        return _copy(backup, data, progress)
+    except OSError as error:
+        _empty(data)
+        raise StoreError(f"{backup} cannot be restored to {data}: {error.strerror or error}") from error
+
+
+def _copy(backup: Path, data: Path, progress: Callable[[int, int], None]) -> int:
+    files = sorted(path for path in backup.iterdir() if path.is_file() and path.name not in ("LOCK", _CURRENT))
+    # CURRENT last: until it is there nothing takes the directory for a store.
+    files.append(backup / _CURRENT)
+    total, done = sum(path.stat().st_size for path in files), 0
+    (data / COPY_MARKER).touch()
+    for path in files:
+        with path.open("rb") as source, (data / path.name).open("wb") as target:
+            while chunk := source.read(_CHUNK):
+                target.write(chunk)
+                done += len(chunk)
+                progress(done, total)
+            target.flush()
+            os.fsync(target.fileno())
+        (data / path.name).chmod(0o600)
+    _sync(data)
+    return done
+
+
+def _sync(folder: Path) -> None:
+    """What is in a directory is there after a power cut too."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _empty(folder: Path) -> None:
+    if folder.is_dir():
+        for path in folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

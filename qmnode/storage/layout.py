@@ -1,0 +1,46 @@
+"""Where things are in the store: column families, and keys whose order is the order they are read in.
+
+The order of delivery is the order of keys: a queue's number, then the lookup identifier, whose top byte is 7 minus the
+priority and whose other seven grow with arrival (MS-MQDMPR 3.1.7.1.9). All numbers in keys are big-endian.
+
+| family | key | value |
+|---|---|---|
+| meta | name | facts about the node: format version, identifier blocks, origin |
+| messages | queue (u32), lookup identifier (u64) | prefix of 20 bytes (qmnode.model.record), UserMessage packet |
+| express | the same | the same, what memory has no room for; written without the log, emptied at every start |
+| expiry | second (u32), queue (u32), lookup identifier (u64) | nothing; groups: see qmnode.model.expiry |
+| queues | queue (u32) | definition, JSON |
+| counters | queue (u32) | bytes, and per priority the count and the head (qmnode.model.queue) |
+| transactions | transaction identifier | prepared transaction |
+| incoming, outgoing | the protocol's | the protocol's transfer information |
+| history | the protocol's | message identifiers that came in |
+| events | sequential identifier of the first (u64) | events of one batch (qmnode.export.log), until they are exported |
+"""
+
+import struct
+from enum import StrEnum
+from typing import Final
+
+FORMAT_VERSION: Final = 1
+"""Raised when an older program could not read what a newer one writes."""
+
+MESSAGE_KEY: Final = struct.Struct(">IQ")
+EXPIRY_KEY: Final = struct.Struct(">IIQ")
+QUEUE_KEY: Final = struct.Struct(">I")
+EVENTS_KEY: Final = struct.Struct(">Q")
+
+
+class Family(StrEnum):
+    """The column families of a store."""
+
+    META = "meta"
+    MESSAGES = "messages"
+    EXPRESS = "express"
+    EXPIRY = "expiry"
+    QUEUES = "queues"
+    COUNTERS = "counters"
+    TRANSACTIONS = "transactions"
+    INCOMING = "incoming"
+    OUTGOING = "outgoing"
+    HISTORY = "history"
+    EVENTS = "events"

@@ -1,0 +1,73 @@
+"""Whether a store is the one it was, or a copy of it: restored from a backup, or cloned with its machine.
+
+Message identifiers and sequence numbers that were given out after the copy was made are not in the copy. If it gave
+them out again, receivers would take its new messages for duplicates and drop them. So a copy skips a large block of
+identifiers and starts its sequences with a newer time stamp (TxSequenceID, MS-MQMQ 2.2.18.1.2).
+"""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from qmnode.storage.layout import Family
+
+if TYPE_CHECKING:
+    from qmnode.storage.store import Store
+
+COPY_MARKER: Final = "COPY"
+"""A file that a checkpoint carries; the first start removes it."""
+
+IDENTIFIERS: Final = "message_identifier"
+SEQUENCE_TIME_STAMP: Final = "sequence_time_stamp"
+EVENTS_EXPORTED: Final = "events_exported"
+"""The sequential identifier of the last event that is out of the store."""
+_EVENT_JUMP: Final = 1 << 40
+_ORIGIN: Final = "origin"
+_MACHINE_ID: Final = Path("/etc/machine-id")
+
+
+def take_origin(store: "Store") -> None:
+    """Find out, skip what must be skipped, and remember where the store is now."""
+    marker = store.path / COPY_MARKER
+    here = _fingerprint(store.path)
+    before = store.get_meta(_ORIGIN)
+    copied = marker.exists() or (before is not None and before != here)
+    if before == here and not copied:
+        return
+    if copied:
+        skip_identifiers(store)
+        skip_events(store)
+    if copied or before is None:
+        new_sequence_time_stamp(store)
+    store.put_meta(_ORIGIN, here)
+    store.flush()
+    marker.unlink(missing_ok=True)
+
+
+def skip_identifiers(store: "Store") -> None:
+    """Never give out the message identifiers that follow the last known one."""
+    last = int.from_bytes(store.get_meta(IDENTIFIERS) or b"", "big")
+    store.put_meta(IDENTIFIERS, (last + store.settings.identifier_jump).to_bytes(8, "big"))
+
+
+def skip_events(store: "Store") -> None:
+    """Events have other sequential identifiers than those that the original has given out since."""
+    last = int.from_bytes(store.get_meta(EVENTS_EXPORTED) or b"", "big")
+    for key, _ in store.scan(Family.EVENTS, b""):
+        last = max(last, int.from_bytes(key, "big"))
+    # The original exports what is in its log; here it would be told again.
+    store.delete_range(Family.EVENTS, b"", b"\xff" * 9)
+    store.put_meta(EVENTS_EXPORTED, (last + _EVENT_JUMP).to_bytes(8, "big"))
+
+
+def new_sequence_time_stamp(store: "Store") -> None:
+    """Outgoing sequences that start from now on are newer than any the original started."""
+    last = int.from_bytes(store.get_meta(SEQUENCE_TIME_STAMP) or b"", "big")
+    store.put_meta(SEQUENCE_TIME_STAMP, max(last + 1, int(time.time())).to_bytes(8, "big"))
+
+
+def _fingerprint(path: Path) -> bytes:
+    """The machine and the directory: both change when files are copied to another place."""
+    machine = _MACHINE_ID.read_bytes().strip() if _MACHINE_ID.exists() else b""
+    place = path.stat()
+    return b"%s %d %d" % (machine, place.st_dev, place.st_ino)

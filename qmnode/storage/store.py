@@ -1,0 +1,428 @@
+"""A store on RocksDB: opening it, and the reads and writes that the model asks for."""
+
+from collections.abc import Callable, Iterator
+from heapq import merge
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    Checkpoint,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+)
+
+from qmnode.model.ports import Entry
+from qmnode.settings import StorageSettings
+from qmnode.storage.errors import StoreError
+from qmnode.storage.express import ExpressMemory
+from qmnode.storage.layout import EXPIRY_KEY, FORMAT_VERSION, MESSAGE_KEY, QUEUE_KEY, Family
+from qmnode.storage.origin import COPY_MARKER, SEQUENCE_TIME_STAMP, take_origin
+from qmnode.storage.writer import Writer
+
+_LAST_LOOKUP: Final = 0xFFFFFFFFFFFFFFFF
+
+
+def _options(settings: StorageSettings) -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    # A torn record at the end of the log is a write that nobody was told of. One in the middle is damage: say so.
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+    options.set_max_total_wal_size(settings.log_limit)
+    options.set_max_background_jobs(2)
+    options.set_keep_log_file_num(4)
+    options.set_max_open_files(512)
+    return options
+
+
+def _family_options(family: Family, settings: StorageSettings, cache: Cache) -> Options:
+    options = Options(raw_mode=True)
+    table = BlockBasedOptions()
+    table.set_block_cache(cache)
+    table.set_cache_index_and_filter_blocks(True)
+    if family in (Family.MESSAGES, Family.EXPRESS):
+        table.set_block_size(16 * 1024)
+    options.set_block_based_table_factory(table)
+    options.set_write_buffer_size(settings.write_buffer if family is Family.MESSAGES else 4 * 1024 * 1024)
+    options.set_compression_type(DBCompressionType.lz4())
+    return options
+
+
+def make_private(path: Path) -> None:
+    """Make the directory of a new store, for its owner only; also one that was there, as administrators make it.
+
+    The files in it have RocksDB's permissions: everybody could read them. What is changed later stays. StoreError.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (path / "CURRENT").exists():
+            path.chmod(0o700)
+    except OSError as error:
+        raise StoreError(f"the directory {path} cannot be made private: {error.strerror}") from error
+
+
+class Store:
+    """An open store. One process at a time may have it open; copies and secondary readers are free to look."""
+
+    def __init__(self, database: Rdict, path: Path, settings: StorageSettings, read_only: bool = False) -> None:
+        self.read_only = read_only
+        self.path = path
+        self.settings = settings
+        self._database = database
+        self._families: dict[Family, Rdict] = {family: database.get_column_family(family) for family in Family}
+        self._handles: dict[Family, Any] = {family: database.get_column_family_handle(family) for family in Family}
+        self._writer = Writer(database, settings.sync == "thread")
+        self._messages = self._handles[Family.MESSAGES]
+        self._express = self._handles[Family.EXPRESS]
+        self._memory = ExpressMemory(settings.express_memory)
+        self._spilled = False
+        """Whether express messages have been written, since there was no room for them in memory."""
+        self.durable = self._writer.durable
+        self.pending = self._writer.pending
+        self.check = self._writer.check
+        self.flush = self._writer.flush
+        self.make_visible = self._writer.make_visible
+
+    @classmethod
+    def open(cls, path: str | Path, settings: StorageSettings | None = None) -> "Store":
+        """Open the store in this directory, or make one. StoreError if it is damaged, newer, or open elsewhere."""
+        settings = settings or StorageSettings()
+        path = Path(path)
+        make_private(path)
+        cache = Cache(settings.block_cache)
+        families = {family.value: _family_options(family, settings, cache) for family in Family}
+        try:
+            database = Rdict(str(path), options=_options(settings), column_families=families)
+            database.drop_column_family(Family.EXPRESS)
+            database.create_column_family(Family.EXPRESS, _family_options(Family.EXPRESS, settings, cache))
+            store = cls(database, path, settings)
+        except Exception as error:
+            raise StoreError(f"the message store {path} cannot be opened: {error}") from error
+        try:
+            store._check_version()
+            take_origin(store)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @classmethod
+    def open_read_only(cls, path: str | Path, settings: StorageSettings | None = None) -> "Store":
+        """Open to look, beside nobody: nothing is written, not even that it was opened."""
+        settings = settings or StorageSettings()
+        cache = Cache(settings.block_cache)
+        options = _options(settings)
+        options.create_if_missing(False)
+        options.create_missing_column_families(False)
+        try:
+            families = {family.value: _family_options(family, settings, cache) for family in Family}
+            database = Rdict(
+                str(path), options=options, column_families=families, access_type=AccessType.read_only(False)
+            )
+            store = cls(database, Path(path), settings, read_only=True)
+        except Exception as error:
+            raise StoreError(f"the message store {path} cannot be opened: {error}") from error
+        try:
+            store._check_version()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _check_version(self) -> None:
+        found = self.get_meta("format_version")
+        if found is None and not self.read_only:
+            self.put_meta("format_version", QUEUE_KEY.pack(FORMAT_VERSION))
+            self.flush()
+            return
+        if found is None:
+            raise StoreError(f"{self.path} holds no message store of this program")
+        version = QUEUE_KEY.unpack(found)[0]
+        if version > FORMAT_VERSION:
+            raise StoreError(
+                f"the message store {self.path} has format {version}, and this program reads up to {FORMAT_VERSION}: "
+                "use the program that wrote it, or a newer one"
+            )
+
+    # Writes
+
+    @property
+    def before_write(self) -> Callable[[], None]:
+        """Called before every batch is written."""
+        return self._writer.before_write
+
+    @before_write.setter
+    def before_write(self, callback: Callable[[], None]) -> None:
+        self._writer.before_write = callback
+
+    def put(self, family: Family, key: bytes, value: bytes) -> None:
+        """Write one record of any family in this pass's batch."""
+        self._writer.batch.put(key, value, self._handles[family])
+
+    def delete(self, family: Family, key: bytes) -> None:
+        """Delete one record of any family in this pass's batch."""
+        self._writer.batch.delete(key, self._handles[family])
+
+    def delete_range(self, family: Family, first: bytes, end: bytes) -> None:
+        """Delete the records of a family from ``first`` up to but without ``end``."""
+        self._writer.batch.delete_range(first, end, self._handles[family])
+
+    def put_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
+        """Store a recoverable message."""
+        self._writer.batch.put(MESSAGE_KEY.pack(queue_id, lookup_identifier), value, self._messages)
+
+    def delete_message(self, queue_id: int, lookup_identifier: int) -> None:
+        """Delete a recoverable message."""
+        self._writer.batch.delete(MESSAGE_KEY.pack(queue_id, lookup_identifier), self._messages)
+
+    def put_express(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
+        """Store an express message: in memory, or outside the log."""
+        if self._memory.put(queue_id, lookup_identifier, value):
+            if self._spilled:  # perhaps another value of the same message
+                self._writer.volatile.delete(MESSAGE_KEY.pack(queue_id, lookup_identifier), self._express)
+                self._writer.volatile_used = True
+            return
+        self._writer.volatile.put(MESSAGE_KEY.pack(queue_id, lookup_identifier), value, self._express)
+        self._writer.volatile_used = True
+        self._spilled = True
+
+    def delete_express(self, queue_id: int, lookup_identifier: int) -> None:
+        """Delete an express message."""
+        if self._memory.delete(queue_id, lookup_identifier):
+            return
+        self._writer.volatile.delete(MESSAGE_KEY.pack(queue_id, lookup_identifier), self._express)
+        self._writer.volatile_used = True
+
+    def delete_messages(self, queue_id: int, first: int, stop: int) -> None:
+        """Delete every message from ``first`` up to but without ``stop``, of both kinds."""
+        begin, end = MESSAGE_KEY.pack(queue_id, first), MESSAGE_KEY.pack(queue_id, stop)
+        self._writer.batch.delete_range(begin, end, self._messages)
+        self._memory.delete_range(queue_id, first, stop)
+        if self._spilled:
+            self._writer.volatile.delete_range(begin, end, self._express)
+            self._writer.volatile_used = True
+
+    def put_outgoing(self, queue_id: int, record: bytes) -> None:
+        """Store where an outgoing queue is in its sequence."""
+        self.put(Family.OUTGOING, QUEUE_KEY.pack(queue_id), record)
+
+    def get_outgoing(self, queue_id: int) -> bytes | None:
+        """Where an outgoing queue is in its sequence."""
+        return self.get(Family.OUTGOING, QUEUE_KEY.pack(queue_id))
+
+    @property
+    def sequence_time_stamp(self) -> int:
+        """The least time stamp that a new outgoing sequence may have."""
+        return int.from_bytes(self.get_meta(SEQUENCE_TIME_STAMP) or b"", "big")
+
+    def put_expiry(self, when: int, queue_id: int, lookup_identifier: int) -> None:
+        """Remember when a message expires."""
+        self.put(Family.EXPIRY, EXPIRY_KEY.pack(when, queue_id, lookup_identifier), b"")
+
+    def delete_expiry(self, when: int, queue_id: int, lookup_identifier: int) -> None:
+        """Forget when a message expires."""
+        self.delete(Family.EXPIRY, EXPIRY_KEY.pack(when, queue_id, lookup_identifier))
+
+    def put_queue(self, queue_id: int, definition: bytes) -> None:
+        """Store a queue's definition."""
+        self.put(Family.QUEUES, QUEUE_KEY.pack(queue_id), definition)
+
+    def delete_queue(self, queue_id: int) -> None:
+        """Delete a queue's definition and counters."""
+        self.delete(Family.QUEUES, QUEUE_KEY.pack(queue_id))
+        self.delete(Family.COUNTERS, QUEUE_KEY.pack(queue_id))
+
+    def put_counters(self, queue_id: int, counters: bytes) -> None:
+        """Store a queue's counters."""
+        self.put(Family.COUNTERS, QUEUE_KEY.pack(queue_id), counters)
+
+    def put_transaction(self, identifier: bytes, record: bytes) -> None:
+        """Store a prepared transaction."""
+        self.put(Family.TRANSACTIONS, identifier, record)
+
+    def delete_transaction(self, identifier: bytes) -> None:
+        """Forget a prepared transaction."""
+        self.delete(Family.TRANSACTIONS, identifier)
+
+    def put_meta(self, name: str, value: bytes) -> None:
+        """Store a fact about the node."""
+        self.put(Family.META, name.encode(), value)
+
+    # Reads: what was flushed
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        """One record."""
+        try:
+            value: bytes | None = self._families[family].get(key)
+        except Exception as error:
+            raise _unreadable(error) from error
+        return value
+
+    def scan(self, family: Family, first: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Records from ``first`` on, up to but without ``end``, in the order of their keys."""
+        iterator = self._families[family].iter()
+        iterator.seek(first)
+        while iterator.valid():
+            key: bytes = iterator.key()
+            if end is not None and key >= end:
+                return
+            yield key, iterator.value()
+            iterator.next()
+        _check_end(iterator)
+
+    def get_message(self, queue_id: int, lookup_identifier: int) -> bytes | None:
+        """The value of a message of either kind."""
+        value = self._memory.get(queue_id, lookup_identifier)
+        if value is not None:
+            return value
+        key = MESSAGE_KEY.pack(queue_id, lookup_identifier)
+        value = self.get(Family.MESSAGES, key)
+        return self.get(Family.EXPRESS, key) if value is None else value
+
+    def read_messages(self, queue_id: int, first: int, last: int, limit: int, size: int, express: bool) -> list[Entry]:
+        """Messages from ``first`` to ``last`` until ``limit`` messages or ``size`` bytes are there."""
+        entries = self._forward(Family.MESSAGES, queue_id, first, last, limit, size)
+        if not express:
+            return entries
+        parts = [entries, self._memory.read(queue_id, first, last, limit, size)]
+        if self._spilled:
+            parts.append(self._forward(Family.EXPRESS, queue_id, first, last, limit, size))
+        parts = [part for part in parts if part]
+        if len(parts) < 2:
+            return parts[0] if parts else []
+        # Of cut-off lists only what lies before all cuts is complete.
+        ends = [part[-1][0] for part in parts if _is_cut(part, limit, size)]
+        until = min(ends, default=_LAST_LOOKUP)
+        return [entry for entry in merge(*parts) if entry[0] <= until]
+
+    def _forward(self, family: Family, queue_id: int, first: int, last: int, limit: int, size: int) -> list[Entry]:
+        end = MESSAGE_KEY.pack(queue_id, last)
+        # Without a bound, finding out that a queue ends here means searching through what was deleted from the next.
+        bound = ReadOptions()
+        bound.set_iterate_upper_bound(end + b"\0")
+        iterator = self._families[family].iter(bound)
+        iterator.seek(MESSAGE_KEY.pack(queue_id, first))
+        unpack = int.from_bytes
+        entries: list[Entry] = []
+        while iterator.valid():
+            key = iterator.key()
+            if key > end:
+                break
+            value = iterator.value()
+            entries.append((unpack(key[4:], "big"), value))
+            size -= len(value)
+            if len(entries) >= limit or size <= 0:
+                break
+            iterator.next()
+        else:
+            _check_end(iterator)
+        return entries
+
+    def read_backwards(self, queue_id: int, last: int, first: int, limit: int, express: bool) -> list[Entry]:
+        """Messages from ``last`` down to ``first``."""
+        parts = [self._backward(Family.MESSAGES, queue_id, last, first, limit)]
+        if express:
+            parts.append(self._memory.read_backwards(queue_id, last, first, limit))
+            if self._spilled:
+                parts.append(self._backward(Family.EXPRESS, queue_id, last, first, limit))
+        return list(islice(merge(*parts, reverse=True), limit))
+
+    def _backward(self, family: Family, queue_id: int, last: int, first: int, limit: int) -> list[Entry]:
+        iterator = self._families[family].iter()
+        iterator.seek_for_prev(MESSAGE_KEY.pack(queue_id, last))
+        begin = MESSAGE_KEY.pack(queue_id, first)
+        entries: list[Entry] = []
+        while iterator.valid() and len(entries) < limit:
+            key = iterator.key()
+            if key < begin:
+                break
+            entries.append((int.from_bytes(key[4:], "big"), iterator.value()))
+            iterator.prev()
+        else:
+            _check_end(iterator)
+        return entries
+
+    def read_expiry(self, first: tuple[int, int, int], last: int, limit: int) -> list[tuple[int, int, int]]:
+        """What expires from the entry ``first`` to the second ``last``."""
+        records = self.scan(Family.EXPIRY, EXPIRY_KEY.pack(*first), EXPIRY_KEY.pack(last, 0xFFFFFFFF, _LAST_LOOKUP))
+        return [EXPIRY_KEY.unpack(key) for key, _ in islice(records, limit)]
+
+    def read_queues(self) -> list[tuple[int, bytes]]:
+        """All definitions."""
+        return [(QUEUE_KEY.unpack(key)[0], value) for key, value in self.scan(Family.QUEUES, b"")]
+
+    def read_counters(self) -> dict[int, bytes]:
+        """All counters."""
+        return {QUEUE_KEY.unpack(key)[0]: value for key, value in self.scan(Family.COUNTERS, b"")}
+
+    def read_transactions(self) -> list[tuple[bytes, bytes]]:
+        """All prepared transactions."""
+        return list(self.scan(Family.TRANSACTIONS, b""))
+
+    def get_meta(self, name: str) -> bytes | None:
+        """A fact about the node."""
+        return self.get(Family.META, name.encode())
+
+    # The whole
+
+    def checkpoint(self, path: str | Path) -> None:
+        """A consistent copy in a new directory, hard-linked where it can be. Opened as a node it knows it is a copy."""
+        self.flush()
+        self.write_checkpoint(path)
+
+    def write_checkpoint(self, path: str | Path) -> None:
+        """The same of what was flushed: this part may run in a thread."""
+        Checkpoint(self._database).create_checkpoint(str(path))
+        (Path(path) / COPY_MARKER).touch()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is pending and close. Closing again does nothing."""
+        if not self._handles:
+            return
+        if not self.read_only:
+            self._writer.close()
+        # The lock on the directory goes with the last reference to the database: families and their handles have one.
+        for family in self._families.values():
+            family.close()
+        self._handles.clear()
+        del self._messages, self._express
+        try:
+            self._database.close()
+        except Exception as error:
+            # A store that has failed has told everybody; one that fails only now has not.
+            if not self._writer.failed:
+                raise StoreError(f"the message store could not be closed: {error}") from error
+
+
+def _check_end(iterator: RdictIter) -> None:
+    """An iterator also stops at what it cannot read, which must not look like the end of a queue."""
+    if not iterator.valid():
+        try:
+            iterator.status()
+        except Exception as error:
+            raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> StoreError:
+    return StoreError(f"the message store cannot be read: {error}. Stop the node and check the store (qmnode verify)")
+
+
+def _is_cut(entries: list[Entry], limit: int, size: int) -> bool:
+    return len(entries) >= limit or sum(len(value) for _, value in entries) >= size

@@ -1,0 +1,282 @@
+"""An offline check of a store: records decode, counters and indexes agree with the messages. It changes nothing."""
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from rocksdict import AccessType, Options, Rdict
+
+from qmnode.model.expiry import group_of
+from qmnode.model.packet import message_from_packet
+from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.queue import Counters, Queue
+from qmnode.model.record import FLAGS, NEVER, PREFIX, PREFIX_SIZE, VERSION, RecordFlag, expiry
+from qmnode.storage.errors import StoreError
+from qmnode.storage.layout import EXPIRY_KEY, FORMAT_VERSION, MESSAGE_KEY, QUEUE_KEY, Family
+from qmnode.structures.errors import PacketError
+
+MAXIMUM_FINDINGS: Final = 1000
+_PROGRESS_EVERY: Final = 1000
+_SYSTEM_QUEUES: Final = range(64)
+"""Numbers of queues that have no definition, because every node has them."""
+_SHOWN_LANES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it must be."""
+
+    where: str
+    sentence: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What a check found."""
+
+    format_version: int = 0
+    queues: int = 0
+    messages: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    omitted: int = 0
+    """Findings beyond MAXIMUM_FINDINGS, which are only counted."""
+
+    def add(self, where: str, sentence: str) -> None:
+        """Note a finding."""
+        if len(self.findings) < MAXIMUM_FINDINGS:
+            self.findings.append(Finding(where, sentence))
+        else:
+            self.omitted += 1
+
+
+class _Counted:
+    """What the messages of a queue add up to."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.lanes: dict[int, list[int]] = {}
+        """Count and first lookup identifier."""
+
+    def add(self, lookup_identifier: int, size: int) -> None:
+        self.size += size
+        lane = self.lanes.setdefault(lookup_identifier >> LANE_SHIFT, [0, lookup_identifier])
+        lane[0] += 1
+
+
+def verify(path: Path, progress: Callable[[int, int | None], None] = lambda done, total: None) -> Report:
+    """Check the store in this directory, of a stopped node or a backup.
+
+    ``progress`` is told how many messages are checked, and how many there should be. StoreError if it is no store,
+    is in use, or cannot be read at all. Not for a process that has the store open itself: its lock would be let go.
+    """
+    if not (path / "CURRENT").is_file():
+        raise StoreError(f"{path} is no message store: there is no file CURRENT in it")
+    with _not_in_use(path), _opened(path) as families:
+        check = _Check(families, progress)
+        check.run()
+        return check.report
+
+
+@contextmanager
+def _not_in_use(path: Path) -> Iterator[None]:
+    """Nobody writes meanwhile: RocksDB holds this lock as long as a store is open."""
+    lock = path / "LOCK"
+    if not lock.exists():  # a backup has none
+        yield
+        return
+    try:
+        file = os.open(lock, os.O_RDWR)
+    except OSError as error:
+        raise StoreError(f"{lock} cannot be opened: {error.strerror}") from error
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except (BlockingIOError, PermissionError) as error:
+        raise StoreError(f"{path} is in use: stop the node, or check a backup of it") from error
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[dict[Family, Rdict]]:
+    options = Options(raw_mode=True)
+    try:
+        names = set(Rdict.list_cf(str(path), options))
+        missing = [family.value for family in Family if family.value not in names]
+        if missing:
+            raise StoreError(f"{path} has no {', '.join(missing)}: it is no message store, or was written only in part")
+        database = Rdict(
+            str(path),
+            options=options,
+            column_families={name: Options(raw_mode=True) for name in names},
+            access_type=AccessType.read_only(),
+        )
+    except StoreError:
+        raise
+    except Exception as error:  # RocksDB's own, which have no common class
+        raise StoreError(f"the message store {path} cannot be opened: {error}") from error
+    families = {family: database.get_column_family(family) for family in Family}
+    try:
+        yield families
+    finally:
+        for one in families.values():
+            one.close()
+        database.close()
+
+
+class _Check:
+    def __init__(self, families: dict[Family, Rdict], progress: Callable[[int, int | None], None]) -> None:
+        self._families = families
+        self._progress = progress
+        self._queues: dict[int, str] = {}
+        self._counted: dict[int, _Counted] = {}
+        self._expected = 0
+        self.report = Report()
+
+    def run(self) -> None:
+        """Everything, family by family."""
+        try:
+            if not self._version():
+                return
+        except Exception as error:  # as below
+            self.report.add("meta", f"cannot be read: {error}")
+            return
+        for step in (self._definitions, self._counters_decode, self._messages, self._counters, self._transactions):
+            try:
+                step()
+            except Exception as error:  # a damaged block is reported by RocksDB, with no common class
+                self.report.add(step.__name__.strip("_"), f"cannot be read to the end: {error}")
+
+    def _records(self, family: Family) -> Iterator[tuple[bytes, bytes]]:
+        return iter(cast("Any", self._families[family].items()))
+
+    def _version(self) -> bool:
+        record = self._families[Family.META].get(b"format_version")
+        if not isinstance(record, bytes) or len(record) != QUEUE_KEY.size:
+            self.report.add("meta", "there is no format version")
+            return False
+        self.report.format_version = QUEUE_KEY.unpack(record)[0]
+        if self.report.format_version > FORMAT_VERSION:
+            sentence = f"format {self.report.format_version} is newer than this program, which reads {FORMAT_VERSION}"
+            self.report.add("meta", sentence)
+            return False
+        return True
+
+    # Queues
+
+    def _definitions(self) -> None:
+        for key, record in self._records(Family.QUEUES):
+            where = f"queue {key.hex()}"
+            try:
+                queue_id = QUEUE_KEY.unpack(key)[0]
+                attributes = Queue.read_definition(record)
+                self._queues[queue_id] = attributes["pathname"]
+                self.report.queues += 1
+                parent = attributes["parent"]
+            except (ValueError, KeyError, TypeError, Exception) as error:
+                self.report.add(where, f"the definition does not decode: {error!r}")
+                continue
+            if parent and parent not in self._queues:
+                self.report.add(attributes["pathname"], f"a subqueue of queue {parent}, which is not there")
+
+    def _name(self, queue_id: int) -> str | None:
+        """The queue of a number, or its journal; None for a number that no queue has."""
+        owner = queue_id & ~1
+        name = self._queues.get(owner) or (f"system queue {owner}" if owner in _SYSTEM_QUEUES else None)
+        return f"{name};JOURNAL" if name is not None and queue_id & 1 else name
+
+    # Messages
+
+    def _counters_decode(self) -> None:
+        for _, counters in self._stored_counters():
+            self._expected += sum(count for _, count, _ in counters.lanes)
+
+    def _stored_counters(self) -> Iterator[tuple[int, Counters]]:
+        for key, record in self._records(Family.COUNTERS):
+            try:
+                yield QUEUE_KEY.unpack(key)[0], Counters.unpack(record)
+            except Exception as error:  # struct.error, which says enough
+                self.report.add(f"counters {key.hex()}", f"do not decode: {error}")
+
+    def _messages(self) -> None:
+        for key, value in self._records(Family.MESSAGES):
+            self.report.messages += 1
+            if self.report.messages % _PROGRESS_EVERY == 0:
+                self._progress(self.report.messages, max(self._expected, self.report.messages))
+            if len(key) != MESSAGE_KEY.size:
+                self.report.add(f"message {key.hex()}", "the key does not decode")
+                continue
+            queue_id, lookup_identifier = MESSAGE_KEY.unpack(key)
+            name = self._name(queue_id)
+            where = f"message {lookup_identifier:#x} in {name or f'queue {queue_id}'}"
+            if name is None:
+                self.report.add(where, "there is no such queue")
+            self._counted.setdefault(queue_id, _Counted()).add(lookup_identifier, len(value) - PREFIX_SIZE)
+            self._message(where, queue_id, lookup_identifier, value)
+        self._progress(self.report.messages, self.report.messages)
+
+    def _message(self, where: str, queue_id: int, lookup_identifier: int, value: bytes) -> None:
+        if len(value) < PREFIX_SIZE or PREFIX.unpack_from(value)[0] != VERSION:
+            self.report.add(where, "the record does not begin as records do")
+            return
+        if value[FLAGS] & RecordFlag.EXPRESS:
+            self.report.add(where, "an express message among the recoverable ones")
+        if lookup_identifier >> LANE_SHIFT >= _SHOWN_LANES:
+            self.report.add(where, "a priority above 7")
+        try:
+            message_from_packet(value[PREFIX_SIZE:])
+        except PacketError as error:
+            self.report.add(where, f"the packet does not decode: {error}")
+        if (when := expiry(value)) != NEVER:
+            # The other way round is no mistake: entries of express messages outlive them, and so do groups.
+            entries = (when, queue_id, lookup_identifier), group_of(when, queue_id, lookup_identifier)
+            index = self._families[Family.EXPIRY]
+            if all(index.get(EXPIRY_KEY.pack(*entry)) is None for entry in entries):
+                self.report.add(where, f"it expires at {when}, and the index of expiry does not know it")
+
+    # Counters
+
+    def _counters(self) -> None:
+        stored = dict(self._stored_counters())
+        for queue_id in sorted(stored.keys() | self._counted.keys()):
+            self._compare(queue_id, stored.get(queue_id, Counters(0, 0, ())), self._counted.get(queue_id, _Counted()))
+
+    def _compare(self, queue_id: int, stored: Counters, counted: _Counted) -> None:
+        where = f"counters of {self._name(queue_id) or f'queue {queue_id}'}"
+        if stored.size != counted.size:
+            self.report.add(where, f"{stored.size} bytes are counted, and {counted.size} are there")
+        lanes = {lane: (count, head) for lane, count, head in stored.lanes}
+        for lane in sorted(lanes.keys() | counted.lanes.keys()):
+            count, head = lanes.get(lane, (0, 0))
+            found, first = counted.lanes.get(lane, [0, 0])
+            if count != found:
+                self.report.add(where, f"{count} messages of priority {7 - lane} are counted, and {found} are there")
+            elif found and head > first:
+                self.report.add(where, f"priority {7 - lane} begins at {first:#x}, before its head {head:#x}")
+
+    # Transactions
+
+    def _transactions(self) -> None:
+        for key, record in self._records(Family.TRANSACTIONS):
+            where = f"transaction {key.hex()}"
+            try:
+                length = int.from_bytes(record[:4], "big")
+                operations = json.loads(record[4 : 4 + length])
+                size = 4 + length + sum(operation["size"] for operation in operations)
+            except (ValueError, KeyError, TypeError) as error:
+                self.report.add(where, f"does not decode: {error!r}")
+                continue
+            if size != len(record):
+                self.report.add(where, f"{len(record)} bytes, and its operations need {size}")
+            for operation in operations:
+                self._operation(where, operation)
+
+    def _operation(self, where: str, operation: dict[str, Any]) -> None:
+        queue_id = operation["queue"]
+        if self._name(queue_id) is None:
+            self.report.add(where, f"{operation['kind']} in queue {queue_id}, which is not there")

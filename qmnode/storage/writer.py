@@ -1,0 +1,213 @@
+"""The one writer: what everybody writes in a pass of the event loop goes to disk together, with one sync.
+
+Many callers share one future, since a future, or a write, for each message is what makes a store slow. There are two
+ways to sync. *Inline* writes and syncs in the loop when the pass is over. *Thread* writes without a sync in the loop
+and syncs the log in a thread; what comes meanwhile shares the next sync.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from rocksdict import Rdict, WriteBatch, WriteOptions
+
+from qmnode.storage.errors import StoreError
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Written(asyncio.Future[None]):
+    """The future of a batch, for many who wait. One of them being cancelled cancels it for nobody, not even for
+    himself:
+
+    he learns of it when the batch is on disk, and then knows what has happened. asyncio.shield would do for the others,
+    at the price of a future for each.
+    """
+
+    def cancel(self, msg: object = None) -> bool:
+        return False
+
+
+class Writer:
+    """Collects a pass's writes in ``batch`` (logged) and ``volatile`` (not logged), and writes them together."""
+
+    __slots__ = (
+        "_closed",
+        "_database",
+        "_dirty",
+        "_executor",
+        "_failure",
+        "_future",
+        "_logged",
+        "_synced",
+        "_syncing",
+        "_unlogged",
+        "_unsynced",
+        "batch",
+        "before_write",
+        "volatile",
+        "volatile_used",
+    )
+
+    def __init__(self, database: Rdict, in_thread: bool) -> None:
+        self._database = database
+        self.batch = WriteBatch(raw_mode=True)
+        self.volatile = WriteBatch(raw_mode=True)
+        self.volatile_used = False
+        self.before_write: Callable[[], None] = _nothing
+        self._future: asyncio.Future[None] | None = None
+        self._failure: StoreError | None = None
+        self._closed = False
+        self._dirty = False
+        """Something is written, for reads to see, that the end of the pass has to sync."""
+        self._synced = WriteOptions()
+        self._synced.sync = True
+        self._logged = WriteOptions()
+        self._unlogged = WriteOptions()
+        # A property, whatever the library's type hints say.
+        self._unlogged.disable_wal = True  # type: ignore[assignment, method-assign]
+        self._executor = ThreadPoolExecutor(1, "qmnode-sync") if in_thread else None
+        # Thread mode only: futures of batches that are written and wait for the next sync, and whether one is running.
+        self._unsynced: list[asyncio.Future[None]] = []
+        self._syncing = False
+
+    def durable(self) -> asyncio.Future[None]:
+        """The future of this pass's batch; the batch is written when the pass is over."""
+        future = self._future
+        if future is None:
+            loop = asyncio.get_running_loop()
+            future = self._future = _Written(loop=loop)
+            if self._failure is not None or self._closed:
+                self._future = None
+                future.set_exception(self._failure or StoreError("the store is closed"))
+                future.exception()  # whoever waits sees it; nobody waiting is no reason for a warning
+            else:
+                loop.call_soon(self._pass_over)
+        return future
+
+    def pending(self) -> asyncio.Future[None] | None:
+        """The future of what is not yet on disk, or None when everything is."""
+        if self._future is not None:
+            return self._future
+        return self._unsynced[-1] if self._unsynced else None
+
+    @property
+    def failed(self) -> bool:
+        """Whether a write has failed."""
+        return self._failure is not None
+
+    def check(self) -> None:
+        """Raise if the store can no longer be written."""
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise StoreError("the store is closed")
+
+    def _pass_over(self) -> None:
+        if self._future is not None:
+            self._settle(self._executor is None)
+
+    def flush(self) -> None:
+        """Write and sync now."""
+        self.check()
+        self._settle(True)
+        self.check()
+
+    def make_visible(self) -> None:
+        """Write now, so that reads see it. The sync comes at the end of the pass, where everybody waits for it."""
+        self.check()
+        try:
+            written = self._write(self._logged)
+        except Exception as error:
+            future, self._future = self._future, None
+            self._fail(error, future)
+            self.check()
+        else:
+            if written:
+                self._dirty = True
+                self.durable()
+
+    def _write(self, options: WriteOptions) -> bool:
+        """Hand the batches over. Whether there was anything to log."""
+        self.before_write()
+        if self.volatile_used:
+            volatile, self.volatile = self.volatile, WriteBatch(raw_mode=True)
+            self.volatile_used = False
+            self._database.write(volatile, self._unlogged)
+        batch = self.batch
+        if not len(batch):
+            return False
+        self.batch = WriteBatch(raw_mode=True)
+        self._database.write(batch, options)
+        return True
+
+    def _settle(self, sync: bool) -> None:
+        """Write what there is, and sync: here, or in the thread. Then whoever waits may go on."""
+        future, self._future = self._future, None
+        try:
+            if not sync:
+                self._dirty |= self._write(self._logged)
+            elif not self._write(self._synced) and (self._dirty or self._unsynced):
+                self._database.flush_wal(True)
+        except Exception as error:
+            self._fail(error, future)
+            return
+        if sync or not (self._dirty or self._unsynced):
+            self._resolve([*self._unsynced, future] if self._unsynced else [future])
+        elif future is not None:
+            self._unsynced.append(future)
+            self._start_sync()
+        self._dirty = False
+
+    def _resolve(self, futures: "list[asyncio.Future[None] | None]") -> None:
+        self._unsynced = []
+        for future in futures:
+            if future is not None and not future.done():
+                future.set_result(None)
+
+    def _fail(self, error: BaseException, *waiting: "asyncio.Future[None] | None") -> None:
+        """Nothing more is written: what is in memory is ahead of the disk, so only a new start is safe."""
+        self._failure = StoreError(
+            f"a write to the message store failed ({error}); nothing acknowledged is lost. "
+            "Make room or repair the disk, then restart the node"
+        )
+        self.batch = WriteBatch(raw_mode=True)
+        unsynced, self._unsynced = self._unsynced, []
+        for future in (*unsynced, *waiting):
+            if future is not None and not future.done():
+                future.set_exception(self._failure)
+                future.exception()
+
+    def _start_sync(self) -> None:
+        if self._syncing or self._executor is None:
+            return
+        self._syncing = True
+        covered = list(self._unsynced)
+        loop = asyncio.get_running_loop()
+        done = loop.run_in_executor(self._executor, self._database.flush_wal, True)
+        done.add_done_callback(lambda result: self._sync_done(result, covered))
+
+    def _sync_done(self, result: "asyncio.Future[None]", covered: "list[asyncio.Future[None]]") -> None:
+        self._syncing = False
+        error = result.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        for future in covered:
+            if not future.done():
+                future.set_result(None)
+        self._unsynced = [future for future in self._unsynced if not future.done()]
+        if self._unsynced and not self._closed:
+            self._start_sync()
+
+    def close(self) -> None:
+        """Write and sync what is pending; then refuse everything."""
+        if self._closed:
+            return
+        if self._failure is None:
+            self._settle(True)
+        self._closed = True
+        if self._executor is not None:
+            self._executor.shutdown(wait=True)

@@ -1,0 +1,49 @@
+"""Bytes of MS-MQMQ and MS-MQQB: one small file per family, each structure declared once as data.
+
+Where what is, by the specifications' names:
+
+access_masks                MQQMACCESSMASK, MQQUEUEACCESSMASK, MQSITEACCESSMASK, MQENTACCESSMASK, MQCNACCESSMASK,
+                            SECURITY_INFORMATION
+acks                        OrderAck, FinalAck
+base_header                 BaseHeader
+counted_arrays              ULARGE_INTEGER, BLOB, CAUB, CAUI, CAL, CAUL, CAUH, CACLSID, LPWSTR, CALPWSTR
+debug_header                DebugHeader
+guid                        GUID
+identifiers                 TxSequenceID, MessageIdentifier, XACTUOW
+internal_packets            InternalHeader, EstablishConnectionHeader, ConnectionParametersHeader,
+                            EstablishConnection, ConnectionParameters, SessionAck
+key_blobs                   BLOBHEADER, RSAPUBKEY, PUBLICKEYBLOB, SIMPLEBLOB
+message_classes             MESSAGE_CLASS_VALUES
+message_properties_header   MessagePropertiesHeader
+multi_queue_format_header   MQFPublicQueueFormatName, MQFPrivateQueueFormatName, MQFDirectQueueFormatName,
+                            MQFDistributionQueueFormatName, MQFFormatNameElement, MQFAddressHeader,
+                            MQFSignatureHeader, MultiQueueFormatHeader
+object_identifiers          OBJECTID, DL_ID, MULTICAST_ID
+ping                        Ping
+propvariant                 CAPROPVARIANT, PROPVARIANT
+public_keys                 MQDSPUBLICKEY, MQDSPUBLICKEYS
+queue_format_types          QUEUE_FORMAT_TYPE, QUEUE_SUFFIX_TYPE
+queue_format_union          QUEUE_FORMAT
+queue_formats               PrivateQueueFormatNameId, DirectQueueFormatName, PublicQueueFormatName,
+                            PrivateQueueFormatName
+security_descriptor         ACCESS_ALLOWED_ACE, ACCESS_ALLOWED_OBJECT_ACE, Reserved ACE, ACE, ACL,
+                            SECURITY_DESCRIPTOR
+security_header             ProviderInfo, SecurityHeader
+sequence_info               SEQUENCE_INFO
+session_header              SessionHeader
+sid                         SID
+soap_header                 SoapHeader
+ta_address                  TA_ADDRESS
+transaction_header          TransactionHeader
+user_certificates           MQUSERSIGNCERT, MQUSERSIGNCERTS
+user_header                 UserHeader
+user_message                UserMessage
+variant_types               VARENUM
+names/                      path names and format names (MS-MQMQ 2.1)
+property_ids/               every PROPID (2.3), values of properties in property_values
+error_codes                 every error code (2.4)
+signature_properties        what digital signatures are made over (2.5)
+packets, message_headers    which packet some bytes are; what a receiver reads of a UserMessage
+places                      where fields are, for code that looks at a few of them
+fields, layout              how structures are declared; generate*, plan, construct, flat, annotate make them work
+"""

@@ -1,0 +1,99 @@
+"""Keys as Windows exports them: PUBLICKEYBLOB, SIMPLEBLOB (MS-MQQB 2.4), made of BLOBHEADER, RSAPUBKEY (MS-MQDS)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from qmnode.structures.fields import const8, const16, const32, data, length32, nested, rest, u8, u32
+from qmnode.structures.layout import Structure
+
+BLOB_VERSION: Final = 0x02
+SIMPLEBLOB: Final = 0x01
+PUBLICKEYBLOB: Final = 0x06
+
+CALG_RSA_SIGN: Final = 0x00002400
+CALG_RSA_KEYX: Final = 0x0000A400
+CALG_RC2: Final = 0x00006602
+CALG_RC4: Final = 0x00006801
+CALG_AES_128: Final = 0x0000660E
+CALG_AES_192: Final = 0x0000660F
+CALG_AES_256: Final = 0x00006610
+
+RSA1: Final = 0x31415352
+"""The letters RSA1: a public key."""
+
+MAX_RSA_BYTES: Final = 2048
+"""Longest modulus, and so the longest encrypted key: 16,384 bits, the most that Windows makes."""
+
+_BLOB_TYPES: Final = {SIMPLEBLOB: "SIMPLEBLOB", PUBLICKEYBLOB: "PUBLICKEYBLOB"}
+_KEY_ALGORITHMS: Final = {CALG_RSA_KEYX: "CALG_RSA_KEYX", CALG_RSA_SIGN: "CALG_RSA_SIGN"}
+_SESSION_ALGORITHMS: Final = {
+    CALG_AES_128: "AES-128",
+    CALG_AES_192: "AES-192",
+    CALG_AES_256: "AES-256",
+    CALG_RC2: "RC2",
+    CALG_RC4: "RC4",
+}
+
+
+# fmt: off
+class BlobHeader(Structure, section="MS-MQDS 2.2.19", title="BLOBHEADER"):
+    """What kind of key follows, and for which algorithm."""
+
+    blob_type: int     = u8(0, "bType", "Kind of blob", values=_BLOB_TYPES, strict=True, default=PUBLICKEYBLOB)
+    version: int       = const8(1, "bVersion", BLOB_VERSION, "Version of the header")
+    reserved: int      = const16(2, "wReserved", 0, "Must be zero")
+    key_algorithm: int = u32(4, "aiKeyAlg", "Algorithm that the key is for")
+
+
+class RsaPubKey(Structure, section="MS-MQDS 2.2.18", title="RSAPUBKEY"):
+    """An RSA public key."""
+
+    magic: int           = const32(0, "magic", RSA1, "The letters RSA1")
+    bit_length: int      = length32(4, "bitLen", "Bits of the modulus", of="modulus", per=8)
+    public_exponent: int = u32(8, "pubExp", "Public exponent")
+    modulus: bytes       = data(12, "modulus", "The modulus, least significant byte first", limit=MAX_RSA_BYTES)
+
+
+class PublicKeyBlob(
+    Structure, section="MS-MQQB 2.4.1", title="PUBLICKEYBLOB", requires={"header.blob_type": PUBLICKEYBLOB}
+):
+    """A public key as a receiver publishes it."""
+
+    header: BlobHeader = nested(0, BlobHeader, "Kind and algorithm", default=BlobHeader(key_algorithm=CALG_RSA_KEYX))
+    key: RsaPubKey     = nested(8, RsaPubKey, "The key")
+
+    @property
+    def modulus(self) -> int:
+        """The modulus n as a number."""
+        return int.from_bytes(self.key.modulus, "little")
+
+    @property
+    def exponent(self) -> int:
+        """The public exponent e."""
+        return self.key.public_exponent
+
+    @classmethod
+    def of(cls, modulus: int, exponent: int, key_algorithm: int = CALG_RSA_KEYX) -> PublicKeyBlob:
+        """The blob of an RSA public key. Its bit length is a multiple of eight, as MS-MQQB 2.4.1 demands."""
+        octets = modulus.to_bytes((modulus.bit_length() + 7) // 8, "little")
+        return cls(
+            header=BlobHeader(key_algorithm=key_algorithm), key=RsaPubKey(public_exponent=exponent, modulus=octets)
+        )
+
+
+class SimpleBlob(Structure, section="MS-MQQB 2.4.2", title="SIMPLEBLOB"):
+    """A session key, encrypted with the receiver's public key.
+
+    The specification draws 256 bytes of key, which is right for a public key of 2,048 bits; others make other lengths.
+    """
+
+    blob_type: int              = const8(0, "bType", SIMPLEBLOB, "SIMPLEBLOB")
+    version: int                = const8(1, "bVersion", BLOB_VERSION, "Version of the header")
+    reserved: int               = const16(2, "wReserved", 0, "Must be zero")
+    session_key_algorithm: int  = u32(4, "sessionKeyAlgorithm", "Algorithm that the session key is for",
+                                      values=_SESSION_ALGORITHMS)
+    exchange_algorithm: int     = const32(8, "keyExchangeAlgorithm", CALG_RSA_KEYX, "CALG_RSA_KEYX")
+    encrypted_key: bytes        = rest(12, "encryptedKey", "RSAES-PKCS1-v1_5, least significant byte first",
+                                       limit=MAX_RSA_BYTES)
+# fmt: on

@@ -1,0 +1,45 @@
+"""Names of queues: MS-MQMQ 2.1. Each form is a frozen type that parses from text and prints as text.
+
+Parsing raises a QueueNameError with the error code, the position, and what would be right there.
+"""
+
+from qmnode.structures.names.direct import DirectFormatName, DirectProtocol
+from qmnode.structures.names.format_names import (
+    ConnectorFormatName,
+    DistributionListFormatName,
+    MachineFormatName,
+    MulticastFormatName,
+    PrivateFormatName,
+    PublicFormatName,
+)
+from qmnode.structures.names.multiple import (
+    FormatName,
+    MultipleElementFormatName,
+    parse_format_name,
+    parse_single_format_name,
+)
+from qmnode.structures.names.parts import FormatNameError, MachineQueue, PathNameError, QueueNameError, fold
+from qmnode.structures.names.path_names import LOCAL_COMPUTER, PathName, QueueKind
+
+__all__ = [
+    "LOCAL_COMPUTER",
+    "ConnectorFormatName",
+    "DirectFormatName",
+    "DirectProtocol",
+    "DistributionListFormatName",
+    "FormatName",
+    "FormatNameError",
+    "MachineFormatName",
+    "MachineQueue",
+    "MulticastFormatName",
+    "MultipleElementFormatName",
+    "PathName",
+    "PathNameError",
+    "PrivateFormatName",
+    "PublicFormatName",
+    "QueueKind",
+    "QueueNameError",
+    "fold",
+    "parse_format_name",
+    "parse_single_format_name",
+]

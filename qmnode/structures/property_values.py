@@ -1,0 +1,177 @@
+"""The named values that properties of MS-MQMQ 2.3 may have. Each class names the section of its property."""
+
+from enum import IntEnum, IntFlag, StrEnum
+
+
+class Journaling(IntEnum):
+    """PROPID_Q_JOURNAL, 2.3.1.4: whether removed messages are copied to the queue's journal."""
+
+    MQ_JOURNAL_NONE = 0
+    MQ_JOURNAL = 1
+
+
+class Authentication(IntEnum):
+    """PROPID_Q_AUTHENTICATE, 2.3.1.11: whether the queue takes authenticated messages only."""
+
+    MQ_AUTHENTICATE_NONE = 0
+    MQ_AUTHENTICATE = 1
+
+
+class PrivacyLevel(IntEnum):
+    """PROPID_Q_PRIV_LEVEL, 2.3.1.12: clear messages only, either, or encrypted only."""
+
+    MQ_PRIV_LEVEL_NONE = 0
+    MQ_PRIV_LEVEL_OPTIONAL = 1
+    MQ_PRIV_LEVEL_BODY = 2
+
+
+class TransactionLevel(IntEnum):
+    """PROPID_Q_TRANSACTION, 2.3.1.13."""
+
+    MQ_TRANSACTIONAL_NONE = 0
+    MQ_TRANSACTIONAL = 1
+
+
+class DirectoryScope(IntEnum):
+    """PROPID_Q_SCOPE, 2.3.1.14, and PROPID_D_SCOPE, 2.3.13.3."""
+
+    MQDS_SITESCOPE = 0
+    MQDS_ENTERPRISESCOPE = 1
+
+
+class QueueManagerService(IntFlag):
+    """PROPID_QM_SERVICE, 2.3.2.9, PROPID_SET_SERVICE, 2.3.8.2, and PROPID_SET_OLDSERVICE, 2.3.8.11.
+
+    The tables describe the values without naming them; RAS server appears only in the first.
+    """
+
+    NONE = 0x00
+    ROUTING_SERVER = 0x01
+    BACKUP_SITE_CONTROLLER = 0x02
+    PRIMARY_SITE_CONTROLLER = 0x04
+    PRIMARY_ENTERPRISE_CONTROLLER = 0x08
+    RAS_SERVER = 0x10
+
+
+class ForeignMachine(IntEnum):
+    """PROPID_QM_FOREIGN, 2.3.2.18."""
+
+    MSMQ_MACHINE = 0
+    FOREIGN_MACHINE = 1
+
+
+class OperatingSystem(IntEnum):
+    """PROPID_QM_OS, 2.3.2.19."""
+
+    MSMQ_OS_NONE = 0x00000000
+    MSMQ_OS_FOREIGN = 0x00000100
+    MSMQ_OS_95 = 0x00000200
+    MSMQ_OS_NTW = 0x00000300
+    MSMQ_OS_NTS = 0x00000400
+    MSMQ_OS_NTE = 0x00000500
+
+
+class ClusterGroup(IntEnum):
+    """PROPID_QM_GROUP_IN_CLUSTER, 2.3.2.35."""
+
+    MSMQ_GROUP_NOT_IN_CLUSTER = 0
+    MSMQ_GROUP_IN_CLUSTER = 1
+
+
+class NameStyle(IntEnum):
+    """PROPID_E_NAMESTYLE, 2.3.5.2: whether weakened security is enabled. The table does not name its values."""
+
+    WEAKENED_SECURITY_OFF = 0
+    WEAKENED_SECURITY_ON = 1
+    INTERNAL_DEFAULT = 2
+
+
+class ConnectedState(StrEnum):
+    """PROPID_MGMT_MSMQ_CONNECTED, 2.3.11.4."""
+
+    MSMQ_CONNECTED = "CONNECTED"
+    MSMQ_DISCONNECTED = "DISCONNECTED"
+
+
+class ManagedQueueType(StrEnum):
+    """PROPID_MGMT_QUEUE_TYPE, 2.3.12.3."""
+
+    MGMT_QUEUE_TYPE_PUBLIC = "PUBLIC"
+    MGMT_QUEUE_TYPE_PRIVATE = "PRIVATE"
+    MGMT_QUEUE_TYPE_MACHINE = "MACHINE"
+    MGMT_QUEUE_TYPE_CONNECTOR = "CONNECTOR"
+    MGMT_QUEUE_TYPE_MULTICAST = "MULTICAST"
+
+
+class QueueLocation(StrEnum):
+    """PROPID_MGMT_QUEUE_LOCATION, 2.3.12.4."""
+
+    MGMT_QUEUE_LOCAL_LOCATION = "LOCAL"
+    MGMT_QUEUE_REMOTE_LOCATION = "REMOTE"
+
+
+class QueueTransactional(StrEnum):
+    """PROPID_MGMT_QUEUE_XACT, 2.3.12.5."""
+
+    MGMT_QUEUE_UNKNOWN_TYPE = "UNKNOWN"
+    MGMT_QUEUE_TRANSACTIONAL_TYPE = "YES"
+    MGMT_QUEUE_NOT_TRANSACTIONAL_TYPE = "NO"
+
+
+class QueueForeign(StrEnum):
+    """PROPID_MGMT_QUEUE_FOREIGN, 2.3.12.6."""
+
+    MGMT_QUEUE_UNKNOWN_TYPE = "UNKNOWN"
+    MGMT_QUEUE_FOREIGN_TYPE = "YES"
+    MGMT_QUEUE_NOT_FOREIGN_TYPE = "NO"
+
+
+class QueueState(StrEnum):
+    """PROPID_MGMT_QUEUE_STATE, 2.3.12.11: the state of the connection to an outgoing queue's next hop."""
+
+    MGMT_QUEUE_STATE_LOCAL = "LOCAL CONNECTION"
+    MGMT_QUEUE_STATE_NONACTIVE = "INACTIVE"
+    MGMT_QUEUE_STATE_WAITING = "WAITING"
+    MGMT_QUEUE_STATE_NEED_VALIDATE = "NEED VALIDATION"
+    MGMT_QUEUE_STATE_ONHOLD = "ONHOLD"
+    MGMT_QUEUE_STATE_CONNECTED = "CONNECTED"
+    MGMT_QUEUE_STATE_DISCONNECTING = "DISCONNECTING"
+    MGMT_QUEUE_STATE_DISCONNECTED = "DISCONNECTED"
+
+
+class ConnectionStatus(IntEnum):
+    """The status entries of PROPID_MGMT_QUEUE_CONNECTION_HISTORY, 2.3.12.25. Bit 31 marks a failure.
+
+    The table describes the values without naming them.
+    """
+
+    IN_PROCESS = 0x00000000
+    ESTABLISH_PACKET_RECEIVED = 0x00000001
+    READY = 0x00000002
+    UNKNOWN_FAILURE = 0x80000000
+    PING_FAILURE = 0x80000001
+    CREATE_SOCKET_FAILURE = 0x80000002
+    BIND_SOCKET_FAILURE = 0x80000003
+    CONNECT_SOCKET_FAILURE = 0x80000004
+    TCP_NOT_ENABLED = 0x80000005
+    SEND_FAILED = 0x80000006
+    NOT_READY = 0x80000007
+    NAME_RESOLUTION_FAILURE = 0x80000008
+    HTTPS_CERTIFICATE_NOT_VALID = 0x80000009
+    CONNECTION_LIMIT_REACHED = 0x8000000A
+    REFUSED_BY_OTHER_SIDE = 0x8000000B
+    NO_ROUTING_DATA = 0x8000000C
+    LOW_MEMORY = 0x8000000D
+
+
+class DirectoryObjectType(IntEnum):
+    """PROPID_D_OBJTYPE, 2.3.13.4."""
+
+    MQDS_QUEUE = 1
+    MQDS_MACHINE = 2
+    MQDS_SITE = 3
+    MQDS_DELETEDOBJECT = 4
+    MQDS_CN = 5
+    MQDS_ENTERPRISE = 6
+    MQDS_USER = 7
+    MQDS_ROUTINGLINK = 8

@@ -1,0 +1,269 @@
+"""Who may do what to an object: ACE (MS-DTYP 2.4.4), ACL (2.4.5), self-relative SECURITY_DESCRIPTOR (2.4.6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum, IntFlag
+from typing import Final, TypeAlias, TypeVar
+
+from qmnode.structures.errors import PacketError
+from qmnode.structures.fields import Flags, array, bits, choice, const8, guid, length16, nested, rest, u8, u16, u32
+from qmnode.structures.guid import Guid
+from qmnode.structures.layout import Buffer, Structure
+from qmnode.structures.sid import Sid
+
+
+class AccessMask(IntFlag):
+    """The bits of an ACCESS_MASK that mean the same for every kind of object: MS-DTYP 2.4.3."""
+
+    DELETE = 0x00010000
+    READ_CONTROL = 0x00020000
+    WRITE_DACL = 0x00040000
+    WRITE_OWNER = 0x00080000
+    SYNCHRONIZE = 0x00100000
+    ACCESS_SYSTEM_SECURITY = 0x01000000
+    MAXIMUM_ALLOWED = 0x02000000
+    GENERIC_ALL = 0x10000000
+    GENERIC_EXECUTE = 0x20000000
+    GENERIC_WRITE = 0x40000000
+    GENERIC_READ = 0x80000000
+
+
+class AceType(IntEnum):
+    """AceType: MS-DTYP 2.4.4.1."""
+
+    ACCESS_ALLOWED = 0x00
+    ACCESS_DENIED = 0x01
+    SYSTEM_AUDIT = 0x02
+    SYSTEM_ALARM = 0x03
+    ACCESS_ALLOWED_COMPOUND = 0x04
+    ACCESS_ALLOWED_OBJECT = 0x05
+    ACCESS_DENIED_OBJECT = 0x06
+    SYSTEM_AUDIT_OBJECT = 0x07
+    SYSTEM_ALARM_OBJECT = 0x08
+    ACCESS_ALLOWED_CALLBACK = 0x09
+    ACCESS_DENIED_CALLBACK = 0x0A
+    ACCESS_ALLOWED_CALLBACK_OBJECT = 0x0B
+    ACCESS_DENIED_CALLBACK_OBJECT = 0x0C
+    SYSTEM_AUDIT_CALLBACK = 0x0D
+    SYSTEM_ALARM_CALLBACK = 0x0E
+    SYSTEM_AUDIT_CALLBACK_OBJECT = 0x0F
+    SYSTEM_ALARM_CALLBACK_OBJECT = 0x10
+    SYSTEM_MANDATORY_LABEL = 0x11
+    SYSTEM_RESOURCE_ATTRIBUTE = 0x12
+    SYSTEM_SCOPED_POLICY_ID = 0x13
+
+
+# fmt: off
+class AceFlags(Flags, width=8):
+    """How an entry is inherited, and what it audits: MS-DTYP 2.4.4.1."""
+
+    OBJECT_INHERIT_ACE         = bits(0, 1, "Objects that are no containers inherit it")
+    CONTAINER_INHERIT_ACE      = bits(1, 1, "Containers inherit it")
+    NO_PROPAGATE_INHERIT_ACE   = bits(2, 1, "What inherits it does not pass it on")
+    INHERIT_ONLY_ACE           = bits(3, 1, "It controls access only where it is inherited")
+    INHERITED_ACE              = bits(4, 1, "It was inherited")
+    SUCCESSFUL_ACCESS_ACE_FLAG = bits(6, 1, "Audit access that succeeds")
+    FAILED_ACCESS_ACE_FLAG     = bits(7, 1, "Audit access that fails")
+
+
+class ObjectAceFlags(Flags, width=32):
+    """Which GUIDs an object entry has: MS-DTYP 2.4.4.3."""
+
+    ACE_OBJECT_TYPE_PRESENT           = bits(0, 1, "ObjectType is present")
+    ACE_INHERITED_OBJECT_TYPE_PRESENT = bits(1, 1, "InheritedObjectType is present")
+
+
+class AccessEntry(Structure, section="MS-DTYP 2.4.4.2", title="ACCESS_ALLOWED_ACE"):
+    """Rights of somebody: the layout of entries that allow, deny or audit."""
+
+    mask: int               = u32(0, "Mask", "Rights")
+    sid: Sid                = nested(4, Sid, "Whom it is about", name="Sid")
+    application_data: bytes = rest(None, "ApplicationData", "A condition, or ignored", default=b"")
+
+
+class ObjectEntry(Structure, section="MS-DTYP 2.4.4.3", title="ACCESS_ALLOWED_OBJECT_ACE"):
+    """Rights of somebody to a part of a directory object, such as an extended right."""
+
+    mask: int                          = u32(0, "Mask", "Rights")
+    flags: int                         = u32(4, "Flags", "Which GUIDs are present", bits=ObjectAceFlags, default=0)
+    object_type: Guid | None           = guid(8, "ObjectType", "Property, extended right or kind of child",
+                                              when="flags.ACE_OBJECT_TYPE_PRESENT", default=None)
+    inherited_object_type: Guid | None = guid(None, "InheritedObjectType", "What kind of child inherits it",
+                                              when="flags.ACE_INHERITED_OBJECT_TYPE_PRESENT", default=None)
+    sid: Sid                           = nested(None, Sid, "Whom it is about", name="Sid")
+    application_data: bytes            = rest(None, "ApplicationData", "A condition, or ignored", default=b"")
+
+
+class ReservedEntry(Structure, section="MS-DTYP 2.4.4.1", title="Reserved ACE"):
+    """An entry of a kind that is reserved for future use."""
+
+    body: bytes = rest(0, "Body", "Not interpreted", default=b"")
+
+
+Entry: TypeAlias = AccessEntry | ObjectEntry | ReservedEntry
+
+_OBJECT_TYPES: Final = {
+    AceType.ACCESS_ALLOWED_OBJECT, AceType.ACCESS_DENIED_OBJECT, AceType.SYSTEM_AUDIT_OBJECT,
+    AceType.ACCESS_ALLOWED_CALLBACK_OBJECT, AceType.ACCESS_DENIED_CALLBACK_OBJECT,
+    AceType.SYSTEM_AUDIT_CALLBACK_OBJECT,
+}
+_RESERVED_TYPES: Final = {
+    AceType.SYSTEM_ALARM, AceType.ACCESS_ALLOWED_COMPOUND, AceType.SYSTEM_ALARM_OBJECT, AceType.SYSTEM_ALARM_CALLBACK,
+    AceType.SYSTEM_ALARM_CALLBACK_OBJECT,
+}
+
+
+def _entry_of(ace_type: AceType) -> type[Entry]:
+    if ace_type in _RESERVED_TYPES:
+        return ReservedEntry
+    return ObjectEntry if ace_type in _OBJECT_TYPES else AccessEntry
+
+
+class Ace(Structure, section="MS-DTYP 2.4.4.1", title="ACE", total="ace_size"):
+    """An entry of an ACL."""
+
+    ace_type: int  = u8(0, "AceType", "What it does", values={item.value: item.name for item in AceType}, strict=True)
+    ace_flags: int = u8(1, "AceFlags", "Inheritance and auditing", bits=AceFlags, default=0)
+    ace_size: int  = u16(2, "AceSize", "Bytes of the entry, a multiple of 4", default=0, allowed=range(0, 1 << 16, 4))
+    entry: Entry   = choice(4, "Entry", "Rights and whom they are about", on="ace_type",
+                            cases={item.value: _entry_of(item) for item in AceType})
+
+
+class Acl(Structure, section="MS-DTYP 2.4.5", title="ACL", total="acl_size"):
+    """A list of entries. Reserved fields, and bytes that AclSize counts behind the entries, are kept as they are."""
+
+    acl_revision: int      = u8(0, "AclRevision", "Kinds of entries that may be in it", default=2, strict=True,
+                                values={2: "ACL_REVISION", 4: "ACL_REVISION_DS"})
+    sbz1: int              = u8(1, "Sbz1", "Must be zero", default=0, allowed=(0,))
+    acl_size: int          = u16(2, "AclSize", "Bytes of the list", default=0)
+    ace_count: int         = length16(4, "AceCount", "Number of entries", of="aces")
+    sbz2: int              = u16(6, "Sbz2", "Must be zero", default=0, allowed=(0,))
+    aces: tuple[Ace, ...]  = array(8, Ace, "Aces", "The entries", default=())
+    unused: bytes          = rest(None, "Unused", "Bytes behind the last entry", default=b"")
+
+    @classmethod
+    def of(cls, *aces: Ace) -> Acl:
+        """The list of these entries, of the lowest revision that may hold them."""
+        return cls(acl_revision=4 if any(isinstance(ace.entry, ObjectEntry) for ace in aces) else 2, aces=aces)
+
+
+class Control(Flags, width=16):
+    """Control of a SECURITY_DESCRIPTOR: MS-DTYP 2.4.6."""
+
+    OD = bits(0, 1, "Owner defaulted")
+    GD = bits(1, 1, "Group defaulted")
+    DP = bits(2, 1, "DACL present")
+    DD = bits(3, 1, "DACL defaulted")
+    SP = bits(4, 1, "SACL present")
+    SD = bits(5, 1, "SACL defaulted")
+    DT = bits(6, 1, "DACL trusted")
+    SS = bits(7, 1, "Server security")
+    DC = bits(8, 1, "DACL computed inheritance required")
+    SC = bits(9, 1, "SACL computed inheritance required")
+    DI = bits(10, 1, "DACL auto-inherited")
+    SI = bits(11, 1, "SACL auto-inherited")
+    PD = bits(12, 1, "DACL protected")
+    PS = bits(13, 1, "SACL protected")
+    RM = bits(14, 1, "Resource manager control valid")
+    SR = bits(15, 1, "Self-relative", allowed=(1,))
+
+
+class SecurityDescriptorHeader(Structure, section="MS-DTYP 2.4.6", title="SECURITY_DESCRIPTOR"):
+    """The fixed part of a self-relative security descriptor; the offsets count from its start."""
+
+    revision: int     = const8(0, "Revision", 1, "Revision of the structure")
+    sbz1: int         = u8(1, "Sbz1", "Resource manager control bits, valid with RM", default=0)
+    control: int      = u16(2, "Control", "Options", bits=Control)
+    offset_owner: int = u32(4, "OffsetOwner", "Where OwnerSid is; 0: nowhere", default=0)
+    offset_group: int = u32(8, "OffsetGroup", "Where GroupSid is; 0: nowhere", default=0)
+    offset_sacl: int  = u32(12, "OffsetSacl", "Where Sacl is; 0: nowhere", default=0)
+    offset_dacl: int  = u32(16, "OffsetDacl", "Where Dacl is; 0: nowhere", default=0)
+# fmt: on
+
+
+_HEADER_SIZE: Final = 20
+_Part = TypeVar("_Part", Sid, Acl)
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityDescriptor:
+    """A security descriptor, self-relative when written.
+
+    ``dacl`` None means no control at all: everybody may do everything. With DP in ``control`` that was said (a NULL
+    DACL), without it was left out. ``write`` puts the parts in the order SACL, DACL, owner, group, as Windows does, so
+    descriptors in which they lie elsewhere are normalised.
+    """
+
+    owner: Sid | None = None
+    group: Sid | None = None
+    dacl: Acl | None = None
+    sacl: Acl | None = None
+    control: int = Control.of(SR=1)
+    resource_manager_control: int = 0
+
+    def __post_init__(self) -> None:
+        control = Control.SR.put(self.control, 1)
+        if self.dacl is not None:
+            control = Control.DP.put(control, 1)
+        if self.sacl is not None:
+            control = Control.SP.put(control, 1)
+        object.__setattr__(self, "control", control)
+
+    @classmethod
+    def parse(cls, buffer: Buffer) -> SecurityDescriptor:
+        """The descriptor at the start of ``buffer``; what no offset points to is ignored. Raises PacketError."""
+        header, _ = SecurityDescriptorHeader.parse_from(buffer)
+        if not Control.SR.get(header.control):
+            raise _bad("Control", 2, "SR is clear: only self-relative descriptors can be read")
+        for name, flag, offset in (("Dacl", Control.DP, header.offset_dacl), ("Sacl", Control.SP, header.offset_sacl)):
+            if offset and not flag.get(header.control):
+                raise _bad(f"Offset{name}", 2, f"must be zero, since {flag.name} is clear")
+        return cls(
+            owner=_part(Sid, buffer, header.offset_owner, "OffsetOwner"),
+            group=_part(Sid, buffer, header.offset_group, "OffsetGroup"),
+            dacl=_part(Acl, buffer, header.offset_dacl, "OffsetDacl"),
+            sacl=_part(Acl, buffer, header.offset_sacl, "OffsetSacl"),
+            control=header.control,
+            resource_manager_control=header.sbz1,
+        )
+
+    def write(self) -> bytes:
+        """The descriptor in self-relative form."""
+        offsets = {"offset_sacl": 0, "offset_dacl": 0, "offset_owner": 0, "offset_group": 0}
+        parts: list[bytes] = []
+        place = _HEADER_SIZE
+        for name, part in zip(offsets, (self.sacl, self.dacl, self.owner, self.group), strict=True):
+            if part is not None:
+                offsets[name] = place
+                parts.append(part.write())
+                place += len(parts[-1])
+        header = SecurityDescriptorHeader(sbz1=self.resource_manager_control, control=self.control, **offsets)
+        return b"".join([header.write(), *parts])
+
+    def with_dacl(self, *aces: Ace) -> SecurityDescriptor:
+        """The same descriptor with a DACL of these entries."""
+        return replace(self, dacl=Acl.of(*aces))
+
+
+def _part(kind: type[_Part], buffer: Buffer, offset: int, name: str) -> _Part | None:
+    if offset == 0:
+        return None
+    if not _HEADER_SIZE <= offset < len(buffer):
+        raise _bad(name, None, f"{offset} is not behind the header and inside of the {len(buffer)} bytes")
+    part, _ = kind.parse_from(buffer, offset)
+    return part
+
+
+def _bad(field: str, offset: int | None, sentence: str) -> PacketError:
+    return PacketError("SECURITY_DESCRIPTOR", field, offset, sentence)
+
+
+def allow(sid: Sid, mask: int, *, flags: int = 0) -> Ace:
+    """An entry that allows rights to somebody (ACCESS_ALLOWED_ACE)."""
+    return Ace(ace_type=AceType.ACCESS_ALLOWED, ace_flags=flags, entry=AccessEntry(mask=mask, sid=sid))
+
+
+def deny(sid: Sid, mask: int, *, flags: int = 0) -> Ace:
+    """An entry that denies rights to somebody (ACCESS_DENIED_ACE)."""
+    return Ace(ace_type=AceType.ACCESS_DENIED, ace_flags=flags, entry=AccessEntry(mask=mask, sid=sid))

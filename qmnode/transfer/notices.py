@@ -1,0 +1,92 @@
+"""Messages that the queue manager sends about messages: acknowledgments and trace reports, into its own queues."""
+
+from typing import Final
+
+import structlog
+
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access
+from qmnode.model.message import Message
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.packet import value_of_packet
+from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.queue_manager import QueueManager
+from qmnode.protocol.acknowledgments import (
+    AdministrationAcknowledgment,
+    FinalAcknowledgment,
+    final_ack_packet,
+    order_ack_packet,
+    order_queue_of,
+)
+from qmnode.protocol.incoming import OrderAcknowledgment
+from qmnode.protocol.tracing import TraceReport
+from qmnode.structures.guid import Guid
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.names import parse_single_format_name
+
+log = structlog.get_logger(__name__)
+_INFINITE: Final = 0xFFFF_FFFF
+
+
+class Notices:
+    """Puts them into outgoing queues, or into queues of this node, in this pass's batch."""
+
+    def __init__(self, manager: QueueManager) -> None:
+        self._manager = manager
+
+    def administration(self, acknowledgment: AdministrationAcknowledgment) -> None:
+        """Send Administration Acknowledgment, 3.1.7.15."""
+        self._manager.send_internally(
+            acknowledgment.queue,
+            Message(
+                acknowledgment.body,
+                message_class=acknowledgment.message_class,
+                correlation_identifier=acknowledgment.correlation_id,
+                response_queue_format_name=acknowledgment.response_queue,
+                recoverable=acknowledgment.recoverable,
+                time_to_reach_queue=_INFINITE,
+            ),
+        )
+
+    def trace(self, report: TraceReport) -> None:
+        """A trace report, 3.1.5.8.9."""
+        self._manager.send_internally(
+            report.queue,
+            Message(report.body, label=report.label, message_class=MessageClass.MQMSG_CLASS_REPORT),
+        )
+
+    def order(self, acknowledgment: OrderAcknowledgment) -> None:
+        """Send an OrderAck packet, 3.1.7.17."""
+        manager = self._manager
+        packet = order_ack_packet(acknowledgment, manager.identifier, manager.ordinal.next(), int(manager.clock.time()))
+        self._send(order_queue_of(acknowledgment.source, acknowledgment.route), packet)
+
+    def final(self, acknowledgment: FinalAcknowledgment) -> None:
+        """Send a FinalAck packet, 3.1.7.17."""
+        manager = self._manager
+        packet = final_ack_packet(acknowledgment, manager.identifier, manager.ordinal.next(), int(manager.clock.time()))
+        self._send(order_queue_of(acknowledgment.source, acknowledgment.route), packet)
+
+    def _send(self, format_name: str, packet: bytes) -> None:
+        manager = self._manager
+        try:
+            queue = manager.opening.find(parse_single_format_name(format_name), Access.SEND)
+        except (MessageQueuingError, ValueError) as error:
+            log.warning("an acknowledgment cannot be sent", destination=format_name, reason=str(error))
+            return
+        if isinstance(queue, OutgoingQueue):
+            queue.insert(next_position(manager, packet), value_of_packet(packet, manager.clock.time()))
+
+
+def next_position(manager: QueueManager, packet: bytes) -> int:
+    """The lookup identifier of a message that arrives now."""
+    return 7 - (packet[_PRIORITY] & 7) << LANE_SHIFT | manager.sequence.next()
+
+
+_PRIORITY: Final = 2
+"""Where in a packet the priority is (BaseHeader.Flags, low bits)."""
+
+
+def source_of(packet: bytes) -> Guid:
+    """UserHeader.SourceQueueManager of a packet."""
+    return Guid(packet[16:32])

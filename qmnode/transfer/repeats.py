@@ -1,0 +1,33 @@
+"""Transactional messages of others that come again while they wait here for a next hop that is away."""
+
+from qmnode.protocol.received import ReceivedMessage
+from qmnode.structures.guid import Guid
+
+
+class Repeats:
+    """What of other queue managers waits in an outgoing queue, as ranges of their sequences.
+
+    A source sends transactional messages until their order acknowledgment comes, which it cannot while their
+    destination is away. Each time, a routing server would store thousands of them once more. Ranges are kept only while
+    nothing leaves the queue, and only where one message names the other as the one before it: so what is called
+    repeated is there, on disk or in the same batch, and will be sent.
+    """
+
+    def __init__(self) -> None:
+        self._ranges: dict[Guid, tuple[int, int, int]] = {}
+
+    def is_repeated(self, received: ReceivedMessage) -> bool:
+        """Whether this transactional message waits here already. If not, it is taken to wait from now on."""
+        headers, number = received.headers, received.tx_sequence_number
+        source, sequence = headers.source_queue_manager, headers.tx_sequence_id or 0
+        known, first, last = self._ranges.get(source, (0, 0, 0))
+        if known != sequence or received.previous_tx_sequence_number != last:
+            if known == sequence and first <= number <= last:
+                return True
+            first = number
+        self._ranges[source] = (sequence, first, number)
+        return False
+
+    def forget(self) -> None:
+        """Messages leave the queue, or have left it."""
+        self._ranges.clear()

@@ -1,0 +1,200 @@
+"""A TCP connection that carries a session: bytes in, bytes out, its timers, and back-pressure both ways."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, cast
+
+from qmnode.protocol.commands import Closed, Command
+from qmnode.protocol.envelope import Packet
+from qmnode.protocol.session import Session
+from qmnode.transport.alarm import Alarm
+from qmnode.transport.rate import Rate
+
+BUFFER_SIZE: Final = 256 * 1024
+_BUFFER: Final = bytearray(BUFFER_SIZE)
+_VIEW: Final = memoryview(_BUFFER)
+"""One for all connections: the loop reads into it and the session takes the bytes out in the same step."""
+
+Handler = Callable[["Connection", Sequence[Command]], None]
+"""Does what a session asks for. Called with all commands of one step; ``Closed`` comes exactly once, as the last."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Drives one session over one transport connection.
+
+    ``unsettled_limit``: so many received messages may wait for the disk before the socket is no longer read.
+    """
+
+    __slots__ = (
+        "_alarm", "_handler", "_loop", "_processing", "_rate", "_read_paused", "_transport", "_unsettled_limit",
+        "_waits_for_rate", "address", "established", "initiator", "on_lost", "on_writable", "port", "received_bytes",
+        "sent_bytes", "session", "writable",
+    )  # fmt: skip
+
+    def __init__(
+        self, session: Session, handler: Handler, *, initiator: bool, unsettled_limit: int, rate: Rate | None = None
+    ) -> None:
+        self.session = session
+        self.initiator = initiator
+        self.address = ""
+        """RemoteQMAddress: the other side's, without port."""
+        self.port = 0
+        self.writable = True
+        """Whether the socket takes more: hand nothing new to the session while it does not."""
+        self.on_writable: Callable[[], object] | None = None
+        self.on_lost: Callable[[], object] | None = None
+        self.established = 0.0
+        """Seconds since 1970 when the session opened; 0 before."""
+        self.sent_bytes = 0
+        self.received_bytes = 0
+        self._handler = handler
+        self._unsettled_limit = unsettled_limit
+        self._rate = rate
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._alarm = Alarm(self._loop, self._expired)
+        self._read_paused = False
+        self._waits_for_rate = False
+        self._processing = False
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The transport connection is there."""
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.address, self.port = str(peer[0]).partition("%")[0], int(peer[1])
+        if self.session.closed:  # given up while it was being opened
+            self._transport.abort()
+            return
+        if self.initiator:
+            self.session.connected(self._loop.time())
+        self.process()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return _VIEW
+
+    def buffer_updated(self, count: int) -> None:
+        """Bytes came."""
+        self.received_bytes += count
+        session = self.session
+        before = session.received_count
+        session.receive_data(_VIEW[:count], self._loop.time())
+        if self._rate is not None:
+            self._take_rate(session.received_count - before)
+        self.process()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The transport connection broke, or was closed."""
+        self._transport = None
+        if self.on_lost is not None:
+            self.on_lost()
+        self.session.disconnected(self._loop.time())
+        self.process()
+
+    def pause_writing(self) -> None:
+        """The peer does not read as fast as we write."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self.writable = True
+        if self.on_writable is not None:
+            self.on_writable()
+
+    # The session's side
+
+    def room(self) -> int:
+        """How many messages may be sent now."""
+        return self.session.room() if self.writable else 0
+
+    def send(self, tokens: Sequence[object], packets: Sequence[Packet], time: int, *, again: bool = False) -> int:
+        """Send messages (``Session.send_messages``)."""
+        taken = self.session.send_messages(tokens, packets, self._loop.time(), time, again=again)
+        self.process()
+        return taken
+
+    def settled(self, ordinal: int, recoverable_ordinal: int) -> None:
+        """Received messages up to these are on disk: acknowledge them when it is time."""
+        self.session.messages_settled(ordinal, recoverable_ordinal, self._loop.time())
+        self.process()
+
+    def close(self) -> None:
+        """Close the session from this side."""
+        self.session.close(self._loop.time())
+        self.process()
+
+    def process(self) -> None:
+        """Do what the session wants, until it wants nothing."""
+        if self._processing:
+            return  # the handler called back: the loop below sees what it left
+        self._processing = True
+        session = self.session
+        ended = False
+        try:
+            while commands := session.commands():
+                ended = ended or isinstance(commands[-1], Closed)
+                self._handler(self, commands)
+        finally:
+            self._processing = False
+        transport = self._transport
+        if transport is not None:
+            if out := session.data_to_send():
+                self.sent_bytes += sum(map(len, out))
+                transport.writelines(out)
+            if ended or session.closed:
+                self._alarm.stop()
+                self._transport = None
+                _close(transport)
+                return
+            self._check_reading(transport)
+        if session.closed:
+            self._alarm.stop()
+            return
+        timer = session.next_timer()
+        self._alarm.set(None if timer is None else timer[1])
+
+    def _expired(self) -> None:
+        self.session.expire(self._loop.time())
+        self.process()
+
+    # Back-pressure
+
+    def _check_reading(self, transport: asyncio.Transport) -> None:
+        """Stop reading while the store is behind: the peer's window, and then TCP's, hold it back."""
+        behind = self.session.unsettled() >= self._unsettled_limit or self._waits_for_rate
+        if behind is not self._read_paused:
+            self._read_paused = behind
+            if behind:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
+
+    def _take_rate(self, count: int) -> None:
+        assert self._rate is not None
+        wait = self._rate.take(count, self._loop.time())
+        if wait > 0.0 and not self._waits_for_rate:
+            self._waits_for_rate = True
+            self._loop.call_later(wait, self._rate_recovered)
+
+    def _rate_recovered(self) -> None:
+        self._waits_for_rate = False
+        self.process()
+
+
+_LINGER: Final = 5.0
+
+
+def _close(transport: asyncio.Transport) -> None:
+    """Close when what was written has left; a peer that does not read gets a few seconds."""
+    unsent = transport.get_write_buffer_size()  # TLS forgets it with its closing
+    transport.close()
+    if unsent:
+        asyncio.get_running_loop().call_later(_LINGER, transport.abort)
+
+
+def seconds_since_1970() -> float:
+    """For connection lists."""
+    return time.time()

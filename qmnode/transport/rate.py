@@ -1,0 +1,18 @@
+"""How many messages a second strangers may send: a bucket that refills."""
+
+
+class Rate:
+    """``limit`` a second on average, with a second's worth at once."""
+
+    __slots__ = ("_last", "_limit", "_tokens")
+
+    def __init__(self, limit: float, now: float) -> None:
+        self._limit = limit
+        self._tokens = limit
+        self._last = now
+
+    def take(self, count: int, now: float) -> float:
+        """Count messages that came. Seconds for which no more should be read; 0 for none."""
+        self._tokens = min(self._limit, self._tokens + (now - self._last) * self._limit) - count
+        self._last = now
+        return max(0.0, -self._tokens / self._limit)

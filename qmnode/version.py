@@ -1,0 +1,11 @@
+"""Which version of the program this is."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+
+def program_version() -> str:
+    """As it was installed; ``0`` when it runs from its source without being installed."""
+    try:
+        return version("qmnode")
+    except PackageNotFoundError:
+        return "0"

@@ -1,0 +1,168 @@
+"""The sources of the pipeline: exported segments against Spark's own reading of the same files, and copies of stores.
+
+Spark's session is started, and every way is gone once, before anything is measured. One task reads at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import tempfile
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from mqenterprise.pipeline.session import open_session
+from qmnode.export.places import Place
+from qmnode.export.segment import Origin, table_of, write_segment
+from qmnode.model.api import Access
+from qmnode.model.message import Message
+from qmnode.node import QueueManager
+from qmnode.settings import Settings, TransportSettings
+from tests.bench import Comparison, bench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+EVENTS: Final = 1_000_000
+SEGMENT: Final = 125_000
+MESSAGES: Final = 200_000
+ROUNDS: Final = 5
+SHARE_OF_SPARK: Final = 0.8
+MESSAGES_A_SECOND: Final = 150_000
+"""A core."""
+USED: Final = "offset long, time timestamp, kind string, node string, source_id string, message_number long"
+"""What the jobs ask for most."""
+
+
+def write_segments(folder: Path) -> None:
+    """Lives of messages between four nodes."""
+    start = 1_767_225_600_000_000
+    for part in range(EVENTS // SEGMENT):
+        node, first = part % 4, part // 4 * SEGMENT + 1
+        origin = Origin(f"NODE{node}", f"00000000-0000-0000-0000-00000000000{node}", f"Site{node}")
+        offsets = range(first, first + SEGMENT)
+        columns = {
+            "offset": offsets,
+            "time": [start + one * 1000 for one in offsets],
+            "kind": [("sent", "transferred", "reached", "received")[one % 4] for one in offsets],
+            "source_id": [f"00000000-0000-0000-0000-00000000000{one % 7}" for one in offsets],
+            "message_number": offsets,
+            "destination": [f"DIRECT=OS:node{one % 7}\\private$\\queue{one % 50}" for one in offsets],
+            "queue": [f"node{one % 7}\\private$\\queue{one % 50}" for one in offsets],
+            "message_class": [0] * SEGMENT,
+            "priority": [3] * SEGMENT,
+            "recoverable": [True] * SEGMENT,
+            "transactional": [False] * SEGMENT,
+            "hop_count": [one % 3 for one in offsets],
+            "size": [500 + one % 1000 for one in offsets],
+            "body_size": [300 + one % 1000 for one in offsets],
+            "sent_time": [(start + one * 1000) // 1_000_000 * 1_000_000 for one in offsets],
+            "label": [f"order {one}" for one in offsets],
+        }
+        write_segment(Place.open(str(folder)), table_of(columns, origin, SEGMENT), origin)
+
+
+async def write_copy(folder: Path) -> None:
+    """A copy of the store of a node with messages in four queues."""
+    settings = Settings(computer_name="NODE1", transport=TransportSettings(enabled=False))
+    async with QueueManager.open(folder / "node", settings) as manager:
+        for number in range(4):
+            await manager.create_queue(f"NODE1\\private$\\queue{number}")
+            queue = await manager.open_queue(f"DIRECT=OS:NODE1\\private$\\queue{number}", Access.SEND)
+            for _ in range(MESSAGES // 4000):
+                await queue.send_many(
+                    [Message(b"x" * 300, label=f"order {one}", recoverable=True) for one in range(1000)]
+                )
+        await manager.backup(folder / "copy")
+
+
+def read_all(frame: DataFrame) -> None:
+    """Every row and every column, to nowhere."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def processor_seconds(root: int) -> float:
+    """Of a process and everything that it has started."""
+    parents: dict[int, int] = {}
+    spent: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended meanwhile
+        number = int(entry.name)
+        parents[number] = int(fields[1])
+        spent[number] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    family = {root}
+    while more := {one for one, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(spent.get(one, 0.0) for one in family)
+
+
+def in_turns(*ways: Callable[[], object]) -> list[float]:
+    """Median seconds of each, taken in turns."""
+    for way in ways:
+        way()
+    times: list[list[float]] = [[] for _ in ways]
+    for _ in range(ROUNDS):
+        for way, taken in zip(ways, times, strict=True):
+            start = perf_counter()
+            way()
+            taken.append(perf_counter() - start)
+    return [statistics.median(taken) for taken in times]
+
+
+@bench("pipeline sources")
+def sources() -> list[Comparison]:
+    """Rows that one task reads."""
+    with tempfile.TemporaryDirectory(prefix="qmnode-bench-") as name:
+        folder = Path(name)
+        write_segments(folder / "segments")
+        asyncio.run(write_copy(folder))
+        spark = open_session("local[1]", memory="1g")
+        try:
+            return [*_segments(spark, str(folder / "segments")), _copy(spark, str(folder / "copy"))]
+        finally:
+            spark.stop()
+
+
+def _segments(spark: SparkSession, path: str) -> list[Comparison]:
+    own = spark.read.option("recursiveFileLookup", "true")
+    names = [column.split()[0] for column in USED.split(", ")]
+    everything = in_turns(
+        lambda: read_all(spark.read.format("qmnode").load(path)),
+        lambda: read_all(own.parquet(path)),
+    )
+    used = in_turns(
+        lambda: read_all(spark.read.format("qmnode").schema(USED).load(path)),
+        lambda: read_all(own.parquet(path).select(*names)),
+    )
+    return [
+        Comparison(what, ours / EVENTS, "Spark's own Parquet", spark_s / EVENTS, 1 / SHARE_OF_SPARK)
+        for what, (ours, spark_s) in (("an event, 6 columns", used), ("an event, all 36 columns", everything))
+    ]
+
+
+def _copy(spark: SparkSession, path: str) -> Comparison:
+    """In processor time of both sides, since two processes share the work of one task."""
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    java = int(gateway.jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+
+    def read() -> None:
+        read_all(spark.read.format("qmnode").option("partition_rows", str(MESSAGES)).load(path))
+
+    read()
+    taken = []
+    for _ in range(ROUNDS):
+        before = processor_seconds(java)
+        read()
+        taken.append(processor_seconds(java) - before)
+    seconds = statistics.median(taken) / MESSAGES
+    return Comparison("a message of a store, processor", seconds, "150,000 a second a core", 1 / MESSAGES_A_SECOND, 1.0)

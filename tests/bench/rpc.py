@@ -1,0 +1,111 @@
+"""Remote reads on loopback, from other processes: one after the other, and 8 clients with receives in a row."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import socket
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from qmnode import Access, Message, MessageQueuingError, QueueManager
+from qmnode.directory import WorkgroupDirectory
+from qmnode.rpc.remote_node import RemoteNode, RemoteReadOptions
+from qmnode.rpc.remote_read import RemoteReadServer
+from qmnode.rpc_settings import RemoteReadSettings
+from qmnode.settings import Settings
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.names import parse_single_format_name
+from tests.bench import Comparison, bench
+from tests.bench.node import in_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ADDRESS: Final = "127.0.0.1"
+QUEUE: Final = r".\private$\bench"
+NAME: Final = parse_single_format_name(rf"DIRECT=TCP:{ADDRESS}\private$\bench")
+CLIENTS: Final = 8
+WINDOW: Final = 32
+"""Receives that each client has under way."""
+MESSAGES: Final = 12_000
+ROUND_TRIPS: Final = 1_000
+BODY: Final = bytes(1024)
+ROUND_TRIP_BAR: Final = 0.002
+RECEIVES_BAR: Final = 5_000
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        return int(probe.getsockname()[1])
+
+
+def read(mapper: int, clients: int, window: int, pipe: Any) -> None:
+    """The other process: ``clients`` connections with ``window`` receives each, until nothing is left."""
+
+    async def receive(queue: Any, times: list[float]) -> int:
+        taken = 0
+        while True:
+            begin = perf_counter()
+            try:
+                await queue.receive(0)
+            except MessageQueuingError as error:
+                if error.code is not ErrorCode.MQ_ERROR_IO_TIMEOUT:
+                    raise
+                return taken
+            times.append(perf_counter() - begin)
+            taken += 1
+
+    async def run() -> None:
+        options = RemoteReadOptions(endpoint_mapper_port=mapper)
+        nodes = [await RemoteNode.connect(ADDRESS, options) for _ in range(clients)]
+        queues = [await node.open_queue(NAME) for node in nodes]
+        pipe.send("ready")
+        pipe.recv()
+        times: list[float] = []
+        begin = perf_counter()
+        taken = await asyncio.gather(*(receive(queue, times) for queue in queues for _ in range(window)))
+        pipe.send((sum(taken), perf_counter() - begin, median(times)))
+        for node in nodes:
+            await node.close()
+
+    asyncio.run(run())
+
+
+async def measure(directory: Path, clients: int, window: int, messages: int) -> tuple[int, float, float]:
+    """Messages, seconds, and the median of a receive."""
+    mapper = free_port()
+    settings = RemoteReadSettings(address=ADDRESS, port=0, endpoint_mapper_port=mapper)
+    async with QueueManager.open(directory / f"node-{clients}", Settings(remote_read=settings)) as manager:
+        await manager.create_queue(QUEUE)
+        server = RemoteReadServer(manager, settings, WorkgroupDirectory())
+        await server.start()
+        sender = await manager.open_queue(rf"DIRECT=OS:{QUEUE}", Access.SEND)
+        for _ in range(0, messages, 500):
+            await sender.send_many([Message(BODY, recoverable=True) for _ in range(500)])
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        process = context.Process(target=read, args=(mapper, clients, window, there))
+        process.start()
+        try:
+            await asyncio.to_thread(here.recv)
+            here.send("go")
+            result: tuple[int, float, float] = await asyncio.to_thread(here.recv)
+        finally:
+            await asyncio.to_thread(process.join, 30)
+            await server.stop()
+        return result
+
+
+@bench("rpc")
+def rpc() -> list[Comparison]:
+    """A receive is two calls: the message is locked and comes, then it is acknowledged and off the disk."""
+    _, _, round_trip = in_directory(lambda directory: asyncio.run(measure(directory, 1, 1, ROUND_TRIPS)))
+    taken, seconds, _ = in_directory(lambda directory: asyncio.run(measure(directory, CLIENTS, WINDOW, MESSAGES)))
+    each = seconds / taken
+    return [
+        Comparison("receive, one at a time", round_trip, "2 ms", ROUND_TRIP_BAR, 1.0),
+        Comparison(f"receive, {CLIENTS} clients", each, f"{RECEIVES_BAR:,} a second", 1 / RECEIVES_BAR, 1.0),
+    ]

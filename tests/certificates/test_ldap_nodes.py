@@ -1,0 +1,123 @@
+"""A user's message from the command line of one node to the queue of another, both on a real directory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import qmnode
+from mqenterprise.cli import app
+from mqenterprise.directory.admission import SETTINGS_FILE, admit
+from mqenterprise.directory.entities import QueueManager, User
+from mqenterprise.directory.service import EnterpriseDirectory
+from qmnode.structures.guid import guid_to_text
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.user_certificates import MqUserSignCerts
+from tests.certificates.enterprise import ACCOUNT, ADMIN, ALICE
+from tests.keys.processes import PROJECT, QUEUE, NodeProcess, ReplicatedDirectory
+
+if TYPE_CHECKING:
+    from mqenterprise.directory.embedded import EmbeddedDirectory
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
+LIFETIME = 500
+
+
+class Enterprise:
+    """Two nodes and a user in the directory."""
+
+    def __init__(self, directory: EnterpriseDirectory, folder: Path) -> None:
+        self.directory, self.folder = directory, folder
+        self.settings = folder / "administrator.yaml"
+        values = directory.connection.settings.model_dump(mode="json", exclude_none=True)
+        if directory.connection.settings.password is not None:
+            values["password"] = directory.connection.settings.password.get_secret_value()
+        self.settings.write_text(yaml.safe_dump(values))
+        self.key = folder / "user.key"
+        self.certificate = folder / "user.der"
+        self.one, self.two = (self._node(name) for name in ("SIGNA", "SIGNB"))
+
+    def _node(self, name: str) -> NodeProcess:
+        node = NodeProcess(self.folder / name, ReplicatedDirectory(self.folder), user_cert_lifetime=LIFETIME)
+        self.directory.queue_managers.add(QueueManager(computer_name=name, qualified_computer_name=node.address))
+        found = admit(self.directory, name, node.folder / "directory")
+        assert found.identifier is not None
+        node.identifier = found.identifier
+        file = node.folder / "directory" / SETTINGS_FILE
+        node.settings["directory"] = {"name": "ldap", "settings": {"file": str(file), "fresh_for": 0.5}}
+        node.settings["transfer"] |= {"send_insecure_nacks": True}
+        signer = {"private_key": str(self.key), "certificate": str(self.certificate)}
+        node.settings["security"] |= {"signers": {ACCOUNT: signer}}
+        return node
+
+    def certificates(self, *words: str) -> Any:
+        """``mqenterprise certificate``."""
+        result = CliRunner().invoke(app, ["certificate", *words, "--directory", str(self.settings), "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    def revoke(self, fingerprint: str) -> None:
+        arguments = ["certificate", "revoke", ACCOUNT, fingerprint, "--directory", str(self.settings)]
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+
+    def send(self, *words: str) -> None:
+        """``qmnode send`` at the first node."""
+        command = [sys.executable, "-c", "from qmnode.cli import main; main()", "send", *words]
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "QMNODE_SOCKET": str(self.one.socket)}
+        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture
+async def enterprise(slapd: EmbeddedDirectory, tmp_path: Path) -> AsyncIterator[Enterprise]:
+    async with AsyncExitStack() as stack:
+        directory = stack.enter_context(EnterpriseDirectory(slapd.client_settings()))
+        user = directory.users.add(User(name=ACCOUNT, security_identifier=ALICE.write()))
+        stack.callback(directory.users.delete, user)
+        enterprise = Enterprise(directory, tmp_path)
+        for node in (enterprise.one, enterprise.two):
+            stack.callback(node.stop)
+        yield enterprise
+
+
+async def test_a_user_signs_until_the_certificate_is_revoked(enterprise: Enterprise) -> None:
+    (registered,) = enterprise.certificates("register", ACCOUNT, "--internal", str(enterprise.key), "--bits", "1024")
+    listed = enterprise.directory.users.find(ACCOUNT)
+    assert listed is not None and listed.certificates is not None
+    enterprise.certificate.write_bytes(MqUserSignCerts.parse(listed.certificates).certificates[0].certificate)
+    await asyncio.gather(enterprise.one.start(), enterprise.two.start())
+    async with qmnode.connect(enterprise.two.socket) as two, qmnode.connect(enterprise.one.socket) as one:
+        await two.create_queue(QUEUE, authentication=True)
+        await one.create_queue(ADMIN)
+        admin = await one.open_queue(f"DIRECT=OS:{ADMIN}")
+        number = (await two.queue(QUEUE)).private_queue_number
+        name = f"PRIVATE={guid_to_text(two.identifier)}\\{number:08x}"
+        own = f"PRIVATE={guid_to_text(one.identifier)}\\{(await one.queue(ADMIN)).private_queue_number:08x}"
+        options = ("--admin-queue", own, "--acknowledge", "5", "--authenticated", "--encrypted", "--hash", "sha256")
+
+        await asyncio.to_thread(enterprise.send, name, "an order", *options)
+        assert (await admin.receive(timeout=60)).message_class == MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE
+        (shown,) = json.loads(await enterprise.two.body("/v1/queues/exchange/messages?body=text"))["messages"]
+        assert (shown["text"], shown["authenticated"], shown["sender"]) == ("an order", True, str(ALICE))
+
+        enterprise.revoke(registered["fingerprint"])
+        refused = MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE
+        async with asyncio.timeout(60):  # at the latest when what B remembers has aged
+            outcome = None
+            while outcome != refused:
+                await asyncio.to_thread(enterprise.send, name, "another", *options)
+                outcome = (await admin.receive(timeout=60)).message_class
+        count = (await two.queue(QUEUE)).message_count
+        await asyncio.to_thread(enterprise.send, name, "and another", *options)
+        assert (await admin.receive(timeout=60)).message_class == refused
+        assert (await two.queue(QUEUE)).message_count == count

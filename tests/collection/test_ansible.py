@@ -1,0 +1,172 @@
+"""The collection as Ansible's own programs see it: playbooks, inventory, documentation, lint and sanity."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from mqenterprise.directory.settings import ServerKind
+from tests.collection import sanity
+from tests.collection.conftest import COLLECTION, REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.collection.conftest import Modules
+
+BIN = Path(sys.executable).parent
+PLAYBOOKS = REPOSITORY / "playbooks"
+RECAP = re.compile(r"ok=\d+ +changed=(\d+) +unreachable=0 +failed=0")
+
+
+def run(
+    program: str, *arguments: object, cwd: Path = PLAYBOOKS, code: int = 0, timeout: int = 240, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [BIN / program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        cwd=cwd,
+        env=os.environ
+        | {
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "PYTHONPATH": str(REPOSITORY),
+            "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
+            "ANSIBLE_NOCOLOR": "1",
+            "NO_COLOR": "1",
+        }
+        | environment,
+    )
+    assert done.returncode == code, done.stdout[-4000:] + done.stderr[-4000:]
+    return done
+
+
+def plain(value: Any) -> Any:
+    """What ansible-inventory lists, without its marks of what no template may come from."""
+    match value:
+        case {"__ansible_unsafe": text}:
+            return text
+        case dict():
+            return {key: plain(each) for key, each in value.items()}
+        case list():
+            return [plain(each) for each in value]
+    return value
+
+
+@pytest.mark.servers
+class TestPlaybook:
+    # The modules themselves are tested against both servers in this process, which takes a tenth of the time.
+    @pytest.mark.parametrize("directory_server", [ServerKind.OPENLDAP], ids=["slapd"], indirect=True)
+    def test_twice_changes_nothing_and_check_says_what_comes(
+        self, directory_file: Path, fresh_name: Callable[[str], str]
+    ) -> None:
+        prefix = fresh_name("play")
+        variables = json.dumps({"directory_file": str(directory_file), "prefix": prefix})
+        arguments = ("-i", "localhost,", Path(__file__).with_name("modules.yml"), "-e", variables)
+
+        answer = run("ansible-playbook", *arguments, "--check", "--diff")
+        checked = answer.stdout
+        assert f'+  "name": "{prefix}A"' in checked
+        assert RECAP.search(checked)[1] == "3"  # type: ignore[index]
+        assert f"there is no site '{prefix}A'" in " ".join(answer.stderr.split())
+        assert RECAP.search(run("ansible-playbook", *arguments).stdout)[1] == "3"  # type: ignore[index]
+        assert RECAP.search(run("ansible-playbook", *arguments).stdout)[1] == "0"  # type: ignore[index]
+
+    def test_hosts_sites_and_roles_come_from_the_directory(
+        self, directory_file: Path, modules: Modules, fresh_name: Callable[[str], str], tmp_path: Path
+    ) -> None:
+        site, other, gate, client = (fresh_name(each) for each in ("Zürich ", "Site", "Gate", "shop"))
+        modules.run("site", name=site)
+        modules.run("site", name=other)
+        made = modules.run("queue_manager", name=gate, sites=[site], roles=["routing_server"])["queue_manager"]
+        modules.run("queue_manager", name=client, sites=[site], dns_name=f"{client}.lab.test")
+        modules.run("routing_link", sites=[site, other], cost=1, site_gates=[gate])
+        file = tmp_path / "lab.msmq.yaml"
+        file.write_text(
+            yaml.safe_dump({"plugin": "msmq.enterprise.directory", "directory_file": "directory.yaml", "site": site})
+        )
+
+        listed = plain(json.loads(run("ansible-inventory", "-i", file, "--list").stdout))
+
+        number = site.split()[-1]
+        gate = gate.lower()
+        assert listed[f"site_zurich_{number}"]["hosts"] == [gate, client]
+        assert (listed["routing_servers"]["hosts"], listed["site_gates"]["hosts"]) == ([gate], [gate])
+        assert listed["clients"]["hosts"] == [client]
+        variables = listed["_meta"]["hostvars"]
+        assert variables[gate]["msmq_identifier"] == made["identifier"]
+        assert variables[gate]["msmq_is_gate"] is True
+        assert variables[client]["ansible_host"] == f"{client}.lab.test"
+        assert [site, other] in [sorted(link["sites"], reverse=True) for link in variables[client]["msmq_links"]]
+
+
+class TestInventory:
+    def test_the_sample_is_the_default(self) -> None:
+        hosts = plain(json.loads(run("ansible-inventory", "--list").stdout))
+
+        assert hosts["site_cordoba"]["hosts"] == ["cor-router", "cor-warehouse"]
+        assert hosts["_meta"]["hostvars"]["cor-router"]["ansible_host"] == "203.0.113.10"
+
+    def test_a_directory_that_is_away_stops_the_play(self, tmp_path: Path) -> None:
+        file = tmp_path / "away.msmq.yaml"
+        settings = {"servers": ["ldap://127.0.0.1:1"], "bind": "anonymous", "start_tls": False}
+        file.write_text(yaml.safe_dump({"plugin": "msmq.enterprise.directory", "directory": settings}))
+
+        answer = run("ansible-inventory", "-i", file, "--list", code=1)
+
+        assert "127.0.0.1" in answer.stderr
+
+
+class TestPrograms:
+    def test_every_module_is_documented_with_examples_and_results(self) -> None:
+        modules = sorted(f"msmq.enterprise.{file.stem}" for file in (COLLECTION / "plugins/modules").glob("*.py"))
+
+        documents = json.loads(run("ansible-doc", "--json", *modules).stdout)
+
+        assert len(documents) == len(modules) >= 17
+        for name, document in documents.items():
+            assert document["return"], name
+            assert document["examples"], name
+            if "directory_file" in document["doc"]["options"]:  # it runs where the directory can be reached
+                assert "delegate_to" in document["examples"] or "inventory_hostname" in document["examples"], name
+        assert "ansible-inventory" in run("ansible-doc", "-t", "inventory", "msmq.enterprise.directory").stdout
+
+    def test_an_interpreter_without_the_library_is_told_what_to_do(self, tmp_path: Path) -> None:
+        (tmp_path / "mqenterprise.py").write_text("raise ImportError('not here')")
+
+        arguments = ("localhost", "-i", "localhost,", "-c", "local", "-m", "msmq.enterprise.site_info")
+        python = f"ansible_python_interpreter={sys.executable}"
+
+        answer = run("ansible", *arguments, "-e", python, code=2, PYTHONPATH=str(tmp_path))
+
+        assert "qmnode[enterprise]" in answer.stdout
+        assert "delegate" in answer.stdout
+
+    def test_lint(self) -> None:
+        run("ansible-lint", "--offline", "--profile=production", "--strict", cwd=PLAYBOOKS)
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(1000)
+    def test_sanity(self, tmp_path: Path) -> None:
+        """All sanity tests whose requirements are installed; none of them may need the internet here."""
+        root = tmp_path / "ansible_collections/msmq/enterprise"
+        shutil.copytree(COLLECTION, root, ignore=shutil.ignore_patterns("__pycache__"))
+        home = tmp_path / "home"
+        sanity.prepare(home)
+
+        arguments = ("sanity", "--local", "--python", "3.11", "--color", "no")
+        answer = run("ansible-test", *arguments, cwd=root, timeout=900, HOME=str(home))
+
+        done = set(re.findall(r'Running sanity test "([\w-]+)"', answer.stdout + answer.stderr))
+        assert done >= {"ansible-doc", "import", "pep8", "pylint", "validate-modules", "yamllint"}

@@ -1,0 +1,187 @@
+"""The modules for sites, routing links, queue managers and queues, against both directory servers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mqenterprise.directory.entities import Queue, QueueManager, Site
+from tests.collection.conftest import ModuleFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mqenterprise.directory.service import EnterpriseDirectory
+    from tests.collection.conftest import Modules
+
+    Names = Callable[[str], str]
+
+pytestmark = pytest.mark.servers
+
+
+class TestSite:
+    def test_it_comes_changes_and_goes(self, modules: Modules, fresh_name: Names) -> None:
+        name = fresh_name("Lisboa é ")
+
+        made = modules.settle("site", name=name, inter_site_replication_interval=30)
+        modules.settle("site", name=name, intra_site_replication_interval=3)
+
+        (found,) = modules.run("site_info", name=name.upper())["sites"]
+        assert found["identifier"] == made["site"]["identifier"]
+        assert (found["intra_site_replication_interval"], found["inter_site_replication_interval"]) == (3, 30)
+        assert modules.settle("site", name=name, state="absent")["site"] is None
+        assert modules.run("site_info", name=name)["sites"] == []
+
+    def test_a_site_becomes_foreign_and_back(self, modules: Modules, site: str) -> None:
+        modules.settle("site", name=site, foreign=True)
+        modules.settle("site", name=site, foreign=False)
+
+    def test_a_site_in_use_is_kept(self, modules: Modules, site: str, fresh_name: Names) -> None:
+        machine = fresh_name("host")
+        modules.run("queue_manager", name=machine, sites=[site])
+
+        with pytest.raises(ModuleFailed, match=f"needed by machine {machine}"):
+            modules.run("site", name=site, state="absent")
+
+    def test_what_others_made_is_kept(
+        self, modules: Modules, directory: EnterpriseDirectory, fresh_name: Names
+    ) -> None:
+        name = fresh_name("Theirs")
+        directory.sites.add(Site(name=name))
+
+        with pytest.raises(ModuleFailed, match="was not made by this tool"):
+            modules.run("site", name=name, state="absent")
+
+    def test_a_wrong_value_is_explained(self, modules: Modules, fresh_name: Names) -> None:
+        with pytest.raises(ModuleFailed, match="inter_site_replication_interval: -1 is out of range"):
+            modules.run("site", name=fresh_name("Site"), inter_site_replication_interval=-1, check=True)
+
+
+class TestRoutingLink:
+    def test_it_comes_changes_and_goes(self, modules: Modules, site: str, fresh_name: Names) -> None:
+        other, gate = fresh_name("Site"), fresh_name("gate")
+        modules.run("site", name=other)
+        modules.run("queue_manager", name=gate, sites=[site], roles=["routing_server"])
+
+        modules.settle("routing_link", sites=[site, other], cost=5)
+        changed = modules.settle("routing_link", sites=[other, site], site_gates=[gate.upper()], description="Líne")
+
+        (found,) = modules.run("routing_link_info", site=site)["routing_links"]
+        assert (found["cost"], found["site_gates"], found["description"]) == (5, [gate], "Líne")
+        assert found["identifier"] == changed["routing_link"]["identifier"] is not None
+        modules.settle("routing_link", sites=[site, other], state="absent")
+
+    def test_what_does_not_fit_is_refused_before_anything_is_written(
+        self, modules: Modules, site: str, fresh_name: Names
+    ) -> None:
+        other, client = fresh_name("Site"), fresh_name("client")
+        modules.run("site", name=other)
+        modules.run("queue_manager", name=client, sites=[site])
+
+        with pytest.raises(ModuleFailed, match="'cost' is missing"):
+            modules.run("routing_link", sites=[site, other])
+        with pytest.raises(ModuleFailed, match=f"there is no site '{other}x' .*did you mean"):
+            modules.run("routing_link", sites=[site, f"{other}x"], cost=1)
+        with pytest.raises(ModuleFailed, match=f"{client} is no routing server"):
+            modules.run("routing_link", sites=[site, other], cost=1, site_gates=[client])
+        with pytest.raises(ModuleFailed, match=r"joins .* with itself"):
+            modules.run("routing_link", sites=[site, site], cost=1)
+        assert modules.run("routing_link_info", site=other)["routing_links"] == []
+
+
+class TestQueueManager:
+    def test_it_comes_changes_and_goes(self, modules: Modules, site: str, fresh_name: Names) -> None:
+        name, router = fresh_name("shop"), fresh_name("router")
+        modules.run("queue_manager", name=router, sites=[site], roles=["routing_server"])
+
+        made = modules.settle("queue_manager", name=name, sites=[site], dns_name=f"{name}.lab.test")
+        modules.settle("queue_manager", name=name, out_routing_servers=[router], quota=2048)
+
+        found = modules.run("queue_manager_info", site=site)["queue_managers"]
+        assert [each["name"] for each in found] == [router, name]
+        assert found[1]["identifier"] == made["queue_manager"]["identifier"]
+        assert found[1]["dns_name"] == f"{name}.lab.test"
+        assert (found[1]["out_routing_servers"], found[1]["quota"], found[1]["roles"]) == ([router], 2048, ["client"])
+        modules.settle("queue_manager", name=name, state="absent")
+
+    def test_a_role_that_others_need_stays(self, modules: Modules, site: str, fresh_name: Names) -> None:
+        name, router = fresh_name("shop"), fresh_name("router")
+        modules.run("queue_manager", name=router, sites=[site], roles=["routing_server"])
+        modules.run("queue_manager", name=name, sites=[site], out_routing_servers=[router])
+
+        with pytest.raises(ModuleFailed, match=f"{router} is no routing server"):
+            modules.run("queue_manager", name=router, roles=["client"])
+        with pytest.raises(ModuleFailed, match=f"needed by machine {name}"):
+            modules.run("queue_manager", name=router, state="absent")
+
+    def test_a_machine_needs_a_site(self, modules: Modules, directory: EnterpriseDirectory, fresh_name: Names) -> None:
+        lone = directory.queue_managers.add(QueueManager(computer_name=fresh_name("other")))
+        try:  # one that somebody else made without a site is no excuse for another
+            with pytest.raises(ModuleFailed, match="a machine is in a site"):
+                modules.run("queue_manager", name=fresh_name("lone"))
+        finally:
+            directory.queue_managers.delete(lone)
+
+
+class TestQueue:
+    @pytest.fixture
+    def machine(self, modules: Modules, site: str, fresh_name: Names) -> str:
+        name = fresh_name("shop")
+        modules.run("queue_manager", name=name, sites=[site])
+        return name
+
+    def test_it_comes_changes_and_goes(self, modules: Modules, machine: str) -> None:
+        queue = {"machine": machine, "name": "orders/é"}
+
+        made = modules.settle("queue", **queue, label="Orders", transactional=True, multicast_address="234.1.1.1:8001")
+        modules.settle("queue", **queue, journal=True, quota=100, multicast_address="")
+
+        (found,) = modules.run("queue_info", machine=machine)["queues"]
+        assert found["identifier"] == made["queue"]["identifier"] is not None
+        assert (found["label"], found["transactional"], found["journal"], found["quota"]) == ("Orders", True, True, 100)
+        assert found["multicast_address"] is None
+        modules.settle("queue", **queue, state="absent")
+
+    def test_access_rights(self, modules: Modules, machine: str) -> None:
+        queue = {"machine": machine, "name": "guarded"}
+        everyone = {"to": "Everyone", "allow": ["send"]}
+
+        modules.settle("queue", **queue, access=[everyone])
+        modules.settle("queue", **queue, access=[everyone, {"to": "Anonymous", "deny": ["receive", "peek"]}])
+
+        (found,) = modules.run("queue_info", machine=machine, access=True)["queues"]
+        assert {"to": "Everyone", "allow": ["send"]} in found["access"]
+        assert {each["to"]: each.get("deny") for each in found["access"]}.keys() >= {"Everyone"}
+        with pytest.raises(ModuleFailed, match="there is no user or group 'Nobody Known'"):
+            modules.run("queue", **queue, access=[{"to": "Nobody Known", "allow": ["send"]}])
+
+    def test_transactional_is_for_ever(self, modules: Modules, machine: str) -> None:
+        modules.run("queue", machine=machine, name="fixed")
+
+        with pytest.raises(ModuleFailed, match="delete it first"):
+            modules.run("queue", machine=machine, name="fixed", transactional=True, check=True)
+
+    def test_a_queue_that_a_node_published_is_withdrawn(
+        self, modules: Modules, machine: str, directory: EnterpriseDirectory
+    ) -> None:
+        directory.queues.add(Queue(pathname=f"{machine}\\theirs"))
+
+        modules.settle("queue", machine=machine, name="theirs", label="Ours now")
+        modules.settle("queue", machine=machine, name="theirs", state="absent")
+
+    def test_a_queue_needs_its_machine(self, modules: Modules, fresh_name: Names) -> None:
+        machine = fresh_name("none")
+
+        with pytest.raises(ModuleFailed, match="there is no machine"):
+            modules.run("queue", machine=machine, name="orders")
+        # Before a first run, what an earlier task would make is not there.
+        foreseen = modules.run("queue", machine=machine, name="orders", check=True)
+        assert foreseen["changed"]
+        assert f"there is no machine '{machine}'" in json.dumps(foreseen["warnings"])
+
+
+def test_results_are_plain_and_hold_no_secret(modules: Modules, directory_file: object, site: str) -> None:
+    assert site in json.dumps(modules.run("site_info"))
+    assert "password" not in json.dumps(modules.run("site_info"))

@@ -1,0 +1,110 @@
+"""A disk under the node that forgets, at the kill, what was not synced; and that can become full or fail.
+
+The preloaded ``shim.c`` writes a journal of what was synced, from which :meth:`Disk.cut` makes the directory that a
+power cut would leave. A directory entry counts as durable once its directory was synced, strictly by POSIX: a file
+created, renamed or removed since then is as it was before. File systems keep more than that as they please, so a cut
+may also keep, by chance, some of what was written and not synced, and the directory as it is.
+"""
+
+import mmap
+import os
+import random
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from typing import Final
+
+_SHIM: Final = Path(__file__).with_name("shim.c")
+_CONTROL: Final = struct.Struct("=ii")
+
+
+def compile_shim(folder: Path) -> Path:
+    """Compile the shim into ``folder``."""
+    library = folder / "shim.so"
+    subprocess.run(
+        ["gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(library), str(_SHIM), "-ldl"], check=True
+    )
+    return library
+
+
+class Disk:
+    """What is under ``folder/store``. ``environment`` makes a process use it."""
+
+    def __init__(self, folder: Path, shim: Path, *, syncs: bool = True) -> None:
+        self.store = folder / "store"
+        self._shadow = folder / "shadow"
+        self._journal = folder / "journal"
+        control = folder / "control"
+        for directory in (self.store, self._shadow):
+            directory.mkdir(parents=True)
+        control.write_bytes(bytes(_CONTROL.size))
+        with control.open("r+b") as file:
+            self._control = mmap.mmap(file.fileno(), _CONTROL.size)
+        self.environment = {
+            "LD_PRELOAD": str(shim),
+            "SHIM_ROOT": str(self.store),
+            "SHIM_SHADOW": str(self._shadow),
+            "SHIM_JOURNAL": str(self._journal),
+            "SHIM_CONTROL": str(control),
+        }
+        if not syncs:
+            self.environment["SHIM_NO_SYNC"] = "1"
+        self._accept()
+
+    def fail(self, writes: int = 0, syncs: int = 0) -> None:
+        """From now on writes and syncs end with these values of errno; 0 lets them be done."""
+        self._control[:] = _CONTROL.pack(writes, syncs)
+
+    def _accept(self) -> None:
+        """All that is there now is durable."""
+        self._entries = {file.name: file.stat().st_ino for file in self.store.iterdir() if file.is_file()}
+        self._sizes = {file.stat().st_ino: file.stat().st_size for file in self.store.iterdir() if file.is_file()}
+        self._journal.write_bytes(b"")
+        for file in self._shadow.iterdir():
+            file.unlink()
+
+    def _read_journal(self) -> None:
+        for line in self._journal.read_text().splitlines():
+            kind, *words = line.split()
+            if kind == "S":
+                inode, size = int(words[0]), int(words[1])
+                self._sizes[inode] = max(size, self._sizes.get(inode, 0))
+            else:
+                self._entries = {name: int(inode) for name, inode in (word.rsplit(":", 1) for word in words)}
+
+    def cut(self, chance: random.Random | None = None) -> int:
+        """Leave what a power cut would; the process has been killed. The number of bytes that were lost.
+
+        ``chance`` decides, if it is given, how much more than what was synced is kept.
+        """
+        self._read_journal()
+        keep_entries = chance is not None and chance.random() < 0.5
+        keep_bytes = chance is not None and chance.random() < 0.5
+        now = {file.name: file.stat().st_ino for file in self.store.iterdir() if file.is_file()}
+        for name, inode in now.items():
+            kept = self._shadow / str(inode)
+            if not kept.exists():
+                os.link(self.store / name, kept)
+        lost = 0
+        for name in now:
+            (self.store / name).unlink()
+        for name, inode in (now if keep_entries else self._entries).items():
+            file = self._shadow / str(inode)
+            size = file.stat().st_size
+            durable = min(self._sizes.get(inode, 0), size)
+            if chance is not None and keep_bytes:
+                durable = chance.randint(durable, size)
+            lost += size - durable
+            os.truncate(file, durable)
+            os.link(file, self.store / name)
+        self._accept()
+        return lost
+
+    def newest_log(self) -> Path:
+        """The write-ahead log that was begun last."""
+        return max(self.store.glob("*.log"))
+
+    def remove(self) -> None:
+        """Give the space back."""
+        shutil.rmtree(self.store.parent)

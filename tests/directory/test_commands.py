@@ -1,0 +1,290 @@
+"""The commands ``mqenterprise directory`` and ``mqenterprise queue``, as a process and against both servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from mqenterprise.directory.admission import admit
+from mqenterprise.directory.configuration import load_settings
+from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
+from mqenterprise.directory.entities import Queue, QueueManager, Site
+from mqenterprise.directory.errors import AccessRefused, BindRefused
+from mqenterprise.directory.service import EnterpriseDirectory
+from tests.lab.addresses import free_alias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.lab.servers import DirectoryServer
+
+
+def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mqenterprise", *(str(argument) for argument in arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+@pytest.fixture
+def private(open_folder: Path) -> Iterator[list[object]]:
+    """Arguments for a private directory of the test's own; stopped at the end."""
+    state = open_folder / "state"
+    yield ["--state", state]
+    EmbeddedDirectory(state).stop()
+
+
+@pytest.mark.servers
+class TestPrivateDirectory:
+    def test_up_creates_starts_and_keeps(self, private: list[object], open_folder: Path) -> None:
+        host = free_alias([6360])
+
+        first = run("directory", "up", *private, "--host", host, "--root", "dc=acme,dc=internal")
+
+        assert first.returncode == 0, first.stderr
+        assert f"dc=acme,dc=internal answers on ldaps://{host}:6360" in first.stdout
+        embedded = EmbeddedDirectory(open_folder / "state")
+        with EnterpriseDirectory(embedded.client_settings()) as directory:
+            directory.sites.add(Site(name="Hamburg"))
+        assert run("directory", "up", *private).returncode == 0  # running already
+        assert run("directory", "down", *private).stdout == "stopped\n"
+        assert run("directory", "down", *private).stdout == "it was not running\n"
+        assert run("directory", "up", *private).returncode == 0
+        with EnterpriseDirectory(embedded.client_settings()) as directory:
+            assert directory.sites.find("Hamburg") is not None
+
+    def test_it_runs_without_privileges_and_keeps_secrets_to_itself(
+        self, private: list[object], open_folder: Path
+    ) -> None:
+        run("directory", "up", *private, "--host", free_alias([6360]))
+
+        embedded = EmbeddedDirectory(open_folder / "state")
+        pid = embedded.pid()
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+        ids = next(line for line in lines if line.startswith("Uid:")).split()[1:]
+        assert "0" not in ids
+        for name in ("admin.password", "tls/ca.key", "tls/server.key", "directory.json"):
+            assert stat.S_IMODE((embedded.paths.state / name).stat().st_mode) == 0o600, name
+        assert stat.S_IMODE(embedded.paths.state.stat().st_mode) == 0o700
+
+    def test_status_says_what_is_to_be_done(self, private: list[object]) -> None:
+        none = run("directory", "status", *private)
+        assert (none.returncode, "create one" in none.stdout) == (2, True)
+
+        run("directory", "up", *private, "--host", free_alias([6360]))
+        running = run("directory", "status", *private, "--json")
+        assert running.returncode == 0
+        assert json.loads(running.stdout)["answering"] is True
+
+        run("directory", "down", *private)
+        stopped = run("directory", "status", *private)
+        assert (stopped.returncode, "is stopped" in stopped.stdout) == (2, True)
+
+    def test_a_backup_comes_back_under_the_same_identity(self, private: list[object], open_folder: Path) -> None:
+        run("directory", "up", *private, "--host", free_alias([6360]))
+        embedded = EmbeddedDirectory(open_folder / "state")
+        with EnterpriseDirectory(embedded.client_settings()) as directory:
+            before = directory.sites.add(Site(name="Grüne Straße, Süd+West"))
+        archive = open_folder / "backup.tar.gz"
+
+        saved = run("directory", "backup", archive, *private)
+
+        assert saved.returncode == 0, saved.stderr
+        assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+        with EnterpriseDirectory(embedded.client_settings()) as directory:
+            directory.sites.delete(before)
+        refused = run("directory", "restore", archive, *private)
+        assert (refused.returncode, "stop it first" in refused.stderr) == (1, True)
+        run("directory", "down", *private)
+        refused = run("directory", "restore", archive, *private)
+        assert (refused.returncode, "--force" in refused.stderr) == (1, True)
+        assert run("directory", "restore", archive, *private, "--force").returncode == 0
+        assert run("directory", "up", *private).returncode == 0
+        with EnterpriseDirectory(embedded.client_settings()) as directory:
+            after = directory.sites.find(before.name)
+            assert after is not None and after.identifier == before.identifier
+
+    def test_a_link_laid_in_the_state_folder_is_not_followed(self, private: list[object], open_folder: Path) -> None:
+        """slapd's account owns the folder; whoever starts slapd may be root."""
+        victim = open_folder / "victim"
+        victim.write_text("untouched")
+        state = open_folder / "state"
+        EmbeddedDirectory(state).create(EmbeddedSettings())
+        owner = victim.stat().st_uid
+        (state / "slapd.log").symlink_to(victim)
+
+        with pytest.raises(OSError, match="symbolic links"):
+            EmbeddedDirectory(state).start()
+        for name in ("directory.json", "admin.password"):
+            (state / name).unlink()
+        (state / "admin.password").symlink_to(victim)
+        with pytest.raises(OSError, match="symbolic links"):
+            EmbeddedDirectory(state).create(EmbeddedSettings())
+
+        assert victim.read_text() == "untouched"
+        assert victim.stat().st_uid == owner
+
+    def test_a_backup_is_not_written_into_a_file_that_others_can_read(
+        self, private: list[object], open_folder: Path
+    ) -> None:
+        host = free_alias([6360])
+        assert run("directory", "up", *private, "--host", host).returncode == 0
+        readable = open_folder / "b.tgz.partial"
+        readable.write_text("")
+        readable.chmod(0o666)
+
+        EmbeddedDirectory(open_folder / "state").backup(open_folder / "b.tgz")
+
+        assert stat.S_IMODE((open_folder / "b.tgz").stat().st_mode) == 0o600
+
+    def test_what_is_no_backup_is_refused(self, private: list[object], open_folder: Path) -> None:
+        (open_folder / "other").write_bytes(b"not an archive")
+
+        refused = run("directory", "restore", open_folder / "other", *private)
+
+        assert refused.returncode == 1
+        assert "is not a backup" in refused.stderr
+
+    def test_a_port_that_is_taken_is_named(self, private: list[object], open_folder: Path) -> None:
+        host = free_alias([6360])
+        run("directory", "up", *private, "--host", host)
+
+        second = run("directory", "up", "--state", open_folder / "second", "--host", host)
+
+        assert second.returncode == 1
+        assert "slapd stopped at once" in second.stderr
+        assert "Traceback" not in second.stderr
+
+
+def test_without_any_directory_the_command_says_how_to_get_one(tmp_path: Path) -> None:
+    settings = tmp_path / "none.yaml"
+
+    answer = run("queue", "list", "--directory", settings)
+
+    assert answer.returncode == 1
+    assert str(settings) in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_a_mistake_in_the_settings_is_named_with_its_file(tmp_path: Path) -> None:
+    settings = tmp_path / "directory.yaml"
+    settings.write_text("servers: [http://host]\nuser: me\npassword: x\n")
+
+    answer = run("queue", "list", "--directory", settings)
+
+    assert answer.returncode == 1
+    assert "directory.yaml: servers" in answer.stderr
+    assert "ldaps://host" in answer.stderr
+
+
+@pytest.fixture
+def settings_file(directory_server: DirectoryServer, tmp_path: Path) -> Path:
+    """A settings file as an operator writes it."""
+    settings = directory_server.settings
+    file = tmp_path / "directory.yaml"
+    (tmp_path / "password").write_text(settings.secret() + "\n")
+    content = {
+        "servers": list(settings.servers),
+        "user": settings.user,
+        "password_file": "password",
+        "ca_file": str(settings.ca_file),
+    }
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+@pytest.mark.servers
+class TestAdmission:
+    def test_a_node_binds_with_what_it_was_given_and_writes_its_own(
+        self, directory: EnterpriseDirectory, settings_file: Path, tmp_path: Path, fresh_name: Callable[[str], str]
+    ) -> None:
+        computer, other = fresh_name("NODE"), fresh_name("NODE")
+        directory.queue_managers.add(QueueManager(computer_name=other))
+        given = tmp_path / "node"
+
+        answer = run("directory", "admit", computer, "--output", given, "--directory", settings_file)
+
+        assert answer.returncode == 0, answer.stderr
+        assert stat.S_IMODE((given / "directory.password").stat().st_mode) == 0o600
+        with EnterpriseDirectory(load_settings(given / "directory.yaml")) as as_node:
+            as_node.queues.add(Queue(pathname=f"{computer}\\orders"))
+            with pytest.raises(AccessRefused):
+                as_node.queues.add(Queue(pathname=f"{other}\\orders"))
+
+    @pytest.mark.one_server(reason="Active Directory accepts the password before for an hour")
+    def test_a_second_admission_ends_the_first(
+        self, slapd: EmbeddedDirectory, tmp_path: Path, fresh_name: Callable[[str], str]
+    ) -> None:
+        computer = fresh_name("NODE")
+        with EnterpriseDirectory(slapd.client_settings()) as directory:
+            admit(directory, computer, tmp_path / "first")
+            admit(directory, computer, tmp_path / "second")
+
+        with EnterpriseDirectory(load_settings(tmp_path / "second" / "directory.yaml")) as as_node:
+            assert as_node.queue_managers.find(computer) is not None
+        with (
+            EnterpriseDirectory(load_settings(tmp_path / "first" / "directory.yaml")) as stale,
+            pytest.raises(BindRefused),
+        ):
+            stale.enterprise()
+
+    def test_a_name_that_no_computer_can_have_is_refused(self, settings_file: Path, tmp_path: Path) -> None:
+        arguments = ("--output", tmp_path, "--directory", settings_file)
+
+        refused = run("directory", "admit", "a-name-of-more-than-fifteen", *arguments)
+
+        assert (refused.returncode, "1 to 15 characters" in refused.stderr) == (1, True)
+
+
+@pytest.mark.servers
+class TestQueue:
+    def test_a_queue_is_published_found_changed_and_unpublished(
+        self, directory: EnterpriseDirectory, settings_file: Path, fresh_name: Callable[[str], str]
+    ) -> None:
+        computer = fresh_name("NODE")
+        directory.queue_managers.add(QueueManager(computer_name=computer))
+        where = ("--directory", settings_file)
+        pathname = f"{computer}\\orders, paid".lower()
+        label, kind = fresh_name("label"), "00112233-4455-6677-8899-aabbccddeeff"
+
+        made = run("queue", "publish", pathname, *where, "--transactional", "--label", label, "--json")
+
+        assert made.returncode == 0, made.stderr
+        identifier = json.loads(made.stdout)[0]["identifier"]
+        for lookup in ([pathname], [identifier], ["--label", label]):
+            found = run("queue", "find", *lookup, *where, "--json")
+            assert json.loads(found.stdout)[0]["pathname"] == pathname
+        changed = run(
+            "queue", "set", pathname, *where, "--quota", 100, "--privacy", "body", "--journal", "--type", kind
+        )
+        assert changed.returncode == 0, changed.stderr
+        row = json.loads(run("queue", "find", "--type", kind, "--label", label, *where, "--json").stdout)[0]
+        assert (row["quota"], row["privacy_level"], row["journaling"], row["label"]) == (100, "body", True, label)
+        assert row["transactional"] is True
+        assert pathname in run("queue", "list", *where, "--computer", computer).stdout
+        twice = run("queue", "publish", pathname, *where)
+        assert (twice.returncode, "already" in twice.stderr) == (1, True)
+        assert run("queue", "unpublish", pathname, *where).returncode == 0
+        gone = run("queue", "find", pathname, *where)
+        assert (gone.returncode, gone.stdout) == (1, "no such queue\n")
+
+    def test_wrong_usage_is_told_from_failure(self, settings_file: Path) -> None:
+        where = ("--directory", settings_file)
+
+        assert run("queue", "find", *where).returncode == 2
+        assert run("queue", "set", "host\\q", *where).returncode == 2
+        nobody = run("queue", "publish", "nobodys-host\\q", *where)
+        assert (nobody.returncode, "no queue manager" in nobody.stderr) == (1, True)
+        assert run("queue", "find", "not-a-guid", *where).returncode == 1

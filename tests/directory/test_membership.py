@@ -1,0 +1,181 @@
+"""A node as a service that belongs to a directory: who it is there, and that it runs while the directory is away."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING
+
+import pytest
+
+import qmnode.membership
+from mqenterprise.directory.admission import admit
+from qmnode.directory import ENTRY_POINT_GROUP, Queue, open_directory
+from qmnode.errors import ConfigurationError
+from qmnode.membership import directory_of
+from qmnode.service import Service
+from qmnode.settings import NodeSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from mqenterprise.directory.service import EnterpriseDirectory
+
+    Named = Callable[[str], str]
+
+LDAP = EntryPoint("ldap", "mqenterprise.directory.port:open_port", ENTRY_POINT_GROUP)
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The project's entry point, also where it is not installed."""
+    monkeypatch.setattr(qmnode.membership, "open_directory", partial(open_directory, factories=[LDAP]))
+
+
+def node_settings(folder: Path, computer: str, given: Path | None) -> NodeSettings:
+    return NodeSettings.model_validate(
+        {
+            "data": folder / "data",
+            "transport": {"enabled": False},
+            "computer_name": computer,
+            "local": {"socket": folder / "socket"},
+            "management": {"socket": folder / "management"},
+            "directory": {"name": "ldap", "settings": {"file": str(given), "answer_limit": 3}} if given else {},
+        }
+    )
+
+
+@asynccontextmanager
+async def running(settings: NodeSettings) -> AsyncIterator[Service]:
+    service = Service(settings)
+    started = asyncio.Event()
+    task = asyncio.create_task(service.run(started.set))
+    waiting = asyncio.create_task(started.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+    waiting.cancel()
+    if task.done():
+        await task
+    try:
+        yield service
+    finally:
+        service.stop()
+        await task
+
+
+@pytest.mark.servers
+class TestJoining:
+    async def test_a_node_takes_the_identifier_of_the_directory_and_keeps_it(
+        self, directory: EnterpriseDirectory, tmp_path: Path, fresh_name: Named
+    ) -> None:
+        computer = fresh_name("NODE")
+        admitted = admit(directory, computer, tmp_path / "given")
+        settings = node_settings(tmp_path, computer, tmp_path / "given" / "directory.yaml")
+
+        for _ in range(2):
+            async with running(settings) as service:
+                assert service.manager.identifier == admitted.identifier
+
+    async def test_its_public_queues_are_published_under_its_own_identity(
+        self, directory: EnterpriseDirectory, tmp_path: Path, fresh_name: Named
+    ) -> None:
+        computer = fresh_name("NODE")
+        admit(directory, computer, tmp_path / "given")
+        settings = node_settings(tmp_path, computer, tmp_path / "given" / "directory.yaml")
+
+        async with running(settings) as service:
+            made = await service.manager.create_queue(f"{computer}\\orders", label="mine")
+
+            found = directory.queues.find(f"{computer}\\orders")
+            assert found is not None and found.identifier == made.identifier
+            await service.manager.delete_queue(f"{computer}\\orders")
+        assert directory.queues.find(f"{computer}\\orders") is None
+
+    async def test_a_change_in_the_directory_reaches_the_queue(
+        self, directory: EnterpriseDirectory, tmp_path: Path, fresh_name: Named
+    ) -> None:
+        computer = fresh_name("NODE")
+        admit(directory, computer, tmp_path / "given")
+        settings = node_settings(tmp_path, computer, tmp_path / "given" / "directory.yaml")
+        async with running(settings) as service:
+            await service.manager.create_queue(f"{computer}\\orders", label="old")
+            published = directory.queues.find(f"{computer}\\orders")
+            assert published is not None
+
+            directory.queues.modify(replace(published, label="new", quota=77), ("label", "quota"))
+
+            async with asyncio.timeout(20):
+                while (known := await service.manager.queue(f"{computer}\\orders")).label != "new":
+                    await asyncio.sleep(0.02)
+            assert known.quota == 77
+            sender = await service.manager.open_queue(f"DIRECT=OS:{computer}\\orders", qmnode.Access.SEND)
+            await sender.close()
+
+    async def test_a_node_with_messages_keeps_its_identifier(
+        self, directory: EnterpriseDirectory, tmp_path: Path, fresh_name: Named
+    ) -> None:
+        computer = fresh_name("NODE")
+        async with running(node_settings(tmp_path, computer, None)) as service:
+            await service.manager.create_queue(f"{computer}\\PRIVATE$\\kept")
+            alone = service.manager.identifier
+            queue = await service.manager.open_queue(f"DIRECT=OS:{computer}\\PRIVATE$\\kept", qmnode.Access.SEND)
+            await queue.send(qmnode.Message(body=b"kept", recoverable=True))
+            await queue.close()
+        admit(directory, computer, tmp_path / "given")
+
+        async with running(node_settings(tmp_path, computer, tmp_path / "given" / "directory.yaml")) as service:
+            assert service.manager.identifier == alone
+
+    async def test_a_node_starts_while_its_directory_is_away(
+        self, directory: EnterpriseDirectory, tmp_path: Path, fresh_name: Named
+    ) -> None:
+        computer = fresh_name("NODE")
+        admitted = admit(directory, computer, tmp_path / "given")
+        file = tmp_path / "given" / "directory.yaml"
+        settings = node_settings(tmp_path, computer, file)
+        async with running(settings):
+            pass
+        text = file.read_text()
+        file.write_text(text.replace(directory.connection.settings.servers[0], "ldaps://127.0.0.1:1"))
+
+        async with running(settings) as service:
+            assert service.manager.identifier == admitted.identifier
+            await service.manager.create_queue(f"{computer}\\PRIVATE$\\works")
+            (warning,) = (await service.manager.status()).warnings
+            assert warning.startswith("directory: it does not answer")
+
+
+def test_a_directory_that_is_not_installed_stops_the_node_with_a_sentence(tmp_path: Path) -> None:
+    settings = NodeSettings.model_validate({"data": tmp_path, "directory": {"name": "x500"}})
+
+    with pytest.raises(ConfigurationError, match="x500"):
+        directory_of(settings)
+
+
+def test_without_a_name_there_is_no_directory(tmp_path: Path) -> None:
+    assert directory_of(NodeSettings.model_validate({"data": tmp_path})) is None
+
+
+@pytest.mark.servers
+async def test_queues_that_an_administrator_publishes_are_taken_over(
+    directory: EnterpriseDirectory, tmp_path: Path, fresh_name: Named
+) -> None:
+    computer = fresh_name("NODE")
+    admit(directory, computer, tmp_path / "given")
+    before = directory.queues.add(Queue(pathname=f"{computer}\\orders", transactional=True, label="declared"))
+    settings = node_settings(tmp_path, computer, tmp_path / "given" / "directory.yaml")
+
+    async with running(settings) as service:
+        manager = service.manager
+        (taken,) = [each for each in await manager.queues() if each.pathname.lower().endswith("\\orders")]
+        assert (taken.identifier, taken.transactional, taken.label) == (before.identifier, True, "declared")
+
+        directory.queues.add(Queue(pathname=f"{computer}\\prices", journaling=True))
+
+        async with asyncio.timeout(30):
+            while not any(each.pathname.lower().endswith("\\prices") for each in await manager.queues()):
+                await asyncio.sleep(0.05)
+        await (await manager.open_queue(f"DIRECT=OS:{computer}\\prices")).close()

@@ -1,0 +1,84 @@
+"""Whose messages a node passes on: those for machines of the enterprise, also for one that has only just joined."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from qmnode import Access, Message, QueueManager
+from qmnode.file_directory import FileDirectory
+from qmnode.model.api import QueueType
+from qmnode.structures.guid import guid_to_text
+from tests.forwarding.enterprise import Directory, Machine
+from tests.transport.conftest import PLAIN, eventually, settings_of
+
+
+@dataclass
+class Stale:
+    """A routing server whose directory does not have TARGET yet, which SOURCE has."""
+
+    fresh: Directory
+    stale: Directory
+    machines: dict[str, Machine]
+    start: Callable[[str, Directory], Coroutine[None, None, QueueManager]]
+
+    @property
+    def name(self) -> str:
+        """Of the first private queue of TARGET."""
+        return f"PRIVATE={guid_to_text(self.machines['TARGET'].identifier)}\\00000005"
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Stale]:
+    machines = {
+        "SOURCE": Machine("SOURCE", ["south"]),
+        "ROUTER": Machine("ROUTER", ["south", "north"], routing_server=True),
+        "TARGET": Machine("TARGET", ["north"]),
+    }
+    fresh = Directory(tmp_path / "fresh.yaml", machines)
+    stale = Directory(tmp_path / "stale.yaml", {name: one for name, one in machines.items() if name != "TARGET"})
+    stale.sites = fresh.sites
+    fresh.write()
+    stale.write()
+    async with AsyncExitStack() as stack:
+
+        async def start(name: str, directory: Directory) -> QueueManager:
+            machine = machines[name]
+            node = await QueueManager.open(
+                tmp_path / name, settings_of(name, machine.listens), directory=FileDirectory(directory.file)
+            )
+            stack.push_async_callback(node.close)
+            node.adopt_identifier(machine.identifier)
+            await node.network.start()
+            return node
+
+        yield Stale(fresh, stale, machines, start)
+
+
+async def send(node: QueueManager, name: str, body: bytes) -> None:
+    async with await node.open_queue(name, Access.SEND) as out:
+        await out.send(Message(body, recoverable=True))
+
+
+async def test_a_machine_that_has_just_joined_is_looked_up_before_its_messages_are_refused(lab: Stale) -> None:
+    source, _, target = (
+        await lab.start("SOURCE", lab.fresh), await lab.start("ROUTER", lab.stale), await lab.start("TARGET", lab.fresh)
+    )  # fmt: skip
+    await target.create_queue(PLAIN)
+    lab.stale.machines = lab.machines
+    lab.stale.write()
+    await send(source, lab.name, b"welcome")
+    async with await target.open_queue(f"DIRECT=OS:{PLAIN}") as queue:
+        assert (await queue.receive(timeout=20)).body == b"welcome"
+
+
+async def test_nothing_is_passed_on_to_who_is_not_in_the_directory(lab: Stale) -> None:
+    source, router = await lab.start("SOURCE", lab.fresh), await lab.start("ROUTER", lab.stale)
+    await send(source, lab.name, b"to a stranger")
+    await eventually(lambda: bool(router.network.connections()))
+    await eventually(lambda: not any(one.message_count for one in source.queue_collection.values()))
+    assert not [one for one in await router.queues([QueueType.OUTGOING]) if one.pathname == lab.name]

@@ -1,0 +1,60 @@
+"""The coverage-guided fuzzer: ``python -m tests.fuzz.fuzz [libFuzzer options]``, which ``make fuzz`` runs.
+
+The first byte of an input chooses the target. The corpus is kept in ``.fuzz/corpus`` and grows from run to run; an
+input that breaks a property is written to ``.fuzz``, and belongs into ``tests/fuzz/regressions`` once it is understood.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import atheris
+
+from qmnode.structures import generate
+
+HOME = Path(".fuzz")
+CORPUS = HOME / "corpus"
+MEASURE_EVERY = 256
+"""One of so many inputs has its memory measured: that makes Python several times slower."""
+
+_compile = generate.Code.compile
+
+
+def _instrumented(self: generate.Code, signature: str, filename: str) -> Any:
+    """Parsers are made at run time, so the import hook does not see them."""
+    return atheris.instrument_func(_compile(self, signature, filename))
+
+
+def main() -> None:
+    """Fill the corpus and run."""
+    generate.Code.compile = _instrumented  # type: ignore[method-assign]
+    with atheris.instrument_imports(include=["qmnode"]):
+        from tests.fuzz import properties, seeds
+    names = properties.NAMES
+    CORPUS.mkdir(parents=True, exist_ok=True)
+    for target, data in seeds.seeds():
+        chosen = bytes([names.index(target)]) + data
+        (CORPUS / hashlib.sha256(chosen).hexdigest()[:20]).write_bytes(chosen)
+    count = 0
+
+    def one_input(data: bytes) -> None:
+        nonlocal count
+        count += 1
+        if data:
+            target = names[data[0] % len(names)]
+            try:
+                properties.run(target, data[1:], measure=count % MEASURE_EVERY == 0)
+            except BaseException:
+                print(f"target {target}, input {data[1:][:200].hex()}", file=sys.stderr)
+                raise
+
+    options = [f"-artifact_prefix={HOME}/", "-timeout=20", "-rss_limit_mb=1024", "-max_len=8192"]
+    atheris.Setup([sys.argv[0], *options, *sys.argv[1:], str(CORPUS)], one_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""What must hold of remote procedure calls for any bytes: stub data, towers, and both sides of a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from qmnode.rpc.acceptor import Acceptor, Called
+from qmnode.rpc.contexts import Associations
+from qmnode.rpc.errors import NdrError, RpcError
+from qmnode.rpc.initiator import Initiator
+from qmnode.rpc.interface import NDR64_SYNTAX, NDR_SYNTAX
+from qmnode.rpc.interfaces.endpoint_mapper import ENDPOINT_MAPPER, Tower, floors_of
+from qmnode.rpc.interfaces.qm2qm import QM2QM
+from qmnode.rpc.interfaces.qmcomm import QMCOMM
+from qmnode.rpc.ndr import NDR, NDR64
+from qmnode.rpc.pdu import (
+    Bind,
+    BindAck,
+    ContextElement,
+    ContextResult,
+    PduReader,
+    PduType,
+    RequestBody,
+    ResponseBody,
+    read_pdu,
+    to_syntax,
+    write_pdu,
+)
+from qmnode.rpc.protection import AuthenticationError
+from tests.rpc.stubs import STUBS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qmnode.rpc.ndr import Parameters, Representation
+
+INTERFACES = {one.syntax: one for one in (QMCOMM, QM2QM, ENDPOINT_MAPPER)}
+KINDS: tuple[type[Parameters], ...] = tuple(
+    dict.fromkeys(
+        kind
+        for interface in INTERFACES.values()
+        for method in interface.methods.values()
+        for kind in (method.request, method.response)
+    )
+)
+"""What travels, either way: the first byte of an input chooses."""
+
+
+def check_stub(representation: Representation, data: bytes) -> None:
+    """Bytes give parameters or NdrError; parameters are written as bytes that give them again."""
+    if not data:
+        return
+    kind = KINDS[data[0] % len(KINDS)]
+    try:
+        value = kind.decode(data[1:], representation)
+    except NdrError:
+        return
+    assert kind.decode(value.encode(representation), representation) == value
+
+
+def check_tower(data: bytes) -> None:
+    """Octets are floors or NdrError."""
+    try:
+        floors = floors_of(Tower(octets=data))
+    except NdrError:
+        return
+    assert len(floors) <= 16
+
+
+def check_acceptor(data: bytes) -> None:
+    """A server's connection takes any bytes, and answers with nothing but PDUs."""
+    for bound in (False, True):
+        associations = Associations(8)
+        acceptor = Acceptor(INTERFACES, associations, "peer", 135)
+        if bound:
+            acceptor.receive(bind())
+        half = len(data) // 2
+        for part in (data[:half], data[half:]):
+            if acceptor.closed:
+                break
+            for event in acceptor.receive(part):
+                if isinstance(event, Called):
+                    acceptor.respond(event.call_id, event.stub)
+        for whole in PduReader(65_535).feed(b"".join(acceptor.data_to_send())):
+            read_pdu(whole)
+        acceptor.lost()
+        assert not associations
+
+
+def check_initiator(data: bytes) -> None:
+    """A client's connection takes any bytes, or RpcError says that they are no answer."""
+    for bound in (False, True):
+        initiator = Initiator([QMCOMM, QM2QM])
+        initiator.bind()
+        try:
+            if bound:
+                initiator.receive(bind_ack())
+                initiator.request(QM2QM, 8, b"")
+            initiator.receive(data)
+        except (RpcError, AuthenticationError):
+            continue
+
+
+def bind() -> bytes:
+    """A bind to every interface, with both transfer syntaxes."""
+    contexts = tuple(
+        ContextElement(context_id=number, abstract_syntax=to_syntax(one), transfer_syntaxes=(to_syntax(transfer),))
+        for number, (one, transfer) in enumerate(
+            (one, transfer) for one in INTERFACES for transfer in (NDR_SYNTAX, NDR64_SYNTAX)
+        )
+    )
+    return write_pdu(PduType.BIND, 1, Bind(max_transmit=5840, max_receive=5840, contexts=contexts).write())
+
+
+def bind_ack() -> bytes:
+    """The answer to what an initiator proposes."""
+    accepted = ContextResult(result=0, transfer_syntax=to_syntax(NDR64_SYNTAX))
+    plain = ContextResult(result=0, transfer_syntax=to_syntax(NDR_SYNTAX))
+    results = (accepted, plain, accepted, plain, ContextResult(result=3))
+    body = BindAck(max_transmit=5840, max_receive=5840, group_id=1, secondary_address=b"135\0", results=results)
+    return write_pdu(PduType.BIND_ACK, 1, body.write())
+
+
+RPC_TARGETS: dict[str, Callable[[bytes], None]] = {
+    "stub.NDR": partial(check_stub, NDR),
+    "stub.NDR64": partial(check_stub, NDR64),
+    "tower": check_tower,
+    "acceptor": check_acceptor,
+    "initiator": check_initiator,
+}
+
+
+def rpc_seeds() -> Iterator[tuple[str, bytes]]:
+    """Targets with inputs for them."""
+    for stub in STUBS:
+        place = KINDS.index(type(stub.ours))
+        for representation in (NDR, NDR64):
+            yield f"stub.{representation.name}", bytes((place,)) + stub.ours.encode(representation)
+        request = RequestBody(context_id=2, opnum=stub.direction, stub=stub.ours.encode(NDR)).write()
+        response = ResponseBody(context_id=2, stub=stub.ours.encode(NDR64)).write()
+        yield "acceptor", write_pdu(PduType.REQUEST, 2, request)
+        yield "initiator", write_pdu(PduType.RESPONSE, 2, response)
+    yield "acceptor", bind()
+    yield "initiator", bind_ack()
+    yield "tower", b"\1\0" + b"\2\0ab\2\0cd"

@@ -1,0 +1,348 @@
+"""A whole enterprise to roll out to: hosts, a directory, a declaration, an inventory, and Ansible as operators run it.
+
+The hosts are real ones where this machine can have them (:mod:`tests.lab.hosts`), else plain processes on loopback
+addresses, without ssh and systemd. Both are rolled out to by the same playbooks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import yaml
+
+from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
+from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.keys.publication import Publication
+from tests.lab.addresses import free_alias
+from tests.lab.hosts import HostLab, why_no_hosts
+from tests.lab.network import new_folder, remove, remove_leftovers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROJECT = Path(__file__).resolve().parents[2]
+PLAYBOOKS = PROJECT / "playbooks"
+DIRECTORY_PORT = 6360
+NODE_PORTS = (1801, 3527)
+
+
+class Hosts(Protocol):
+    """What a lab offers, of either kind."""
+
+    kind: str
+    addresses: dict[str, str]
+    directory_address: str
+
+    @property
+    def folder(self) -> Path:
+        """Where the lab has its files; removed with it."""
+        ...
+
+    def start(self) -> None:
+        """Have all hosts there."""
+        ...
+
+    def close(self) -> None:
+        """Remove everything."""
+        ...
+
+    def inventory(self, host: str) -> dict[str, Any]:
+        """How Ansible reaches a host."""
+        ...
+
+    def environment(self) -> dict[str, str]:
+        """Variables of the environment that Ansible is run with."""
+        ...
+
+    def path(self, host: str, path: str) -> Path:
+        """A file of a host's node, seen from here: ``/run/qmnode/qmnode.sock``."""
+        ...
+
+    def kill_node(self, host: str) -> None:
+        """End the node's process with SIGKILL. Where there is systemd, it is started again."""
+        ...
+
+    def stop_node(self, host: str) -> None:
+        """Stop the node in order, until it is started."""
+        ...
+
+    def start_node(self, host: str) -> None:
+        """Start it again."""
+        ...
+
+    def node_process(self, host: str) -> str:
+        """What names the process of a node: another one has another name."""
+        ...
+
+
+class RealHosts:
+    """Hosts with systemd and sshd in network namespaces."""
+
+    kind = "hosts with systemd and ssh, in network namespaces"
+
+    def __init__(self, hosts: Mapping[str, str]) -> None:
+        self.lab = HostLab(dict(hosts))
+        self.folder = self.lab.network.folder
+        self.addresses = dict(self.lab.network.addresses)
+        self.directory_address = self.lab.network.service
+
+    def start(self) -> None:
+        self.lab.start()
+
+    def close(self) -> None:
+        self.lab.close()
+
+    def inventory(self, host: str) -> dict[str, Any]:
+        # A host has this machine's files; a Python in somebody's home would be closed to the node's account.
+        packaged = Path("/usr/bin/python3.11")
+        python = str(packaged if packaged.exists() else Path(sys.executable).resolve())
+        return {
+            "ansible_host": self.addresses[host],
+            "ansible_python_interpreter": python,
+            "queue_manager_python": python,
+        }
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "ANSIBLE_REMOTE_USER": "root",
+            "ANSIBLE_SSH_ARGS": f"-F {self.lab.ssh_config}",
+            "ANSIBLE_TIMEOUT": "10",
+        }
+
+    def path(self, host: str, path: str) -> Path:
+        return self.lab.hosts[host].inside(path)
+
+    def kill_node(self, host: str) -> None:
+        self.lab.hosts[host].do("systemctl", "kill", "--signal=KILL", "qmnode")
+
+    def stop_node(self, host: str) -> None:
+        self.lab.hosts[host].do("systemctl", "stop", "qmnode")
+
+    def start_node(self, host: str) -> None:
+        self.lab.hosts[host].do("systemctl", "start", "qmnode")
+
+    def node_process(self, host: str) -> str:
+        show = ("systemctl", "show", "--property=MainPID,InvocationID", "qmnode")
+        return self.lab.hosts[host].do(*show).stdout
+
+
+class LoopbackHosts:
+    """A folder and a loopback address for each host: no root, no systemd, no ssh."""
+
+    kind = "plain processes on loopback addresses"
+
+    def __init__(self, hosts: Mapping[str, str]) -> None:
+        remove_leftovers()
+        self.folder = new_folder(f"lo{os.getpid()}")
+        self.addresses: dict[str, str] = {}
+        for host in hosts:
+            self.addresses[host] = free_alias(NODE_PORTS, self.addresses.values())
+        self.directory_address = free_alias([DIRECTORY_PORT])
+
+    def start(self) -> None:
+        for host in self.addresses:
+            (self.folder / host / "var/tmp").mkdir(parents=True)
+
+    def close(self) -> None:
+        remove(self.folder)
+
+    def inventory(self, host: str) -> dict[str, Any]:
+        return {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "queue_manager_root": str(self.folder / host),
+            "queue_manager_service": "process",
+            "queue_manager_listen": self.addresses[host],
+            "queue_manager_python": sys.executable,
+        }
+
+    def environment(self) -> dict[str, str]:
+        return {}
+
+    def path(self, host: str, path: str) -> Path:
+        return self.folder / host / path.lstrip("/")
+
+    def _pid(self, host: str) -> int:
+        return int(self.path(host, "/run/qmnode/qmnode.pid").read_text())
+
+    def node_process(self, host: str) -> str:
+        return str(self._pid(host))
+
+    def kill_node(self, host: str) -> None:
+        os.kill(self._pid(host), signal.SIGKILL)
+        self.start_node(host)
+
+    def stop_node(self, host: str) -> None:
+        self._service(host, "stop")
+
+    def start_node(self, host: str) -> None:
+        self._service(host, "start")
+
+    def _service(self, host: str, action: str) -> None:
+        subprocess.run([self.path(host, "/etc/qmnode/service"), action], check=True, timeout=90, capture_output=True)
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of a playbook."""
+
+    code: int
+    said: str
+    stats: dict[str, dict[str, int]]
+
+    @property
+    def changed(self) -> int:
+        """Changes on all hosts."""
+        return sum(each["changed"] for each in self.stats.values())
+
+    def ok(self) -> Played:
+        """Itself; AssertionError with what was said if it failed."""
+        assert self.code == 0, self.said[-6000:]
+        return self
+
+
+class LabEnterprise:
+    """An enterprise about to be rolled out. ``hosts`` are names with their sites, as the declaration has them."""
+
+    def __init__(self, declaration: Mapping[str, Any], *, real: bool | None = None) -> None:
+        hosts = {machine["name"]: machine["sites"][0] for machine in declaration["machines"]}
+        use_real = why_no_hosts() is None if real is None else real
+        self.hosts: Hosts = RealHosts(hosts) if use_real else LoopbackHosts(hosts)
+        self.folder = self.hosts.folder / "controller"
+        self.folder.mkdir(mode=0o711)
+        self.directory = EmbeddedDirectory(self.folder / "directory")
+        self.declaration = self._located(declaration)
+        self.declared = self.folder / "enterprise.yaml"
+        self.inventory = self.folder / "lab.msmq.yaml"
+
+    @property
+    def is_real(self) -> bool:
+        """Whether there are hosts with ssh and systemd."""
+        return isinstance(self.hosts, RealHosts)
+
+    @property
+    def lab(self) -> HostLab:
+        """The real hosts."""
+        assert isinstance(self.hosts, RealHosts)
+        return self.hosts.lab
+
+    def _located(self, declaration: Mapping[str, Any]) -> dict[str, Any]:
+        """The declaration with the lab's addresses; on loopback an address is the only name that everybody resolves."""
+        located = json.loads(json.dumps(declaration))
+        for machine in located["machines"]:
+            address = self.hosts.addresses[machine["name"]]
+            machine["addresses"] = [address]
+            machine["dns_name"] = f"{machine['name']}.contoso.test" if self.is_real else address
+        return dict(located)
+
+    def start(self) -> None:
+        """Hosts and an empty directory."""
+        self.hosts.start()
+        self.directory.create(
+            EmbeddedSettings(root="dc=contoso,dc=test", host=self.hosts.directory_address, port=DIRECTORY_PORT)
+        )
+        self.directory.start()
+        settings = self.directory.client_settings()
+        with EnterpriseDirectory(settings) as directory:
+            directory.prepare()
+        self.write_declaration()
+        values = settings.model_dump(mode="json", exclude_defaults=True, exclude={"password"})
+        self.directory_file.write_text(yaml.safe_dump(values))
+        self._write_inventory()
+
+    def write_declaration(self) -> None:
+        """Declare what :attr:`declaration` says now."""
+        self.declared.write_text(yaml.safe_dump(self.declaration, allow_unicode=True, sort_keys=False), "utf-8")
+
+    def _write_inventory(self) -> None:
+        plugin = {
+            "plugin": "msmq.enterprise.directory",
+            "directory_file": str(self.directory_file),
+            "declared": str(self.declared),
+        }
+        self.inventory.write_text(yaml.safe_dump(plugin))
+        for host in self.hosts.addresses:
+            folder = self.folder / "host_vars"
+            folder.mkdir(exist_ok=True)
+            (folder / f"{host}.yaml").write_text(yaml.safe_dump(self.hosts.inventory(host)))
+
+    @property
+    def directory_file(self) -> Path:
+        """How the administrator reaches the directory."""
+        return self.folder / "directory.yaml"
+
+    def close(self) -> None:
+        """Remove everything."""
+        self.hosts.close()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What commands of the operator are run with."""
+        return {
+            **os.environ,
+            "PYTHONPATH": str(PROJECT),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "MQENTERPRISE_DIRECTORY": str(self.directory_file),
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
+            "ANSIBLE_LOCAL_TEMP": str(self.folder / "ansible"),
+            "ANSIBLE_HOME": str(self.folder / "ansible"),
+            "ANSIBLE_NOCOLOR": "1",
+            **self.hosts.environment(),
+        }
+
+    def play(self, playbook: str, *arguments: str, limit: float = 600, **variables: object) -> Played:
+        """Run a playbook as an operator does."""
+        stats = self.folder / "stats.json"
+        stats.unlink(missing_ok=True)
+        given = {"queue_manager_state": str(self.releases.parent), **variables}
+        command = [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            *("--inventory", str(self.inventory), str(PLAYBOOKS / f"{playbook}.yml")),
+            *("--extra-vars", json.dumps(given)),
+            *arguments,
+        ]
+        environment = self.environment | {
+            "ANSIBLE_CALLBACKS_ENABLED": "lab_stats",
+            "ANSIBLE_CALLBACK_PLUGINS": str(Path(__file__).parent / "callback_plugins"),
+            "LAB_STATS": str(stats),
+        }
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=limit, check=False, cwd=PROJECT,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        return Played(
+            done.returncode, done.stdout + done.stderr, json.loads(stats.read_text()) if stats.exists() else {}
+        )
+
+    @property
+    def releases(self) -> Path:
+        """Where the controller keeps what hosts install."""
+        return self.folder / "state/rollout/releases"
+
+    def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """``mqenterprise`` as the operator runs it."""
+        done = subprocess.run(
+            [sys.executable, "-m", "mqenterprise", *arguments],
+            env=self.environment, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def published_keys(self, host: str) -> frozenset[str]:
+        """The fingerprints of the encryption keys that the directory shows for a node."""
+        with EnterpriseDirectory(self.directory.client_settings()) as directory:
+            publication = Publication(directory)
+            (node,) = publication.nodes(computers=[host])
+            return publication.read(node).fingerprints
+
+    def socket(self, host: str) -> Path:
+        """Where applications reach the node of a host."""
+        return self.hosts.path(host, "/run/qmnode/qmnode.sock")

@@ -1,0 +1,111 @@
+"""Fixtures: both kinds of real directory servers, started once for all tests that ask for them."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
+from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.settings import DirectorySettings, ServerKind
+from tests.lab.addresses import free_alias
+from tests.lab.samba import DomainController
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SLAPD_PORT = 6360
+
+
+@dataclass(frozen=True)
+class DirectoryServer:
+    """One of the two, as tests see it."""
+
+    kind: ServerKind
+    settings: DirectorySettings
+    """The administrator's."""
+
+    @property
+    def is_active_directory(self) -> bool:
+        return self.kind is ServerKind.ACTIVE_DIRECTORY
+
+    def settings_with(self, **changed: object) -> DirectorySettings:
+        """The administrator's settings with some changed."""
+        values = self.settings.model_dump()
+        if self.settings.password is not None:
+            values["password"] = self.settings.password.get_secret_value()
+        return DirectorySettings.model_validate(values | changed)
+
+
+def start_slapd(folder: Path, root: str = "dc=lab,dc=test", host: str | None = None) -> EmbeddedDirectory:
+    """A private slapd on an address of its own. Stop it with ``stop()``."""
+    host = host or free_alias([SLAPD_PORT])
+    embedded = EmbeddedDirectory(folder)
+    embedded.create(EmbeddedSettings(root=root, host=host, port=SLAPD_PORT, durable=False))
+    embedded.start()
+    return embedded
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that slapd's unprivileged account can pass through; pytest's own cannot be passed through."""
+    folder = Path(tempfile.mkdtemp(prefix="qmslapd"))
+    folder.chmod(0o711)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def slapd() -> Iterator[EmbeddedDirectory]:
+    """OpenLDAP, with the schema and the settings of the private directory."""
+    folder = Path(tempfile.mkdtemp(prefix="qmslapd"))
+    folder.chmod(0o711)
+    embedded = start_slapd(folder / "state")
+    try:
+        with EnterpriseDirectory(embedded.client_settings()) as directory:
+            directory.prepare()
+        yield embedded
+    finally:
+        embedded.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def domain_controller() -> Iterator[DomainController]:
+    """A Samba Active Directory domain controller."""
+    controller = DomainController()
+    try:
+        controller.start()
+        yield controller
+    finally:
+        controller.stop()
+
+
+@pytest.fixture(params=[ServerKind.OPENLDAP, ServerKind.ACTIVE_DIRECTORY], ids=["slapd", "samba"])
+def directory_server(request: pytest.FixtureRequest) -> DirectoryServer:
+    """Each of the two in turn. Tests share them: use names from :func:`fresh_name`."""
+    if request.param is ServerKind.OPENLDAP:
+        return DirectoryServer(request.param, request.getfixturevalue("slapd").client_settings())
+    return DirectoryServer(request.param, request.getfixturevalue("domain_controller").settings())
+
+
+@pytest.fixture
+def directory(directory_server: DirectoryServer) -> Iterator[EnterpriseDirectory]:
+    """Each of the two, open for its administrator."""
+    with EnterpriseDirectory(directory_server.settings) as opened:
+        yield opened
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def fresh_name() -> Callable[[str], str]:
+    """Names that no other test has used."""
+    return lambda prefix: f"{prefix}{next(_numbers)}"

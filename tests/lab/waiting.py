@@ -1,0 +1,23 @@
+"""Waiting for a condition, with a limit."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Result = TypeVar("Result")
+
+
+def wait_until(condition: Callable[[], Result], limit: float, what: str, pause: float = 0.02) -> Result:
+    """The condition's answer as soon as it is true; AssertionError with ``what`` when it never is."""
+    deadline = time.monotonic() + limit
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {limit:g} s")
+        time.sleep(pause)

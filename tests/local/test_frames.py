@@ -1,0 +1,129 @@
+"""What a peer that does not keep to the protocol can do: lose its connection, and nothing else."""
+
+import asyncio
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import qmnode
+from qmnode.local import values
+from qmnode.local.frames import (
+    HEAD,
+    PROTOCOL_VERSION,
+    SEND_HEAD,
+    FrameError,
+    FrameReader,
+    Kind,
+    frame,
+    pack_received,
+    pack_sent,
+    unpack_received,
+    unpack_sent,
+)
+from tests.local.conftest import FORMAT, NAME, Service
+
+
+@given(st.lists(st.tuples(st.sampled_from(Kind), st.integers(0, 0xFFFFFFFF), st.binary(max_size=100))), st.data())
+def test_frames_survive_any_cut_of_the_stream(frames: list[tuple[Kind, int, bytes]], data: st.DataObject) -> None:
+    stream = b"".join(frame(kind, number, body) for kind, number, body in frames)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)))))
+    reader = FrameReader()
+    found = [one for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True) for one in reader.feed(stream[a:b])]
+    assert [(one.kind, one.number, one.body) for one in found] == frames
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=50))))
+def test_received_batches_round_trip(items: list[tuple[int, bytes]]) -> None:
+    assert unpack_received(pack_received(items)) == items
+
+
+@given(st.lists(st.tuples(st.binary(max_size=50), st.binary(max_size=50))))
+def test_sent_batches_round_trip(items: list[tuple[bytes, bytes]]) -> None:
+    assert unpack_sent(pack_sent(items), 0, len(items)) == items
+
+
+@given(st.binary(max_size=200), st.integers(0, 0xFFFFFFFF))
+def test_any_bytes_are_a_batch_or_a_frame_error(body: bytes, count: int) -> None:
+    for unpack in (lambda: unpack_sent(body, 0, count), lambda: unpack_received(body), lambda: values.decode(body)):
+        try:
+            unpack()
+        except FrameError:
+            continue
+
+
+@pytest.mark.parametrize("size", [0, 7, 0xFFFFFFFF])
+def test_impossible_sizes_are_refused_at_once(size: int) -> None:
+    with pytest.raises(FrameError, match="frames have 8 to"):
+        FrameReader().feed(HEAD.pack(size, Kind.CALL, 1))
+
+
+async def exchange(service: Service, *parts: bytes) -> bytes:
+    """Send raw bytes; everything the node answers until it closes."""
+    reader, writer = await asyncio.open_unix_connection(str(service.socket))
+    writer.writelines(parts)
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return answer
+
+
+HELLO = frame(Kind.HELLO, 1, values.encode({"version": PROTOCOL_VERSION}))
+
+
+@pytest.mark.parametrize(
+    ("reason", "parts"),
+    [
+        ("the first frame is a hello", [frame(Kind.CALL, 1, b"[]")]),
+        ("install the same qmnode", [frame(Kind.HELLO, 1, values.encode({"version": 99}))]),
+        ("not known", [HELLO, frame(Kind.RESULT, 2)]),
+        ("two calls with the number", [HELLO, *[frame(Kind.CALL, 5, b"[]")] * 2]),
+        ("frames have", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"]),
+    ],
+)
+async def test_a_peer_that_breaks_the_protocol_is_told_and_closed(
+    service: Service, reason: str, parts: list[bytes]
+) -> None:
+    assert reason.encode() in await exchange(service, *parts)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff",
+        values.encode(["manager", 0, "close", [], {}]),
+        values.encode(["manager", 0, "_load_queues", [], {}]),
+        values.encode(["manager", 0, "create_queue", [], {"no_such": 1}]),
+        values.encode(["manager", 0, "create_queue", [7], {}]),
+        values.encode(["queue", 12345, "purge", [], {}]),
+        values.encode(["planet", 0, "purge", [], {}]),
+        values.encode(["manager", 0, "begin", [0], {}]),
+        values.encode({"not": "a list"}),
+        b"[" * 100_000,
+    ],
+)
+async def test_a_call_that_makes_no_sense_fails_and_the_connection_lives(service: Service, body: bytes) -> None:
+    reader, writer = await asyncio.open_unix_connection(str(service.socket))
+    good = frame(Kind.CALL, 3, values.encode(["manager", 0, "queues", [], {}]))
+    writer.writelines([HELLO, frame(Kind.CALL, 2, body), good])
+    frames = FrameReader()
+    answers = {}
+    while 3 not in answers or 2 not in answers:
+        for answer in frames.feed(await asyncio.wait_for(reader.read(65536), 10)):
+            answers[answer.number] = answer.kind
+    writer.close()
+    assert answers == {1: Kind.RESULT, 2: Kind.FAILED, 3: Kind.RESULT}
+
+
+async def test_sent_bytes_that_are_no_packet_are_refused(service: Service) -> None:
+    async with qmnode.connect(service.socket) as remote:
+        await remote.create_queue(NAME)
+        queue = await remote.open_queue(FORMAT, qmnode.Access.SEND)
+        for value in (b"", bytes(15), bytes(300), struct.pack("<I", 7) * 50):
+            with pytest.raises(qmnode.MessageQueuingError, match="no UserMessage packet"):
+                await queue._send_together([(value, b"")], 0)  # type: ignore[attr-defined]
+        head = SEND_HEAD.pack(queue.handle, 0, 1, 0xFFFFFFFF)  # type: ignore[attr-defined]
+        with pytest.raises(qmnode.MessageQueuingError, match="announced"):
+            await remote.connection.call(Kind.SEND, head)
+        assert (await remote.queue(NAME)).message_count == 0

@@ -1,0 +1,143 @@
+"""The node over HTTP: totals, quotas, connections, transactions, metrics, and errors of HTTP itself."""
+
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from qmnode import Access, Message
+from qmnode.model.administration import ConnectionInformation
+from qmnode.model.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingQueue
+from qmnode.structures.guid import guid_to_text, new_guid
+from tests.management.conftest import NAME, Managed, write_certificate
+
+
+async def test_the_node_and_its_totals(client: httpx.AsyncClient, managed: Managed) -> None:
+    await managed.manager.create_queue(NAME)
+    await managed.fill(b"a", b"b")
+    node = (await client.get("/v1/node")).json()
+    assert (node["computer_name"], node["queue_count"], node["message_count"]) == ("ALPHA", 1, 2)
+    assert node["identifier"] == guid_to_text(managed.manager.identifier)
+    quotas = (await client.get("/v1/quotas")).json()
+    assert (quotas["quota"], quotas["journal_quota"], quotas["quota_used"]) == (0x00100000, None, node["total_bytes"])
+
+
+class Sessions:
+    def connections(self) -> list[ConnectionInformation]:
+        return [ConnectionInformation("10.0.0.7:1801", "established", incoming=True, established=1.8e9)]
+
+
+async def test_connections_come_from_who_keeps_them(client: httpx.AsyncClient, managed: Managed) -> None:
+    assert (await client.get("/v1/connections")).json() == {"connections": []}
+    managed.server.context.connection_list = Sessions()
+    (connection,) = (await client.get("/v1/connections")).json()["connections"]
+    assert (connection["address"], connection["established"]) == ("10.0.0.7:1801", "2027-01-15T08:00:00Z")
+
+
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+async def test_a_transaction_in_doubt_is_resolved(client: httpx.AsyncClient, managed: Managed, outcome: str) -> None:
+    manager = managed.manager
+    await manager.create_queue(NAME, transactional=True)
+    queue = await manager.open_queue(f"DIRECT=OS:{NAME}", Access.SEND)
+    transaction = manager.external.enlist(new_guid())
+    await queue.send(Message(b"a"), transaction)
+    await manager.external.prepare(transaction.identifier)
+    (found,) = (await client.get("/v1/transactions")).json()["transactions"]
+    assert (found["in_doubt"], found["state"]) == (True, "prepared")
+    path = f"/v1/transactions/{found['identifier']}/resolve"
+    assert (await client.post(path, json={"outcome": outcome})).status_code == 204
+    assert (await manager.queue(NAME)).message_count == (outcome == "commit")
+    assert managed.audited()[-1]["details"] == {"outcome": outcome}
+    again = await client.post(path, json={"outcome": outcome})
+    assert (again.status_code, again.json()["name"]) == (409, "MQ_ERROR_TRANSACTION_SEQUENCE")
+
+
+async def test_metrics_have_totals_and_the_fullest_queues(client: httpx.AsyncClient, managed: Managed) -> None:
+    for number in range(3):
+        name = rf".\private$\q{number}"
+        await managed.manager.create_queue(name)
+        await managed.fill(*[b"x"] * number, name=name)
+    managed.server.context.settings = managed.settings.model_copy(update={"metrics_queues": 2})
+    answer = await client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    assert families["qmnode_messages"].samples[0].value == 3
+    shown = {sample.labels["queue"][-2:]: sample.value for sample in families["qmnode_queue_messages"].samples}
+    assert shown == {"q2": 2, "q1": 1}
+    assert families["qmnode_quota_bytes"].samples[0].value == 2**30
+    assert "process_resident_memory_bytes" in families
+
+
+async def test_metrics_say_what_waits_to_leave_and_why(client: httpx.AsyncClient, managed: Managed) -> None:
+    before = time.time()
+    async with await managed.manager.open_queue(r"DIRECT=TCP:127.0.0.9\private$\away", Access.SEND) as queue:
+        await queue.send(Message(b"waits"))
+    (outgoing,) = (each for each in managed.manager.queue_collection.values() if isinstance(each, OutgoingQueue))
+    outgoing.connection_history.append(ConnectionAttempt(ConnectionStatus.CONNECTION_REFUSED, int(before)))
+
+    text = (await client.get("/metrics")).text
+
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    (oldest,) = families["qmnode_outgoing_oldest_message_timestamp_seconds"].samples
+    assert before - 1 <= oldest.value <= families["qmnode_time_seconds"].samples[0].value
+    (failure,) = families["qmnode_outgoing_failure"].samples
+    assert (failure.labels["queue"], failure.labels["status"]) == (outgoing.pathname, "connection_refused")
+
+
+async def test_metrics_say_what_is_in_trouble_and_when_the_certificate_ends(
+    client: httpx.AsyncClient, managed: Managed, tmp_path: Path
+) -> None:
+    certificate, _ = write_certificate(tmp_path)
+    managed.server.context.settings = managed.settings.model_copy(update={"certificate": certificate})
+    managed.manager.troubles["directory"] = "it does not answer"
+
+    text = (await client.get("/metrics")).text
+
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert [sample.labels for sample in families["qmnode_trouble"].samples] == [{"what": "directory"}]
+    (end,) = families["qmnode_certificate_expiry_timestamp_seconds"].samples
+    assert 0 < end.value - time.time() <= 3600
+    certificate.write_text("broken")
+    assert "qmnode_certificate_expiry_timestamp_seconds 0.0" in (await client.get("/metrics")).text
+
+
+async def test_what_is_not_there_is_a_problem(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/v2/queues")
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+    assert answer.json()["name"] == "MQ_ERROR_INVALID_PARAMETER"
+
+
+async def test_a_wrong_method_is_a_problem(client: httpx.AsyncClient) -> None:
+    answer = await client.put("/v1/queues", json={})
+    assert (answer.status_code, answer.headers["content-type"]) == (405, "application/problem+json")
+    assert answer.json()["name"] == "MQ_ERROR_UNSUPPORTED_OPERATION"
+    assert "GET" in answer.headers["allow"]
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[]", b"null", b""])
+async def test_what_is_no_json_is_a_problem(client: httpx.AsyncClient, content: bytes) -> None:
+    answer = await client.post("/v1/queues", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_mistake_of_the_node_is_a_problem_without_a_traceback(
+    client: httpx.AsyncClient, managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken() -> None:
+        raise ZeroDivisionError("inside")
+
+    monkeypatch.setattr(managed.manager, "status", broken)
+    answer = await client.get("/v1/node")
+    assert (answer.status_code, answer.json()["name"]) == (500, "MQ_ERROR")
+    assert "inside" not in answer.text
+
+
+async def test_every_resource_is_described(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            assert operation["summary"] and operation["description"] and operation["tags"], (method, path)
+    assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"

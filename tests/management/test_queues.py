@@ -1,0 +1,139 @@
+"""Queues, outgoing queues and journals over HTTP."""
+
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+import qmnode
+from tests.management.conftest import NAME, Managed
+
+OUTGOING = r"DIRECT=OS:beta\private$\orders"
+
+
+async def test_a_queue_is_created_shown_changed_and_deleted(client: httpx.AsyncClient, managed: Managed) -> None:
+    created = await client.post("/v1/queues", json={"name": "orders", "label": "Orders", "quota": 100})
+    assert created.status_code == 201
+    assert created.json()["pathname"] == r"ALPHA\private$\orders"
+    assert (created.json()["quota"], created.json()["journal_quota"]) == (100, None)
+    changed = await client.patch("/v1/queues/orders", json={"quota": None, "privacy_level": "body"})
+    assert (changed.json()["quota"], changed.json()["privacy_level"], changed.json()["label"]) == (
+        None,
+        "body",
+        "Orders",
+    )
+    shown = await client.get(f"/v1/queues/{quote(NAME)}")
+    assert shown.json() == changed.json()
+    assert (await client.delete("/v1/queues/orders")).status_code == 204
+    assert (await client.get("/v1/queues/orders")).status_code == 404
+    assert r"ALPHA\private$\orders" not in [queue.pathname for queue in await managed.manager.queues()]
+
+
+async def test_a_queue_that_exists_is_a_conflict(client: httpx.AsyncClient) -> None:
+    await client.post("/v1/queues", json={"name": "orders"})
+    again = await client.post("/v1/queues", json={"name": "ORDERS"})
+    assert (again.status_code, again.json()["name"]) == (409, "MQ_ERROR_QUEUE_EXISTS")
+    assert again.headers["content-type"] == "application/problem+json"
+    assert again.json()["code"] == "0xC00E0005"
+
+
+async def test_lists_come_in_pages_and_by_pattern(client: httpx.AsyncClient) -> None:
+    for number in range(5):
+        await client.post("/v1/queues", json={"name": f"q{number}"})
+    first = (await client.get("/v1/queues", params={"kind": "private", "limit": 3})).json()
+    assert [queue["pathname"][-2:] for queue in first["queues"]] == ["q0", "q1", "q2"]
+    rest = (await client.get("/v1/queues", params={"kind": "private", "after": first["next"]})).json()
+    assert [queue["pathname"][-2:] for queue in rest["queues"]] == ["q3", "q4"]
+    assert rest["next"] is None
+    found = (await client.get("/v1/queues", params={"name": "*Q3"})).json()
+    assert [queue["pathname"][-2:] for queue in found["queues"]] == ["q3"]
+
+
+async def test_a_purge_empties_a_queue(client: httpx.AsyncClient, managed: Managed) -> None:
+    await managed.manager.create_queue(NAME)
+    await managed.fill(b"a", b"b")
+    assert (await client.delete("/v1/queues/orders/messages")).status_code == 204
+    assert (await managed.manager.queue(NAME)).message_count == 0
+
+
+async def test_an_outgoing_queue_is_paused_looked_into_and_purged(client: httpx.AsyncClient, managed: Managed) -> None:
+    path = f"/v1/queues/{quote(OUTGOING)}"
+    sent = await client.post(f"{path}/messages", json={"messages": [{"text": "a"}]})
+    assert sent.status_code == 201
+    outgoing = f"/v1/outgoing-queues/{quote(OUTGOING)}"
+    assert (await client.post(f"{outgoing}/pause")).status_code == 204
+    (queue,) = (await client.get("/v1/outgoing-queues")).json()["queues"]
+    assert (queue["state"], queue["message_count"]) == ("on hold", 1)
+    (message,) = (await client.get(f"{path}/messages", params={"body": "text"})).json()["messages"]
+    assert message["text"] == "a"
+    assert (await client.delete(f"{path}/messages")).status_code == 204
+    assert (await client.post(f"{outgoing}/resume")).status_code == 204
+    (queue,) = (await client.get("/v1/outgoing-queues")).json()["queues"]
+    assert (queue["state"], queue["message_count"]) == ("inactive", 0)
+
+
+async def test_only_outgoing_queues_are_paused(client: httpx.AsyncClient, managed: Managed) -> None:
+    await managed.manager.create_queue(NAME)
+    answer = await client.post("/v1/outgoing-queues/orders/pause")
+    assert (answer.status_code, answer.json()["name"]) == (404, "MQ_ERROR_QUEUE_NOT_FOUND")
+
+
+async def test_journals_are_listed_and_their_messages_seen(client: httpx.AsyncClient, managed: Managed) -> None:
+    await managed.manager.create_queue(NAME, journaling=True)
+    await managed.fill(b"kept")
+    await client.post("/v1/queues/orders/receive", json={})
+    machine, journal = (await client.get("/v1/journals")).json()["journals"]
+    assert machine["queue"] is None
+    assert (journal["queue"], journal["message_count"]) == (r"ALPHA\private$\orders", 1)
+    (message,) = (await client.get("/v1/queues/orders;journal/messages?body=text")).json()["messages"]
+    assert message["text"] == "kept"
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"name": "a", "quota": -1}, "body.quota"),
+        ({"name": "a", "type": "no guid"}, "body.type"),
+        ({"name": "a", "colour": "red"}, "body.colour"),
+        ({}, "body.name"),
+        ({"name": "a", "privacy_level": "much"}, "body.privacy_level"),
+    ],
+)
+async def test_what_is_not_valid_says_where(client: httpx.AsyncClient, body: dict[str, object], where: str) -> None:
+    answer = await client.post("/v1/queues", json=body)
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["name"] == "MQ_ERROR_INVALID_PARAMETER"
+    assert where in [mistake["where"] for mistake in answer.json()["mistakes"]]
+
+
+async def test_the_model_refuses_names_of_system_queues(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/v1/queues", json={"name": r".\system$;deadletter"})
+    assert (answer.status_code, answer.json()["name"]) == (400, "MQ_ERROR_ILLEGAL_QUEUE_PATHNAME")
+
+
+async def test_a_queue_that_somebody_keeps_for_himself_is_a_conflict(
+    client: httpx.AsyncClient, managed: Managed
+) -> None:
+    await managed.manager.create_queue(NAME)
+    async with await managed.manager.open_queue(f"DIRECT=OS:{NAME}", qmnode.Access.RECEIVE, qmnode.Share.DENY_RECEIVE):
+        answer = await client.post("/v1/queues/orders/receive", json={})
+    assert (answer.status_code, answer.json()["name"]) == (409, "MQ_ERROR_SHARING_VIOLATION")
+
+
+async def test_who_may_use_a_queue_is_shown_and_changed(client: httpx.AsyncClient, managed: Managed) -> None:
+    await managed.manager.create_queue(NAME)
+    assert (await client.get("/v1/queues/orders/access")).status_code == 200
+    change = {"change": "deny", "trustee": "anonymous", "rights": ["send-message"]}
+    changed = await client.post("/v1/queues/orders/access", json=change)
+    assert changed.json()["rules"][0] | {"mask": ""} == {
+        "kind": "deny",
+        "trustee": "S-1-5-7",
+        "name": "anonymous",
+        "rights": ["send-message"],
+        "mask": "",
+        "inherited": False,
+    }
+    assert managed.audited()[-1]["details"] == change
+    wrong = await client.post("/v1/queues/orders/access", json=change | {"trustee": "somebody"})
+    assert (wrong.status_code, wrong.json()["name"]) == (400, "MQ_ERROR_ILLEGAL_USER")

@@ -1,0 +1,52 @@
+"""Numbers that are never given out twice."""
+
+import asyncio
+
+import pytest
+
+from qmnode.model.ordinals import Ordinal
+from qmnode.settings import StorageSettings
+from qmnode.storage.store import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "s", StorageSettings()) as store:
+        yield store
+
+
+async def test_numbers_follow_each_other_and_a_restart_skips_the_rest_of_a_block(store):
+    ordinal = Ordinal(store, "n", 32, 10)
+    seen = []
+    for _ in range(95):
+        seen.append(ordinal.next())
+        await asyncio.sleep(0)
+    assert seen == list(range(1, 96))
+    again = Ordinal(store, "n", 32, 10)
+    assert 95 < again.next() <= 95 + 21
+
+
+async def test_numbers_are_reserved_on_disk_before_they_are_given_out_even_without_a_pause(store):
+    ordinal = Ordinal(store, "n", 32, 10)
+    for _ in range(1000):
+        number = ordinal.next()
+        assert int.from_bytes(store.get_meta("n"), "big") >= number
+
+
+async def test_the_next_block_joins_the_batch_and_does_not_split_it(store):
+    ordinal = Ordinal(store, "n", 32, 100)
+    ordinal.next()
+    writes = []
+    store.before_write = lambda: writes.append(1)
+    for _ in range(90):
+        ordinal.next()
+    assert writes == []
+    await store.durable()
+    for _ in range(40):
+        ordinal.next()
+    assert len(writes) == 1
+
+
+async def test_a_short_number_wraps_around(store):
+    ordinal = Ordinal(store, "n", 4, 10)
+    assert [ordinal.next() for _ in range(17)][-2:] == [0, 1]

@@ -1,0 +1,187 @@
+"""Outgoing queues and the dispatch collection: MS-MQDMPR 3.1.1.3, 3.1.1.18 and 3.1.7.3.9."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from qmnode import Access, Acknowledgment, Message, MessageQueuingError
+from qmnode.model.api import QueueType
+from qmnode.model.dispatch import DispatchCollection
+from qmnode.model.outgoing import ConnectionAttempt, ConnectionStatus
+from qmnode.settings import QuotaSettings, Settings
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.message_classes import MessageClass
+from tests.model.conftest import FakeClock, Node
+
+ELSEWHERE = r"DIRECT=OS:beta\private$\orders"
+ACKS = r"DIRECT=OS:.\private$\acks"
+
+
+async def contents(qm, name) -> list[Message]:
+    async with await qm.open_queue(name) as queue:
+        try:
+            return await queue.receive_many(1000, timeout=0)
+        except MessageQueuingError:
+            return []
+
+
+async def test_a_message_that_does_not_leave_in_time_is_a_dead_letter_and_refused(qm, clock):
+    await qm.create_queue(r".\private$\acks")
+    queue = await qm.open_queue(ELSEWHERE, Access.SEND)
+    await queue.send(
+        Message(
+            b"1",
+            recoverable=True,
+            time_to_reach_queue=30,
+            negative_journaling_requested=True,
+            administration_queue_format_name=ACKS,
+            acknowledgements_requested=Acknowledgment.FULL_REACH_QUEUE,
+        )
+    )
+    clock.advance(31)
+    await qm.store.durable()
+    (refusal,) = await contents(qm, ACKS)
+    (dead,) = await contents(qm, r"DIRECT=OS:.\system$;DEADLETTER")
+    assert refusal.message_class == dead.message_class == MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
+    assert (await qm.queue(ELSEWHERE)).message_count == 0
+
+
+async def test_transactional_messages_are_numbered_when_they_are_committed(node, qm):
+    queue = await qm.open_queue(ELSEWHERE, Access.SEND)
+    first, second = qm.transaction(), qm.transaction()
+    await queue.send(Message(b"2"), transaction=first)
+    await queue.send(Message(b"1"), transaction=second)
+    await second.commit()
+    await first.commit()
+    qm = await node.crash()
+    queue = await qm.open_queue(ELSEWHERE, Access.SEND)
+    await queue.send(Message(b"3"), transaction="single")
+    outgoing = qm.names.find(ELSEWHERE)
+    from qmnode.model.packet import received_message
+
+    messages = [received_message(*entry) for entry in outgoing.scan()]
+    numbered = [
+        (one.transaction_sequence_number, one.transaction_previous_sequence_number, one.body) for one in messages
+    ]
+    # What a power cut leaves is made here by copying the store, and a copy begins a newer sequence: the numbers that
+    # the original gave out after the copy was made would be taken for duplicates.
+    assert numbered == [(1, 0, b"1"), (2, 1, b"2"), (1, 0, b"3")]
+    sequences = [int.from_bytes(one.transactional_message_sequence_identifier, "little") for one in messages]
+    assert sequences[0] == sequences[1] < sequences[2]
+
+
+async def test_what_the_other_side_has_goes_and_leaves_a_copy_if_it_asked_for_one(node, qm):
+    queue = await qm.open_queue(ELSEWHERE, Access.SEND)
+    await queue.send_many(
+        [Message(b"1", recoverable=True, positive_journaling_requested=True), Message(b"2", recoverable=True)]
+    )
+    outgoing = qm.names.find(ELSEWHERE)
+    for entry in list(outgoing.scan()):
+        outgoing.lock(*entry, None)
+        outgoing.transferred(*entry)
+    await qm.store.durable()
+    qm = await node.crash()
+    assert (await qm.queue(ELSEWHERE)).message_count == 0
+    assert [message.body for message in await contents(qm, r"DIRECT=OS:.\system$;JOURNAL")] == [b"1"]
+
+
+async def test_who_transfers_messages_is_told_of_each(qm):
+    queue = await qm.open_queue(ELSEWHERE, Access.SEND)
+    told = []
+    qm.names.find(ELSEWHERE).subscriber = lambda queue, lookup, value: told.append(lookup)
+    await queue.send_many([Message(b"1"), Message(b"2")])
+    assert told == sorted(told)
+    assert len(told) == 2
+
+
+async def test_the_history_of_connections_is_kept_short(qm):
+    await qm.open_queue(ELSEWHERE, Access.SEND)
+    outgoing = qm.names.find(ELSEWHERE)
+    for number in range(30):
+        outgoing.record_connection(ConnectionAttempt(ConnectionStatus.CONNECTION_REFUSED, number))
+    assert [attempt.time for attempt in outgoing.connection_history] == list(range(20, 30))
+
+
+@pytest.fixture
+async def queues(qm):
+    found = []
+    for name, base in (("low", 0), ("high", 10)):
+        await qm.create_queue(rf".\private$\{name}", base_priority=base)
+        found.append(qm.names.find(rf".\private$\{name}"))
+    return found
+
+
+async def test_the_highest_priority_is_sent_first_and_one_at_a_time(queues):
+    low, high = queues
+    sent = []
+    collection = DispatchCollection(lambda entry: sent.append((entry.queue, entry.lookup_identifier)))
+    collection.add(low, 1, 3, None)
+    collection.add(low, 2, 3, None)
+    collection.add(low, 3, 7, None)
+    collection.add(high, 4, 0, None)
+    assert sent == [(low, 1)]
+    for _ in range(4):
+        collection.remove(*sent[-1])
+    assert sent == [(low, 1), (high, 4), (low, 3), (low, 2)]
+    assert len(collection) == 0
+
+
+async def test_removing_a_queue_leaves_the_others(queues):
+    low, high = queues
+    sent = []
+    collection = DispatchCollection(lambda entry: sent.append(entry.lookup_identifier))
+    for lookup in (1, 2):
+        collection.add(low, lookup, 3, None)
+        collection.add(high, lookup + 10, 3, None)
+    collection.remove_queue(low)
+    collection.dispatch()
+    assert sent == [1, 11]
+    collection.remove(high, 11)
+    assert sent == [1, 11, 12]
+
+
+async def test_a_sender_that_is_done_at_once_sends_everything_without_recursion(queues):
+    low, _ = queues
+    sent = []
+
+    def send(entry):
+        sent.append(entry.lookup_identifier)
+        collection.remove(entry.queue, entry.lookup_identifier)
+
+    collection = DispatchCollection(send)
+    collection._dispatching = True
+    for lookup in range(5000):
+        collection.add(low, lookup, 3, None)
+    collection._dispatching = False
+    collection.dispatch()
+    assert sent == list(range(5000))
+
+
+async def test_going_offline_and_online(qm):
+    assert qm.connection_active
+    qm.take_offline()
+    assert not qm.connection_active
+    qm.bring_online()
+    assert qm.connection_active
+    await asyncio.sleep(0)
+
+
+async def test_at_the_limit_an_unused_outgoing_queue_makes_room(tmp_path: Path, clock: FakeClock) -> None:
+    settings = Settings(computer_name="ALPHA", quotas=QuotaSettings(outgoing_queues=3))
+    node = Node(tmp_path / "node", clock, settings)
+    qm = await node.start()
+    names = [rf"DIRECT=TCP:192.0.2.{number}\private$\q" for number in range(5)]
+    full, held, unused = [await qm.open_queue(name, Access.SEND) for name in names[:3]]
+    await full.send(Message(b"waits"))
+    await unused.close()
+    await full.close()
+    another = await qm.open_queue(names[3], Access.SEND)
+    with pytest.raises(MessageQueuingError, match="outgoing_queues") as refused:
+        await qm.open_queue(names[4], Access.SEND)
+    assert refused.value.code is ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+    kept = [one.pathname for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
+    assert kept == [names[0], names[1], names[3]]
+    await held.close()
+    await another.close()
+    await qm.close()

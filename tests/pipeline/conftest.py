@@ -1,0 +1,26 @@
+"""One Spark session for all tests of the pipeline: starting one takes longer than most of them."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mqenterprise.pipeline.session import open_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = open_session(
+        "local[2]",
+        memory="1g",
+        options={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.default.parallelism": "2",
+            # Compiling to the fastest code takes longer than running a test's little data through slower code.
+            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+        },
+    )
+    yield session
+    session.stop()
+    os.environ.pop("SPARK_LOCAL_IP", None)

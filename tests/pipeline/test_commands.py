@@ -1,0 +1,177 @@
+"""``mqenterprise simulate`` and ``analyze`` as an operator runs them: on a bucket, and killed at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+from pyarrow import fs
+from typer.testing import CliRunner
+
+from mqenterprise.cli import app
+from mqenterprise.pipeline.simulation.run import simulate
+from mqenterprise.pipeline.simulation.writing import write
+from mqenterprise.pipeline.tables import Tables
+from qmnode.export.places import Place
+from tests.lab.aws import ENVIRONMENT, moto
+from tests.pipeline.enterprises import RING, ring_traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from tests.lab.aws import Moto
+
+__all__ = ["moto"]
+
+PROJECT = Path(__file__).resolve().parents[2]
+CONTOSO = str(PROJECT / "inventory" / "contoso.yaml")
+MQENTERPRISE = [sys.executable, "-m", "mqenterprise"]
+RUNNER = CliRunner()
+
+
+def rows(address: str, name: str) -> list[str]:
+    table = Tables(address)[name].arrow()
+    assert table is not None
+    return sorted(json.dumps(row, default=str, sort_keys=True) for row in table.to_pylist())
+
+
+@pytest.fixture
+def bucket(moto: Moto) -> str:
+    """An empty bucket, as an address with everything that a client needs."""
+    name = f"segments-{os.urandom(4).hex()}"
+    client = boto3.client(
+        "s3",
+        endpoint_url=moto.url,
+        region_name="us-east-1",
+        aws_access_key_id=ENVIRONMENT["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=ENVIRONMENT["AWS_SECRET_ACCESS_KEY"],
+    )
+    client.create_bucket(Bucket=name)
+    return f"s3://testing:testing@{name}/FOLDER?endpoint_override={moto.url}&region=us-east-1"
+
+
+@pytest.mark.servers
+def test_segments_tables_and_report_in_a_bucket_are_as_in_a_directory(
+    spark: SparkSession, bucket: str, tmp_path: Path
+) -> None:
+    del spark  # the commands use the session that runs
+    places = {"bucket": (bucket.replace("FOLDER", "in"), bucket.replace("FOLDER", "out"))}
+    places["directory"] = (str(tmp_path / "in"), str(tmp_path / "out"))
+    for source, target in places.values():
+        made = RUNNER.invoke(app, ["simulate", CONTOSO, "--to", source, "--messages", "200"])
+        assert made.exit_code == 0, made.output
+        done = RUNNER.invoke(app, ["analyze", "service-levels", "--from", source, "--to", target])
+        assert done.exit_code == 0, done.output
+        assert "the report is" in done.output
+
+    for name in ("message_life", "service_levels", "backlog"):
+        assert rows(places["bucket"][1], name) == rows(places["directory"][1], name)
+    place = Place.open(places["bucket"][1])
+    with place.file_system.open_input_stream(f"{place.root}/report.html") as stream:
+        assert b"where messages went" in stream.read()
+    assert isinstance(place.file_system, fs.S3FileSystem)
+
+
+def test_a_job_that_is_not_there_is_named_with_those_that_are() -> None:
+    done = RUNNER.invoke(app, ["analyze", "everything", "--from", "a", "--to", "b"])
+
+    assert done.exit_code == 2
+    assert "dead-letters" in done.output
+
+
+def test_traffic_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    done = RUNNER.invoke(app, ["simulate", CONTOSO, "--to", str(tmp_path), "--traffic", str(tmp_path / "no.yaml")])
+
+    assert done.exit_code == 1
+    assert "no.yaml" in done.output
+
+
+def test_help_does_not_load_spark() -> None:
+    code = "import sys; from mqenterprise.cli import app; app(['--help'], standalone_mode=False); "
+    code += "assert not {'pyspark', 'pandas', 'matplotlib', 'pyarrow'} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "analyze" in done.stdout
+
+
+@pytest.fixture
+def streaming(tmp_path: Path) -> Iterator[Streaming]:
+    run = Streaming(tmp_path)
+    yield run
+    run.kill()
+
+
+class Streaming:
+    """``analyze --stream`` in a process group of its own, Java and Python workers included."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source, self.target = folder / "in", folder / "out"
+        self._log = (folder / "log").open("ab+")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def command(self, *more: str) -> list[str]:
+        where = ["--from", str(self.source), "--to", str(self.target)]
+        return [*MQENTERPRISE, "analyze", "message-life", *where, "--master", "local[2]", "--memory", "1g", *more]
+
+    def start(self) -> None:
+        command = self.command("--stream", "--segments", "2", "--interval", "0.1")
+        self._process = subprocess.Popen(
+            command,
+            cwd=PROJECT,
+            # It does not live long enough for Java's fastest code to pay.
+            env={**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
+            start_new_session=True,
+            stdout=self._log,
+            stderr=self._log,
+        )
+
+    def version(self) -> int:
+        last = Tables(str(self.target))["message_life"].last()
+        return last.version if last else 0
+
+    def wait_for(self, version: int) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + 420
+        while self.version() < version:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._log.seek(0)
+                pytest.fail(self._log.read().decode()[-3000:])
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_stream_that_is_killed_and_started_again_gives_the_tables_of_one_run(
+    streaming: Streaming, spark: SparkSession, tmp_path: Path
+) -> None:
+    chance = random.Random(5)
+    write(simulate(RING, ring_traffic(300, rows=150)), str(streaming.source))
+    for _ in range(2):
+        streaming.start()
+        streaming.wait_for(streaming.version() + chance.randint(1, 2))
+        time.sleep(chance.random())
+        streaming.kill()
+
+    del spark  # the commands use the session that runs
+    for target in (streaming.target, tmp_path / "whole"):
+        done = RUNNER.invoke(app, ["analyze", "message-life", "--from", str(streaming.source), "--to", str(target)])
+        assert done.exit_code == 0, done.output
+    assert rows(str(streaming.target), "message_life") == rows(str(tmp_path / "whole"), "message_life")

@@ -1,0 +1,92 @@
+"""What Prometheus and Grafana are given: well formed, and about metrics that a node has."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from qmnode import QueueManager
+from qmnode.management.context import Context
+from qmnode.management.metrics import exposition
+from qmnode.settings import ManagementSettings
+from tests.lab.enterprise import PLAYBOOKS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = PLAYBOOKS / "collections/ansible_collections/msmq/enterprise/roles/monitoring/files"
+RULES = FILES / "msmq.rules.yml"
+NAME = re.compile(r"\b(?:qmnode|process)_[a-z_]+")
+
+
+@pytest.fixture
+async def metrics(tmp_path: Path) -> set[str]:
+    """The names of a node's metrics."""
+    async with QueueManager.open(tmp_path / "node") as manager:
+        await manager.create_queue(r".\private$\one")
+        text = (await exposition(Context(manager, ManagementSettings()))).decode()
+    return {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(RULES.read_text("utf-8"))["groups"]
+    found: list[dict[str, Any]] = group["rules"]
+    return found
+
+
+async def test_rules_and_dashboard_are_about_metrics_that_there_are(metrics: set[str]) -> None:
+    dashboard = json.loads((FILES / "msmq-dashboard.json").read_text("utf-8"))
+    expressions = [rule["expr"] for rule in rules()]
+    expressions += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    named = {name for expression in expressions for name in NAME.findall(expression)}
+    assert len(named) > 10
+    assert named <= metrics
+
+
+def test_every_alert_says_what_happened_and_what_to_do() -> None:
+    assert len({rule["alert"] for rule in rules()}) == len(rules())
+    for rule in rules():
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["annotations"].keys() == {"summary", "action"}
+
+
+def test_expressions_are_balanced_and_on_the_chosen_data_source() -> None:
+    dashboard = json.loads((FILES / "msmq-dashboard.json").read_text("utf-8"))
+    assert {each["name"]: each["type"] for each in dashboard["templating"]["list"]} == {
+        "datasource": "datasource",
+        "node": "query",
+    }
+    for panel in dashboard["panels"]:
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    for expression in (*expressions, *(rule["expr"] for rule in rules())):
+        assert is_balanced(expression), expression
+
+
+def is_balanced(expression: str) -> bool:
+    """Whether all brackets are closed, outside of texts."""
+    pairs, opened = {")": "(", "}": "{", "]": "["}, []
+    for character in re.sub(r'"[^"]*"', "", expression):
+        if character in pairs.values():
+            opened.append(character)
+        elif character in pairs and (not opened or opened.pop() != pairs[character]):
+            return False
+    return not opened
+
+
+def test_panels_have_places_of_their_own() -> None:
+    panels = json.loads((FILES / "msmq-dashboard.json").read_text("utf-8"))["panels"]
+    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
+    assert len(places) == len({panel["id"] for panel in panels}) == len(panels)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (Debian's prometheus) is not installed")
+def test_prometheus_takes_the_rules() -> None:
+    done = subprocess.run(["promtool", "check", "rules", RULES], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,197 @@
+"""From a declaration to running nodes, as an operator does it: check first, run, run again, and what goes wrong.
+
+The tests of a class are the chapters of one story, in order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import qmnode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.lab.enterprise import LabEnterprise
+
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(900)]
+SHOP, ROUTER = "ams-shop", "ams-router"
+
+
+class TestRollOut:
+    def test_nothing_is_declared_yet(self, small: LabEnterprise) -> None:
+        empty = small.play("rollout")
+        assert empty.code != 0
+        assert "no queue manager in the inventory" in empty.said
+
+        foretold = small.play("provision", "--check", "--diff", declared=str(small.declared)).ok()
+        assert foretold.changed == 1
+        assert small.command("plan", str(small.declared), check=False).returncode == 2
+
+        done = small.play("provision", declared=str(small.declared)).ok()
+
+        assert done.changed == foretold.changed
+        assert small.command("plan", str(small.declared), check=False).returncode == 0
+        assert small.play("provision", declared=str(small.declared)).ok().changed == 0
+
+    def test_a_check_tells_what_will_be_done_and_does_nothing(self, small: LabEnterprise) -> None:
+        foretold = small.play("rollout", "--check", "--diff").ok()
+
+        assert "computer_name: AMS-SHOP" in foretold.said
+        assert not small.hosts.path(SHOP, "/etc/qmnode").exists()
+        assert not small.releases.exists()
+        done = small.play("rollout").ok()
+        # The parcel that a release travels in is there for a moment only, and not foretold.
+        assert done.changed == foretold.changed + len(done.stats.keys() - {"localhost"})
+
+    def test_again_nothing_is_changed(self, small: LabEnterprise) -> None:
+        again = small.play("rollout").ok()
+        assert again.changed == 0, again.said
+
+    async def test_the_nodes_are_those_of_the_directory(self, small: LabEnterprise) -> None:
+        listed = small.command("queue", "list", "--json").stdout
+        queues = {each["pathname"]: each["identifier"] for each in json.loads(listed)}
+        async with qmnode.connect(small.socket(SHOP)) as node:
+            assert node.computer_name == "AMS-SHOP"
+            found = await node.queue(r"ams-shop\orders")
+        assert str(qmnode_guid(found.identifier)) == queues[r"ams-shop\orders"]
+
+    def test_secrets_are_for_the_node_alone(self, small: LabEnterprise) -> None:
+        for name in ("key.pem", "directory.password", "directory.yaml"):
+            mode = small.hosts.path(SHOP, f"/etc/qmnode/{name}").stat().st_mode
+            assert not mode & (stat.S_IRWXG | stat.S_IRWXO), name
+        kept = [path for path in small.releases.parent.rglob("*") if path.name in ("key.pem", "ca.key")]
+        assert kept
+        assert all(not path.stat().st_mode & 0o077 for path in kept)
+
+    def test_a_certificate_is_renewed_in_time(self, small: LabEnterprise) -> None:
+        before = small.hosts.path(SHOP, "/etc/qmnode/certificate.pem").read_bytes()
+        started = started_at(small, SHOP)
+
+        renewed = small.play("rollout", "--limit", SHOP, queue_manager_renew_before=3000).ok()
+
+        assert renewed.changed > 0
+        assert small.hosts.path(SHOP, "/etc/qmnode/certificate.pem").read_bytes() != before
+        assert started_at(small, SHOP) == started, "a renewed certificate needs no restart"
+
+    def test_settings_that_were_changed_by_hand_are_put_right(self, small: LabEnterprise) -> None:
+        settings = small.hosts.path(SHOP, "/etc/qmnode/node.yaml")
+        before = settings.read_text()
+        settings.write_text(before.replace("AMS-SHOP", "SOMEBODY"))
+        started = started_at(small, SHOP)
+
+        small.play("rollout", "--limit", SHOP).ok()
+
+        assert settings.read_text() == before
+        assert started_at(small, SHOP) != started
+
+    def test_a_run_that_was_cut_before_the_restart_is_gone_on_with(self, small: LabEnterprise) -> None:
+        os.utime(small.hosts.path(SHOP, "/etc/qmnode/node.yaml"))
+        started = started_at(small, SHOP)
+
+        small.play("rollout", "--limit", SHOP).ok()
+
+        assert started_at(small, SHOP) != started
+        assert small.play("rollout", "--limit", SHOP).ok().changed == 0
+
+
+class TestFaults:
+    """Each stops the play, names the host and what to do, harms nothing else, and is gone on from."""
+
+    def test_a_host_that_is_away(self, small: LabEnterprise) -> None:
+        if not small.is_real:
+            pytest.skip("hosts without a network of their own cannot be away")
+        small.lab.network.unplug(SHOP)
+        stopped = small.play("rollout")
+        assert stopped.code != 0
+        assert f"{SHOP} cannot be reached" in stopped.said
+        assert "run the playbook again" in stopped.said
+        assert stopped.stats[ROUTER]["changed"] == 0
+        small.lab.network.plug(SHOP)
+        small.play("rollout").ok()
+
+    def test_a_host_with_another_key(self, small: LabEnterprise) -> None:
+        if not small.is_real:
+            pytest.skip("hosts without ssh have no key")
+        small.lab.hosts[SHOP].new_key()
+        small.lab.drop_connections()
+        small.lab.hosts[SHOP].do("systemctl", "restart", "ssh")
+        small.lab.hosts[SHOP].wait_until_up()
+        stopped = small.play("rollout")
+        assert stopped.code != 0
+        assert f"{SHOP} cannot be reached" in stopped.said
+        assert "ssh-keygen -R" in stopped.said
+        small.lab.write_known_hosts()
+        small.play("rollout").ok()
+
+    def test_a_full_disk(self, small: LabEnterprise) -> None:
+        """What is installed needs no room; so a host that lost its release is where it is missed."""
+        with no_room(small) as wanted:
+            stopped = small.play("rollout", "--limit", SHOP, **wanted)
+            assert stopped.code != 0
+            assert f"{SHOP} is not fit, and nothing was done to it" in stopped.said
+            assert "make room on the disk" in stopped.said
+        small.play("rollout", "--limit", SHOP).ok()
+
+    def test_a_node_that_does_not_become_ready(self, small: LabEnterprise) -> None:
+        """Somebody else has its port."""
+        small.hosts.stop_node(ROUTER)
+        with somebody_listens(small, ROUTER):
+            stopped = small.play("rollout", queue_manager_ready_seconds=5)
+            assert stopped.code != 0
+            assert f"{ROUTER}, at " in stopped.said
+            assert "is not ready after" in stopped.said
+            assert "1801" in stopped.said, "the node's own reason is told"
+            assert "run the playbook again" in stopped.said
+            assert stopped.stats.get(SHOP, {"changed": 0})["changed"] == 0
+        small.play("rollout").ok()
+        assert small.play("rollout").ok().changed == 0
+
+
+def qmnode_guid(identifier: bytes) -> str:
+    """As the command line writes it."""
+    from qmnode.structures.guid import Guid, guid_to_text
+
+    return guid_to_text(Guid(identifier))
+
+
+def started_at(enterprise: LabEnterprise, host: str) -> str:
+    """What names the process of a node."""
+    return enterprise.hosts.node_process(host)
+
+
+@contextmanager
+def no_room(enterprise: LabEnterprise) -> Iterator[dict[str, Any]]:
+    """A small file system where the node keeps its data; without root, a need that no disk meets."""
+    if not enterprise.is_real:
+        yield {"queue_manager_free_bytes": 1 << 60, "queue_manager_install": str(enterprise.folder / "elsewhere")}
+        return
+    host = enterprise.lab.hosts[SHOP]
+    host.do("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/mnt")
+    try:
+        yield {"queue_manager_install": "/mnt/qmnode"}
+    finally:
+        host.do("umount", "/mnt")
+
+
+@contextmanager
+def somebody_listens(enterprise: LabEnterprise, host: str) -> Iterator[None]:
+    """The port of the binary protocol is taken."""
+    if not enterprise.is_real:
+        with socket.create_server((enterprise.hosts.addresses[host], 1801)):
+            yield
+        return
+    listen = "import socket,time; s = socket.create_server(('', 1801)); time.sleep(600)"
+    machine = enterprise.lab.hosts[host]
+    machine.do("systemd-run", "--unit=intruder", "/usr/bin/python3", "-c", listen)
+    try:
+        yield
+    finally:
+        machine.do("systemctl", "stop", "intruder")

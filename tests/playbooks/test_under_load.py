@@ -1,0 +1,161 @@
+"""A stream of transactional messages over three sites, while every node is upgraded, every key rotated, and links cut.
+
+None lost, none twice, all in order; the longest pause of the sender is reported. The long versions are soak tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.lab.enterprise import PROJECT, LabEnterprise
+from tests.lab.traffic import Report, Stream
+from tests.playbooks.conftest import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(1800)]
+SENDER, GATE, RECEIVER = "ams-router", "bre-router", "cor-router"
+QUEUE = "stream"
+PATIENCE = 600.0
+RATE = 2_000.0
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[LabEnterprise]:
+    """A routing server in each of three sites, and a queue in the third."""
+    declared = sample(SENDER, GATE, RECEIVER)
+    declared |= {"foreign_sites": [], "users": []}
+    declared["queues"] = [{"machine": RECEIVER, "name": QUEUE, "transactional": True}]
+    enterprise = LabEnterprise(declared)
+    try:
+        enterprise.start()
+        enterprise.play("provision", declared=str(enterprise.declared)).ok()
+        # A session that broke is tried again soon, so that the test ends soon.
+        retry = {"transfer": {"retry_interval": 1, "retry_maximum": 5}}
+        enterprise.play("rollout", queue_manager_settings=retry, routing_server_more_settings=retry).ok()
+        yield enterprise
+    finally:
+        enterprise.close()
+
+
+def stream_of(enterprise: LabEnterprise, count: int, rate: float, **more: Any) -> Stream:
+    (listed,) = json.loads(enterprise.command("queue", "list", "--json").stdout)
+    return Stream(
+        lambda: enterprise.socket(SENDER),
+        lambda: enterprise.socket(RECEIVER),
+        f"PUBLIC={listed['identifier']}",
+        f"{RECEIVER}\\{QUEUE}",
+        count=count,
+        rate=rate,
+        **more,
+    )
+
+
+def another_release(folder: Path) -> Path:
+    """The project's sources as the next version."""
+    for name in ("pyproject.toml", "requirements.lock", "README.md"):
+        shutil.copy(PROJECT / name, folder / name)
+    for package in ("qmnode", "mqenterprise"):
+        shutil.copytree(PROJECT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    project = (folder / "pyproject.toml").read_text("utf-8")
+    (folder / "pyproject.toml").write_text(re.sub(r'(?m)^version = "[^"]*"', 'version = "99.0.0"', project), "utf-8")
+    return folder
+
+
+def assert_perfect(report: Report, capsys: pytest.CaptureFixture[str], what: str) -> None:
+    with capsys.disabled():
+        print(f"\n{what}: {report.received} messages, longest pause of the sender {report.longest_send_pause:.1f} s")
+    assert report.mistakes == []
+    assert report.received == report.expected
+
+
+@pytest.mark.parametrize("count", [1_000_000, pytest.param(1_200_000, marks=pytest.mark.soak)])
+async def test_upgrade_and_rotation(
+    three: LabEnterprise, tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int
+) -> None:
+    """One stream in clear while the nodes are upgraded, one encrypted while the keys are rotated.
+
+    Each ends when what it is there for has ended; the soak test goes on until all of it was sent.
+    """
+    whole = count > 1_000_000
+    source = another_release(tmp_path)
+    stream = stream_of(three, count, RATE)
+    await stream.start()
+    upgraded = await asyncio.to_thread(three.play, "upgrade", queue_manager_source=str(source))
+    report = await stream.finish(PATIENCE, enough=not whole)
+    assert upgraded.ok().changed > 0
+    assert_perfect(report, capsys, "while every node was upgraded")
+    assert all("99.0.0" in release(three, host) for host in (SENDER, GATE, RECEIVER))
+    assert three.play("upgrade", queue_manager_source=str(source)).ok().changed == 0
+
+    before = {host: three.published_keys(host) for host in (SENDER, GATE, RECEIVER)}
+    stream = stream_of(three, count, RATE, encrypted=True)
+    await stream.start()
+    begun = datetime.now(UTC).isoformat(timespec="seconds")
+    rotated = await asyncio.to_thread(three.play, "rotate_keys", rotation_begun=begun)
+    report = await stream.finish(PATIENCE, enough=not whole)
+    assert rotated.ok().changed == len(before)
+    assert_perfect(report, capsys, "while every key was rotated")
+    assert all(three.published_keys(host) != keys for host, keys in before.items())
+    assert three.play("rotate_keys", rotation_begun=begun).ok().changed == 0
+
+
+def release(enterprise: LabEnterprise, host: str) -> str:
+    """Which release a host runs."""
+    return str(enterprise.hosts.path(host, "/opt/qmnode/current").readlink())
+
+
+@pytest.mark.parametrize("seconds", [6, pytest.param(180, marks=pytest.mark.soak)])
+async def test_partition(three: LabEnterprise, capsys: pytest.CaptureFixture[str], seconds: int) -> None:
+    """Sites cut from each other and the directory, links that flap, the gate killed: messages wait, then arrive."""
+    if not three.is_real:
+        pytest.skip("plain processes on loopback addresses cannot be cut from each other")
+    network = three.lab.network
+    stream = stream_of(three, 3_000, 200.0)
+    await stream.start()
+    await until(stream, 300)
+    network.cut("Amsterdam", "Bremen")
+    for site in ("Amsterdam", "Bremen"):
+        network.cut(site, network.service)
+    await asyncio.sleep(seconds)
+    waiting = await told(three, "management.sock", "/v1/connections")
+    held = stream.sent - stream.report.received
+    assert held > 0, "what was sent meanwhile waits"
+    assert isinstance(waiting["connections"], list)
+    for site in ("Amsterdam", "Bremen"):
+        network.mend(site, network.service)
+    network.mend("Amsterdam", "Bremen")
+    for _ in range(3):
+        network.cut("Bremen", "Córdoba")
+        await asyncio.sleep(0.5)
+        network.mend("Bremen", "Córdoba")
+        await asyncio.sleep(0.5)
+    await asyncio.to_thread(three.hosts.kill_node, GATE)
+    report = await stream.finish(PATIENCE)
+    assert_perfect(report, capsys, "while sites were cut from each other")
+
+
+async def until(stream: Stream, count: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while stream.report.received < count:
+            await asyncio.sleep(0.05)
+
+
+async def told(enterprise: LabEnterprise, name: str, resource: str) -> dict[str, Any]:
+    """What the sender's management API says."""
+    path = enterprise.hosts.path(SENDER, f"/run/qmnode/{name}")
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(f"GET {resource} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    found: dict[str, Any] = json.loads(answer.partition(b"\r\n\r\n")[2])
+    return found

@@ -1,0 +1,65 @@
+"""Cutting the stream: any cut gives the same packets, sizes are bounded, garbage is told at once."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qmnode.protocol.envelope import with_session_header
+from qmnode.protocol.errors import RemoteProtocolError
+from qmnode.protocol.framing import Framer
+from qmnode.structures.session_header import SessionHeader
+from tests.conformance.frames import FRAMES
+from tests.protocol.machines import message
+
+_HEADER = SessionHeader(ack_sequence_number=1, user_msg_sequence_number=1).write()
+PACKETS = [
+    *(frame.data for frame in FRAMES if frame.transport == "tcp"),
+    message(1),
+    b"".join(bytes(part) for part in with_session_header(message(2), _HEADER)),
+    message(3, body=b"y" * 5000),
+]
+
+
+@given(st.lists(st.integers(1, 700), min_size=1, max_size=40))
+def test_cut_anywhere_the_packets_are_the_same(sizes: list[int]) -> None:
+    stream = b"".join(PACKETS)
+    framer = Framer(1 << 20)
+    packets: list[bytes] = []
+    place = turn = 0
+    while place < len(stream):
+        size = sizes[turn % len(sizes)]
+        packets += framer.feed(memoryview(stream)[place : place + size])
+        place, turn = place + size, turn + 1
+    assert packets == PACKETS
+    assert framer.pending() == 0
+
+
+def test_the_sizes_with_and_without_a_session_header_differ_as_the_packets_say() -> None:
+    """A UserMessage leaves its SessionHeader out of PacketSize, a SessionAck does not (frame 8)."""
+    framer = Framer(1 << 20)
+    assert framer.feed(PACKETS[-2] + FRAMES[7].data) == [PACKETS[-2], FRAMES[7].data]
+
+
+@pytest.mark.parametrize("place", [0, 4, 5, 6, 7])
+def test_a_wrong_version_or_signature_is_told_before_the_packet_is_complete(place: int) -> None:
+    data = bytearray(message(1)[:16])
+    data[place] ^= 0xFF
+    with pytest.raises(RemoteProtocolError):
+        Framer(1 << 20).feed(bytes(data))
+
+
+@pytest.mark.parametrize("size", [0, 15, 16, 0x0040_0001, 0x8000_0000, 0xFFFF_FFFF])
+def test_sizes_out_of_range_are_told_at_once(size: int) -> None:
+    data = message(1)[:8] + size.to_bytes(4, "little") + bytes(4)
+    with pytest.raises(RemoteProtocolError):
+        Framer(0x0040_0000).feed(data)
+
+
+def test_no_more_is_kept_than_one_packet() -> None:
+    framer = Framer(1 << 20)
+    for _ in range(100):
+        framer.feed(message(1) + message(2)[:50])
+        framer.feed(message(2)[50:])
+        assert framer.pending() == 0

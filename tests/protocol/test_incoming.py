@@ -1,0 +1,217 @@
+"""Incoming transactional sequences and the order acknowledgments they owe (3.1.5.8.6, 3.1.6.9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from qmnode.protocol.incoming import PASSING_LIMIT, IncomingSequence, IncomingSequences, Route, Turn
+from qmnode.protocol.timers import Timer
+from qmnode.protocol_settings import TransferSettings
+from tests.protocol.machines import ALICE, BOB, TIME
+
+FIRST, SECOND = 0x5_0000_0001, 0x5_0000_0002
+DESTINATION = b"\x07name"
+
+
+def table(**parameters: float) -> IncomingSequences:
+    return IncomingSequences(TransferSettings(**parameters))  # type: ignore[arg-type]
+
+
+def accepted(
+    sequences: IncomingSequences, number: int, now: float = 0.0, *, sequence_id: int = FIRST
+) -> IncomingSequence:
+    """A sequence that has taken messages up to ``number`` and has them on disk."""
+    sequence = sequences.get(ALICE, DESTINATION, now)
+    sequences.accept(sequence, sequence_id, number, TIME)
+    sequences.persisted(sequence, sequence_id, number, now)
+    return sequence
+
+
+@pytest.mark.parametrize(
+    ("sequence_id", "number", "previous", "turn"),
+    [
+        (FIRST, 5, 4, Turn.NEXT),
+        (FIRST, 9, 4, Turn.NEXT),  # 5 to 8 expired at the sender: gaps are allowed
+        (FIRST, 9, 2, Turn.NEXT),  # the one before it was taken, and the sender did not know yet
+        (FIRST, 6, 5, Turn.EARLY),
+        (FIRST, 4, 3, Turn.DUPLICATE),
+        (FIRST, 1, 0, Turn.DUPLICATE),
+        (SECOND, 1, 0, Turn.NEXT),
+        (SECOND, 7, 0, Turn.NEXT),
+        (SECOND, 2, 1, Turn.EARLY),
+        (FIRST - 1, 5, 4, Turn.OLD),
+    ],
+)
+def test_the_conditions_of_3_1_5_8_6(sequence_id: int, number: int, previous: int, turn: Turn) -> None:
+    assert accepted(table(), 4).turn(sequence_id, number, previous) is turn
+
+
+def test_a_new_sequence_begins_with_a_message_that_has_none_before_it() -> None:
+    sequence = table().get(ALICE, DESTINATION, 0.0)
+    assert sequence.turn(FIRST, 2, 1) is Turn.EARLY
+    assert sequence.turn(FIRST, 1, 0) is Turn.NEXT
+
+
+def test_identifiers_compare_as_one_number_with_the_time_stamp_high() -> None:
+    sequence = accepted(table(), 4, sequence_id=0x5_FFFF_FFFF)
+    assert sequence.turn(0x6_0000_0000, 1, 0) is Turn.NEXT
+
+
+def test_a_message_out_of_order_never_advances_the_sequence() -> None:
+    """The last paragraph of 3.1.5.8.6 sets the numbers for every message, accepted or not."""
+    sequences = table()
+    sequence = accepted(sequences, 4)
+    sequences.reject(sequence, Turn.EARLY, TIME, 0.0)
+    assert (sequence.sequence_id, sequence.sequence_number) == (FIRST, 4)
+    assert sequence.reject_count == 1
+    assert sequence.turn(FIRST, 5, 4) is Turn.NEXT
+
+
+def test_sequences_are_kept_per_source_and_destination_as_named() -> None:
+    sequences = table()
+    accepted(sequences, 4)
+    assert sequences.find(ALICE, b"\x03other") is None
+    assert sequences.find(BOB, DESTINATION) is None
+    assert sequences.find(ALICE, DESTINATION) is not None
+
+
+def test_the_reject_count_is_reset_by_the_next_accepted_message() -> None:
+    sequences = table()
+    sequence = accepted(sequences, 4)
+    for _ in range(3):
+        sequences.reject(sequence, Turn.DUPLICATE, TIME, 0.0)
+    assert sequence.reject_count == 3
+    sequences.accept(sequence, FIRST, 5, TIME)
+    assert sequence.reject_count == 0
+
+
+# --- order acknowledgments ---
+def test_an_order_acknowledgment_goes_to_the_source_with_the_incoming_identifier() -> None:
+    """3.1.7.17 puts OutgoingTxSequenceID into it and sends it to the session's peer, who may be a router."""
+    sequences = table()
+    sequence = accepted(sequences, 4)
+    sequence.route = Route(True, "127.0.0.9")
+    (acknowledgment,) = sequences.take_order_acknowledgments(0.5)
+    assert acknowledgment == (ALICE, Route(True, "127.0.0.9"), FIRST, 4)
+
+
+def test_it_is_sent_after_half_a_second_and_once() -> None:
+    sequences = table()
+    accepted(sequences, 4, 10.0)
+    assert sequences.next_timer() == (Timer.ORDER_ACK_SEND, 10.5)
+    assert sequences.take_order_acknowledgments(10.4) == []
+    assert len(sequences.take_order_acknowledgments(10.5)) == 1
+    assert sequences.next_timer() is None
+
+
+def test_more_messages_put_it_off_but_not_past_the_maximum_delay() -> None:
+    sequences = table()
+    now = 0.0
+    for number in range(1, 30):
+        accepted(sequences, number, now)
+        now += 0.4
+        if sequences.take_order_acknowledgments(now):
+            break
+    assert 10.0 <= now <= 10.8
+
+
+def test_it_comes_at_once_when_many_messages_wait_for_it() -> None:
+    sequences = table(order_ack_every=100)
+    sequence = sequences.get(ALICE, DESTINATION, 0.0)
+    for number in range(1, 101):
+        sequences.accept(sequence, FIRST, number, TIME)
+    sequences.persisted(sequence, FIRST, 100, 0.0)
+    assert sequences.next_timer() == (Timer.ORDER_ACK_SEND, float("-inf"))
+    (acknowledgment,) = sequences.take_order_acknowledgments(0.0)
+    assert acknowledgment.sequence_number == 100
+    assert sequences.take_order_acknowledgments(60.0) == []
+
+
+def test_it_speaks_only_of_what_is_on_disk() -> None:
+    sequences = table()
+    sequence = accepted(sequences, 4)
+    sequences.accept(sequence, FIRST, 9, TIME)
+    (acknowledgment,) = sequences.take_order_acknowledgments(0.5)
+    assert acknowledgment.sequence_number == 4
+
+
+def test_a_duplicate_of_what_is_not_on_disk_yet_is_not_acknowledged() -> None:
+    sequences = table()
+    sequence = sequences.get(ALICE, DESTINATION, 0.0)
+    sequences.accept(sequence, FIRST, 1, TIME)
+    sequences.reject(sequence, Turn.DUPLICATE, TIME, 0.0)
+    assert sequences.take_order_acknowledgments(0.5) == []
+    sequences.persisted(sequence, FIRST, 1, 0.6)
+    assert len(sequences.take_order_acknowledgments(1.1)) == 1
+
+
+def test_a_duplicate_is_acknowledged_again() -> None:
+    sequences = table()
+    sequence = accepted(sequences, 4)
+    sequences.take_order_acknowledgments(0.5)
+    sequences.reject(sequence, Turn.DUPLICATE, TIME, 20.0)
+    (acknowledgment,) = sequences.take_order_acknowledgments(20.5)
+    assert acknowledgment.sequence_number == 4
+
+
+# --- disk ---
+def test_a_sequence_survives_a_restart() -> None:
+    sequences = table()
+    sequence = accepted(sequences, 4)
+    sequence.route = Route(True, "fe80::1")
+    sequences.reject(sequence, Turn.EARLY, TIME + 5, 0.0)
+    record = sequence.record()
+    assert record.value is not None
+
+    again = table()
+    again.load([(record.key, record.value)], 0.0)
+    found = again.find(ALICE, DESTINATION)
+    assert found is not None
+    assert (found.sequence_id, found.sequence_number, found.reject_count) == (FIRST, 4, 1)
+    assert (found.last_access, found.route) == (TIME + 5, Route(True, "fe80::1"))
+    assert found.turn(FIRST, 4, 3) is Turn.DUPLICATE
+    assert [sequence.source for sequence in again] == [ALICE]
+
+
+def test_what_was_in_use_at_the_end_is_acknowledged_once_more_after_a_restart() -> None:
+    sequences = table()
+    recent, old = IncomingSequence(ALICE, DESTINATION, 0.0), IncomingSequence(BOB, DESTINATION, 0.0)
+    sequences.accept(recent, FIRST, 4, TIME)
+    sequences.accept(old, SECOND, 9, TIME - 3600)
+    records = [sequence.record() for sequence in (old, recent)]
+
+    again = table()
+    again.load([(record.key, record.value) for record in records if record.value is not None], 100.0)
+    timer = again.next_timer()
+    assert timer is not None
+    told = again.take_order_acknowledgments(timer[1])
+    assert [(one.source, one.sequence_id, one.sequence_number) for one in told] == [(ALICE, FIRST, 4)]
+    assert again.next_timer() is None
+
+
+def test_an_abandoned_write_gives_the_turn_back() -> None:
+    sequences = table()
+    sequence = accepted(sequences, 4)
+    sequences.accept(sequence, FIRST, 5, TIME)
+    assert sequence.turn(FIRST, 5, 4) is Turn.DUPLICATE
+    sequences.abandon(sequence)
+    assert sequence.turn(FIRST, 5, 4) is Turn.NEXT
+
+
+# --- bounds ---
+def test_there_is_a_limit_to_sequences() -> None:
+    sequences = table(incoming_sequences=1)
+    known = accepted(sequences, 4)
+    assert not sequences.full(known)
+    assert sequences.full(sequences.get(BOB, DESTINATION, 0.0))
+
+
+def test_sequences_of_queues_that_do_not_exist_are_few_and_not_kept() -> None:
+    sequences = table()
+    for number in range(PASSING_LIMIT + 50):
+        sequence = sequences.get(ALICE, number.to_bytes(4, "big"), 0.0)
+        sequences.accept(sequence, FIRST, 1, TIME, keep=False)
+        assert not sequence.kept
+    assert len(list(sequences)) == 0
+    assert sequences.get(ALICE, (PASSING_LIMIT + 49).to_bytes(4, "big"), 0.0).sequence_number == 1
+    assert sequences.get(ALICE, (0).to_bytes(4, "big"), 0.0).sequence_number == 0

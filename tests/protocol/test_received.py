@@ -1,0 +1,198 @@
+"""Reading received packets, and the places where the protocol writes into packets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qmnode.protocol.envelope import (
+    read_sending_fields,
+    read_sequence_fields,
+    transaction_header_at,
+    with_sequence_fields,
+    with_session_header,
+    with_user_flags,
+    without_session_header,
+)
+from qmnode.protocol.errors import RemoteProtocolError
+from qmnode.protocol.received import MessageReader, ReceivedMessage
+from qmnode.structures.acks import ORDER_QUEUE
+from qmnode.structures.queue_formats import (
+    DirectQueueFormatName,
+    PrivateQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+)
+from qmnode.structures.session_header import SessionHeader
+from qmnode.structures.transaction_header import TransactionHeader
+from qmnode.structures.user_header import UserFlags
+from qmnode.structures.user_message import UserMessage
+from tests.protocol.machines import ALICE, BOB, message, transactional
+
+QUEUES: list[Any] = [
+    DirectQueueFormatName(direct_format_name=r"OS:host\private$\orders"),
+    PrivateQueueFormatNameId(private_queue_identifier=7),
+    PublicQueueFormatName(public_queue_identifier=BOB),
+]
+OTHERS: list[Any] = [None, *QUEUES, PrivateQueueFormatName(source_queue_manager=BOB, private_queue_identifier=3)]
+
+
+def read(packet: bytes) -> ReceivedMessage:
+    return MessageReader().read(packet)
+
+
+@pytest.mark.parametrize("queue", QUEUES, ids=lambda queue: type(queue).__name__)
+@pytest.mark.parametrize("recoverable", [True, False])
+def test_messages_are_read_as_far_as_the_protocol_needs(queue: Any, recoverable: bool) -> None:
+    packet = message(5, queue=queue, recoverable=recoverable, body=b"x" * 101)
+    received = read(packet)
+    assert received.packet == packet
+    assert (received.headers.source_queue_manager, received.message_id) == (ALICE, 5)
+    assert (received.recoverable, received.ordinal, received.recoverable_ordinal) == (recoverable, 1, int(recoverable))
+    assert received.message == UserMessage.parse(packet)
+
+
+def test_transactional_messages_bring_their_place_in_the_sequence() -> None:
+    received = read(transactional(5, 0x1_0000_0007, 3, 2))
+    place = received.headers.tx_sequence_id, received.tx_sequence_number, received.previous_tx_sequence_number
+    assert place == (0x1_0000_0007, 3, 2)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(0, len(QUEUES) - 1),
+    st.booleans(),
+    st.binary(max_size=20),
+    st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), max_size=3),
+    st.integers(-3, 3),
+)
+def test_what_is_taken_is_what_the_structures_take(
+    queue: int, is_transactional: bool, body: bytes, changes: list[tuple[int, int]], cut: int
+) -> None:
+    """Good packets with some bytes changed, cut or grown: whatever is taken can be parsed whole later."""
+    make = transactional(1, 9, 1, 0, queue=QUEUES[queue], body=body) if is_transactional else None
+    packet = bytearray(make or message(1, queue=QUEUES[queue], body=body))
+    for place, value in changes:
+        packet[place % len(packet)] = value
+    data = bytes(packet[:cut]) if cut < 0 else bytes(packet) + bytes(cut)
+    try:
+        received = read(data)
+    except RemoteProtocolError:
+        return
+    assert received.message.user_header.message_id == received.message_id
+
+
+def test_what_pads_a_direct_name_is_no_part_of_it() -> None:
+    packet = bytearray(message(1, queue=DirectQueueFormatName(direct_format_name="OS:a\\bc")))
+    clean = read(bytes(packet)).destination
+    packet[64 + 2 + 2 * 8] = 0x55  # the first byte after the null
+    assert read(bytes(packet)).destination == clean
+    assert clean.name == "OS:a\\bc\0".encode("utf-16-le")
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_refused(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        read(data)
+
+
+def test_a_message_neither_express_nor_recoverable_is_refused() -> None:
+    packet = message(1, flags=UserFlags.of(DM=2))
+    with pytest.raises(RemoteProtocolError):
+        MessageReader().read(packet)
+
+
+def test_an_express_message_with_a_transaction_header_is_refused() -> None:
+    packet = bytearray(transactional(1, 7, 1, 0))
+    packet[60] &= ~UserFlags.DM.mask & 0xFF
+    with pytest.raises(RemoteProtocolError):
+        MessageReader().read(bytes(packet))
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+@pytest.mark.parametrize("admin", OTHERS)
+def test_the_transaction_header_is_found_behind_any_names(queue: Any, admin: Any) -> None:
+    header = TransactionHeader(tx_sequence_id=77, tx_sequence_number=8, previous_tx_sequence_number=7)
+    flags = UserFlags.of(AQ=2) if isinstance(admin, PrivateQueueFormatNameId) else 0
+    packet = message(1, queue=queue, admin_queue=admin, transaction=header, flags=flags)
+    at = transaction_header_at(packet, read_sending_fields(packet)[3])
+    assert read_sequence_fields(packet, at) == (77, 8, 7)
+    changed = UserMessage.parse(with_sequence_fields(packet, at, 78, 1, 0)).transaction_header
+    assert changed == header.replace(tx_sequence_id=78, tx_sequence_number=1, previous_tx_sequence_number=0)
+
+
+def test_a_session_header_is_put_on_and_taken_off_without_a_trace() -> None:
+    packet = message(1)
+    header = SessionHeader(ack_sequence_number=3, user_msg_sequence_number=1)
+    on = b"".join(bytes(part) for part in with_session_header(packet, header.write()))
+    assert UserMessage.parse(on).session_header == header
+    assert without_session_header(on) == packet
+
+
+def test_other_user_flags_change_nothing_else() -> None:
+    packet = message(1)
+    flags = UserMessage.parse(packet).user_header.flags
+    changed = with_user_flags(packet, flags + 1)
+    assert UserMessage.parse(changed).user_header.flags == flags + 1
+    assert with_user_flags(changed, flags) == packet
+
+
+def test_messages_to_one_destination_share_its_name() -> None:
+    reader = MessageReader()
+    first, second = (reader.read(message(number)) for number in (1, 2))
+    assert first.destination is second.destination
+    other = reader.read(message(3, queue=ORDER_QUEUE, address=BOB))
+    assert other.destination == (BOB, 3, b"\4\0\0\0")
+
+
+def fresh(packet: bytes) -> ReceivedMessage | None:
+    try:
+        return read(packet)
+    except RemoteProtocolError:
+        return None
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.integers(0, len(QUEUES) - 1),
+    st.sampled_from(["express", "recoverable", "transactional"]),
+    st.sampled_from(["", "label"]),
+    st.lists(st.tuples(st.one_of(st.integers(0, 170), st.integers(0, 400)), st.integers(0, 255)), max_size=3),
+    st.integers(-3, 3),
+)
+def test_a_packet_that_resembles_the_one_before_it_is_read_as_if_it_were_the_first(
+    queue: int, kind: str, label: str, changes: list[tuple[int, int]], cut: int
+) -> None:
+    fields: dict[str, Any] = {"queue": QUEUES[queue], "body": b"x" * 30, "label": label}
+    if kind == "transactional":
+        one, two = (transactional(n, 9, n, n - 1, **fields) for n in (1, 2))
+    else:
+        one, two = (message(n, recoverable=kind == "recoverable", **fields) for n in (1, 2))
+    changed = bytearray(two)
+    for place, value in changes:
+        changed[place % len(changed)] = value
+    data = bytes(changed[:cut]) if cut < 0 else bytes(changed) + bytes(cut)
+    reader = MessageReader()
+    first = reader.read(one)
+    expected = fresh(data)
+    if expected is None:
+        with pytest.raises(RemoteProtocolError):
+            reader.read(data)
+        return
+    received = reader.read(data)
+    assert data != two or received.headers is first.headers
+    assert received.ordinal == 2
+    assert repr((received.packet, received[3:])) == repr((expected.packet, expected[3:]))
+
+
+def test_messages_that_are_alike_share_their_headers() -> None:
+    reader = MessageReader()
+    first, second = (reader.read(message(number)) for number in (1, 2))
+    assert first.headers is second.headers
+    assert (first.message_id, second.message_id) == (1, 2)
+    first, second = (reader.read(transactional(number, 9, number, number - 1)) for number in (3, 4))
+    assert first.headers is second.headers
+    assert (second.tx_sequence_number, second.previous_tx_sequence_number) == (4, 3)

@@ -1,0 +1,195 @@
+"""``mqenterprise route``: explanations agree with the router, simulations say what a failure does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from mqenterprise.cli import app
+from mqenterprise.directory.entities import QueueManager, RoutingLink, Site
+from mqenterprise.routes.enterprise import NamedTopology, UnknownName, of_directory
+from mqenterprise.routes.explanation import explain
+from mqenterprise.routes.simulation import simulate
+from qmnode.routing import NoRouteError, Router, follow
+from tests.routing.test_reference import random_enterprise
+from tests.routing.test_routing import guid, square
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mqenterprise.directory.service import EnterpriseDirectory
+
+REPOSITORY = Path(__file__).parents[2]
+SAMPLE = REPOSITORY / "inventory/contoso.yaml"
+PAGE = REPOSITORY / "docs/routing.md"
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["route", *map(str, arguments)])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+class TestExplain:
+    @pytest.mark.parametrize("seed", range(0, 400, 4))
+    def test_the_rule_that_is_told_is_the_one_that_decides(self, seed: int) -> None:
+        topology = NamedTopology(random_enterprise(seed))
+        machines = list(topology.snapshot.machines)
+        for source in machines:
+            for destination in machines:
+                found = explain(topology, source, destination)
+                try:
+                    journey = follow(topology.snapshot, source, destination)
+                except NoRouteError:
+                    assert not found.arrives
+                    continue
+                assert tuple(hop.machine for hop in found.hops) == journey.path
+                assert found.cost == journey.cost
+                for hop in found.hops:
+                    decision = Router(topology.snapshot, hop.machine).next_hops(destination)
+                    assert [each.rule for each in hop.considered if each.applies] == [decision.rule]
+                    assert hop.considered[-1].applies
+
+    def test_a_link_is_told_with_the_cost_of_the_way_without_it(self) -> None:
+        topology = NamedTopology(square(ab=3, bc=1, bd=1, cd=1))
+
+        hops = explain(topology, guid("b-gate"), guid("c-client")).hops
+
+        assert hops[0].link is not None
+        assert (hops[0].link.cost, hops[0].detour) == (1, 2)
+
+    def test_a_name_that_is_none_gets_the_nearest(self) -> None:
+        assert "did you mean ams-shop?" in run("explain", "ams-shpo", "bre-router", "--declared", SAMPLE, code=1)
+
+    def test_no_route_is_told_with_what_to_do(self, tmp_path: Path) -> None:
+        declared = yaml.safe_load(SAMPLE.read_text("utf-8"))
+        declared["routing_links"] = declared["routing_links"][:1]
+        file = tmp_path / "cut.yaml"
+        file.write_text(yaml.safe_dump(declared, allow_unicode=True), "utf-8")
+
+        answer = run("explain", "ams-shop", "cor-warehouse", "--declared", file, code=1)
+
+        assert "no routing link leads from ams-router to Córdoba" in answer
+
+    def test_json_has_the_same(self) -> None:
+        found = json.loads(run("explain", "ams-shop", "cor-warehouse\\picking", "--declared", SAMPLE, "--json"))
+
+        assert found["path"] == ["ams-shop", "ams-router", "bre-router", "cor-router", "cor-warehouse"]
+        assert (found["cost"], found["arrives"]) == (6, True)
+        hop = found["hops"][1]
+        assert (hop["rule"], hop["section"], hop["link"]) == ("next_site", "MS-MQBR 3.1.5.3", ["Amsterdam", "Bremen"])
+        assert [each["applies"] for each in hop["considered"]] == [False] * 6 + [True]
+
+
+class TestTable:
+    def test_of_the_sample(self) -> None:
+        rows = json.loads(run("table", "ams-router", "--declared", SAMPLE, "--json"))
+
+        assert [(row["site"], row["cost"], row["next_hop"]) for row in rows] == [
+            ("Bremen", 1, "bre-router"),
+            ("Córdoba", 6, "bre-router"),
+            ("Mainframe", 2, "bre-router"),
+        ]
+        assert "site gate" in run("table", "ams-router", "--declared", SAMPLE)
+
+
+class TestSimulate:
+    def test_another_way_is_taken(self) -> None:
+        topology = NamedTopology(square(ab=3, bc=1, bd=1, cd=1))
+
+        found = simulate(topology, links=topology.links("C-B"))
+
+        assert not found.waiting and not found.cut_off
+        changed = {(each.source, each.destination): each for each in found.changed}
+        journey = changed[guid("a-client"), guid("c-client")]
+        names = [topology.machine_name(hop) for hop in journey.after.path]
+        assert names == ["a-client", "a-gate", "b-gate", "d-gate", "c-gate", "c-client"]
+        assert (journey.before.cost, journey.after.cost) == (4, 5)
+        assert [topology.machine_name(load.gate) for load in found.overloaded] == ["d-gate"]
+
+    def test_a_gate_that_is_off_cuts_its_site_off(self) -> None:
+        topology = NamedTopology(square(ab=3, bc=1, bd=1, cd=1))
+
+        found = simulate(topology, machines=[guid("a-gate")])
+
+        assert topology.site_names(found.cut_off) == "A"
+        assert all(guid("a-client") in (each.source, each.destination) for each in found.waiting)
+        assert "no next hop answers (a-gate)" in found.waiting[0].after.problem
+
+    def test_what_it_says_of_random_enterprises_is_what_the_router_does(self) -> None:
+        for seed in range(40):
+            topology = NamedTopology(random_enterprise(seed))
+            if not topology.snapshot.links:
+                continue
+            gone = topology.snapshot.links[0]
+            found = simulate(topology, links=[gone])
+            without = topology.snapshot.without(links=[gone])
+            for each in found.changed:
+                assert follow(without, each.source, each.destination).path == each.after.path != each.before.path
+            for each in found.waiting:
+                with pytest.raises(NoRouteError):
+                    follow(without, each.source, each.destination)
+
+    def test_of_the_sample(self) -> None:
+        off = ("simulate", "--declared", SAMPLE)
+
+        found = json.loads(run(*off, "--without-link", "Bremen-Amsterdam", "--json", code=2))
+        assert found["cut_off"] == ["Amsterdam"]
+        assert found["changed"] == []
+        text = run(*off, "--without", "bre-router")
+        assert "16 journeys between sites 12 take another way, 0 wait" in text
+        assert "bre-connector  0                8    yes" in text
+        assert "4 journeys" in run(*off, "--without", "cor-router", "--from", "Córdoba", code=2)
+
+    def test_what_cannot_be_meant_is_told(self) -> None:
+        assert "say what is out" in run("simulate", "--declared", SAMPLE, code=2)
+        assert "no routing link 'Oslo-Rome'" in run(
+            "simulate", "--declared", SAMPLE, "--without-link", "Oslo-Rome", code=1
+        )
+
+
+@pytest.mark.servers
+def test_the_directory_is_read(directory: EnterpriseDirectory, fresh_name: Callable[[str], str]) -> None:
+    sites = [directory.sites.add(Site(name=fresh_name("Route"))) for _ in range(2)]
+    made: dict[str, Any] = {}
+    for name, site, router in (("gone", 0, True), ("gtwo", 1, True), ("shop", 0, False)):
+        machine = QueueManager(
+            computer_name=fresh_name(name),
+            routing_server=router,
+            site_identifier_list=(sites[site].identifier,),  # type: ignore[arg-type]
+        )
+        made[name] = directory.queue_managers.add(machine)
+    directory.routing_links.add(
+        RoutingLink(
+            site1_identifier=sites[0].identifier,  # type: ignore[arg-type]
+            site2_identifier=sites[1].identifier,  # type: ignore[arg-type]
+            actual_cost=9,
+            site_gate_identifier_list=(made["gone"].identifier, made["gtwo"].identifier),
+        )
+    )
+
+    topology = of_directory(directory)
+    found = explain(topology, made["shop"].identifier, made["gtwo"].identifier)
+
+    assert [hop.machine for hop in found.hops] == [made[name].identifier for name in ("shop", "gone", "gtwo")]
+    assert found.cost == 9
+    assert topology.links(f"{sites[1].name}-{sites[0].name}")
+    with pytest.raises(UnknownName, match="there is no site 'Nowhere'"):
+        topology.site("Nowhere")
+
+
+def test_the_examples_of_the_page_are_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    blocks = re.findall(r"^    \$ mqenterprise (.+)\n((?:^    .*\n|^\n)*)", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert len(blocks) == 2
+    for command, expected in blocks:
+        printed = CliRunner().invoke(app, command.split()).output
+        parts = [part.strip("\n") for part in re.sub(r"^    ", "", expected, flags=re.MULTILINE).split("...")]
+        for part in parts:
+            assert part.rstrip() in printed, command

@@ -1,0 +1,143 @@
+"""Our own client proves who it is: NTLM, plain and inside SPNEGO, with every PDU sealed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qmnode import Access, MessageQueuingError, QueueManager
+from qmnode.rpc.authentication import acceptor_authentication, initiator_authentication
+from qmnode.rpc_settings import RemoteReadSettings
+from qmnode.settings import Settings
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.names import parse_single_format_name
+from qmnode.structures.sddl import parse_sddl
+from tests.rpc.conftest import QUEUE, THERE, Remote, serving
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+ALICE = "S-1-5-21-1-2-3-1001"
+NAME = parse_single_format_name(THERE)
+MECHANISMS = pytest.mark.parametrize("mechanism", ["ntlm", "negotiate"])
+
+
+def private(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+async def remote(tmp_path: Path) -> AsyncIterator[Remote]:
+    """A queue that only alice may use."""
+    users = private(tmp_path / "users", "CONTOSO:alice:Secret-1\nCONTOSO:bob:Secret-2\n")
+    async with serving(tmp_path, users=users) as one:
+        await one.manager.set_queue(QUEUE, security=parse_sddl(f"O:{ALICE}G:{ALICE}D:(A;;0xffff;;;{ALICE})").write())
+        yield one
+
+
+def as_user(folder: Path, mechanism: str, account: str = "CONTOSO\\alice", password: str = "Secret-1") -> object:
+    return initiator_authentication(
+        RemoteReadSettings(
+            account=account, password_file=private(folder / "password", password + "\n"), mechanism=mechanism
+        )
+    )
+
+
+@MECHANISMS
+async def test_alice_reads_and_bob_does_not(remote: Remote, tmp_path: Path, mechanism: str) -> None:
+    body = bytes(range(256)) * 400
+    await remote.send(body, b"two", b"three")
+    async with await remote.connect(security=as_user(tmp_path, mechanism)) as node:
+        queue = await node.open_queue(NAME)
+        assert (await queue.receive(0)).body == body
+        async with queue.cursor() as cursor:
+            assert (await cursor.receive(0)).body == b"two"
+        assert [one.body for one in await queue.receive_many(5, 0)] == [b"three"]
+    async with await remote.connect(security=as_user(tmp_path, mechanism, "CONTOSO\\bob", "Secret-2")) as node:
+        with pytest.raises(MessageQueuingError) as caught:
+            await node.open_queue(NAME, Access.PEEK)
+        assert caught.value.code is ErrorCode.MQ_ERROR_ACCESS_DENIED
+
+
+@MECHANISMS
+@pytest.mark.parametrize(("account", "password"), [("CONTOSO\\alice", "wrong"), ("CONTOSO\\mallory", "Secret-1")])
+async def test_who_does_not_prove_it_gets_nothing(
+    remote: Remote, tmp_path: Path, mechanism: str, account: str, password: str
+) -> None:
+    with pytest.raises(MessageQueuingError) as caught:
+        node = await remote.connect(security=as_user(tmp_path, mechanism, account, password))
+        await node.open_queue(NAME, Access.PEEK)
+    assert caught.value.code in (ErrorCode.MQ_ERROR_ACCESS_DENIED, ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE)
+    assert password not in str(caught.value)
+    assert not remote.server.queues
+
+
+async def test_a_node_authenticates_with_its_settings(remote: Remote, tmp_path: Path) -> None:
+    await remote.send(b"one")
+    reading = RemoteReadSettings(
+        endpoint_mapper_port=remote.endpoint_mapper_port,
+        account="CONTOSO\\alice",
+        password_file=private(tmp_path / "password", "Secret-1"),
+        mechanism="ntlm",
+    )
+    async with (
+        QueueManager.open(tmp_path / "reading", Settings(computer_name="READING", remote_read=reading)) as manager,
+        await manager.open_queue(rf"DIRECT=TCP:{remote.address}\private$\orders") as queue,
+    ):
+        assert (await queue.receive(0)).body == b"one"
+
+
+async def test_a_handle_of_alice_is_no_handle_for_who_joins_her_association(remote: Remote, tmp_path: Path) -> None:
+    from qmnode.rpc.client import RpcClient
+    from qmnode.rpc.errors import RpcFault
+    from qmnode.rpc.interfaces import qm2qm
+    from qmnode.rpc.interfaces.qm2qm import QM2QM
+
+    await remote.send(b"one")
+    async with await remote.connect(security=as_user(tmp_path, "ntlm")) as node:
+        queue = await node.open_queue(NAME)
+        joined = await RpcClient.connect(remote.address, remote.port, (QM2QM,), group_id=node.reader.group_id)
+        request = qm2qm.CloseQueueRequest(context=queue._session)
+        with pytest.raises(RpcFault):
+            await joined.call(QM2QM, qm2qm.CLOSE_QUEUE, request)
+        desc = qm2qm.RemoteReadDesc(remote_queue=queue.handle, queue=queue.handle, request_id=1)
+        answer = await joined.call(QM2QM, qm2qm.START_RECEIVE, qm2qm.StartReceiveRequest(desc=desc))
+        assert answer.status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+        joined.abort()
+
+
+async def test_what_was_changed_on_its_way_ends_the_connection(remote: Remote, tmp_path: Path) -> None:
+    await remote.send(b"one")
+    async with await remote.connect(security=as_user(tmp_path, "ntlm")) as node:
+        queue = await node.open_queue(NAME)
+        transport = node.reader._transport
+        write = transport.writelines
+
+        def damage(pieces: list[bytes]) -> None:
+            whole = bytearray(b"".join(pieces))
+            whole[30] ^= 1
+            write([bytes(whole)])
+
+        transport.writelines = damage
+        with pytest.raises(MessageQueuingError) as caught:
+            await queue.receive(0)
+        assert caught.value.code in (
+            ErrorCode.MQ_ERROR_ACCESS_DENIED, ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE,
+        )  # fmt: skip
+
+
+def test_secrets_that_others_can_read_are_refused(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("CONTOSO:alice:Secret-1\n")
+    users.chmod(0o644)
+    with pytest.raises(MessageQueuingError, match="chmod 600"):
+        acceptor_authentication(RemoteReadSettings(users=users))
+    with pytest.raises(MessageQueuingError, match="is not there"):
+        acceptor_authentication(RemoteReadSettings(users=tmp_path / "none"))
+    assert acceptor_authentication(RemoteReadSettings()) is None
+    with pytest.raises(ValueError, match="account"):
+        RemoteReadSettings(password_file=users)

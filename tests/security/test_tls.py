@@ -1,0 +1,124 @@
+"""TLS between nodes that both announce it: contexts, handshakes in memory, and who is turned away."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import NameOID
+
+from qmnode.security.errors import KeyStoreError
+from qmnode.security.rsa_keys import PrivateKey
+from qmnode.security.tls import FIRST_BYTE, acceptor_context, initiator_context, requires_tls
+from qmnode.security_settings import TlsSettings
+from tests.security.keys import private_key
+
+PEM = serialization.Encoding.PEM
+
+
+def issued(name: str, key: PrivateKey, authority_name: str, authority: PrivateKey, *, is_authority: bool) -> bytes:
+    def named(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(named(name)).issuer_name(named(authority_name))
+    builder = builder.public_key(key.public_key).serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
+    builder = builder.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    return builder.sign(authority.signing_key, hashes.SHA256()).public_bytes(PEM)
+
+
+def node(directory: Path, name: str, number: int, authority: int = 10, peers: tuple[str, ...] = ("*",)) -> TlsSettings:
+    """The files of a node whose certificate that authority issued."""
+    place = directory / f"{name}-{authority}"
+    place.mkdir()
+    root, key = private_key(2048, authority), private_key(2048, number)
+    (place / "authorities").write_bytes(issued(f"root {authority}", root, f"root {authority}", root, is_authority=True))
+    (place / "certificate").write_bytes(issued(name, key, f"root {authority}", root, is_authority=False))
+    encoded = key.signing_key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (place / "key").write_bytes(encoded)
+    (place / "key").chmod(0o600)
+    return TlsSettings(
+        certificate=place / "certificate",
+        private_key=place / "key",
+        authorities=place / "authorities",
+        peers=frozenset(peers),
+    )
+
+
+def shake_hands(initiator: ssl.SSLContext, acceptor: ssl.SSLContext, name: str) -> tuple[str | None, bytes]:
+    """Both ends in memory. Returns the version they agreed on, and four bytes that the acceptor then sent."""
+    to_acceptor, to_initiator = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = initiator.wrap_bio(to_initiator, to_acceptor, server_hostname=name)
+    far = acceptor.wrap_bio(to_acceptor, to_initiator, server_side=True)
+    for end in (near, far, near, far):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    far.write(b"LIOR")
+    return near.version(), near.read(4)
+
+
+def test_two_nodes_of_one_authority_speak_tls_1_3(tmp_path: Path) -> None:
+    here, there = node(tmp_path, "here.test", 0), node(tmp_path, "there.test", 1)
+    assert shake_hands(initiator_context(here), acceptor_context(there), "there.test") == ("TLSv1.3", b"LIOR")
+
+
+def test_a_node_under_another_name_is_turned_away(tmp_path: Path) -> None:
+    here, there = node(tmp_path, "here.test", 0), node(tmp_path, "there.test", 1)
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"doesn't match|mismatch"):
+        shake_hands(initiator_context(here), acceptor_context(there), "elsewhere.test")
+
+
+def test_a_node_of_another_authority_is_turned_away(tmp_path: Path) -> None:
+    here, stranger = node(tmp_path, "here.test", 0), node(tmp_path, "there.test", 1, authority=11)
+    with pytest.raises(ssl.SSLError):
+        shake_hands(initiator_context(here), acceptor_context(stranger), "there.test")
+    with pytest.raises(ssl.SSLError):
+        shake_hands(initiator_context(stranger), acceptor_context(here), "here.test")
+
+
+def test_a_peer_without_a_certificate_is_turned_away(tmp_path: Path) -> None:
+    here = node(tmp_path, "here.test", 0)
+    bare = ssl.create_default_context(cafile=str(here.authorities))
+    with pytest.raises(ssl.SSLError):
+        shake_hands(bare, acceptor_context(here), "here.test")
+
+
+def test_the_first_byte_tells_tls_from_packets(tmp_path: Path) -> None:
+    outgoing = ssl.MemoryBIO()
+    end = initiator_context(node(tmp_path, "here.test", 0)).wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="a")
+    with pytest.raises(ssl.SSLWantReadError):
+        end.do_handshake()
+    assert outgoing.read(1)[0] == FIRST_BYTE != 0x10
+
+
+def test_only_announced_peers_get_tls(tmp_path: Path) -> None:
+    some = node(tmp_path, "here.test", 0, peers=("There.test", "127.0.0.9"))
+    assert requires_tls(some, "there.TEST")
+    assert requires_tls(some, "unknown.test", "127.0.0.9")
+    assert not requires_tls(some, "unknown.test")
+    assert not requires_tls(None, "there.test")
+    assert requires_tls(some.model_copy(update={"peers": frozenset({"*"})}), "unknown.test")
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    settings = node(tmp_path, "here.test", 0)
+    settings.private_key.chmod(0o644)
+    with pytest.raises(KeyStoreError, match="has mode 0644"):
+        acceptor_context(settings)
+    settings.private_key.unlink()
+    with pytest.raises(KeyStoreError, match="is not there"):
+        acceptor_context(settings)
+
+
+def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
+    settings = node(tmp_path, "here.test", 0)
+    settings.certificate.write_text("nothing")
+    with pytest.raises(KeyStoreError, match=r"TLS cannot be set up with .*certificate"):
+        initiator_context(settings)

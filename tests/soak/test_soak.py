@@ -1,0 +1,38 @@
+"""Exactly once, in order, whatever breaks: for a minute in every run of the tests, and for long in ``make soak``.
+
+``SOAK_SEED`` does again what failed; ``SOAK_SECONDS`` is how long the long one takes (30 minutes by default).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.crash.disk import compile_shim
+from tests.soak.run import Soak
+
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
+
+
+async def soak(folder: Path, seconds: float) -> None:
+    seed = int(os.environ.get("SOAK_SEED") or random.SystemRandom().getrandbits(32))
+    run = Soak(folder, compile_shim(folder), seed, seconds)
+    await run.run()
+    print(run.told())
+    assert not run.findings, f"{run.told()}: {'; '.join(run.findings)}"
+    assert run.kills
+    assert all(stream.received for streams in run.streams.values() for stream in streams)
+
+
+@pytest.mark.timeout(900)
+async def test_a_minute_of_everything(tmp_path: Path) -> None:
+    await soak(tmp_path, 45)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+async def test_half_an_hour_of_everything(tmp_path: Path) -> None:
+    await soak(tmp_path, float(os.environ.get("SOAK_SECONDS", "1800")))

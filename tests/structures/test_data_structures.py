@@ -1,0 +1,333 @@
+"""The structures of MS-MQMQ 2.2 that are no packet headers: round trips, and any bytes whatever."""
+
+import re
+from ipaddress import IPv4Address
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from hypothesis import given
+from hypothesis import strategies as st
+
+import qmnode.structures
+from qmnode.structures.counted_arrays import (
+    Blob,
+    Caclsid,
+    Cal,
+    Calpwstr,
+    Caub,
+    Cauh,
+    Caui,
+    Caul,
+    LpWStr,
+    ULargeInteger,
+)
+from qmnode.structures.errors import PacketError
+from qmnode.structures.guid import Guid
+from qmnode.structures.key_blobs import (
+    CALG_AES_256,
+    CALG_RSA_KEYX,
+    CALG_RSA_SIGN,
+    BlobHeader,
+    PublicKeyBlob,
+    RsaPubKey,
+    SimpleBlob,
+)
+from qmnode.structures.object_identifiers import DlId, MulticastId, ObjectId
+from qmnode.structures.propvariant import CaPropVariant, PropVariant
+from qmnode.structures.public_keys import AES_PROVIDER, BASE_PROVIDER, PROV_RSA_AES, MqdsPublicKey, MqdsPublicKeys
+from qmnode.structures.queue_format_union import QueueFormat
+from qmnode.structures.sequence_info import SequenceInfo
+from qmnode.structures.ta_address import (
+    ForeignTaAddress,
+    IpTaAddress,
+    IpxTaAddress,
+    parse_ta_address,
+    parse_ta_addresses,
+)
+from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
+from qmnode.structures.variant_types import VariantType
+from tests.structures.strategies import all_structures
+
+u8, u16, u32, u64 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32, 64))
+i8, i16, i32, i64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64))
+guids = st.binary(min_size=16, max_size=16).map(Guid)
+octets = st.binary(max_size=20)
+strings = st.text(st.characters(exclude_characters="\0"), max_size=10)
+
+
+def tuples(items):
+    return st.lists(items, max_size=4).map(tuple)
+
+
+lp_strings = st.builds(LpWStr, text=strings)
+blobs = st.builds(Blob, data=octets)
+simple_values = {
+    VariantType.VT_EMPTY: st.none(),
+    VariantType.VT_NULL: st.none(),
+    VariantType.VT_I1: i8,
+    VariantType.VT_UI1: u8,
+    VariantType.VT_I2: i16,
+    VariantType.VT_UI2: u16,
+    VariantType.VT_I4: i32,
+    VariantType.VT_UI4: u32,
+    VariantType.VT_I8: i64,
+    VariantType.VT_UI8: u64,
+    VariantType.VT_BOOL: st.sampled_from([0, 0xFFFF]),
+    VariantType.VT_CLSID: guids,
+    VariantType.VT_BLOB: blobs,
+    VariantType.VT_LPWSTR: lp_strings,
+    VariantType.VT_VECTOR_UI1: st.builds(Caub, elements=octets),
+    VariantType.VT_VECTOR_UI2: st.builds(Caui, elements=tuples(u16)),
+    VariantType.VT_VECTOR_I4: st.builds(Cal, elements=tuples(i32)),
+    VariantType.VT_VECTOR_UI4: st.builds(Caul, elements=tuples(u32)),
+    VariantType.VT_VECTOR_UI8: st.builds(Cauh, elements=tuples(u64)),
+    VariantType.VT_VECTOR_CLSID: st.builds(Caclsid, elements=tuples(guids)),
+    VariantType.VT_VECTOR_LPWSTR: st.builds(Calpwstr, elements=tuples(lp_strings)),
+}
+
+
+def variants_of(vt, values):
+    return st.builds(PropVariant, vt=st.just(vt), value=values, reserved1=u8, reserved2=u8, reserved3=u32)
+
+
+variants = st.recursive(
+    st.one_of([variants_of(vt, values) for vt, values in simple_values.items()]),
+    lambda inner: variants_of(VariantType.VT_VECTOR_VARIANT, st.builds(CaPropVariant, elements=tuples(inner))),
+    max_leaves=6,
+)
+rsa_keys = st.builds(RsaPubKey, public_exponent=u32, modulus=octets)
+public_key_blobs = st.builds(
+    PublicKeyBlob,
+    header=st.builds(BlobHeader, key_algorithm=st.sampled_from([CALG_RSA_KEYX, CALG_RSA_SIGN]) | u32),
+    key=rsa_keys,
+)
+mqds_keys = st.builds(
+    MqdsPublicKey, provider_type=u32, provider_name=strings, key=public_key_blobs.map(PublicKeyBlob.write) | octets
+)
+certificates = st.builds(
+    MqUserSignCert, digest=st.binary(min_size=16, max_size=16), identifier=guids, certificate=octets
+)
+object_ids = st.builds(ObjectId, lineage=guids, uniquifier=u32)
+dl_ids = st.builds(DlId, dl_guid=guids, domain=strings)
+multicast_ids = st.builds(MulticastId, address=u32, port=u32)
+
+
+def queue_formats_of(format_type, identifiers):
+    return st.builds(
+        QueueFormat, format_type=st.just(format_type), suffix_and_flags=u8, reserved=u16, identifier=identifiers
+    )
+
+
+queue_formats = st.one_of(
+    queue_formats_of(number, identifiers)
+    for number, identifiers in enumerate(
+        [st.none(), guids, object_ids, lp_strings, guids, guids, dl_ids, multicast_ids, lp_strings]
+    )
+)
+
+VALUES = {
+    SequenceInfo: st.builds(SequenceInfo, seq_id=i64, seq_no=u32, prev_no=u32),
+    ObjectId: object_ids,
+    DlId: dl_ids,
+    MulticastId: multicast_ids,
+    IpTaAddress: st.builds(
+        IpTaAddress, address_type=st.sampled_from([1, 2]), address=st.binary(min_size=4, max_size=4)
+    ),
+    IpxTaAddress: st.builds(
+        IpxTaAddress, net_number=st.binary(min_size=4, max_size=4), node_number=st.binary(min_size=6, max_size=6)
+    ),
+    ForeignTaAddress: st.builds(ForeignTaAddress, connected_network=guids),
+    ULargeInteger: st.builds(ULargeInteger, quad_part=u64),
+    Blob: blobs,
+    LpWStr: lp_strings,
+    PropVariant: variants,
+    CaPropVariant: st.builds(CaPropVariant, elements=tuples(variants)),
+    BlobHeader: st.builds(BlobHeader, blob_type=st.sampled_from([1, 6]), key_algorithm=u32),
+    RsaPubKey: rsa_keys,
+    PublicKeyBlob: public_key_blobs,
+    SimpleBlob: st.builds(SimpleBlob, session_key_algorithm=u32, encrypted_key=octets),
+    MqdsPublicKey: mqds_keys,
+    MqdsPublicKeys: st.builds(MqdsPublicKeys, keys=tuples(mqds_keys)),
+    MqUserSignCert: certificates,
+    MqUserSignCerts: st.builds(MqUserSignCerts, certificates=tuples(certificates)),
+    QueueFormat: queue_formats,
+} | {
+    array: simple_values[vt]
+    for vt, array in [
+        (VariantType.VT_VECTOR_UI1, Caub),
+        (VariantType.VT_VECTOR_UI2, Caui),
+        (VariantType.VT_VECTOR_I4, Cal),
+        (VariantType.VT_VECTOR_UI4, Caul),
+        (VariantType.VT_VECTOR_UI8, Cauh),
+        (VariantType.VT_VECTOR_CLSID, Caclsid),
+        (VariantType.VT_VECTOR_LPWSTR, Calpwstr),
+    ]
+}
+
+every_structure = pytest.mark.parametrize("structure", VALUES, ids=lambda structure: structure.__name__)
+
+
+@every_structure
+def test_what_is_written_parses_to_the_same_value(structure):
+    @given(VALUES[structure])
+    def check(value):
+        assert structure.parse(value.write()) == value
+        assert structure.parse(memoryview(value.write())) == value
+
+    check()
+
+
+@every_structure
+def test_any_bytes_are_a_value_that_writes_them_back_or_a_packet_error(structure):
+    def mutated(values):
+        return st.tuples(values.map(structure.write), st.integers(0), st.integers(0, 255)).map(_with_one_byte_changed)
+
+    @given(st.binary(max_size=200) | mutated(VALUES[structure]))
+    def check(buffer):
+        try:
+            value = structure.parse(buffer)
+        except PacketError as error:
+            assert error.offset is not None and 0 <= error.offset <= len(buffer)
+            return
+        assert value.write() == buffer
+        assert structure.annotate(buffer).width == len(buffer)
+
+    check()
+
+
+def _with_one_byte_changed(change):
+    written, place, octet = change
+    if not written:
+        return written
+    place %= len(written)
+    return written[:place] + bytes([octet]) + written[place + 1 :]
+
+
+@every_structure
+def test_every_shorter_piece_is_refused_or_is_a_value_of_its_own(structure):
+    @given(VALUES[structure])
+    def check(value):
+        written = value.write()
+        for size in range(len(written)):
+            try:
+                shorter = structure.parse(written[:size])
+            except PacketError:
+                continue
+            assert shorter.write() == written[:size]
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("structure", "buffer"),
+    [
+        (Blob, "ffffffff"),
+        (Caub, "ffffff7f 00"),
+        (Caui, "00000080 0000"),
+        (Calpwstr, "ffffffff 0000"),
+        (CaPropVariant, "ffffffff 0000000000000000"),
+        (MqdsPublicKeys, "10000000 ffffffff 0000000000000000"),
+        (MqdsPublicKey, "ffffffff 02000000 01000000 0000"),
+        (MqUserSignCerts, "00000080"),
+        (MqUserSignCert, "00" * 32 + "ffffff7f"),
+        (RsaPubKey, "52534131 ffffffff 01000100"),
+    ],
+)
+def test_a_length_beyond_the_bytes_is_refused_before_anything_is_taken(structure, buffer):
+    with pytest.raises(PacketError):
+        structure.parse(bytes.fromhex(buffer))
+
+
+def test_a_bit_length_that_is_no_number_of_bytes_is_refused():
+    with pytest.raises(PacketError, match="part of a byte"):
+        RsaPubKey.parse(bytes.fromhex("52534131 09000000 01000100 0000"))
+
+
+def test_nesting_of_variants_is_bounded():
+    nested = PropVariant(vt=VariantType.VT_UI4, value=1)
+    for _ in range(40):
+        nested = PropVariant(vt=VariantType.VT_VECTOR_VARIANT, value=CaPropVariant(elements=(nested,)))
+
+    with pytest.raises(PacketError, match="nested too deep"):
+        PropVariant.parse(nested.write())
+
+
+@pytest.mark.parametrize("vt", [VariantType.VT_VARIANT, 0x1000, 0x1002, 0x2003, 0xFFFF])
+def test_a_type_that_no_variant_has_is_refused(vt):
+    with pytest.raises(PacketError):
+        PropVariant.parse(vt.to_bytes(2, "little") + bytes(20))
+
+
+def test_the_bytes_of_a_public_key_are_those_of_the_specification():
+    key = rsa.generate_private_key(65537, 1024).public_key().public_numbers()
+    written = PublicKeyBlob.of(key.n, key.e).write()
+
+    assert written[:16].hex(" ") == "06 02 00 00 00 a4 00 00 52 53 41 31 00 04 00 00"
+    assert written[16:20] == (65537).to_bytes(4, "little")
+    assert written[20:] == key.n.to_bytes(128, "little")
+    assert (PublicKeyBlob.parse(written).modulus, PublicKeyBlob.parse(written).exponent) == (key.n, key.e)
+
+
+def test_the_bytes_of_a_session_key_are_those_of_the_specification():
+    blob = SimpleBlob(session_key_algorithm=CALG_AES_256, encrypted_key=bytes(range(256)))
+
+    assert blob.write()[:12].hex(" ") == "01 02 00 00 10 66 00 00 00 a4 00 00"
+    assert blob.write()[12:] == bytes(range(256))
+
+
+def test_a_session_key_longer_than_any_public_key_is_refused():
+    with pytest.raises(PacketError, match="at most 2048"):
+        SimpleBlob.parse(bytes.fromhex("01020000 10660000 00a40000") + bytes(2049))
+
+
+def test_keys_are_found_by_their_provider():
+    key = PublicKeyBlob.of(1 << 511, 65537)
+    keys = MqdsPublicKeys(
+        keys=(
+            MqdsPublicKey(provider_type=1, provider_name=BASE_PROVIDER, key=b""),
+            MqdsPublicKey(provider_type=PROV_RSA_AES, provider_name=AES_PROVIDER, key=key.write()),
+        )
+    )
+
+    assert keys.length == len(keys.write())
+    assert keys.of_provider(AES_PROVIDER).public_key == key
+    assert keys.of_provider("none") is None
+
+
+def test_addresses_are_found_by_their_type():
+    addresses = (
+        IpTaAddress(address=IPv4Address("10.1.2.3").packed),
+        ForeignTaAddress(connected_network=Guid(bytes(16))),
+        IpxTaAddress(net_number=b"netn", node_number=b"nodenu"),
+    )
+    written = b"".join(address.write() for address in addresses)
+
+    assert written[:8].hex() == "040001000a010203"
+    assert parse_ta_addresses(written) == addresses
+    assert addresses[0].ip_address == IPv4Address("10.1.2.3")
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_addresses_or_a_packet_error(buffer):
+    try:
+        addresses = parse_ta_addresses(buffer)
+    except PacketError:
+        return
+    assert b"".join(address.write() for address in addresses) == buffer
+
+
+@pytest.mark.parametrize("written", ["", "0400", "0a000100" + "00" * 10, "04000400" + "00" * 4, "04000300" + "00" * 10])
+def test_a_length_that_the_type_of_address_does_not_have_is_refused(written):
+    with pytest.raises(PacketError):
+        parse_ta_address(bytes.fromhex(written))
+
+
+def test_the_package_says_in_which_file_each_structure_is() -> None:
+    for kind in all_structures():
+        package, _, module = kind.__module__.rpartition(".")
+        if package != "qmnode.structures":
+            continue  # what remote read speaks has its index in its own package
+        row = re.search(rf"^{module} .*(?:\n .*)*", qmnode.structures.__doc__ or "", re.MULTILINE)
+        name = kind.PLAN.name.removesuffix(" Packet").removesuffix(" Body")
+        assert row is not None, module
+        assert name in row[0], f"{name} is in {module}"

@@ -1,0 +1,81 @@
+"""The examples of the README, of the page that goes on from it, and of docstrings run as they are printed."""
+
+import ast
+import inspect
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import CodeType, ModuleType
+
+import pytest
+
+import qmnode
+import qmnode.model.api
+
+PROJECT = Path(__file__).resolve().parent.parent
+PAGES = [(PROJECT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/node.md")]
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def script() -> str:
+    """All examples of the pages as one session of a shell."""
+    lines = ["set -eu", "trap 'kill $(jobs -p)' EXIT"]
+    for language, text in _BLOCK.findall("\n".join(PAGES)):
+        match language:
+            case "sh":
+                lines.append(text)
+            case "python":
+                lines.append(f"python <<'EXAMPLE'\n{text}EXAMPLE")
+            case _:
+                continue
+        if "qmnode run" in text:
+            # The reader takes longer than the node needs.
+            lines.append("until qmnode status --socket run/qmnode.sock >status 2>&1; do :; done")
+    return "\n".join(lines)
+
+
+@pytest.mark.servers
+def test_the_readme_is_right_from_beginning_to_end(tmp_path: Path) -> None:
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    (commands / "qmnode").write_text(f"#!{sys.executable}\nfrom qmnode.cli import main\nmain()\n")
+    (commands / "qmnode").chmod(0o755)
+    (commands / "python").symlink_to(sys.executable)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("QMNODE_")},
+        "PATH": f"{commands}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(PROJECT), *sys.path[1:]]),
+    }
+    with (tmp_path / "log").open("w+") as log:
+        answer = subprocess.run(
+            ["bash", "-c", script()], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, timeout=270
+        )
+        log.seek(0)
+        assert answer.returncode == 0, log.read() + answer.stdout.decode()
+    printed = answer.stdout.decode()
+    for expected in (r"private$\orders", "order 7", '"text":"order 9"', "b'invoice 2'", "MQ_ERROR_IO_TIMEOUT"):
+        assert expected in printed
+    assert "qmnode_queue_messages" in printed
+
+
+def examples(module: ModuleType) -> list[str]:
+    """The indented blocks of a module's docstring."""
+    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", inspect.getdoc(module) or "", re.MULTILINE)
+    return [textwrap.dedent(block) for block in blocks]
+
+
+@pytest.mark.parametrize("module", [qmnode, qmnode.model.api])
+async def test_the_examples_of_docstrings_run(module: ModuleType, tmp_path: Path) -> None:
+    found = examples(module)
+    assert found
+    for text in found:
+        here = text.replace("/var/lib/qmnode", str(tmp_path / "store"))
+        code = compile(here, module.__name__, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        assert isinstance(code, CodeType)
+        names = {name: getattr(qmnode, name) for name in qmnode.__all__}
+        await eval(code, names)

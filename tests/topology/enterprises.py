@@ -1,0 +1,96 @@
+"""Random enterprises that hold together, for property tests."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from mqenterprise.topology.declaration import MAXIMUM_COST, MINIMUM_COST, UNLIMITED, Right
+from mqenterprise.topology.names import fold
+
+_LETTERS = "abcXYZ019,+\"'#<>= ;äßØ漢-"
+_names = st.text(_LETTERS, min_size=1, max_size=20).filter(lambda text: text == text.strip())
+_machine_names = st.text("abcXYZ019-äß漢", min_size=1, max_size=15)
+_queue_names = _names.filter(lambda text: ";" not in text)
+_quotas = st.integers(0, UNLIMITED)
+
+
+def _unique(names, low, high):
+    return st.lists(names, min_size=low, max_size=high, unique_by=fold)
+
+
+_FEW = st.sampled_from(["a", "B", "c", "D", "e, f"])
+_FEW_MACHINES = st.sampled_from(["r1", "R2", "m1", "M2", "m3"])
+
+
+@st.composite
+def enterprises(draw, alike=False):
+    """Plain data of a declaration, as YAML would give it; those ``alike`` share most of their names."""
+    names = draw(_unique(_FEW if alike else _names, 1, 6 if not alike else 5))
+    cut = draw(st.integers(1, len(names)))
+    sites, foreign = names[:cut], names[cut:]
+    machines = draw(_machines(sites, foreign, _FEW_MACHINES if alike else _machine_names))
+    users = draw(_unique(_FEW if alike else _names.filter(lambda name: fold(name) != "everyone"), 0, 3))
+    return {
+        "enterprise": {"name": "E", "default_time_to_live": draw(st.integers(0, 10**6))},
+        "sites": [{"name": name, "inter_site_replication_interval": draw(st.integers(0, 99))} for name in sites],
+        "foreign_sites": [{"name": name} for name in foreign],
+        "routing_links": draw(_links(sites, foreign, machines)),
+        "machines": machines,
+        "users": [{"name": name} for name in users],
+        "queues": draw(_queues(machines, ["Everyone", *users], _FEW if alike else _queue_names)),
+    }
+
+
+@st.composite
+def _machines(draw, sites, foreign, names):
+    machines = []
+    for name in draw(_unique(names, 0, 5)):
+        machine = {"name": name, "sites": draw(_unique(st.sampled_from(sites), 1, 2)), "quota": draw(_quotas)}
+        if draw(st.booleans()):
+            machine["roles"] = ["routing_server"]
+            if foreign and draw(st.booleans()):
+                machine["roles"].append("connector")
+                machine["foreign_sites"] = [draw(st.sampled_from(foreign))]
+        else:
+            servers = [
+                server["name"]
+                for server in machines
+                if "routing_server" in server.get("roles", ()) and set(server["sites"]) & set(machine["sites"])
+            ]
+            if servers:
+                machine["out_routing_servers"] = draw(_unique(st.sampled_from(servers), 0, 3))
+        machines.append(machine)
+    return machines
+
+
+@st.composite
+def _links(draw, sites, foreign, machines):
+    links = []
+    for first, one in enumerate(sites):
+        for other in sites[first + 1 :] + foreign:
+            if draw(st.booleans()):
+                gates = [
+                    machine["name"]
+                    for machine in machines
+                    if "routing_server" in machine.get("roles", ())
+                    and {one, other} & {*machine["sites"], *machine.get("foreign_sites", ())}
+                ]
+                chosen = draw(_unique(st.sampled_from(gates), 0, 2)) if gates else []
+                cost = draw(st.integers(MINIMUM_COST, MAXIMUM_COST))
+                links.append({"sites": [one, other], "cost": cost, "site_gates": chosen})
+    return links
+
+
+@st.composite
+def _queues(draw, machines, trustees, names):
+    queues = []
+    rights = st.lists(st.sampled_from(Right.__args__), min_size=1, max_size=4)
+    for machine in machines:
+        for name in draw(_unique(names, 0, 3)):
+            queue = {"machine": machine["name"], "name": name, "label": draw(_names), "quota": draw(_quotas)}
+            queue["transactional"] = fold(name) in ("a", "c")  # a queue cannot change it
+            queue["base_priority"] = draw(st.integers(-32768, 32767))
+            who = draw(_unique(st.sampled_from(trustees), 0, 2))
+            queue["access"] = [{"to": to, "allow": draw(rights)} for to in who]
+            queues.append(queue)
+    return queues

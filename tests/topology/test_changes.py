@@ -1,0 +1,103 @@
+"""From any enterprise to any other: with prune, cut anywhere, and back again."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from mqenterprise.topology.apply import ApplyError, apply, remaining, written
+from mqenterprise.topology.check import load
+from mqenterprise.topology.lease import acquire
+from mqenterprise.topology.plan import Action, FixedError, from_json, make_plan
+from mqenterprise.topology.wanted import wanted
+from tests.topology.enterprises import enterprises
+from tests.topology.memory import MemoryTarget
+
+
+def checked(data):
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "e.yaml"
+        file.write_text(yaml.safe_dump(data, allow_unicode=True), "utf-8")
+        return load(file)
+
+
+def plan_for(target, declared, *, prune=True):
+    snapshot = target.snapshot()
+    try:
+        return make_plan("memory", wanted(declared, snapshot.canonical), snapshot.table, prune=prune)
+    except FixedError:
+        assume(False)
+
+
+def carry_out(plan, target, workers=2):
+    with acquire(target.lease_entry()) as lease:
+        apply(plan, target, lease, workers=workers)
+
+
+def values(target):
+    """What is there, names as they are known whatever their case."""
+    return {reference: (dict(row.values), row.partial) for reference, row in target.rows.rows.items()}
+
+
+def brought_about(declared):
+    target = MemoryTarget()
+    carry_out(plan_for(target, declared), target)
+    return target
+
+
+@settings(max_examples=60, deadline=None)
+@given(enterprises(alike=True), enterprises(alike=True), st.integers(0, 60))
+def test_any_change_can_be_cut_and_gone_on_with(before, after, writes):
+    first, second = checked(before), checked(after)
+    target = brought_about(first)
+    plan = plan_for(target, second)
+    target.writes_left = writes
+    try:
+        carry_out(plan, target)
+    except ApplyError as error:
+        assert "run again to go on" in str(error)
+    target.writes_left = None
+
+    carry_out(plan_for(target, second), target)
+
+    assert plan_for(target, second).steps == ()
+    assert values(target) == values(brought_about(second))
+
+
+@settings(max_examples=60, deadline=None)
+@given(enterprises(alike=True), enterprises(alike=True), st.integers(0, 60))
+def test_any_change_that_was_cut_can_be_rolled_back(before, after, writes):
+    target = brought_about(checked(before))
+    start = values(target)
+    plan = from_json(written(plan_for(target, checked(after))))
+    target.writes_left = writes
+    with contextlib.suppress(ApplyError):
+        carry_out(plan, target)
+    target.writes_left = None
+
+    left, _ = remaining(plan.inverse(), target.snapshot())
+    carry_out(left, target)
+
+    assert values(target) == start
+
+
+@settings(max_examples=60, deadline=None)
+@given(enterprises(alike=True), enterprises(alike=True))
+def test_nothing_that_others_made_is_lost(theirs, ours):
+    target = brought_about(checked(theirs))
+    for row in list(target.rows):
+        target.put(replace(row, owned=False))
+    before = set(target.rows.rows)
+
+    plan = plan_for(target, checked(ours))
+    carry_out(plan, target)
+
+    assert not any(step.action is Action.DELETE for step in plan.steps)
+    assert before <= set(target.rows.rows)
+    assert plan_for(target, checked(ours)).steps == ()

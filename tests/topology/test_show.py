@@ -1,0 +1,123 @@
+"""Drawings of an enterprise, and plans as people read them."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+import time
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from mqenterprise.topology.drawing import Graph, LinkEdge, SiteNode, graph_of, layout, svg, terminal
+from mqenterprise.topology.plan import Action, Plan, Step
+from mqenterprise.topology.render import plan_lines, shown, summary
+from mqenterprise.topology.resources import Kind, Reference, Table, resource
+
+
+def table_of(*rows) -> Table:
+    table = Table()
+    for row in rows:
+        table.put(row)
+    return table
+
+
+@pytest.fixture
+def enterprise():
+    machine = {"sites": ("A",), "routing_server": True}
+    return table_of(
+        resource(Kind.SITE, ("A",), {}),
+        resource(Kind.SITE, ("B <&> C",), {"foreign": True}),
+        resource(Kind.ROUTING_LINK, ("B <&> C", "A"), {"cost": 7, "site_gates": ("r1",)}),
+        resource(Kind.ROUTING_LINK, ("A", "gone"), {"cost": 7, "site_gates": ()}),
+        resource(Kind.MACHINE, ("r1",), machine),
+        resource(Kind.MACHINE, ("c1",), {"sites": ("a",)}),
+        resource(Kind.QUEUE, ("c1", "q"), {}),
+    )
+
+
+def test_the_graph_counts_machines_and_queues_and_drops_links_to_nowhere(enterprise):
+    assert graph_of(enterprise) == Graph(
+        (SiteNode("A", False, 2, ("r1",), 1), SiteNode("B <&> C", True, 0, (), 0)), (LinkEdge(0, 1, 7, ("r1",)),)
+    )
+
+
+def test_the_svg_is_well_formed_and_holds_every_site_and_link(enterprise):
+    root = ElementTree.fromstring(svg(graph_of(enterprise), 'Title "x" & <y>'))
+
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"A", "B <&> C", "7"} <= set(texts)
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}line"))) == 1
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}circle"))) == 2
+
+
+def test_the_same_enterprise_gives_the_same_picture(enterprise):
+    assert svg(graph_of(enterprise), "E") == svg(graph_of(enterprise), "E")
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9])
+def test_sites_do_not_lie_on_each_other_and_all_are_on_the_page(count):
+    sites = tuple(SiteNode(str(i), False, 0, (), 0) for i in range(count))
+    links = tuple(LinkEdge(i, i + 1, 1, ()) for i in range(count - 1))
+
+    places = layout(Graph(sites, links))
+
+    assert all(x > 0 and y > 0 for x, y in places)
+    assert all(math.dist(a, b) > 60 for a, b in itertools.combinations(places, 2))
+
+
+def test_two_hundred_sites_are_drawn_in_seconds():
+    sites = tuple(SiteNode(str(i), False, 0, (), 0) for i in range(200))
+    links = tuple(LinkEdge(i, (i * 7 + 1) % 200, 1, ()) for i in range(200))
+    begun = time.process_time()
+
+    svg(Graph(sites, links), "large")
+
+    assert time.process_time() - begun < 10
+
+
+def test_the_terminal_shows_sites_and_links(enterprise):
+    console = Console(width=160, record=True, file=io.StringIO())
+    for grid in terminal(graph_of(enterprise)):
+        console.print(grid)
+
+    text = console.export_text()
+    assert "B <&> C (foreign)" in text
+    assert "B <&> C (7)" in text
+
+
+def step(action, before, after, name=("A",)):
+    return Step(action, Reference(Kind.SITE, name), name, 0, before, after)
+
+
+def test_a_plan_reads_as_a_diff():
+    plan = Plan(
+        "d",
+        (
+            step(Action.CREATE, {}, {"foreign": False, "label": ""}),
+            step(Action.UPDATE, {"cost": 7, "site_gates": ("a", "b")}, {"cost": 1, "site_gates": ("b", "c")}),
+            step(Action.DELETE, {"foreign": False}, {}),
+        ),
+    )
+
+    assert [line.plain for line in plan_lines(plan)] == [
+        "+ site A",
+        "    foreign: no",
+        "~ site A",
+        "    cost: 7 -> 1",
+        "    site_gates:",
+        "      - a",
+        "      + c",
+        "- site A",
+        "1 to create, 1 to change, 1 to delete.",
+    ]
+
+
+def test_nothing_to_do_says_so():
+    assert summary(Plan("d", ())) == "Nothing to do: the directory is as declared."
+
+
+def test_a_name_cannot_play_tricks_with_the_terminal():
+    assert shown("label", "a\x1b[31mb\u202e") == "a\\x1b[31mb\\u202e"

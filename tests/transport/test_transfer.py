@@ -1,0 +1,180 @@
+"""Messages between two queue managers over sockets: every kind, and what follows them."""
+
+from __future__ import annotations
+
+import pytest
+
+from qmnode import Access, Message, QueueManager
+from qmnode.model.api import QueueApi
+from qmnode.structures.message_classes import MessageClass
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually
+
+JOURNAL = "DIRECT=OS:.\\SYSTEM$;JOURNAL"
+DEAD_LETTERS = "DIRECT=OS:.\\SYSTEM$;DEADLETTER"
+TRANSACTIONAL_DEAD_LETTERS = "DIRECT=OS:.\\SYSTEM$;DEADXACT"
+
+
+async def reader(node: QueueManager, queue: str) -> QueueApi:
+    return await node.open_queue(queue if queue.startswith("DIRECT") else f"DIRECT=OS:{queue}")
+
+
+async def bodies(node: QueueManager, queue: str, count: int) -> list[bytes]:
+    source = await reader(node, queue)
+    return [(await source.receive(timeout=10)).body for _ in range(count)]
+
+
+def nothing_outgoing(node: QueueManager) -> bool:
+    return not any(
+        queue.message_count for queue in node.queue_collection.values() if queue.queue_type.value == "outgoing"
+    )
+
+
+async def send_in_transaction(node: QueueManager, name: str, messages: list[Message]) -> None:
+    queue = await node.open_queue(name, Access.SEND)
+    transaction = node.transaction()
+    for message in messages:
+        await queue.send(message, transaction=transaction)
+    await transaction.commit()
+
+
+@pytest.mark.parametrize(("sender", "receiver"), [("ALICE", "BOB"), ("BOB", "ALICE")])
+@pytest.mark.parametrize("recoverable", [False, True])
+async def test_messages_arrive_in_order(pair: Pair, sender: str, receiver: str, recoverable: bool) -> None:
+    out = await pair.nodes[sender].open_queue(pair.direct(receiver, PLAIN), Access.SEND)
+    sent = [b"%d" % number for number in range(200)]
+    for body in sent:
+        await out.send(Message(body, recoverable=recoverable))
+    assert await bodies(pair.nodes[receiver], PLAIN, 200) == sent
+    if recoverable:  # the last few express ones are acknowledged after ten seconds only (3.1.5.8.7)
+        await eventually(lambda: nothing_outgoing(pair.nodes[sender]))
+
+
+@pytest.mark.parametrize(("sender", "receiver"), [("ALICE", "BOB"), ("BOB", "ALICE")])
+async def test_transactions_arrive_whole_and_in_order(pair: Pair, sender: str, receiver: str) -> None:
+    sent = [b"%d" % number for number in range(100)]
+    for start in range(0, 100, 10):
+        batch = [Message(body) for body in sent[start : start + 10]]
+        await send_in_transaction(pair.nodes[sender], pair.direct(receiver, TRANSACTIONAL), batch)
+    assert await bodies(pair.nodes[receiver], TRANSACTIONAL, 100) == sent
+    await eventually(lambda: nothing_outgoing(pair.nodes[sender]))
+
+
+async def test_messages_wait_for_a_target_that_is_away(pair: Pair) -> None:
+    await pair.stop("BOB")
+    out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
+    for number in range(300):
+        await out.send(Message(b"%d" % number, recoverable=True))
+    await send_in_transaction(pair.alice, pair.direct("BOB", TRANSACTIONAL), [Message(b"a"), Message(b"b")])
+    await pair.start("BOB")
+    assert await bodies(pair.bob, PLAIN, 300) == [b"%d" % number for number in range(300)]
+    assert await bodies(pair.bob, TRANSACTIONAL, 2) == [b"a", b"b"]
+    await eventually(lambda: nothing_outgoing(pair.alice))
+
+
+async def test_higher_priorities_go_first(pair: Pair) -> None:
+    await pair.stop("BOB")
+    out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
+    for priority in (1, 7, 3):
+        await out.send(Message(b"%d" % priority, priority=priority, recoverable=True))
+    await pair.start("BOB")
+    assert await bodies(pair.bob, PLAIN, 3) == [b"7", b"3", b"1"]
+
+
+async def test_both_administration_acknowledgments_come_and_no_other(pair: Pair) -> None:
+    out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
+    await out.send(
+        Message(
+            b"asked",
+            recoverable=True,
+            acknowledgements_requested=0x0F,
+            administration_queue_format_name=pair.direct("ALICE", r".\private$\admin"),
+        )
+    )
+    assert await bodies(pair.bob, PLAIN, 1) == [b"asked"]
+    admin = await reader(pair.alice, r".\private$\admin")
+    classes = [(await admin.receive(timeout=10)).message_class for _ in range(2)]
+    assert classes == [MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE]
+    await eventually(lambda: nothing_outgoing(pair.bob))
+    assert (await pair.alice.queue(r".\private$\admin")).message_count == 0
+
+
+async def test_positive_source_journaling(pair: Pair) -> None:
+    out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
+    await out.send(Message(b"plain", recoverable=True, positive_journaling_requested=True))
+    assert await bodies(pair.alice, JOURNAL, 1) == [b"plain"]
+
+    name = pair.direct("BOB", TRANSACTIONAL)
+    await send_in_transaction(pair.alice, name, [Message(b"tx", positive_journaling_requested=True)])
+    assert await bodies(pair.bob, TRANSACTIONAL, 1) == [b"tx"]
+    assert await bodies(pair.alice, JOURNAL, 1) == [b"tx"]
+    assert not pair.alice.awaiting_final_ack_queue.message_count
+
+
+async def test_a_transactional_message_is_in_the_journal_only_after_it_was_received(pair: Pair) -> None:
+    name = pair.direct("BOB", TRANSACTIONAL)
+    await send_in_transaction(pair.alice, name, [Message(b"tx", positive_journaling_requested=True)])
+    await eventually(lambda: pair.alice.awaiting_final_ack_queue.message_count == 1)
+    assert not pair.alice.journal_queue.message_count
+    assert await bodies(pair.bob, TRANSACTIONAL, 1) == [b"tx"]
+    assert await bodies(pair.alice, JOURNAL, 1) == [b"tx"]
+
+
+async def test_a_transactional_message_to_no_queue_is_a_dead_letter_of_its_source(pair: Pair) -> None:
+    name = pair.direct("BOB", r".\private$\none")
+    await send_in_transaction(pair.alice, name, [Message(b"tx", negative_journaling_requested=True)])
+    dead = await reader(pair.alice, TRANSACTIONAL_DEAD_LETTERS)
+    message = await dead.receive(timeout=10)
+    assert (message.body, message.message_class) == (b"tx", MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q)
+    await eventually(lambda: nothing_outgoing(pair.alice))
+    assert not pair.alice.awaiting_final_ack_queue.message_count
+
+
+async def test_a_message_that_expires_on_its_way_is_a_dead_letter_and_is_acknowledged(pair: Pair) -> None:
+    await pair.stop("BOB")
+    out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
+    await out.send(
+        Message(
+            b"late",
+            recoverable=True,
+            time_to_reach_queue=1,
+            negative_journaling_requested=True,
+            acknowledgements_requested=0x0F,
+            administration_queue_format_name=r"DIRECT=OS:.\private$\admin",
+        )
+    )
+    assert await bodies(pair.alice, DEAD_LETTERS, 1) == [b"late"]
+    admin = await reader(pair.alice, r".\private$\admin")
+    acknowledgment = await admin.receive(timeout=10)
+    assert acknowledgment.message_class == MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
+    await pair.start("BOB")
+    assert (await pair.bob.queue(PLAIN)).message_count == 0
+
+
+async def test_a_paused_queue_holds_its_messages(pair: Pair) -> None:
+    name = pair.direct("BOB", PLAIN)
+    out = await pair.alice.open_queue(name, Access.SEND)
+    await out.send(Message(b"before", recoverable=True))
+    await eventually(lambda: nothing_outgoing(pair.alice))
+    await pair.alice.pause_queue(name)
+    await out.send(Message(b"held", recoverable=True))
+    await pair.stop("ALICE")
+    await pair.start("ALICE")
+    information = await pair.alice.queue(name)
+    assert (information.state, information.message_count) == ("on hold", 1)
+    await pair.alice.resume_queue(name)
+    assert await bodies(pair.bob, PLAIN, 2) == [b"before", b"held"]
+
+
+async def test_operators_see_state_next_hop_history_and_connections(pair: Pair) -> None:
+    name = pair.direct("BOB", PLAIN)
+    out = await pair.alice.open_queue(name, Access.SEND)
+    await out.send(Message(b"seen", recoverable=True))
+    assert await bodies(pair.bob, PLAIN, 1) == [b"seen"]
+    information = await pair.alice.queue(name)
+    assert (information.state, information.next_hops) == ("connected", (pair.addresses["BOB"],))
+    (outgoing,) = pair.alice.network.connections()
+    (incoming,) = pair.bob.network.connections()
+    assert (outgoing.incoming, incoming.incoming) == (False, True)
+    assert outgoing.queue_manager_identifier == pair.bob.identifier
+    assert (outgoing.sent_messages, incoming.received_messages) == (1, 1)
+    assert incoming.address.rpartition(":")[0] == pair.addresses["ALICE"]
