@@ -9,7 +9,9 @@ from tests.lab.servers import (  # noqa: F401
     domain_controller,
     fresh_name,
     open_folder,
+    shared_servers,
     slapd,
+    swept_servers,
 )
 
 # A machine that is shared stalls now and then; time limits of single examples would report that as failures.

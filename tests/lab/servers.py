@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
+from mqenterprise.directory.errors import ObjectNotFound
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings, ServerKind
 from tests.lab.addresses import free_alias
@@ -21,6 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SLAPD_PORT = 6360
+SWEPT_CLASSES = (
+    "mSMQConfiguration",
+    "mSMQQueue",
+    "mSMQSettings",
+    "mSMQSiteLink",
+    "mSMQCustomRecipient",
+    "mSMQGroup",
+    "mSMQMigratedUser",
+    "site",
+    "server",
+    "computer",
+)
 
 
 @dataclass(frozen=True)
@@ -61,8 +75,48 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+class Shared:
+    """A server that the modules of the tests share, each of which finds it as it was when it started."""
+
+    SWEPT = "(|" + "".join(f"(objectClass={name})" for name in SWEPT_CLASSES) + ")"
+
+    def __init__(self, settings: DirectorySettings) -> None:
+        self.settings = settings
+        self._first = self._objects()
+
+    def sweep(self) -> None:
+        """Delete what came since: an object that one module leaves would change what the next one sees."""
+        with EnterpriseDirectory(self.settings) as directory:
+            for dn in sorted(self._objects() - self._first, key=lambda dn: dn.count(",")):
+                with suppress(ObjectNotFound):  # it was beneath one that is gone
+                    directory.connection.delete(dn, tree=True)
+
+    def _objects(self) -> set[str]:
+        with EnterpriseDirectory(self.settings) as directory:
+            contexts = directory.connection.dialect.contexts
+            return {
+                entry.dn
+                for base in (contexts.root, contexts.configuration)
+                for entry in directory.connection.search(base, self.SWEPT, ("1.1",))
+            }
+
+
 @pytest.fixture(scope="session")
-def slapd() -> Iterator[EmbeddedDirectory]:
+def shared_servers() -> list[Shared]:
+    """The servers that are running."""
+    return []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def swept_servers(shared_servers: list[Shared]) -> Iterator[None]:
+    """Nothing that a module wrote into a shared directory is there for the next one."""
+    yield
+    for server in shared_servers:
+        server.sweep()
+
+
+@pytest.fixture(scope="session")
+def slapd(shared_servers: list[Shared]) -> Iterator[EmbeddedDirectory]:
     """OpenLDAP, with the schema and the settings of the private directory."""
     folder = Path(tempfile.mkdtemp(prefix="qmslapd"))
     folder.chmod(0o711)
@@ -70,19 +124,25 @@ def slapd() -> Iterator[EmbeddedDirectory]:
     try:
         with EnterpriseDirectory(embedded.client_settings()) as directory:
             directory.prepare()
+        shared = Shared(embedded.client_settings())
+        shared_servers.append(shared)
         yield embedded
+        shared_servers.remove(shared)
     finally:
         embedded.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
-def domain_controller() -> Iterator[DomainController]:
+def domain_controller(shared_servers: list[Shared]) -> Iterator[DomainController]:
     """A Samba Active Directory domain controller."""
     controller = DomainController()
     try:
         controller.start()
+        shared = Shared(controller.settings())
+        shared_servers.append(shared)
         yield controller
+        shared_servers.remove(shared)
     finally:
         controller.stop()
 
