@@ -74,11 +74,13 @@ KEPT_WHEN_REFUSED: Final = frozenset(
         MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA,
         MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT,
         MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED,
+        MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q,
+        MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_MSG,
     }
 )
 """Refusals after which a message that is not transactional lies in the dead-letter queue of whoever refused it: its
-source has let go of it. 3.1.5.8.8 says so for the quota; without the same for the others they would be lost between
-expiry and a dead-letter queue. Refusals for security or for a queue that does not exist keep nothing from strangers."""
+source has let go of it. 3.1.5.8.8 says so for the quota; without the same for the others, of which some are not even
+told by default, nobody would ever know of them. Refusals for security keep nothing."""
 
 
 def refused_here(user_flags: int, message_class: int) -> Fate:

@@ -113,8 +113,8 @@ class Admission:
 
     taken: list[Taken] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
-    dead_letters: list[bytes] = field(default_factory=list)
-    """Refused messages for the system dead-letter queue of this queue manager."""
+    dead_letters: list[tuple[bytes, MessageClass]] = field(default_factory=list)
+    """Refused messages for the system dead-letter queue of this queue manager, and why."""
     administration: list[AdministrationAcknowledgment] = field(default_factory=list)
     final_acks: list[FinalAcknowledgment] = field(default_factory=list)
     traces: list[TraceReport] = field(default_factory=list)
@@ -296,7 +296,9 @@ class Reception:
         refused = self._refusal(received, destination, step)
         if refused is not None:
             durable = bool(headers.user_flags & _DM)
-            told = not here and not self._history.add(
+            # It can come again where no sequence is kept for it: on its way, and for a queue that does not exist.
+            again = not here or (kind is _UNKNOWN and headers.tx_sequence_id is not None)
+            told = again and not self._history.add(
                 headers.source_queue_manager, received.message_id, durable, step.time
             )
             self._refuse(received, target.name, refused, step, told)
@@ -370,7 +372,7 @@ class Reception:
     ) -> None:
         """Negative acknowledgments for a message that is not taken. It had its turn: those behind it go on.
 
-        ``told``: another copy of it, on its way, ended here before. Only the FinalAck, which may have been lost, goes
+        ``told``: it ended here before. Only the FinalAck, which may have been lost, goes
         once more.
         """
         admission = step.admission
@@ -382,7 +384,7 @@ class Reception:
             return
         self._answer(received, message_class, step)
         if refused_here(received.headers.user_flags, message_class) is Fate.DEAD_LETTER:
-            admission.dead_letters.append(received.packet)
+            admission.dead_letters.append((without_claims(received), message_class))
 
     def _answer(self, received: ReceivedMessage, message_class: MessageClass, step: _Pass) -> None:
         acknowledgment = administration_acknowledgment(

@@ -13,7 +13,7 @@ from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import RecordFacts, record_facts, stored_packet, value_of_packet
 from qmnode.model.ports import Entry
 from qmnode.model.queue import Queue
-from qmnode.model.record import FLAGS, ON_LOSS, REPORT, RecordFlag
+from qmnode.model.record import REPORT, RecordFlag
 from qmnode.protocol.received import DestinationName, ReceivedMessage
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Verdict
 from qmnode.security.admission import Arrival, QueueRules
@@ -198,10 +198,9 @@ class Arrivals:
             insert_many(queue, arrived)
         for outgoing, hops in forwarded.items():
             self._transfer.forwarded(outgoing, connection.session.remote, hops)
-        for packet in admission.dead_letters:
-            value = value_of_packet(packet, now)
-            value = value[:FLAGS] + bytes((value[FLAGS] & ~ON_LOSS,)) + value[FLAGS + 1 :]
-            manager.dead_letter_queue.insert(next_position(manager, packet), value)
+        for packet, reason in admission.dead_letters:
+            position = next_position(manager, packet)
+            manager.departures.add_to_dead_letters(position, value_of_packet(packet, now), reason)
         self._state.write(admission.records)
 
     def _consequences(self, connection: Connection, admission: Admission) -> None:
@@ -264,7 +263,7 @@ class Arrivals:
         room = None
         if found.quota != _INFINITE:
             room = max(0, found.quota * _KB - found.total_bytes - found.reserved_bytes)
-        return Destination(DestinationKind.LOCAL, found, found.transactional, room)
+        return Destination(DestinationKind.LOCAL, found, found.transactional, room=room)
 
     def _parsed(self, name: DestinationName) -> FormatName | None:
         if name not in self._names:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from qmnode import Access, Message, QueueManager
 from qmnode.file_directory import FileDirectory
 from qmnode.model.api import QueueType
 from qmnode.structures.guid import guid_to_text
+from qmnode.structures.message_classes import MessageClass
 from tests.forwarding.enterprise import Directory, Machine
 from tests.transport.conftest import PLAIN, eventually, settings_of
 
@@ -59,9 +61,9 @@ async def lab(tmp_path: Path) -> AsyncIterator[Stale]:
         yield Stale(fresh, stale, machines, start)
 
 
-async def send(node: QueueManager, name: str, body: bytes) -> None:
+async def send(node: QueueManager, name: str, body: bytes, **more: Any) -> None:
     async with await node.open_queue(name, Access.SEND) as out:
-        await out.send(Message(body, recoverable=True))
+        await out.send(Message(body, recoverable=True, **more))
 
 
 async def test_a_machine_that_has_just_joined_is_looked_up_before_its_messages_are_refused(lab: Stale) -> None:
@@ -76,9 +78,13 @@ async def test_a_machine_that_has_just_joined_is_looked_up_before_its_messages_a
         assert (await queue.receive(timeout=20)).body == b"welcome"
 
 
-async def test_nothing_is_passed_on_to_who_is_not_in_the_directory(lab: Stale) -> None:
+async def test_nothing_is_passed_on_to_who_is_not_in_the_directory_but_kept_if_that_was_asked_for(lab: Stale) -> None:
     source, router = await lab.start("SOURCE", lab.fresh), await lab.start("ROUTER", lab.stale)
-    await send(source, lab.name, b"to a stranger")
-    await eventually(lambda: bool(router.network.connections()))
+    await send(source, lab.name, b"let go")
+    await send(source, lab.name, b"to a stranger", negative_journaling_requested=True)
+    async with await router.open_queue(r"DIRECT=OS:.\SYSTEM$;DEADLETTER") as queue:
+        dead = await queue.receive(timeout=20)
+    assert (dead.body, dead.message_class) == (b"to a stranger", MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q)
     await eventually(lambda: not any(one.message_count for one in source.queue_collection.values()))
+    assert not router.dead_letter_queue.message_count
     assert not [one for one in await router.queues([QueueType.OUTGOING]) if one.pathname == lab.name]

@@ -219,14 +219,43 @@ def test_a_refused_message_is_refused_once() -> None:
     assert second.final_acks == second.administration == []
 
 
-def test_a_queue_that_does_not_exist_leaves_no_record_and_refuses_from_anywhere() -> None:
+def test_a_queue_that_does_not_exist_leaves_no_sequence_and_refuses_from_anywhere() -> None:
     receiver = Receiver().without_queue()
     admission = receiver.take(transactional(7, SEQUENCE, 7, 6))
     assert len(admission.refused) == 1
-    assert receiver.store == {}
+    assert [family for family, _ in receiver.store] == [Family.MESSAGE_ID_HISTORY]
 
 
 # --- refusals ---
+def test_a_transactional_message_to_no_queue_is_told_of_once_also_after_a_restart() -> None:
+    packet = transactional(1, SEQUENCE, 1, 0, properties=ALL_ACKNOWLEDGMENTS, admin_queue=ADMIN)
+    receiver = Receiver(send_insecure_nacks=True).without_queue()
+    assert answered(receiver.take(packet)) == [MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q]
+    again = Receiver(receiver.store, send_insecure_nacks=True).without_queue().take(packet)
+    assert again.administration == again.dead_letters == []
+    assert len(again.final_acks) == 1
+
+
+@pytest.mark.parametrize("transactional_queue", [False, True])
+def test_a_message_that_no_queue_here_takes_is_kept_without_claims_if_that_was_asked_for(
+    transactional_queue: bool,
+) -> None:
+    receiver = Receiver().transactional_queue() if transactional_queue else Receiver().without_queue()
+    wanted = asking(1, recoverable=True, flags=UserFlags.of(JN=1))
+    reason = (
+        MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_MSG
+        if transactional_queue
+        else MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q
+    )
+    assert receiver.take(wanted, asking(2, recoverable=True)).dead_letters == [(wanted, reason)]
+    header = SecurityHeader(flags=SecurityFlags.of(ST=1, AU=1, AS=3), security_id=b"\1\1\0\0\0\0\0\5\x12\0\0\0")
+    secured = message(3, recoverable=True, security_header=header, flags=UserFlags.of(JN=1))
+    ((kept, _),) = receiver.take(secured).dead_letters
+    security = UserMessage.parse(kept).security_header
+    assert security is not None
+    assert security.flags == SecurityFlags.of(ST=1)
+
+
 def test_nacks_that_tell_strangers_about_this_queue_manager_are_off_by_default() -> None:
     assert Receiver().without_queue().take(asking()).administration == []
     allowed = Receiver(send_insecure_nacks=True).without_queue().take(asking())
@@ -245,7 +274,7 @@ def test_a_full_queue_refuses_and_keeps_what_wants_negative_journaling() -> None
     wanted, unwanted = asking(1, recoverable=True, flags=UserFlags.of(JN=1)), asking(2, recoverable=True)
     admission = receiver.take(wanted, unwanted)
     assert answered(admission) == [MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA] * 2
-    assert admission.dead_letters == [wanted]
+    assert admission.dead_letters == [(wanted, MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA)]
 
 
 def test_the_room_of_a_queue_goes_down_with_each_message() -> None:
@@ -267,7 +296,7 @@ def test_a_message_that_is_too_late_is_refused_and_not_lost() -> None:
         MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT,
         MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE,
     ]
-    assert admission.dead_letters == [late]
+    assert admission.dead_letters == [(late, MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT)]
 
 
 @pytest.mark.parametrize(

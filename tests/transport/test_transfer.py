@@ -6,6 +6,7 @@ import pytest
 
 from qmnode import Access, Message, QueueManager
 from qmnode.model.api import QueueApi
+from qmnode.model.record import NEVER, expiry
 from qmnode.structures.message_classes import MessageClass
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually
 
@@ -178,3 +179,34 @@ async def test_operators_see_state_next_hop_history_and_connections(pair: Pair) 
     assert outgoing.queue_manager_identifier == pair.bob.identifier
     assert (outgoing.sent_messages, incoming.received_messages) == (1, 1)
     assert incoming.address.rpartition(":")[0] == pair.addresses["ALICE"]
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+async def test_a_queue_that_is_full_refuses_and_what_comes_behind_fits_again(pair: Pair, transactional: bool) -> None:
+    await pair.bob.create_queue(r".\private$\small", transactional=transactional, quota=4)
+    name, admin = pair.direct("BOB", r".\private$\small"), pair.direct("ALICE", r".\private$\admin")
+
+    async def send(body: bytes) -> None:
+        message = Message(
+            body, recoverable=True, negative_journaling_requested=True, acknowledgements_requested=0x04,
+            administration_queue_format_name=admin, time_to_be_received=600,
+        )  # fmt: skip
+        if transactional:
+            await send_in_transaction(pair.alice, name, [message])
+        else:
+            out = await pair.alice.open_queue(name, Access.SEND)
+            await out.send(message)
+
+    for body in (b"1" * 2500, b"2" * 2500, b"3"):
+        await send(body)
+    keeper, grave = (pair.alice, TRANSACTIONAL_DEAD_LETTERS) if transactional else (pair.bob, DEAD_LETTERS)
+    graveyard = keeper.transactional_dead_letter_queue if transactional else keeper.dead_letter_queue
+    await eventually(lambda: graveyard.message_count == 1)
+    assert [expiry(value) for _, value in graveyard.scan()] == [NEVER]
+    dead = await (await reader(keeper, grave)).receive(timeout=10)
+    assert (dead.body, dead.message_class) == (b"2" * 2500, MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA)
+    told = await (await reader(pair.alice, r".\private$\admin")).receive(timeout=10)
+    assert told.message_class == MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA
+    assert await bodies(pair.bob, r".\private$\small", 2) == [b"1" * 2500, b"3"]
+    await send(b"4" * 2500)
+    assert await bodies(pair.bob, r".\private$\small", 1) == [b"4" * 2500]
