@@ -6,17 +6,16 @@ import asyncio
 import contextlib
 import os
 import random
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import qmnode
-from qmnode.structures.message_classes import MessageClass
 from tests.crash.disk import Disk
-from tests.forwarding.enterprise import Directory, Machine, Node
+from tests.forwarding.enterprise import HURRIED, Directory, Machine, Node
 from tests.soak.proxy import Faults, Proxy
-from tests.soak.streams import Stream, copies
+from tests.soak.returns import DEADLETTER, DEADXACT, Returns, Stop
+from tests.soak.streams import End, Stream, named
 from tests.transport.conftest import loopback_address
 
 PORT = 1801
@@ -26,16 +25,14 @@ PAUSE = 0.04
 """Seconds between two batches of a sender."""
 STANDSTILL = float(os.environ.get("SOAK_STANDSTILL", "120"))
 """Seconds without any progress, when nothing breaks any more, after which what is missing is taken for lost."""
-ASKED = (MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE)
+STEADY = 0.2
+"""Share of the time in which networks are bad and no node is killed, after that in which nodes are killed too."""
+ENDS = (
+    (End.UNKNOWN, True), (End.UNKNOWN, False), (End.FULL, True), (End.FULL, False), (End.UNREAD, True),
+    (End.UNREAD, False),
+)  # fmt: skip
+"""Streams beside those, each way, that are not received, and whether they are transactional."""
 _SMALL = {"write_buffer": 4 << 20, "log_limit": 4 << 20, "identifier_block": 1024}
-
-
-@dataclass
-class Found:
-    """What came back to a source: identifiers of messages."""
-
-    journal: list[bytes] = field(default_factory=list)
-    answers: dict[MessageClass, list[bytes]] = field(default_factory=lambda: defaultdict(list))
 
 
 @dataclass
@@ -74,12 +71,18 @@ class Soak:
                 data=self.disks[one.name].store,
                 storage=_SMALL,
                 quotas={"queue_manager_quota": 0xFFFFFFFF},
+                transfer=HURRIED | {"send_insecure_nacks": True},
             )
             for one in machines
         }
         self.source, self.target = self.nodes["SOURCE"], self.nodes["TARGET"]
         self.streams: dict[str, list[Stream]] = {}
-        self.found = {"SOURCE": Found(), "TARGET": Found()}
+        names = {one.identifier: one.name for one in machines}
+        self.returns = {
+            one.name: Returns(one.name, one.identifier, names, _way(one.name, other.name))
+            for one, other in ((machines[0], machines[2]), (machines[2], machines[0]))
+        }
+        self.steady = self.over = False
 
     async def run(self) -> None:
         """All of it."""
@@ -114,36 +117,44 @@ class Soak:
 
     async def _create_queues(self) -> None:
         for source, target in ((self.source, self.target), (self.target, self.source)):
-            admin = await source.create_queue("admin")
+            admin, reports = await source.create_queue("admin"), await source.create_public_queue("reports")
+            kinds = [(End.RECEIVED, number % 2 == 0) for number in range(2 * STREAMS)]
             self.streams[source.machine.name] = streams = []
-            for number in range(2 * STREAMS):
-                transactional = number % 2 == 0
+            for number, (end, transactional) in enumerate([*kinds, *ENDS]):
                 name = f"{source.machine.name.lower()}{number}"
-                destination = await target.create_queue(name, transactional=transactional)
-                streams.append(Stream(name, destination, transactional, admin))
+                if end is End.UNKNOWN:
+                    destination = target.private_name(0xFFFF00 + number)
+                else:
+                    more = {"quota": 0} if end is End.FULL else {}
+                    destination = await target.create_queue(name, transactional=transactional, **more)
+                streams.append(Stream(name, destination, transactional, admin, reports, end))
 
     # While everything breaks
 
     async def _work(self) -> None:
-        deadline = asyncio.get_running_loop().time() + self.seconds
         async with asyncio.TaskGroup() as tasks:
             for source in (self.source, self.target):
-                tasks.create_task(self._send(source, deadline))
-            tasks.create_task(self._break(deadline))
+                tasks.create_task(self._send(source))
+                tasks.create_task(self._read_reports(source))
+            await self._break()
+            for node in self.nodes.values():
+                await node.ready()
+            self.steady = True
+            await asyncio.sleep(self.seconds * STEADY)
+            self.over = True
         self.faults.calm = True
 
-    async def _send(self, node: Node, deadline: float) -> None:
+    async def _send(self, node: Node) -> None:
         dice = random.Random(self.random.getrandbits(32))
-        time = asyncio.get_running_loop().time
-        while time() < deadline:
+        while not self.over:
             with contextlib.suppress(qmnode.MessageQueuingError, OSError):
                 async with await node.connect() as qm:
-                    queues = {}
-                    while time() < deadline:
+                    queues: dict[str, qmnode.QueueApi] = {}
+                    while not self.over:
                         stream = dice.choice(self.streams[node.machine.name])
                         if stream.name not in queues:
                             queues[stream.name] = await qm.open_queue(stream.destination, qmnode.Access.SEND)
-                        batch, messages = stream.next_batch(dice.randint(1, 12))
+                        batch, messages = stream.next_batch(dice.randint(1, 12), self.steady)
                         if stream.transactional:
                             async with qm.transaction() as transaction:
                                 await queues[stream.name].send_many(messages, transaction=transaction)
@@ -153,12 +164,19 @@ class Soak:
                         await asyncio.sleep(PAUSE)
             await asyncio.sleep(0.1)  # until it is there again
 
-    async def _break(self, deadline: float) -> None:
+    async def _read_reports(self, node: Node) -> None:
+        """Trace reports, before a kill takes them out of their queue."""
+        while not self.over:
+            with contextlib.suppress(qmnode.MessageQueuingError, OSError):
+                async with await node.connect() as qm:
+                    self.returns[node.machine.name].take_reports(await _drain(qm, r"DIRECT=OS:.\reports"))
+            await asyncio.sleep(0.5)
+
+    async def _break(self) -> None:
         dice = random.Random(self.random.getrandbits(32))
-        while True:
-            left = deadline - asyncio.get_running_loop().time()
-            if left <= 0:
-                return
+        time = asyncio.get_running_loop().time
+        deadline = time() + self.seconds * (1 - STEADY)
+        while (left := deadline - time()) > 0:
             await asyncio.sleep(min(left, dice.uniform(0.5, 5.0)))
             victims = dice.sample(list(self.nodes.values()), dice.choice((1, 1, 1, 2)))
             for node in victims:
@@ -174,56 +192,54 @@ class Soak:
     # When nothing breaks any more
 
     async def _settle(self) -> None:
-        for node in self.nodes.values():
-            await node.ready()
         await _while_it_goes_on(self._all_arrived, self._missing)  # what is missing then is in the findings
-        for stream in self._all():
-            self.findings += stream.findings()
-        for node in (self.source, self.target):
-            self.findings += await self._copies(node)
-        if not self.findings:
-            self.findings += await self._nothing_left()
+        wrong: list[str] = []
+
+        async def right() -> bool:
+            await self._all_arrived()  # what was not confirmed may come late
+            await self._read_returns()
+            wrong[:] = self._wrong()
+            return not wrong
+
+        await _while_it_goes_on(right, self._missing)
+        self.findings += wrong or await self._nothing_left()
+
+    def _wrong(self) -> list[str]:
+        wrong = [finding for stream in self._all() for finding in stream.findings()]
+        for name, returns in self.returns.items():
+            wrong += returns.findings(self.streams[name])
+        return wrong
 
     async def _all_arrived(self) -> bool:
         complete = True
         for node, sender in ((self.target, "SOURCE"), (self.source, "TARGET")):
             async with await node.connect() as qm:
                 for stream in self.streams[sender]:
-                    stream.received += await _drain(qm, rf"DIRECT=OS:.\private$\{stream.name}")
-                    confirmed = {one for batch in stream.batches if batch.confirmed for one in batch.numbers}
-                    complete = complete and confirmed <= set(stream.numbers())
+                    if stream.is_received:
+                        stream.received += await _drain(qm, rf"DIRECT=OS:.\private$\{stream.name}")
+                        complete = complete and stream.confirmed() <= set(stream.numbers())
         return complete
 
     async def _missing(self) -> int:
         """Less, the more came."""
-        answers = (found for one in self.found.values() for found in (one.journal, *one.answers.values()))
-        return -sum(map(len, answers)) - sum(len(stream.received) for stream in self._all())
+        return -sum(one.count() for one in self.returns.values()) - sum(len(one.received) for one in self._all())
 
     async def _waiting(self) -> int:
         return sum([await node.outgoing() for node in self.nodes.values()])
 
-    async def _copies(self, node: Node) -> list[str]:
-        """Administration acknowledgments and journal copies at a source: wait for them, then look at all of them."""
-        name, streams, found = node.machine.name, self.streams[node.machine.name], self.found[node.machine.name]
-        wrong: list[str] = []
-
-        async def right() -> bool:
-            await self._all_arrived()  # what was not confirmed may come late
+    async def _read_returns(self) -> None:
+        """What came back to sources, and what died anywhere."""
+        for name, returns in self.returns.items():
+            async with await self.nodes[name].connect() as qm:
+                returns.journal += [one.identifier for one in await _drain(qm, r"DIRECT=OS:.\SYSTEM$;JOURNAL")]
+                returns.take_answers(await _drain(qm, r"DIRECT=OS:.\private$\admin"))
+                returns.take_reports(await _drain(qm, r"DIRECT=OS:.\reports"))
+        for name, node in self.nodes.items():
             async with await node.connect() as qm:
-                found.journal += [one.identifier for one in await _drain(qm, r"DIRECT=OS:.\SYSTEM$;JOURNAL")]
-                for one in await _drain(qm, r"DIRECT=OS:.\private$\admin"):
-                    found.answers[MessageClass(one.message_class)].append(one.correlation_identifier)
-            wanted = [pair for stream in streams for pair in stream.wanted()]
-            asked = {identifier for identifier, number in wanted if Stream.asks(number)}
-            journaled = {identifier for identifier, number in wanted if Stream.is_journaled(number)}
-            wrong[:] = copies(f"{name}: journal", journaled, found.journal)
-            for message_class in {*ASKED, *found.answers}:
-                of_class = asked if message_class in ASKED else set()
-                wrong.extend(copies(f"{name}: {message_class.name}", of_class, found.answers[message_class]))
-            return not wrong
-
-        await _while_it_goes_on(right, self._missing)
-        return wrong
+                for queue in (DEADLETTER, DEADXACT):
+                    for one in await _drain(qm, queue):
+                        sender = "SOURCE" if named(one.body)[0].startswith("source") else "TARGET"
+                        self.returns[sender].take_dead((name, queue), [one])
 
     async def _nothing_left(self) -> list[str]:
         """Outgoing queues become empty, and nothing more arrives while they do."""
@@ -235,14 +251,18 @@ class Soak:
         if not await _while_it_goes_on(empty, self._waiting):
             waiting = [one for node in self.nodes.values() for one in await node.waiting()]
             return [f"outgoing queues are not empty, and nothing has moved for {STANDSTILL:g} s", *waiting]
-        findings = [finding for stream in self._all() for finding in stream.findings()]
-        for node in (self.source, self.target):
-            findings += await self._copies(node)
-            for queue in ("DEADLETTER", "DEADXACT"):
-                async with await node.connect() as qm:
-                    if dead := await _drain(qm, rf"DIRECT=OS:.\SYSTEM$;{queue}"):
-                        findings.append(f"{node.machine.name}: {len(dead)} in {queue}")
-        return findings
+        await self._read_returns()
+        return self._wrong()
+
+
+def _way(source: str, target: str) -> tuple[Stop, ...]:
+    """Over the router."""
+    return (
+        Stop(source, sent=True, hops=0),
+        Stop("ROUTER", sent=False, hops=0),
+        Stop("ROUTER", sent=True, hops=1),
+        Stop(target, sent=False, hops=1),
+    )
 
 
 async def _while_it_goes_on(holds: Callable[[], Awaitable[bool]], left: Callable[[], Awaitable[int]]) -> bool:

@@ -24,7 +24,10 @@ async def soak(folder: Path, seconds: float) -> None:
     print(run.told())
     assert not run.findings, f"{run.told()}: {'; '.join(run.findings)}"
     assert run.kills
-    assert all(stream.received for streams in run.streams.values() for stream in streams)
+    assert all(stream.received for streams in run.streams.values() for stream in streams if stream.is_received)
+    for name, returns in run.returns.items():
+        assert all(returns.dead[stream.name] for stream in run.streams[name] if not stream.is_received)
+        assert returns.reports
 
 
 @pytest.mark.timeout(900)
