@@ -15,6 +15,7 @@ from qmnode.security.access_check import Token, access_check
 from qmnode.security.errors import MessageDeferredError, MessageRefusedError
 from qmnode.security.identity import anonymous, place_of
 from qmnode.security.outcomes import Admitted, Deferred, Opened, Refused, Verdict
+from qmnode.security.sections import has_security
 from qmnode.security.worker import Worker, inline
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.errors import PacketError
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from qmnode.security.identity import Sender, SenderDirectory, Senders
     from qmnode.security.protector import MessageProtector
     from qmnode.security_settings import SecuritySettings
-    from qmnode.structures.user_message import UserMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class QueueRules:
 class Arrival:
     """A message that is at its destination, and its queue's rules."""
 
-    packet: UserMessage
+    packet: bytes
     rules: QueueRules
 
 
@@ -100,9 +100,9 @@ class Admission:
         """What a queue has against messages without a security header: the same for all of them, so asked once."""
         return refusal_of(_PLAIN, self._anonymous, rules)
 
-    async def _opened(self, packets: list[UserMessage], now: float) -> list[Opened | Refused | Deferred]:
+    async def _opened(self, packets: list[bytes], now: float) -> list[Opened | Refused | Deferred]:
         """Messages in clear; a batch without any security header takes no detour through the worker."""
-        if all(packet.security_header is None for packet in packets):
+        if not any(map(has_security, packets)):
             return self._protector.open_all(packets, now)
         return await self._worker(lambda: self._protector.open_all(packets, now))
 
@@ -115,7 +115,7 @@ class Admission:
         if isinstance(sender, MessageDeferredError):
             return Deferred(sender.sentence)
         refusal = refusal_of(outcome, sender, rules)
-        return refusal or Admitted(outcome.packet, sender, outcome.authentication_level, outcome.key_fingerprint)
+        return refusal or Admitted(outcome.written, sender, outcome.authentication_level, outcome.key_fingerprint)
 
 
 def refusal_of(facts: Facts, sender: Sender, rules: QueueRules) -> Refused | None:

@@ -22,7 +22,7 @@ from qmnode.security.errors import (
 from qmnode.security.identity import SenderClaim
 from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, ReceiveKey
 from qmnode.security.outcomes import Deferred, Opened, Refused
-from qmnode.security.repacking import repacked, with_body
+from qmnode.security.sections import Sections
 from qmnode.security.signing import LEVELS_TRIED, level_that_verifies
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import (
@@ -32,17 +32,12 @@ from qmnode.structures.message_security import (
     SenderIdentifierType,
 )
 from qmnode.structures.security_header import SecurityFlags
-from qmnode.structures.signature_properties import signed_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from qmnode.security.key_ring import KeyRing
     from qmnode.security_settings import SecuritySettings
     from qmnode.structures.fields import Octets
     from qmnode.structures.guid import Guid
-    from qmnode.structures.security_header import SecurityHeader
-    from qmnode.structures.user_message import UserMessage
 
 CERTIFICATES_KEPT: Final = 128
 """Parsed certificates: parsing one takes longer than verifying a signature with it."""
@@ -51,6 +46,8 @@ _SET_BY_RECEIVER: Final = SecurityFlags.AU.mask | SecurityFlags.AS.mask | Securi
 """Bits that a sender has no say in once the message is in its queue: whoever set them before, they are cleared."""
 
 
+_ENCRYPTED: Final = SecurityFlags.EB.mask
+_SENDER_TYPE: Final = SecurityFlags.ST.mask
 _AUTHENTICATED: Final = {level: SecurityFlags.of(AU=1, AS=level) for level in AuthenticationLevel}
 
 
@@ -68,7 +65,7 @@ class IncomingSecurity:
         """ReceiveSymmetricKeyCache."""
         self._certificates: dict[bytes, SenderCertificate] = {}
 
-    def open(self, packet: UserMessage, now: float) -> Opened | Refused | Deferred:
+    def open(self, packet: bytes, now: float) -> Opened | Refused | Deferred:
         """Decrypt a message and verify its signature. One without a security header is anonymous."""
         try:
             return self._open(packet, now)
@@ -79,44 +76,44 @@ class IncomingSecurity:
         except (WeakAlgorithmError, LegacyUnavailableError) as error:
             return Refused(MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER, str(error))
 
-    def _open(self, packet: UserMessage, now: float) -> Opened:
-        header = packet.security_header
-        if header is None:
+    def _open(self, packet: bytes, now: float) -> Opened:
+        sections = Sections(packet)
+        if not sections.has_security:
             return Opened(packet)
-        encrypted = bool(SecurityFlags.EB.get(header.flags))
-        flags = header.flags & ~_SET_BY_RECEIVER
-        if packet.user_header.queue_manager_address != self._identifier:
+        encrypted = bool(sections.security_flags & _ENCRYPTED)
+        flags = sections.security_flags & ~_SET_BY_RECEIVER
+        if sections.address != self._identifier:
             if encrypted:
                 raise refusal("a message to a direct format name is encrypted, to a key that nobody can know")
-            return Opened(_with_flags(packet, header, flags))
-        fingerprint = None
+            return Opened(sections.with_body(flags, None))
+        fingerprint = body = None
         if encrypted:
-            packet, fingerprint = self._decrypted(packet, header, now)
-        level, claim = self._verified(packet, header, now)
+            body, fingerprint = self._decrypted(sections, now)
+        level, claim = self._verified(sections, sections.body if body is None else body, now)
         if level is not AuthenticationLevel.NONE:
             flags |= _AUTHENTICATED[level]
-        return Opened(_with_flags(packet, header, flags), level, claim, fingerprint)
+        return Opened(sections.with_body(flags, body), level, claim, fingerprint)
 
-    def _decrypted(self, packet: UserMessage, header: SecurityHeader, now: float) -> tuple[UserMessage, str]:
-        properties = packet.message_properties_header
-        provider, algorithm = self._cipher_of(properties.privacy_level, properties.encryption_algorithm)
-        place = ReceiveKey(packet.user_header.source_queue_manager, provider.name, algorithm, header.encryption_key)
+    def _decrypted(self, sections: Sections, now: float) -> tuple[bytes, str]:
+        """The body in clear, and the fingerprint of the key that it was encrypted to."""
+        provider, algorithm = self._cipher_of(sections.privacy_level, sections.encryption_algorithm)
+        place = ReceiveKey(sections.source, provider.name, algorithm, sections.encryption_key)
         cached = self.cache.get(place, now)
-        keys = [cached] if cached is not None else self._unwrapped(place, provider, packet.user_header.sent_time, now)
+        keys = [cached] if cached is not None else self._unwrapped(place, provider, sections.sent_time, now)
         for key in keys:
             if self._settings.reject_enhanced_rc2_using_40_bit_keys and is_shortened(
                 provider, algorithm, key.symmetric_key
             ):
                 raise refusal("the session key is one of 40 bits, which the settings reject")
             try:
-                body = decrypt_body(algorithm, key.symmetric_key, properties.message_body)
+                body = decrypt_body(algorithm, key.symmetric_key, sections.body)
             except WrongKeyError:
                 continue
             if cached is None:
                 self.cache.add(place, key)
-            return repacked(packet, header, with_body(properties, body)), key.fingerprint
+            return body, key.fingerprint
         if not keys:
-            _spend_the_time_of_decryption(provider, algorithm, properties.message_body)
+            _spend_the_time_of_decryption(provider, algorithm, sections.body)
         if self.ring.unavailable is not None:
             raise MessageDeferredError(f"a private key is needed and the key store is away: {self.ring.unavailable}")
         raise refusal(f"the body does not decrypt with any of our keys: {self._names(provider)}")
@@ -140,25 +137,24 @@ class IncomingSecurity:
     def _names(self, provider: Provider) -> str:
         return ", ".join(self.ring.fingerprints(provider.name)) or f"there is none for {provider.name}"
 
-    def _verified(
-        self, packet: UserMessage, header: SecurityHeader, now: float
-    ) -> tuple[AuthenticationLevel, SenderClaim | None]:
-        several = packet.multi_queue_format_header
-        signature, levels = header.signature, LEVELS_TRIED
-        if not signature and several is not None:
+    def _verified(self, sections: Sections, body: bytes, now: float) -> tuple[AuthenticationLevel, SenderClaim | None]:
+        signature, levels = sections.signature, LEVELS_TRIED
+        if not signature and (several := sections.several) is not None:
             signature, levels = several.signature.signature, (AuthenticationLevel.SIG30,)
         if not signature:
             return AuthenticationLevel.NONE, None
-        certificate = self._certificate(header.sender_cert)
-        fault = certificate.fault(now, self._settings.clock_skew, self._policy, self._settings.maximum_modulus_length)
+        settings = self._settings
+        certificate = self._certificate(sections.sender_cert)
+        fault = certificate.fault(now, settings.clock_skew, self._policy, settings.maximum_modulus_length)
         if fault is not None:
             raise _bad_signature(fault)
-        algorithm = self._hash_for_verifying(packet.message_properties_header.hash_algorithm)
-        accepted = [each for each in levels if each in self._settings.signatures_accepted]
-        level = level_that_verifies(certificate.public_key, algorithm, signature, _inputs(packet, accepted))
+        algorithm = self._hash_for_verifying(sections.hash_algorithm)
+        accepted = settings.signatures_accepted
+        inputs = ((each, sections.signed(each, body)) for each in levels if each in accepted)
+        level = level_that_verifies(certificate.public_key, algorithm, signature, inputs)
         if level is AuthenticationLevel.NONE:
             raise _bad_signature(f"the signature does not verify with certificate {certificate.fingerprint}")
-        return level, _claim(header, certificate)
+        return level, _claim(sections, certificate)
 
     def _hash_for_verifying(self, number: int) -> HashAlgorithm:
         try:
@@ -181,29 +177,21 @@ class IncomingSecurity:
         return certificate
 
 
-def _with_flags(packet: UserMessage, header: SecurityHeader, flags: int) -> UserMessage:
-    return packet if flags == header.flags else packet.put(security_header=header.put(flags=flags))
-
-
-def _inputs(packet: UserMessage, levels: Iterable[AuthenticationLevel]) -> Iterator[tuple[AuthenticationLevel, bytes]]:
-    return ((level, signed_bytes(packet, level)) for level in levels)
-
-
 _LENGTHS: Final = {SenderIdentifierType.SID: range(8, 69), SenderIdentifierType.QUEUE_MANAGER_IDENTIFIER: range(16, 17)}
 
 
-def _claim(header: SecurityHeader, certificate: SenderCertificate) -> SenderClaim | None:
+def _claim(sections: Sections, certificate: SenderCertificate) -> SenderClaim | None:
     """Who the sender says it is; None for a certificate alone, which proves an author and no account."""
-    number = SecurityFlags.ST.get(header.flags)
+    number = sections.security_flags & _SENDER_TYPE
     if number == SenderIdentifierType.NONE:
         return None
     try:
         kind = SenderIdentifierType(number)
     except ValueError:
         raise _bad_signature(f"there is no sender identifier of type {number}") from None
-    if len(header.security_id) not in _LENGTHS[kind]:
-        raise _bad_signature(f"a sender identifier of {len(header.security_id)} bytes is no {kind.name}")
-    return SenderClaim(kind, header.security_id, certificate)
+    if len(sections.security_id) not in _LENGTHS[kind]:
+        raise _bad_signature(f"a sender identifier of {len(sections.security_id)} bytes is no {kind.name}")
+    return SenderClaim(kind, sections.security_id, certificate)
 
 
 def _spend_the_time_of_decryption(provider: Provider, algorithm: EncryptionAlgorithm, body: Octets) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from qmnode.security.sections import Sections
 from qmnode.structures.message_security import AuthenticationLevel
+from qmnode.structures.user_message import UserMessage
 
 if TYPE_CHECKING:
     from qmnode.errors import MessageQueuingError
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from qmnode.security.rsa_keys import PrivateKey
     from qmnode.structures.message_classes import MessageClass
     from qmnode.structures.message_security import SenderIdentifierType
-    from qmnode.structures.user_message import UserMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +30,32 @@ class Signer:
     """A SID, or the GUID of the queue manager."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProtectionRequest:
     """An outgoing message and what its security needs. Privacy level and algorithms are in the packet."""
 
-    packet: UserMessage
+    packet: bytes
     authentication_level: AuthenticationLevel = AuthenticationLevel.NONE
     signer: Signer | None = None
     keys: PublishedKeys | None = None
-    """Of the destination queue manager, wherever the next hop is."""
+    """Of the destination queue manager, wherever the next hop is; filled in when they are looked up."""
+    sections: Sections = field(init=False, repr=False, compare=False)
+    """The packet, cut."""
+
+    def __post_init__(self) -> None:
+        self.sections = Sections(self.packet)
 
 
 @dataclass(frozen=True, slots=True)
 class Protected:
     """The packet as it leaves."""
 
-    packet: UserMessage
+    written: bytes
+
+    @property
+    def packet(self) -> UserMessage:
+        """The same as a structure."""
+        return UserMessage.parse(self.written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +69,18 @@ class Unprotectable:
 class Opened:
     """An arrived message in clear, its own bits AU and AS set by nobody but us."""
 
-    packet: UserMessage
+    written: bytes
     authentication_level: AuthenticationLevel = AuthenticationLevel.NONE
     """The kind of signature that verified."""
     claim: SenderClaim | None = None
     """Who signed, to be confirmed by the directory before it counts. None: the sender is anonymous."""
     key_fingerprint: str | None = None
     """Of our key that the message was encrypted to; None if it was not."""
+
+    @property
+    def packet(self) -> UserMessage:
+        """The packet as a structure."""
+        return UserMessage.parse(self.written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +102,17 @@ class Deferred:
 class Admitted:
     """An arrived message that may go into its queue."""
 
-    packet: UserMessage
+    written: bytes
     """In clear, with our bits."""
     sender: Sender
     authentication_level: AuthenticationLevel
     key_fingerprint: str | None = None
     """Of our key that the message was encrypted to; None if it was not."""
+
+    @property
+    def packet(self) -> UserMessage:
+        """The packet as a structure."""
+        return UserMessage.parse(self.written)
 
 
 Verdict = Admitted | Refused | Deferred

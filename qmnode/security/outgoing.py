@@ -11,23 +11,19 @@ from qmnode.security.encryption import Choice, choose, session_key
 from qmnode.security.errors import LegacyUnavailableError, WeakAlgorithmError
 from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, SendKey
 from qmnode.security.outcomes import Protected, ProtectionRequest, Unprotectable
-from qmnode.security.repacking import padding_of, repacked, with_body
+from qmnode.security.sections import DIRECT, SECURITY_SIZE, Sections
 from qmnode.security.signing import sign
 from qmnode.structures.base_header import MAX_PACKET_SIZE
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
-from qmnode.structures.queue_formats import DirectQueueFormatName
 from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
-from qmnode.structures.signature_properties import signed_bytes
+from qmnode.structures.user_message import UserMessage
 
 if TYPE_CHECKING:
     from qmnode.security.outcomes import Signer
     from qmnode.security.public_key_lists import PublishedKeys
     from qmnode.security_settings import SecuritySettings
     from qmnode.structures.guid import Guid
-    from qmnode.structures.message_properties_header import MessagePropertiesHeader
-    from qmnode.structures.user_message import UserMessage
-
 
 CHOICES_KEPT: Final = 1024
 """Choices of provider and algorithm that are kept, one for each destination."""
@@ -46,71 +42,62 @@ class OutgoingSecurity:
         )
         """SendSymmetricKeyCache."""
         self._choices: dict[tuple[Guid, int, int], tuple[PublishedKeys, Choice]] = {}
-        self._headers: dict[tuple[bytes, int, bytes, int], SecurityHeader] = {}
+        self._headers: dict[tuple[bytes, int, bytes, int, int], tuple[bytes, bytes]] = {}
 
     def protect(self, request: ProtectionRequest, now: float) -> Protected | Unprotectable:
         """Sign and encrypt a message as it asks. One to a direct format name leaves unsigned (MS-MQQB 5.1)."""
         try:
-            packet = request.packet
-            direct = isinstance(packet.user_header.destination_queue, DirectQueueFormatName)
-            security = packet.security_header
-            if request.authentication_level is not AuthenticationLevel.NONE and not direct:
-                packet, security = self._signed(packet, request)
-            properties = packet.message_properties_header
-            if properties.privacy_level != PrivacyLevel.NONE:
-                choice, key = self._key_for(packet, request.keys, direct, now)
-                properties = _encrypted(properties, choice, key)
-                security = _with_key(security, choice, key)
-            return Protected(_within_limits(repacked(packet, security, properties)))
+            sections = request.sections
+            if request.authentication_level is not AuthenticationLevel.NONE and sections.to != DIRECT:
+                sections = Sections(self._signed(sections, request))
+            packet = sections.packet
+            if sections.privacy_level:
+                packet = _encrypted(sections, *self._key_for(sections, request.keys, now))
+            return Protected(_within_limits(packet))
         except MessageQueuingError as error:
             return Unprotectable(error)
         except (WeakAlgorithmError, LegacyUnavailableError) as error:
             return Unprotectable(MessageQueuingError(ErrorCode.MQ_ERROR_CORRUPTED_SECURITY_DATA, str(error)))
 
-    def _signed(self, packet: UserMessage, request: ProtectionRequest) -> tuple[UserMessage, SecurityHeader]:
-        """The security header that signs a packet; the packet with its signature, if that is elsewhere in it."""
+    def _signed(self, sections: Sections, request: ProtectionRequest) -> bytes:
         signer = request.signer
         if signer is None:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_CERTIFICATE_NOT_PROVIDED, "the message asks for authentication and nobody signs it"
             )
-        return self._with_signature(packet, signer, self.signature(packet, signer, request.authentication_level))
+        return self.with_signature(sections, signer, self.signature(sections, signer, request.authentication_level))
 
-    def signature(self, packet: UserMessage, signer: Signer, level: AuthenticationLevel) -> bytes:
+    def signature(self, sections: Sections, signer: Signer, level: AuthenticationLevel) -> bytes:
         """The signature over what a packet says. Raises :class:`MessageQueuingError` if it cannot be made."""
-        algorithm = self._hash_for_sending(packet.message_properties_header.hash_algorithm)
+        algorithm = self._hash_for_sending(sections.hash_algorithm)
         try:
-            return sign(signer.private_key, algorithm, signed_bytes(packet, level_for(packet, level)))
+            return sign(signer.private_key, algorithm, sections.signed(level_for(sections, level), sections.body))
         except ValueError as error:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_CANNOT_SIGN_DATA_EX, f"the signature: {error}") from None
 
-    def with_signature(self, packet: UserMessage, signer: Signer, signature: bytes, flags: int = 0) -> UserMessage:
+    def with_signature(self, sections: Sections, signer: Signer, signature: bytes, flags: int = 0) -> bytes:
         """The packet with its signature and these further flags of SecurityHeader."""
-        packet, security = self._with_signature(packet, signer, signature)
-        if flags:
-            security = security.put(flags=security.flags | flags)
-        return _within_limits(repacked(packet, security, packet.message_properties_header))
+        if sections.is_several:  # it is signed elsewhere
+            before, after = self._header(signer, 0, flags)
+            packet = _with_several(sections.with_security(before + after), signature)
+        else:
+            before, after = self._header(signer, len(signature), flags)
+            packet = sections.with_security(before + signature + after)
+        return _within_limits(packet)
 
-    def _with_signature(
-        self, packet: UserMessage, signer: Signer, signature: bytes
-    ) -> tuple[UserMessage, SecurityHeader]:
-        several = packet.multi_queue_format_header
-        if several is None:
-            return packet, self._header(signer, len(signature)).put(signature=signature)
-        several = several.replace(signature=several.signature.replace(signature=signature))
-        return packet.replace(multi_queue_format_header=several), self._header(signer, 0)
-
-    def _header(self, signer: Signer, signature_size: int) -> SecurityHeader:
-        """The security header of a signer with room for the signature: for one signer always the same."""
-        place = (signer.certificate, signer.type, signer.identifier, signature_size)
+    def _header(self, signer: Signer, signature_size: int, flags: int) -> tuple[bytes, bytes]:
+        """The security header of a signer around a signature of this size: for one signer always the same."""
+        place = (signer.certificate, signer.type, signer.identifier, signature_size, flags)
         header = self._headers.get(place)
         if header is None:
-            header = SecurityHeader(
-                flags=SecurityFlags.of(ST=signer.type, DE=1, AI=1),
+            written = SecurityHeader(
+                flags=SecurityFlags.of(ST=signer.type, DE=1, AI=1) | flags,
                 security_id=signer.identifier,
                 signature=bytes(signature_size),
                 sender_cert=signer.certificate,
-            )
+            ).write()
+            at = SECURITY_SIZE + len(signer.identifier) + -len(signer.identifier) % 4
+            header = written[:at], written[at + signature_size :]
             if len(self._headers) >= HEADERS_KEPT:
                 self._headers = {}  # a new dictionary: other threads may be reading the old one
             self._headers[place] = header
@@ -126,13 +113,10 @@ class OutgoingSecurity:
             ) from None
         return algorithm
 
-    def _key_for(
-        self, packet: UserMessage, keys: PublishedKeys | None, direct: bool, now: float
-    ) -> tuple[Choice, CachedSymmetricKey]:
+    def _key_for(self, sections: Sections, keys: PublishedKeys | None, now: float) -> tuple[Choice, CachedSymmetricKey]:
         """What encrypts a packet (3.1.7.1.5)."""
-        header = packet.message_properties_header
-        remote = packet.user_header.queue_manager_address
-        if direct or packet.user_header.destination_queue is None:
+        remote, privacy_level = sections.address, sections.privacy_level
+        if sections.to in (DIRECT, 0):
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_PUBLIC_KEY_NOT_FOUND,
                 "a message to a direct format name cannot be encrypted: use a public or private format name",
@@ -141,13 +125,12 @@ class OutgoingSecurity:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_PUBLIC_KEY_NOT_FOUND, "the directory gave no public key of the destination computer"
             )
-        if header.privacy_level not in PROVIDER_BY_PRIVACY_LEVEL:
+        if privacy_level not in PROVIDER_BY_PRIVACY_LEVEL:
             raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_ENCRYPTION_PROVIDER_NOT_SUPPORTED,
-                f"there is no privacy level {header.privacy_level}",
+                ErrorCode.MQ_ERROR_ENCRYPTION_PROVIDER_NOT_SUPPORTED, f"there is no privacy level {privacy_level}"
             )
-        choice = self._choice(keys, header.privacy_level, header.encryption_algorithm)
-        return choice, session_key(choice, remote, self.cache, now)
+        choice = self._choice(keys, privacy_level, sections.encryption_algorithm)
+        return choice, session_key(choice, keys.queue_manager, self.cache, now)
 
     def _choice(self, keys: PublishedKeys, privacy_level: int, requested: int) -> Choice:
         """The choice for what a destination publishes: the same until that is read anew."""
@@ -161,26 +144,40 @@ class OutgoingSecurity:
         return made[1]
 
 
-def level_for(packet: UserMessage, level: AuthenticationLevel) -> AuthenticationLevel:
+def level_for(sections: Sections, level: AuthenticationLevel) -> AuthenticationLevel:
     """The kind of signature that a receiver looks for: 3.1.5.8.3 tries SIG30 for several destinations and only then."""
-    if packet.multi_queue_format_header is not None:
+    if sections.is_several:
         return AuthenticationLevel.SIG30
     return AuthenticationLevel.SIG20 if level is AuthenticationLevel.SIG30 else level
 
 
-def _encrypted(header: MessagePropertiesHeader, choice: Choice, key: CachedSymmetricKey) -> MessagePropertiesHeader:
-    body = encrypt_body(choice.algorithm, key.symmetric_key, header.message_body)
-    return with_body(
-        header,
-        body,
-        allocation_body_size=len(body),
-        privacy_level=choice.provider.privacy_level,
-        encryption_algorithm=choice.algorithm,
+def _with_several(packet: bytes, signature: bytes) -> bytes:
+    """The packet with the signature in its MultiQueueFormatHeader."""
+    message = UserMessage.parse(packet)
+    several = message.multi_queue_format_header
+    assert several is not None
+    several = several.replace(signature=several.signature.replace(signature=signature))
+    return message.replace(multi_queue_format_header=several).write()
+
+
+def _encrypted(sections: Sections, choice: Choice, key: CachedSymmetricKey) -> bytes:
+    """The packet under a session key.
+
+    3.1.7.1.5 puts the provider's name in, MS-MQMQ 2.2.20.6 allows that only while DE is clear.
+    """
+    provider = choice.provider
+    return sections.encrypted(
+        sections.security_flags & ~_CLEARED | _ENCRYPTED,
+        key.encrypted_symmetric_key,
+        _PROVIDER_INFO[provider.name],
+        encrypt_body(choice.algorithm, key.symmetric_key, sections.body),
+        provider.privacy_level,
+        choice.algorithm,
     )
 
 
-def _within_limits(packet: UserMessage) -> UserMessage:
-    size = packet.base_header.packet_size
+def _within_limits(packet: bytes) -> bytes:
+    size = len(packet)
     if size > MAX_PACKET_SIZE:
         raise MessageQueuingError(
             ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
@@ -189,24 +186,8 @@ def _within_limits(packet: UserMessage) -> UserMessage:
     return packet
 
 
-def _with_key(header: SecurityHeader | None, choice: Choice, key: CachedSymmetricKey) -> SecurityHeader:
-    """The security header of an encrypted message.
-
-    3.1.7.1.5 puts the provider's name in, MS-MQMQ 2.2.20.6 allows that only while DE is clear.
-    """
-    header = _NO_SIGNATURE if header is None else header
-    flags = header.flags & ~(SecurityFlags.AU.mask | SecurityFlags.AS.mask | SecurityFlags.DE.mask)
-    blob, info = key.encrypted_symmetric_key, _PROVIDER_INFO[choice.provider.name]
-    return header.put(
-        flags=flags | SecurityFlags.EB.mask | SecurityFlags.AI.mask,
-        encryption_key=blob,
-        encryption_key_padding=padding_of(len(blob)),
-        provider_info=info,
-        provider_info_padding=padding_of(len(info)),
-    )
-
-
-_NO_SIGNATURE: Final = SecurityHeader()
+_CLEARED: Final = SecurityFlags.AU.mask | SecurityFlags.AS.mask | SecurityFlags.DE.mask
+_ENCRYPTED: Final = SecurityFlags.EB.mask | SecurityFlags.AI.mask
 _PROVIDER_INFO: Final = {
     provider.name: ProviderInfo(provider_type=provider.type, provider_name=provider.name).write()
     for provider in PROVIDERS

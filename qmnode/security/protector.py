@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from qmnode.security.outcomes import Deferred, Opened, Protected, ProtectionRequest, Refused, Unprotectable
     from qmnode.security_settings import SecuritySettings
     from qmnode.structures.guid import Guid
-    from qmnode.structures.user_message import UserMessage
 
 
 class MessageProtector:
@@ -58,11 +57,11 @@ class MessageProtector:
         """Each message as :meth:`protect` has it: one call for a batch in a worker thread."""
         return [self._outgoing.protect(request, now) for request in requests]
 
-    def open(self, packet: UserMessage, now: float) -> Opened | Refused | Deferred:
+    def open(self, packet: bytes, now: float) -> Opened | Refused | Deferred:
         """Decrypt a message that is at its destination, and verify its signature."""
         return self._incoming.open(packet, now)
 
-    def open_all(self, packets: Iterable[UserMessage], now: float) -> list[Opened | Refused | Deferred]:
+    def open_all(self, packets: Iterable[bytes], now: float) -> list[Opened | Refused | Deferred]:
         """Each message as :meth:`open` has it: one call for a batch in a worker thread."""
         return [self._incoming.open(packet, now) for packet in packets]
 

@@ -17,7 +17,8 @@ from qmnode.security.key_ring import KeyRing
 from qmnode.security.outcomes import Deferred, Protected, ProtectionRequest, Refused, Unprotectable, Verdict
 from qmnode.security.protector import MessageProtector
 from qmnode.security.worker import Worker, inline
-from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.message_security import AuthenticationLevel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from qmnode.security.key_store import KeyStore
     from qmnode.security.public_key_lists import PublishedKeys
     from qmnode.security_settings import SecuritySettings
-    from qmnode.structures.guid import Guid
 
     Keys = dict[Guid, PublishedKeys | Deferred]
 
@@ -123,7 +123,7 @@ class SecurityService:
     async def _keys_for(self, requests: Sequence[ProtectionRequest], now: float) -> Keys:
         """The published keys of every destination that a batch needs, asked for all at once; or why not."""
         wanted = {
-            request.packet.user_header.queue_manager_address: None
+            Guid(request.sections.address): None
             for request in requests
             if request.keys is None and _is_private(request)
         }
@@ -144,13 +144,16 @@ class SecurityService:
 def _with_keys(request: ProtectionRequest, keys: Keys) -> ProtectionRequest | Deferred:
     if request.keys is not None or not _is_private(request):
         return request
-    found = keys[request.packet.user_header.queue_manager_address]
-    return found if isinstance(found, Deferred) else replace(request, keys=found)
+    found = keys[Guid(request.sections.address)]
+    if isinstance(found, Deferred):
+        return found
+    request.keys = found
+    return request
 
 
 def _is_private(request: ProtectionRequest) -> bool:
-    header = request.packet.message_properties_header
-    return header.privacy_level != PrivacyLevel.NONE and any(request.packet.user_header.queue_manager_address)
+    sections = request.sections
+    return bool(sections.privacy_level) and sections.address != ZERO_GUID
 
 
 _AT_ONCE: Final = 256 * 1024
@@ -162,4 +165,4 @@ def _takes_long(requests: Sequence[ProtectionRequest]) -> bool:
     that encrypts is mostly there already."""
     if any(request.authentication_level is not AuthenticationLevel.NONE for request in requests):
         return True
-    return sum(request.packet.base_header.packet_size for request in requests if _is_private(request)) > _AT_ONCE
+    return sum(len(request.packet) for request in requests if _is_private(request)) > _AT_ONCE

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from qmnode.structures.queue_formats import QueueFormat
     from qmnode.structures.user_message import UserMessage
 
-_FLAGS_COVERED: Final = 0x0F
+FLAGS_COVERED: Final = 0x0F
 """The bits of MessagePropertiesHeader.Flags that a signature covers: those that ask for acknowledgments."""
 
 
@@ -86,7 +86,7 @@ _OPTIONS: Final = (
     SignedProperty("BaseHeader.Flags.PR", lambda m: bytes([BaseFlags.PR.get(m.base_header.flags)])),
     SignedProperty("UserHeader.Flags.JP and JN", _source_journaling),
     SignedProperty("MessagePropertiesHeader.Flags",
-                   lambda m: bytes([m.message_properties_header.flags & _FLAGS_COVERED])),
+                   lambda m: bytes([m.message_properties_header.flags & FLAGS_COVERED])),
     SignedProperty("MessagePropertiesHeader.MessageClass",
                    lambda m: _number("H", m.message_properties_header.message_class)),
     SignedProperty("MessagePropertiesHeader.BodyType",

@@ -100,12 +100,18 @@ class Arrivals:
         """By ordinal; and the place of the first message that cannot be judged now."""
         arrivals: list[Arrival] = []
         places: list[int] = []
+        rules: dict[DestinationName, QueueRules | None] = {}
         for place, received in enumerate(messages):
             if not received.headers.user_flags & _SECURED:
                 continue
-            destination = self._destination(received.destination)
-            if isinstance(destination.queue, Queue) and destination.kind is DestinationKind.LOCAL:
-                arrivals.append(Arrival(received.message, _rules(destination.queue)))
+            name = received.destination
+            if name not in rules:
+                destination = self._destination(name)
+                is_here = isinstance(destination.queue, Queue) and destination.kind is DestinationKind.LOCAL
+                rules[name] = _rules(cast("Queue", destination.queue)) if is_here else None
+            demanded = rules[name]
+            if demanded is not None:
+                arrivals.append(Arrival(received.packet, demanded))
                 places.append(place)
         security, now = self._transfer.security, self._manager.clock.time()
         judged = await security.judge(arrivals, now)
@@ -114,8 +120,7 @@ class Arrivals:
         verdicts: dict[int, Verdict] = {}
         for place, verdict in zip(places, judged, strict=True):
             match verdict:
-                case Admitted(packet, _, _, fingerprint):
-                    written = packet.write()
+                case Admitted(written, _, _, fingerprint):
                     verdicts[messages[place].ordinal] = Verdict(packet=written)
                     if fingerprint is not None and self._manager.recorder is not None:
                         self._manager.recorder.key_used(written, fingerprint)

@@ -11,17 +11,18 @@ import structlog
 
 from qmnode.directory import DirectoryOperationError
 from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.packet_parts import SOURCE
 from qmnode.model.ports import Entry
 from qmnode.model.record import PREFIX_SIZE
 from qmnode.security.key_caches import AgedCache
 from qmnode.security.outcomes import Deferred, Protected, ProtectionRequest, Unprotectable
+from qmnode.structures.base_header import BaseHeader
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_properties_header import MessagePropertiesHeader
 from qmnode.structures.names import PrivateFormatName, PublicFormatName, parse_single_format_name
-from qmnode.structures.places import offset_of
-from qmnode.structures.user_message import UserMessage
-from qmnode.transfer.notices import source_of
+from qmnode.structures.places import offset_of, size_of
+from qmnode.structures.user_header import UserHeader
 from qmnode.transfer.routes import DirectoryResolver
 
 if TYPE_CHECKING:
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _PRIVACY_AT: Final = offset_of(MessagePropertiesHeader, "privacy_level")
-_PLACE: Final = Struct("<I")
+_NUMBER: Final = Struct("<I")
+_REACH_AT: Final = PREFIX_SIZE + offset_of(BaseHeader, "time_to_reach_queue")
+_ADDRESS_AT: Final = PREFIX_SIZE + size_of(BaseHeader) + offset_of(UserHeader, "queue_manager_address")
+_SENT_AT: Final = PREFIX_SIZE + size_of(BaseHeader) + offset_of(UserHeader, "sent_time")
+_read_head: Final = Struct(
+    f"<{_REACH_AT}xI{_ADDRESS_AT - _REACH_AT - 4}x16s{_SENT_AT - _ADDRESS_AT - 16}xI"
+).unpack_from
+"""TimeToReachQueue, QueueManagerAddress and SentTime of a stored value."""
 _OWNERS_KEPT: Final = 4096
 
 
@@ -59,10 +67,10 @@ class Protection:
     def is_needed(self, entry: Entry) -> bool:
         """Whether a message asks for encryption, and was not encrypted by its source before."""
         value = entry[1]
-        place = _PLACE.unpack_from(value, 4)[0]
+        place = _NUMBER.unpack_from(value, 4)[0]
         if not value[place + _PRIVACY_AT]:
             return False
-        return source_of(value[PREFIX_SIZE : PREFIX_SIZE + 32]) == self._transfer.manager.identifier
+        return value[SOURCE] == self._transfer.manager.identifier
 
     async def protect(self, queue: OutgoingQueue, entries: Sequence[Entry]) -> list[Entry] | None:
         """The entries with what asked for it encrypted; without those that never can be, which end here. None: the
@@ -72,7 +80,7 @@ class Protection:
             return None
         places = [place for place, entry in enumerate(entries) if self.is_needed(entry)]
         now = self._transfer.manager.clock.time()
-        requests = [ProtectionRequest(self._packet(entries[place], destination, int(now))) for place in places]
+        requests = [ProtectionRequest(self._packet(entries[place][1], destination, int(now))) for place in places]
         outcomes = await self._transfer.security.protect(requests, now)
         if any(isinstance(outcome, Deferred) for outcome in outcomes):
             return None
@@ -82,7 +90,7 @@ class Protection:
             lookup_identifier, value = entries[place]
             match outcome:
                 case Protected(packet):
-                    protected[place] = (lookup_identifier, value[:PREFIX_SIZE] + packet.write())
+                    protected[place] = (lookup_identifier, value[:PREFIX_SIZE] + packet)
                 case Unprotectable(error):
                     log.warning("a message cannot be protected", queue=queue.pathname, reason=str(error))
                     ended.add(place)
@@ -96,16 +104,24 @@ class Protection:
             queue.delete(lookup_identifier, value, MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION)
             self._transfer.state.write_lazily()
 
-    def _packet(self, entry: Entry, destination: Guid, now: int) -> UserMessage:
-        packet = UserMessage.parse(entry[1][PREFIX_SIZE:])
-        header, base = packet.user_header, packet.base_header
+    def _packet(self, value: bytes, destination: Guid, now: int) -> bytes:
+        """The packet of a stored value, addressed to its destination."""
+        reach, address, sent_time = _read_head(value)
         # Counted from when it was sent; but the private key is kept from when it is encrypted, which may be later.
-        latest = now - header.sent_time + self._longest
-        if base.time_to_reach_queue > latest:
-            packet = packet.put(base_header=base.put(time_to_reach_queue=latest))
-        if destination == ZERO_GUID or header.queue_manager_address != ZERO_GUID:
-            return packet
-        return packet.put(user_header=header.put(queue_manager_address=destination))
+        latest = now - sent_time + self._longest
+        if destination == ZERO_GUID or address != ZERO_GUID:
+            destination = address
+        if reach <= latest and destination == address:
+            return value[PREFIX_SIZE:]
+        return b"".join(
+            (
+                value[PREFIX_SIZE:_REACH_AT],
+                _NUMBER.pack(min(reach, latest)),
+                value[_REACH_AT + _NUMBER.size : _ADDRESS_AT],
+                destination,
+                value[_ADDRESS_AT + len(destination) :],
+            )
+        )
 
     async def owner(self, format_name: str) -> Guid | None:
         """The destination queue manager; the null GUID for a direct name. None: nobody can say now."""

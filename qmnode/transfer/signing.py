@@ -18,13 +18,12 @@ from qmnode.model.ports import Clock, PutSignature
 from qmnode.model.record import PREFIX_SIZE
 from qmnode.security.outcomes import Signer
 from qmnode.security.outgoing import OutgoingSecurity, level_for
+from qmnode.security.sections import DIRECT, Sections
 from qmnode.security.signers import Signers
 from qmnode.security_settings import SecuritySettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm
-from qmnode.structures.queue_formats import DirectQueueFormatName
 from qmnode.structures.security_header import SecurityFlags
-from qmnode.structures.user_message import UserMessage
 
 _AT_ONCE: Final = 8
 """Signatures between two looks at what else there is to do: one takes 0.1 to 0.3 ms, and holds the interpreter."""
@@ -64,29 +63,27 @@ class MessageSigning:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, f"authentication_level {number}: use 1, 3 or 5"
             ) from None
-        packet = self._packet(value)
-        if not local and isinstance(packet.user_header.destination_queue, DirectQueueFormatName):
+        sections = self._sections(value)
+        if not local and sections.to == DIRECT:
             return None  # MS-MQQB 5.1: what goes to a direct name leaves unsigned
-        signature = self._security.signature(packet, signer, level)
+        signature = self._security.signature(sections, signer, level)
         # What stays here has arrived, and is known to be signed rightly (3.1.5.8.3).
-        flags = SecurityFlags.of(AU=1, AS=level_for(packet, level)) if local else 0
+        flags = SecurityFlags.of(AU=1, AS=level_for(sections, level)) if local else 0
         return partial(self._with_signature, signer, signature, flags)
 
-    def _packet(self, value: bytes) -> UserMessage:
-        packet = UserMessage.parse(value[PREFIX_SIZE:])
-        properties = packet.message_properties_header
-        if properties.hash_algorithm != _UNASKED or self._hash == _UNASKED:
-            return packet
-        return packet.put(message_properties_header=properties.put(hash_algorithm=self._hash))
+    def _sections(self, value: bytes) -> Sections:
+        sections = Sections(value[PREFIX_SIZE:])
+        if sections.hash_algorithm != _UNASKED or self._hash == _UNASKED:
+            return sections
+        return Sections(sections.with_hash_algorithm(self._hash))
 
     def _with_signature(self, signer: Signer, signature: bytes, flags: int, value: bytes) -> bytes:
-        before = self._packet(value)
-        packet = self._security.with_signature(before, signer, signature, flags)
+        sections = self._sections(value)
+        packet = self._security.with_signature(sections, signer, signature, flags)
+        # Nothing behind the MessagePropertiesHeader became longer, but for messages to several queues.
+        grown = len(packet) - len(sections.packet)
+        if sections.is_several:
+            grown = Sections(packet).properties_at - sections.properties_at
         prefix = bytearray(value[:PREFIX_SIZE])
-        (properties,) = PROPERTIES_OFFSET.unpack_from(prefix, _OFFSET_AT)
-        PROPERTIES_OFFSET.pack_into(prefix, _OFFSET_AT, properties + _security_size(packet) - _security_size(before))
-        return bytes(prefix) + packet.write()
-
-
-def _security_size(packet: UserMessage) -> int:
-    return 0 if packet.security_header is None else packet.security_header.size
+        PROPERTIES_OFFSET.pack_into(prefix, _OFFSET_AT, PREFIX_SIZE + sections.properties_at + grown)
+        return bytes(prefix) + packet

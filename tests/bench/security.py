@@ -63,16 +63,16 @@ def _lines(modulus_length: int) -> list[Comparison]:
     pair = encryption_pair(modulus_length=modulus_length)
     away, here = source(), MessageProtector(DESTINATION, EVERYTHING_ALLOWED, KeyRing([pair]))
     packet = message(BODY, privacy_level=PrivacyLevel.ADVANCED)
-    request = ProtectionRequest(packet, AuthenticationLevel.SIG20, signer(modulus_length), published(pair))
+    request = ProtectionRequest(packet.write(), AuthenticationLevel.SIG20, signer(modulus_length), published(pair))
     protected = away.protect(request, NOW)
     assert isinstance(protected, Protected)
     arrived = UserMessage.parse(protected.packet.write())
-    assert isinstance(here.open(arrived, NOW), Opened)
+    assert isinstance(here.open(arrived.write(), NOW), Opened)
     sending, bare_sending, receiving, bare_receiving = medians(
         [
             lambda: away.protect(request, NOW),
             _bare_sending(modulus_length),
-            lambda: here.open(arrived, NOW),
+            lambda: here.open(arrived.write(), NOW),
             _bare_receiving(modulus_length),
         ],
         calls=CALLS[modulus_length],

@@ -117,10 +117,10 @@ class TestNodes:
     async def judged(self, nodes: Any, sid: bytes, encoded: bytes, number: int, now: float) -> Any:
         a, b = nodes
         signer = Signer(private_key(1024, number), encoded, SenderIdentifierType.SID, sid)
-        request = ProtectionRequest(message(sent_time=now), AuthenticationLevel.SIG20, signer)
+        request = ProtectionRequest(message(sent_time=now).write(), AuthenticationLevel.SIG20, signer)
         (sent,) = await a.protect([request], now)
         assert isinstance(sent, Protected), sent
-        (verdict,) = await b.judge([Arrival(on_the_wire(sent.packet), QueueRules())], now)
+        (verdict,) = await b.judge([Arrival(on_the_wire(sent.packet).write(), QueueRules())], now)
         return verdict
 
     async def test_a_revoked_certificate_is_refused_after_the_caches_lifetime(
@@ -169,10 +169,10 @@ class TestNodes:
         assert found is not None
         a, b = nodes
         signer = Signer(private_key(1024, 6), encoded, SenderIdentifierType.SID, found.security_identifier or b"")
-        request = ProtectionRequest(message(), AuthenticationLevel.SIG20, signer)
+        request = ProtectionRequest(message().write(), AuthenticationLevel.SIG20, signer)
         (sent,) = await a.protect([request], (begins + ends) / 2)
         assert isinstance(sent, Protected), sent
-        (verdict,) = await b.judge([Arrival(on_the_wire(sent.packet), QueueRules())], NOW)
+        (verdict,) = await b.judge([Arrival(on_the_wire(sent.packet).write(), QueueRules())], NOW)
         assert isinstance(verdict, Refused)
         registry.revoke(user.name, fingerprint_of(next(registry.list(user.name))))
 

@@ -249,11 +249,11 @@ async def test_a_node_starts_while_its_store_is_away_and_drops_nothing(
     status = await node.load_keys()
     assert status.fault is not None
     assert "cannot be reached" in status.fault
-    (verdict,) = await node.judge([Arrival(private, QueueRules())], NOW)
+    (verdict,) = await node.judge([Arrival(private.write(), QueueRules())], NOW)
     assert isinstance(verdict, Deferred)
     relay.mend()
     assert (await node.load_keys()).fault is None
-    (verdict,) = await node.judge([Arrival(private, QueueRules())], NOW)
+    (verdict,) = await node.judge([Arrival(private.write(), QueueRules())], NOW)
     assert isinstance(verdict, Admitted)
     relay.cut()
     with pytest.raises(KeyStoreUnavailableError):

@@ -147,7 +147,7 @@ class Enterprise:
     async def _send(self, source: Peer, destination: Peer, body: bytes) -> None:
         now = self.clock()
         private = packet(source.node.identifier, destination.node.identifier, body, now)
-        (outcome,) = await source.service.protect([ProtectionRequest(private)], now)
+        (outcome,) = await source.service.protect([ProtectionRequest(private.write())], now)
         if isinstance(outcome, Deferred):
             self.unsent.append((source, destination, body))
             return
@@ -163,7 +163,7 @@ class Enterprise:
         arrived = [one for one in self.under_way if one[0] <= self.clock()]
         self.under_way = [one for one in self.under_way if one[0] > self.clock()]
         for _, destination, body, arriving in arrived:
-            (verdict,) = await destination.service.judge([Arrival(arriving, QueueRules())], self.clock())
+            (verdict,) = await destination.service.judge([Arrival(arriving.write(), QueueRules())], self.clock())
             match verdict:
                 case Admitted():
                     assert bytes(verdict.packet.message_properties_header.message_body) == body
@@ -227,7 +227,7 @@ class TestWrongKeys:
 
     async def refused(self, enterprise: Enterprise, arriving: UserMessage) -> Refused:
         here = enterprise.peers[1].service
-        (verdict,) = await here.judge([Arrival(arriving, QueueRules())], enterprise.clock())
+        (verdict,) = await here.judge([Arrival(arriving.write(), QueueRules())], enterprise.clock())
         assert isinstance(verdict, Refused), verdict
         assert verdict.message_class is MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION
         return verdict
@@ -236,7 +236,7 @@ class TestWrongKeys:
         there, here = enterprise.peers
         await here.service.load_keys()
         private = packet(there.node.identifier, here.node.identifier, b"a body", enterprise.clock())
-        (outcome,) = await there.service.protect([ProtectionRequest(private, keys=keys)], enterprise.clock())
+        (outcome,) = await there.service.protect([ProtectionRequest(private.write(), keys=keys)], enterprise.clock())
         assert isinstance(outcome, Protected)
         return on_the_wire(outcome.packet)
 

@@ -76,7 +76,9 @@ def altered(change: Callable[[UserMessage], UserMessage], enterprise: Enterprise
     send = enterprise.b.network.security.judge
 
     async def judge(arrivals, now):  # type: ignore[no-untyped-def]
-        return await send([replace(each, packet=change(each.packet)) for each in arrivals], now)
+        return await send(
+            [replace(each, packet=change(UserMessage.parse(each.packet)).write()) for each in arrivals], now
+        )
 
     enterprise.b.network.security.judge = judge  # type: ignore[method-assign]
 

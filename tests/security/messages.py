@@ -123,7 +123,7 @@ def source(settings: SecuritySettings = EVERYTHING_ALLOWED) -> MessageProtector:
 
 def sent(packet: UserMessage, level: AuthenticationLevel = AuthenticationLevel.NONE, **rest: object) -> UserMessage:
     """The protected packet as the destination parses it."""
-    request = ProtectionRequest(packet, level, **{"signer": signer(), "keys": published(*RING), **rest})  # type: ignore[arg-type]
+    request = ProtectionRequest(packet.write(), level, **{"signer": signer(), "keys": published(*RING), **rest})  # type: ignore[arg-type]
     protected = source().protect(request, NOW)
     assert isinstance(protected, Protected), protected
     arrived = on_the_wire(protected.packet)

@@ -41,7 +41,7 @@ def admission(directory: FakeDirectory | None = None, settings: SecuritySettings
 
 
 async def verdict(packet: UserMessage, demands: QueueRules, judge: Admission | None = None) -> Verdict:
-    (outcome,) = await (judge or admission()).judge([Arrival(packet, demands)], NOW)
+    (outcome,) = await (judge or admission()).judge([Arrival(packet.write(), demands)], NOW)
     return outcome
 
 
@@ -141,7 +141,9 @@ async def test_a_certificate_that_is_not_the_users_is_refused() -> None:
 async def test_while_the_directory_is_away_signed_messages_wait_and_others_pass() -> None:
     away = DirectoryOperationError(DirectoryOperationResult.DIRECTORY_NOT_CONNECTED, "it is away")
     judge = admission(FakeDirectory(fault=away))
-    signed, plain = await judge.judge([Arrival(sent(message(), SIG20), rules()), Arrival(message(), rules())], NOW)
+    signed, plain = await judge.judge(
+        [Arrival(sent(message(), SIG20).write(), rules()), Arrival(message().write(), rules())], NOW
+    )
     assert isinstance(signed, Deferred)
     assert isinstance(plain, Admitted)
 
@@ -157,9 +159,11 @@ async def test_cryptography_runs_in_the_worker_and_plain_batches_do_not_go_there
     protector = MessageProtector(DESTINATION, STRICT, RING)
     registered = FakeDirectory(certificates={USER: (certificate(),)})
     judge = Admission(protector, SenderDirectory(registered, STRICT), STRICT, worker)
-    await judge.judge([Arrival(message(), rules())] * 3, NOW)
+    await judge.judge([Arrival(message().write(), rules())] * 3, NOW)
     assert runs == 0
-    outcomes = await judge.judge([Arrival(sent(message(), SIG20), rules()), Arrival(message(b"2"), rules())], NOW)
+    outcomes = await judge.judge(
+        [Arrival(sent(message(), SIG20).write(), rules()), Arrival(message(b"2").write(), rules())], NOW
+    )
     assert runs == 1
     bodies = [bytes(each.packet.message_properties_header.message_body) for each in outcomes]  # type: ignore[union-attr]
     assert bodies == [b"a body", b"2"]
@@ -168,8 +172,8 @@ async def test_cryptography_runs_in_the_worker_and_plain_batches_do_not_go_there
 async def test_senders_of_a_batch_are_asked_for_at_once_and_each_once() -> None:
     directory = FakeDirectory(certificates={USER: (certificate(),)}, hold=asyncio.Event())
     judge = admission(directory)
-    alice = Arrival(sent(message(), SIG20), rules())
-    eve = Arrival(sent(message(), SIG20, signer=signer(1024, 1)), rules())
+    alice = Arrival(sent(message(), SIG20).write(), rules())
+    eve = Arrival(sent(message(), SIG20, signer=signer(1024, 1)).write(), rules())
     running = asyncio.ensure_future(judge.judge([alice, eve, alice, eve], NOW))
     for _ in range(4):
         await asyncio.sleep(0)

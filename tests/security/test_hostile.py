@@ -41,7 +41,7 @@ def test_altered_bytes_end_in_an_outcome_and_never_in_another_authenticated_body
         packet = UserMessage.parse(bytes(altered))
     except PacketError:
         return
-    outcome = HERE.open(packet, NOW)
+    outcome = HERE.open(packet.write(), NOW)
     assert isinstance(outcome, OUTCOMES)
     if isinstance(outcome, Opened) and outcome.authentication_level is not AuthenticationLevel.NONE:
         assert bytes(outcome.packet.message_properties_header.message_body) == bytes(40)
@@ -73,7 +73,7 @@ def test_any_security_header_ends_in_an_outcome_and_authenticates_nobody(
     properties = packet.message_properties_header.replace(
         privacy_level=privacy_level, encryption_algorithm=cipher, hash_algorithm=digest
     )
-    outcome = HERE.open(packet.replace(security_header=header, message_properties_header=properties), NOW)
+    outcome = HERE.open(packet.replace(security_header=header, message_properties_header=properties).write(), NOW)
     assert isinstance(outcome, OUTCOMES)
     if isinstance(outcome, Opened):
         assert outcome.claim is None
@@ -93,11 +93,11 @@ def test_threads_share_a_protector() -> None:
         for _ in range(25):
             packet = message(body, privacy_level=PrivacyLevel.ADVANCED)
             protected = away.protect(
-                ProtectionRequest(packet, AuthenticationLevel.SIG20, signer(), published(*RING)), NOW + number
+                ProtectionRequest(packet.write(), AuthenticationLevel.SIG20, signer(), published(*RING)), NOW + number
             )
             assert isinstance(protected, Protected)
             away.forget_destination(DESTINATION)
-            opened = here.open(protected.packet, NOW + number)
+            opened = here.open(protected.written, NOW + number)
             assert isinstance(opened, Opened)
             assert bytes(opened.packet.message_properties_header.message_body) == body
             here.clean_up(NOW)

@@ -91,9 +91,9 @@ def test_a_rotation_loses_no_message_that_is_under_way() -> None:
         fresh = PublishedKeys.parse(DESTINATION, public_key_list(pairs, KeyPurpose.ENCRYPTION), now, 8192)
         for keys in (stale, fresh):  # a lagging replica, and one that is not
             packet = message(b"body %d" % turn, privacy_level=PrivacyLevel.ADVANCED, sent_time=now + 2.0)
-            sent = away.protect(ProtectionRequest(packet, keys=keys), now + 2.0)
+            sent = away.protect(ProtectionRequest(packet.write(), keys=keys), now + 2.0)
             assert isinstance(sent, Protected)
-            outcome = here.open(sent.packet, now + 1800.0)
+            outcome = here.open(sent.written, now + 1800.0)
             assert isinstance(outcome, Opened)
             assert bytes(outcome.packet.message_properties_header.message_body) == b"body %d" % turn
             under_way.append((keys.keys[AES_PROVIDER.name].fingerprint, sent.packet))
@@ -101,4 +101,4 @@ def test_a_rotation_loses_no_message_that_is_under_way() -> None:
     destroyed = pairs[0].fingerprint
     here.use_ring(KeyRing(pair.destroyed(NOW) if pair.fingerprint == destroyed else pair for pair in pairs))
     for fingerprint, packet in under_way:
-        assert isinstance(here.open(packet, NOW + 36_000.0), Refused if fingerprint == destroyed else Opened)  # type: ignore[arg-type]
+        assert isinstance(here.open(packet.write(), NOW + 36_000.0), Refused if fingerprint == destroyed else Opened)  # type: ignore[arg-type]

@@ -69,13 +69,13 @@ def destination(ring: KeyRing = RING, settings: SecuritySettings = EVERYTHING_AL
 
 
 def opened(packet: UserMessage, protector: MessageProtector | None = None, now: float = NOW) -> Opened:
-    outcome = (protector or destination()).open(packet, now)
+    outcome = (protector or destination()).open(packet.write(), now)
     assert isinstance(outcome, Opened), outcome
     return outcome
 
 
 def refused(packet: UserMessage, protector: MessageProtector | None = None, now: float = NOW) -> Refused:
-    outcome = (protector or destination()).open(packet, now)
+    outcome = (protector or destination()).open(packet.write(), now)
     assert isinstance(outcome, Refused), outcome
     return outcome
 
@@ -178,7 +178,7 @@ def test_a_certificate_outside_its_dates_is_refused(now: float, sentence: str) -
 
 @pytest.mark.parametrize("algorithm", [each for each, facts in HASHES.items() if facts.weakness])
 def test_a_weak_hash_is_neither_sent_nor_verified_unasked(algorithm: HashAlgorithm) -> None:
-    request = ProtectionRequest(message(hash_algorithm=algorithm), AuthenticationLevel.SIG20, signer())
+    request = ProtectionRequest(message(hash_algorithm=algorithm).write(), AuthenticationLevel.SIG20, signer())
     outcome = source(SecuritySettings()).protect(request, NOW)
     assert isinstance(outcome, Unprotectable)
     assert outcome.error.code is ErrorCode.MQ_ERROR_CANNOT_CREATE_HASH_EX
@@ -195,7 +195,7 @@ def test_an_unknown_hash_is_a_failed_authentication() -> None:
 
 
 def test_a_message_that_nobody_signs_does_not_leave() -> None:
-    outcome = source().protect(ProtectionRequest(message(), AuthenticationLevel.SIG20), NOW)
+    outcome = source().protect(ProtectionRequest(message().write(), AuthenticationLevel.SIG20), NOW)
     assert isinstance(outcome, Unprotectable)
     assert outcome.error.code is ErrorCode.MQ_ERROR_CERTIFICATE_NOT_PROVIDED
 
@@ -208,7 +208,7 @@ def test_a_message_to_a_direct_name_leaves_unsigned() -> None:
 # --- who says so ------------------------------------------------------------------------------------------------------
 def test_a_message_without_security_header_is_anonymous() -> None:
     outcome = opened(message())
-    assert outcome == Opened(message())
+    assert outcome == Opened(message().write())
 
 
 @pytest.mark.parametrize("direct", [False, True])
@@ -283,7 +283,7 @@ def test_an_encrypted_message_opens(
 
 def test_a_message_that_grows_beyond_a_packet_does_not_leave() -> None:
     body = bytes(4 * 1024 * 1024 - 300)
-    request = ProtectionRequest(message(body, privacy_level=PrivacyLevel.ADVANCED), keys=published(*RING))
+    request = ProtectionRequest(message(body, privacy_level=PrivacyLevel.ADVANCED).write(), keys=published(*RING))
     outcome = source().protect(request, NOW)
     assert isinstance(outcome, Unprotectable)
     assert outcome.error.code is ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
@@ -314,7 +314,9 @@ def test_the_packet_says_which_provider_was_used() -> None:
 
 
 def test_a_direct_name_cannot_be_encrypted_to() -> None:
-    request = ProtectionRequest(message(direct=True, privacy_level=PrivacyLevel.ADVANCED), keys=published(*RING))
+    request = ProtectionRequest(
+        message(direct=True, privacy_level=PrivacyLevel.ADVANCED).write(), keys=published(*RING)
+    )
     outcome = source().protect(request, NOW)
     assert isinstance(outcome, Unprotectable)
     assert outcome.error.code is ErrorCode.MQ_ERROR_PUBLIC_KEY_NOT_FOUND
@@ -324,7 +326,9 @@ def test_only_the_destinations_key_is_used() -> None:
     """The text takes the next hop's key (RemoteQMGuid), which the destination does not have."""
     other = published(*RING)
     next_hop = type(other)(Guid(b"the next hop 16b"), other.keys, NOW)
-    outcome = source().protect(ProtectionRequest(message(privacy_level=PrivacyLevel.ADVANCED), keys=next_hop), NOW)
+    outcome = source().protect(
+        ProtectionRequest(message(privacy_level=PrivacyLevel.ADVANCED).write(), keys=next_hop), NOW
+    )
     assert isinstance(outcome, Unprotectable)
 
 
@@ -354,14 +358,15 @@ def test_messages_to_another_nodes_key_are_all_refused(provider: Provider, algor
     here, request = (
         destination(KeyRing([ours])),
         ProtectionRequest(
-            message(privacy_level=provider.privacy_level, encryption_algorithm=algorithm), keys=published(theirs)
+            message(privacy_level=provider.privacy_level, encryption_algorithm=algorithm).write(),
+            keys=published(theirs),
         ),
     )
     for _ in range(2000 if algorithm is EncryptionAlgorithm.AES256 else 200):
         sender = source()  # a new session key each time
         protected = sender.protect(request, NOW)
         assert isinstance(protected, Protected)
-        assert isinstance(here.open(protected.packet, NOW), Refused)
+        assert isinstance(here.open(protected.written, NOW), Refused)
 
 
 def test_every_failure_of_decryption_has_the_same_sentence() -> None:
@@ -374,7 +379,7 @@ def test_every_failure_of_decryption_has_the_same_sentence() -> None:
     garbled = packet.message_properties_header.replace(message_body=os.urandom(16))
     outcomes = {refused(packet.replace(security_header=wrong_key))}
     while len(outcomes) < 2:  # one garbled block in 256 ends in padding
-        outcome = destination().open(packet.replace(message_properties_header=garbled), NOW)
+        outcome = destination().open(packet.replace(message_properties_header=garbled).write(), NOW)
         if isinstance(outcome, Refused):
             outcomes.add(outcome)
             break
@@ -403,7 +408,7 @@ def test_a_shortened_key_opens_unless_the_settings_reject_it() -> None:
     pair = encryption_pair(ENHANCED_PROVIDER)
     shortening = EVERYTHING_ALLOWED.model_copy(update={"send_enhanced_rc2_using_40_bit_keys": True})
     packet = message(privacy_level=PrivacyLevel.ENHANCED, encryption_algorithm=EncryptionAlgorithm.RC2)
-    protected = source(shortening).protect(ProtectionRequest(packet, keys=published(pair)), NOW)
+    protected = source(shortening).protect(ProtectionRequest(packet.write(), keys=published(pair)), NOW)
     assert isinstance(protected, Protected)
     assert body_of(opened(protected.packet, destination(KeyRing([pair]))).packet) == b"a body"
     rejecting = EVERYTHING_ALLOWED.model_copy(update={"reject_enhanced_rc2_using_40_bit_keys": True})
@@ -432,7 +437,7 @@ def test_an_altered_body_of_a_signed_message_never_passes() -> None:
 def test_while_the_key_store_is_away_nothing_is_refused() -> None:
     packet = sent(message(privacy_level=PrivacyLevel.ADVANCED))
     here = MessageProtector(DESTINATION, EVERYTHING_ALLOWED)
-    outcome = here.open(packet, NOW)
+    outcome = here.open(packet.write(), NOW)
     assert isinstance(outcome, Deferred)
     assert "key store is away" in outcome.sentence
     assert opened(message(), here).packet == message()
@@ -440,7 +445,7 @@ def test_while_the_key_store_is_away_nothing_is_refused() -> None:
     assert body_of(opened(packet, here).packet) == b"a body"
     here.use_ring(KeyRing(unavailable="the network is down"))
     assert body_of(opened(packet, here).packet) == b"a body"  # its session key is cached
-    assert isinstance(here.open(sent(message(privacy_level=PrivacyLevel.ADVANCED)), NOW), Deferred)
+    assert isinstance(here.open(sent(message(privacy_level=PrivacyLevel.ADVANCED)).write(), NOW), Deferred)
 
 
 def test_a_destroyed_key_opens_nothing_any_more_not_even_from_the_cache() -> None:
@@ -456,15 +461,15 @@ def test_a_destroyed_key_opens_nothing_any_more_not_even_from_the_cache() -> Non
 
 def test_messages_under_one_session_key_are_unwrapped_once() -> None:
     away = source()
-    request = ProtectionRequest(message(privacy_level=PrivacyLevel.ADVANCED), keys=published(*RING))
+    request = ProtectionRequest(message(privacy_level=PrivacyLevel.ADVANCED).write(), keys=published(*RING))
     first, second = away.protect_all([request, request], NOW)
     assert isinstance(first, Protected)
     assert isinstance(second, Protected)
     here = destination()
-    assert all(isinstance(each, Opened) for each in here.open_all([first.packet], NOW))
+    assert all(isinstance(each, Opened) for each in here.open_all([first.written], NOW))
     here.use_ring(KeyRing(unavailable="only the cache can answer"))
     assert body_of(opened(second.packet, here).packet) == b"a body"
-    assert isinstance(here.open(second.packet, NOW + 601.0), Deferred)
+    assert isinstance(here.open(second.written, NOW + 601.0), Deferred)
 
 
 def test_a_garbled_body_puts_nothing_into_the_cache() -> None:
@@ -478,7 +483,7 @@ def test_a_garbled_body_puts_nothing_into_the_cache() -> None:
 def test_cleaning_up_says_when_to_come_back() -> None:
     away = source()
     assert away.clean_up(NOW) is None
-    away.protect(ProtectionRequest(message(privacy_level=PrivacyLevel.ADVANCED), keys=published(*RING)), NOW)
+    away.protect(ProtectionRequest(message(privacy_level=PrivacyLevel.ADVANCED).write(), keys=published(*RING)), NOW)
     assert away.clean_up(NOW) == NOW + 600.0 + 60.0
     assert away.forget_destination(DESTINATION) == 1
 

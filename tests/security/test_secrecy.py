@@ -27,11 +27,11 @@ def secrets_of(number: int) -> list[str]:
 
 def test_nothing_that_can_be_printed_holds_a_key() -> None:
     packet = message(privacy_level=PrivacyLevel.ADVANCED)
-    request = ProtectionRequest(packet, AuthenticationLevel.SIG20, signer(), published(*RING))
+    request = ProtectionRequest(packet.write(), AuthenticationLevel.SIG20, signer(), published(*RING))
     away, here = source(), MessageProtector(DESTINATION, EVERYTHING_ALLOWED, RING)
     protected = away.protect(request, NOW)
     assert isinstance(protected, Protected)
-    opened = here.open(protected.packet, NOW)
+    opened = here.open(protected.written, NOW)
     sent_keys = list(away._outgoing.cache._entries.values())
     kept = [*sent_keys, *here._incoming.cache._entries.values()]
     shown = "".join(
@@ -57,5 +57,5 @@ def test_no_error_holds_a_key() -> None:
     assert len(told) == 3
     refusing = IncomingSecurity(DESTINATION, EVERYTHING_ALLOWED, KeyRing([*RING]))
     wrong = message(privacy_level=PrivacyLevel.ADVANCED, encryption_algorithm=EncryptionAlgorithm.AES256)
-    told.append(repr(refusing.open(wrong, NOW)))
+    told.append(repr(refusing.open(wrong.write(), NOW)))
     assert not [secret for secret in secrets_of(0) if secret in "".join(told)]

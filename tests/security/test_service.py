@@ -59,16 +59,18 @@ def store(tmp_path: Path) -> FileKeyStore:
 
 
 def private(body: bytes = b"a body") -> ProtectionRequest:
-    return ProtectionRequest(message(body, privacy_level=PrivacyLevel.ADVANCED), AuthenticationLevel.SIG20, signer())
+    return ProtectionRequest(
+        message(body, privacy_level=PrivacyLevel.ADVANCED).write(), AuthenticationLevel.SIG20, signer()
+    )
 
 
 async def test_two_nodes_exchange_signed_and_encrypted_messages(store: FileKeyStore, tmp_path: Path) -> None:
     away = SecurityService(SOURCE, SETTINGS, directory(), FileKeyStore(tmp_path / "none"), asyncio.to_thread)
     here = SecurityService(DESTINATION, SETTINGS, directory(), store, asyncio.to_thread)
     assert (await here.load_keys()).fingerprints == (encryption_pair().fingerprint,)
-    batch = [private(b"1"), ProtectionRequest(message(b"2")), private(b"3")]
+    batch = [private(b"1"), ProtectionRequest(message(b"2").write()), private(b"3")]
     sent = [each.packet for each in await away.protect(batch, NOW) if isinstance(each, Protected)]
-    verdicts = await here.judge([Arrival(on_the_wire(packet), QueueRules()) for packet in sent], NOW)
+    verdicts = await here.judge([Arrival(on_the_wire(packet).write(), QueueRules()) for packet in sent], NOW)
     admitted = [verdict for verdict in verdicts if isinstance(verdict, Admitted)]
     assert [bytes(each.packet.message_properties_header.message_body) for each in admitted] == [b"1", b"2", b"3"]
     assert [each.sender.user.write() == USER for each in admitted] == [True, False, True]
@@ -89,18 +91,18 @@ async def test_a_node_starts_without_its_key_store_and_goes_on_when_it_is_back(s
     status = await here.load_keys()
     assert status.fault is not None
     assert "chmod 600" in status.fault
-    (verdict,) = await here.judge([Arrival(sent.packet, QueueRules())], NOW)
+    (verdict,) = await here.judge([Arrival(sent.written, QueueRules())], NOW)
     assert isinstance(verdict, Deferred)
     path.chmod(0o600)
     assert (await here.load_keys()).fault is None
-    (verdict,) = await here.judge([Arrival(sent.packet, QueueRules())], NOW)
+    (verdict,) = await here.judge([Arrival(sent.written, QueueRules())], NOW)
     assert isinstance(verdict, Admitted)
     path.chmod(0o644)
     assert (await here.load_keys()).fingerprints == (encryption_pair().fingerprint,)
     away.protector.forget_destination(DESTINATION)
     (sent,) = await away.protect([private()], NOW)
     assert isinstance(sent, Protected)
-    (verdict,) = await here.judge([Arrival(sent.packet, QueueRules())], NOW)
+    (verdict,) = await here.judge([Arrival(sent.written, QueueRules())], NOW)
     assert isinstance(verdict, Admitted)
 
 
@@ -108,9 +110,9 @@ async def test_while_the_directory_is_away_private_messages_wait_and_others_leav
     enterprise = directory()
     enterprise.fault = AWAY
     away = SecurityService(SOURCE, SETTINGS, enterprise, store)
-    waiting, plain = await away.protect([private(), ProtectionRequest(message())], NOW)
+    waiting, plain = await away.protect([private(), ProtectionRequest(message().write())], NOW)
     assert isinstance(waiting, Deferred)
-    assert plain == Protected(message())
+    assert plain == Protected(message().write())
     enterprise.fault = None
     (sent,) = await away.protect([private()], NOW)
     assert isinstance(sent, Protected)
@@ -136,12 +138,14 @@ async def test_after_a_rotation_both_sides_go_on(store: FileKeyStore) -> None:
         await here.load_keys()
         (sent,) = await away.protect([private()], now)
         assert isinstance(sent, Protected)
-        (verdict,) = await here.judge([Arrival(sent.packet, QueueRules())], now)
+        (verdict,) = await here.judge([Arrival(sent.written, QueueRules())], now)
         assert isinstance(verdict, expected)
-    (stale,) = await away.protect([ProtectionRequest(message(privacy_level=PrivacyLevel.ADVANCED))], NOW + 601.0)
+    (stale,) = await away.protect(
+        [ProtectionRequest(message(privacy_level=PrivacyLevel.ADVANCED).write())], NOW + 601.0
+    )
     assert isinstance(stale, Protected)
     store.replace_now((old,), expected_version=2)
     await here.load_keys()
-    (verdict,) = await here.judge([Arrival(stale.packet, QueueRules())], NOW + 601.0)
+    (verdict,) = await here.judge([Arrival(stale.written, QueueRules())], NOW + 601.0)
     assert isinstance(verdict, Refused)
     assert old.fingerprint in verdict.sentence

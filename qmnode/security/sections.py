@@ -1,0 +1,265 @@
+"""A UserMessage packet cut at the borders of its headers: what signing and encrypting read of it and put into it.
+
+Taking a packet apart into structures and putting it together again takes several times as long as the cryptography. All
+places come from the declarations of the structures, and the tests compare with what these do.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from qmnode.structures.base_header import BaseFlags, BaseHeader
+from qmnode.structures.guid import Guid
+from qmnode.structures.message_properties_header import MessagePropertiesHeader
+from qmnode.structures.message_security import AuthenticationLevel
+from qmnode.structures.places import codes_of, offset_of, size_of
+from qmnode.structures.queue_formats import PrivateQueueFormatName, PrivateQueueFormatNameId, PublicQueueFormatName
+from qmnode.structures.security_header import SecurityHeader
+from qmnode.structures.signature_properties import FLAGS_COVERED, signed_bytes
+from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
+from qmnode.structures.user_header import UserFlags, UserHeader
+from qmnode.structures.user_message import UserMessage
+
+if TYPE_CHECKING:
+    from qmnode.structures.multi_queue_format_header import MultiQueueFormatHeader
+
+_BASE: Final = size_of(BaseHeader)
+_FLAGS_AT: Final = _BASE + offset_of(UserHeader, "flags")
+_SIZE_AT: Final = offset_of(BaseHeader, "packet_size")
+_AFTER_SIZE: Final = _SIZE_AT + 4
+_AFTER_FLAGS: Final = _FLAGS_AT + 4
+_SOURCE: Final = slice(_BASE, _BASE + 16)
+_ADDRESS: Final = slice(_BASE + 16, _BASE + 32)
+_LONG: Final = Struct("<I")
+_SHORT: Final = Struct("<H")
+_HEAD: Final = Struct(f"<{_BASE + offset_of(UserHeader, 'sent_time')}xI4xI").unpack_from
+"""UserHeader.SentTime and Flags."""
+_TRANSACTION_SIZE: Final = Struct("<" + codes_of(TransactionHeader)).size
+_SECURITY: Final = Struct("<" + codes_of(SecurityHeader))
+SECURITY_SIZE: Final = _SECURITY.size
+"""Bytes of a SecurityHeader before its first part."""
+_PROPERTIES: Final = Struct("<" + codes_of(MessagePropertiesHeader))
+_MESSAGE_SIZE_AT: Final = offset_of(MessagePropertiesHeader, "message_size")
+_AFTER_MESSAGE_SIZE: Final = _MESSAGE_SIZE_AT + 4
+_SIZES_AND_PRIVACY: Final = Struct("<III")
+"""MessageSize, AllocationBodySize and PrivacyLevel."""
+_HASH_AT: Final = offset_of(MessagePropertiesHeader, "hash_algorithm")
+_ALGORITHM_AT: Final = offset_of(MessagePropertiesHeader, "encryption_algorithm")
+_OPTIONS: Final = Struct("<BBBBHI")
+"""Of a signature: Flags.DM, Flags.PR, source journaling, the acknowledgments asked for, MessageClass, BodyType."""
+_PRIVATE: Final = size_of(PrivateQueueFormatNameId)
+_PUBLIC: Final = size_of(PublicQueueFormatName)
+_OTHER: Final = size_of(PrivateQueueFormatName)
+_NAME_SIZES: Final = (0, 0, _PRIVATE, _PRIVATE, _PRIVATE, _PUBLIC, _OTHER, None)
+"""Bytes of a queue's name by its type in Flags.DQ, AQ or RQ; a direct name says its own."""
+DIRECT: Final = 7
+_PADDING: Final = (b"", b"\0\0\0", b"\0\0", b"\0")
+_CONNECTOR: Final = UserFlags.CQ.mask
+_TRANSACTIONAL: Final = UserFlags.TH.mask
+_SECURED: Final = UserFlags.SH.mask
+_SEVERAL: Final = UserFlags.MQ.mask
+_DM, _JP, _JN = UserFlags.DM, UserFlags.JP.shift, UserFlags.JN.shift
+_DM_SHIFT, _DM_MASK = _DM.shift, _DM.mask >> _DM.shift
+_DQ, _AQ, _RQ = UserFlags.DQ.shift, UserFlags.AQ.shift, UserFlags.RQ.shift
+_CG: Final = TransactionFlags.CG.mask
+_PR: Final = BaseFlags.PR.mask
+
+
+class Sections:
+    """A packet that is known to be sound: made here, or checked when it was received."""
+
+    __slots__ = (
+        "_body_at", "_body_end", "_connector", "_end", "_key_at", "_names", "_numbers", "_properties", "_security_at",
+        "_signature_at", "address", "encryption_algorithm", "encryption_key", "flags", "has_security",
+        "hash_algorithm", "is_several", "packet", "privacy_level", "properties_at", "security_flags", "security_id",
+        "sender_cert", "sent_time", "signature", "to",
+    )  # fmt: skip
+
+    def __init__(self, packet: bytes) -> None:
+        self.packet = packet
+        self.sent_time, flags = _HEAD(packet)
+        self.flags: int = flags
+        self.address = packet[_ADDRESS]
+        """UserHeader.QueueManagerAddress."""
+        self.to = flags >> _DQ & 7
+        """UserHeader.Flags.DQ: what kind of name the destination has."""
+        place = _AFTER_FLAGS
+        names = []
+        for kind in (self.to, flags >> _AQ & 7, flags >> _RQ & 7):
+            size = _NAME_SIZES[kind]
+            if size is None:
+                end = place + 2 + _SHORT.unpack_from(packet, place)[0]
+                names.append(packet[place:end])
+                place = end + (place - end & 3)
+            else:
+                names.append(packet[place : place + size])
+                place += size
+        self._names = names
+        self._connector = b""
+        if flags & _CONNECTOR:
+            self._connector = packet[place : place + 16]
+            place += 16
+        if flags & _TRANSACTIONAL:
+            place += _TRANSACTION_SIZE + (16 if packet[place] & _CG else 0)
+        self._security_at = place
+        self.has_security = bool(flags & _SECURED)
+        self.security_flags = 0
+        self.security_id = self.encryption_key = self.signature = self.sender_cert = b""
+        self._key_at = self._signature_at = place
+        if self.has_security:
+            place = self._cut_security(place)
+        self.properties_at = place
+        """Where the MessagePropertiesHeader is."""
+        self._numbers = numbers = _PROPERTIES.unpack_from(packet, place)
+        _, label, _, _, _, _, size, _, privacy_level, hash_algorithm, encryption_algorithm, extension = numbers
+        self.privacy_level, self.hash_algorithm = privacy_level, hash_algorithm
+        self.encryption_algorithm = encryption_algorithm
+        self._body_at = place + _PROPERTIES.size + 2 * label + extension
+        self._body_end = self._body_at + size
+        self._end = self._body_end + (place - self._body_end & 3)
+        self.is_several = bool(flags & _SEVERAL)
+        """Whether it goes to several destinations, and is signed as such (SIG30)."""
+
+    def _cut_security(self, place: int) -> int:
+        packet = self.packet
+        sid: int
+        key: int
+        signature: int
+        certificate: int
+        provider: int
+        self.security_flags, sid, key, signature, certificate, provider = _SECURITY.unpack_from(packet, place)
+        place += _SECURITY.size
+        self.security_id = packet[place : place + sid]
+        self._key_at = place = place + (sid + 3 & ~3)
+        self.encryption_key = packet[place : place + key]
+        self._signature_at = place = place + (key + 3 & ~3)
+        self.signature = packet[place : place + signature]
+        place += signature + 3 & ~3
+        self.sender_cert = packet[place : place + certificate]
+        return place + (certificate + 3 & ~3) + (provider + 3 & ~3)
+
+    @property
+    def source(self) -> Guid:
+        """UserHeader.SourceQueueManager."""
+        return Guid(self.packet[_SOURCE])
+
+    @property
+    def body(self) -> bytes:
+        """MessagePropertiesHeader.MessageBody."""
+        return self.packet[self._body_at : self._body_end]
+
+    @property
+    def several(self) -> MultiQueueFormatHeader | None:
+        """The MultiQueueFormatHeader: of a message to several destinations, which is rare."""
+        return UserMessage.parse(self.packet).multi_queue_format_header if self.is_several else None
+
+    def signed(self, level: AuthenticationLevel, body: bytes) -> bytes:
+        """What a signature of this kind covers of the packet with this body (MS-MQMQ 2.5)."""
+        if self.is_several or level is AuthenticationLevel.SIG30:
+            return signed_bytes(UserMessage.parse(self.with_body(self.security_flags, body)), level)
+        packet, at, flags = self.packet, self.properties_at, self.flags
+        asked, label, message_class, correlation, body_type, tag, _, _, _, _, _, _ = self._numbers
+        to, administration, response = self._names
+        label_at = at + _PROPERTIES.size
+        parts = [
+            correlation,
+            _LONG.pack(tag),
+            body,
+            packet[label_at : label_at + 2 * label] if label > 1 else b"",
+            response,
+            administration,
+        ]
+        if level is AuthenticationLevel.SIG20:
+            options = _OPTIONS.pack(
+                flags >> _DM_SHIFT & _DM_MASK,
+                packet[2] & _PR,
+                (flags >> _JP & 1) << 1 | flags >> _JN & 1,
+                asked & FLAGS_COVERED,
+                message_class,
+                body_type,
+            )
+            parts += (packet[_SOURCE], options, self._connector, to)
+        return b"".join(parts)
+
+    # The packet changed
+
+    def with_hash_algorithm(self, algorithm: int) -> bytes:
+        """The packet that says that its signature is made with another hash."""
+        at = self.properties_at + _HASH_AT
+        return self.packet[:at] + _LONG.pack(algorithm) + self.packet[at + 4 :]
+
+    def with_security(self, header: bytes) -> bytes:
+        """The packet with this SecurityHeader."""
+        return self._joined(self._head(header), self.packet[self.properties_at :])
+
+    def with_body(self, security_flags: int, body: bytes | None) -> bytes:
+        """The packet with these flags in its SecurityHeader, if it has one, and with another body."""
+        packet, at = self.packet, self._security_at
+        flags = b""
+        if self.has_security:
+            flags = _SHORT.pack(security_flags)
+        if body is None:
+            return b"".join((packet[:at], flags, packet[at + len(flags) :]))
+        head = (packet[_AFTER_SIZE:at], flags, packet[at + len(flags) : self.properties_at])
+        sizes = self.properties_at + _MESSAGE_SIZE_AT
+        numbers = packet[self.properties_at : sizes] + _LONG.pack(len(body)) + packet[sizes + 4 : self._body_at]
+        return self._joined(*head, *self._with_rest(numbers, body))
+
+    def encrypted(self, flags: int, key: bytes, provider: bytes, body: bytes, privacy: int, algorithm: int) -> bytes:
+        """The packet with an encrypted body, the key to it and the provider of that in its SecurityHeader."""
+        packet, at = self.packet, self.properties_at
+        header = b"".join(
+            (
+                _SECURITY.pack(
+                    flags,
+                    len(self.security_id),
+                    len(key),
+                    len(self.signature),
+                    len(self.sender_cert),
+                    len(provider),
+                ),
+                packet[self._security_at + _SECURITY.size : self._key_at],
+                key,
+                _PADDING[len(key) & 3],
+                packet[self._signature_at : self._provider_at],
+                provider,
+                _PADDING[len(provider) & 3],
+            )
+        )
+        numbers = b"".join(
+            (
+                packet[at : at + _MESSAGE_SIZE_AT],
+                _SIZES_AND_PRIVACY.pack(len(body), len(body), privacy),
+                packet[at + _HASH_AT : at + _ALGORITHM_AT],
+                _LONG.pack(algorithm),
+                packet[at + _ALGORITHM_AT + 4 : self._body_at],
+            )
+        )
+        return self._joined(self._head(header), *self._with_rest(numbers, body))
+
+    @property
+    def _provider_at(self) -> int:
+        return self._signature_at + (len(self.signature) + 3 & ~3) + (len(self.sender_cert) + 3 & ~3)
+
+    def _head(self, header: bytes) -> bytes:
+        """From behind BaseHeader.PacketSize to the MessagePropertiesHeader, with this SecurityHeader."""
+        packet = self.packet
+        flags = _LONG.pack(self.flags | _SECURED)
+        return b"".join((packet[_AFTER_SIZE:_FLAGS_AT], flags, packet[_AFTER_FLAGS : self._security_at], header))
+
+    def _with_rest(self, numbers: bytes, body: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+        """The MessagePropertiesHeader up to its body, the body, its padding, and the headers behind it."""
+        return numbers, body, _PADDING[len(numbers) + len(body) & 3], self.packet[self._end :]
+
+    def _joined(self, *parts: bytes) -> bytes:
+        """The packet of these parts, which begin behind BaseHeader.PacketSize: that leaves out a SessionHeader, and so
+        changes with them."""
+        packet = self.packet
+        size = _LONG.unpack_from(packet, _SIZE_AT)[0] + _AFTER_SIZE + sum(map(len, parts)) - len(packet)
+        return b"".join((packet[:_SIZE_AT], _LONG.pack(size), *parts))
+
+
+def has_security(packet: bytes) -> bool:
+    """Whether a packet has a SecurityHeader."""
+    return bool(_LONG.unpack_from(packet, _FLAGS_AT)[0] & _SECURED)
