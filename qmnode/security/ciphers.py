@@ -44,42 +44,59 @@ def encrypted_size(algorithm: EncryptionAlgorithm, size: int) -> int:
     return size + block - size % block if block else size
 
 
+class BodyCipher:
+    """A session key and what is made of it once, for all bodies under it. May be used from several threads."""
+
+    __slots__ = ("_algorithm", "_block_size", "_cipher", "_legacy_key")
+
+    def __init__(self, algorithm: EncryptionAlgorithm, key: bytes) -> None:
+        self._algorithm = algorithm
+        self._block_size = CIPHERS[algorithm].block_size
+        self._legacy_key = b""
+        self._cipher: Cipher[modes.CBC] | Cipher[None] | None = None
+        if not self._block_size:
+            self._cipher = Cipher(ARC4(key), None)
+        elif algorithm is EncryptionAlgorithm.RC2 and len(key) != _LIBRARY_RC2_KEY:
+            self._legacy_key = key
+        else:
+            self._cipher = Cipher(_CLASSES[algorithm](key), modes.CBC(_ZERO_IV[algorithm]))
+
+    def encrypt(self, body: Octets) -> bytes:
+        """The body as it travels. All of the key is effective."""
+        size = self._block_size
+        if size:
+            missing = size - len(body) % size
+            body = b"".join((body, bytes((missing,)) * missing))
+        if self._cipher is None:
+            return legacy.rc2_encrypt(self._legacy_key, bytes(body), len(self._legacy_key) * 8)
+        return _run(self._cipher.encryptor(), body)
+
+    def decrypt(self, encrypted: Octets) -> bytes:
+        """The body as it was. Raises :class:`WrongKeyError` if the padding is not what it must be, byte for byte."""
+        size = self._block_size
+        if size and (not encrypted or len(encrypted) % size):
+            raise WrongKeyError(f"{len(encrypted)} bytes are not whole blocks of {self._algorithm.name}")
+        if self._cipher is None:
+            padded = legacy.rc2_decrypt(self._legacy_key, bytes(encrypted), len(self._legacy_key) * 8)
+        else:
+            padded = _run(self._cipher.decryptor(), encrypted)
+        if not size:
+            return padded
+        unpadder = _PADDINGS[size].unpadder()
+        try:
+            return unpadder.update(padded) + unpadder.finalize()
+        except ValueError:
+            raise WrongKeyError("the body does not end in padding") from None
+
+
 def encrypt_body(algorithm: EncryptionAlgorithm, key: bytes, body: Octets) -> bytes:
-    """The body as it travels. All of the key is effective."""
-    facts = CIPHERS[algorithm]
-    if not facts.block_size:
-        return _run(Cipher(ARC4(key), None).encryptor(), body)
-    missing = facts.block_size - len(body) % facts.block_size
-    padded = b"".join((body, bytes((missing,)) * missing))
-    if _needs_legacy(algorithm, key):
-        return legacy.rc2_encrypt(key, padded, len(key) * 8)
-    return _run(_block_cipher(algorithm, key).encryptor(), padded)
+    """One body under a key."""
+    return BodyCipher(algorithm, key).encrypt(body)
 
 
 def decrypt_body(algorithm: EncryptionAlgorithm, key: bytes, encrypted: Octets) -> bytes:
-    """The body as it was. Raises :class:`WrongKeyError` if the padding is not what it must be, byte for byte."""
-    facts = CIPHERS[algorithm]
-    if not facts.block_size:
-        return _run(Cipher(ARC4(key), None).decryptor(), encrypted)
-    if not encrypted or len(encrypted) % facts.block_size:
-        raise WrongKeyError(f"{len(encrypted)} bytes are not whole blocks of {algorithm.name}")
-    if _needs_legacy(algorithm, key):
-        padded = legacy.rc2_decrypt(key, bytes(encrypted), len(key) * 8)
-    else:
-        padded = _run(_block_cipher(algorithm, key).decryptor(), encrypted)
-    unpadder = _PADDINGS[facts.block_size].unpadder()
-    try:
-        return unpadder.update(padded) + unpadder.finalize()
-    except ValueError:
-        raise WrongKeyError("the body does not end in padding") from None
-
-
-def _needs_legacy(algorithm: EncryptionAlgorithm, key: bytes) -> bool:
-    return algorithm is EncryptionAlgorithm.RC2 and len(key) != _LIBRARY_RC2_KEY
-
-
-def _block_cipher(algorithm: EncryptionAlgorithm, key: bytes) -> Cipher[modes.CBC]:
-    return Cipher(_CLASSES[algorithm](key), modes.CBC(_ZERO_IV[algorithm]))
+    """One body that is under a key."""
+    return BodyCipher(algorithm, key).decrypt(encrypted)
 
 
 def _run(context: CipherContext, data: Octets) -> bytes:

@@ -24,6 +24,7 @@ from qmnode.security.algorithms import (
     modulus_weakness,
     usable_algorithms,
 )
+from qmnode.security.ciphers import BodyCipher
 from qmnode.security.errors import MessageRefusedError
 from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, ReceiveKey, SendKey
 from qmnode.security.rsa_keys import encrypt_to
@@ -136,7 +137,7 @@ def _new_session_key(choice: Choice, now: float) -> CachedSymmetricKey:
     except ValueError as error:
         raise MessageQueuingError(ErrorCode.MQ_ERROR_CORRUPTED_SECURITY_DATA, f"the session key: {error}") from None
     blob = SimpleBlob(session_key_algorithm=choice.algorithm, encrypted_key=encrypted).write()
-    return CachedSymmetricKey(blob, key, choice.key.fingerprint, now)
+    return CachedSymmetricKey(blob, key, choice.key.fingerprint, now, BodyCipher(choice.algorithm, key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,8 @@ def unwrap(wrapped: WrappedKey, ring: KeyRing, settings: SecuritySettings, now: 
         assert pair.private_key is not None
         key = pair.private_key.decrypt(wrapped.encrypted_key, length)
         if key is not None:
-            found.append(CachedSymmetricKey(wrapped.place.encrypted_symmetric_key, key, pair.fingerprint, now))
+            cipher = BodyCipher(wrapped.place.crypto_algorithm, key)
+            found.append(CachedSymmetricKey(wrapped.place.encrypted_symmetric_key, key, pair.fingerprint, now, cipher))
     return found
 
 

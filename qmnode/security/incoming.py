@@ -46,6 +46,9 @@ _SET_BY_RECEIVER: Final = SecurityFlags.AU.mask | SecurityFlags.AS.mask | Securi
 """Bits that a sender has no say in once the message is in its queue: whoever set them before, they are cleared."""
 
 
+_ALGORITHMS: Final = {int(each): each for each in EncryptionAlgorithm}
+_HASHES: Final = {int(each): each for each in HashAlgorithm}
+_SENDER_TYPES: Final = {int(each): each for each in SenderIdentifierType}
 _ENCRYPTED: Final = SecurityFlags.EB.mask
 _SENDER_TYPE: Final = SecurityFlags.ST.mask
 _AUTHENTICATED: Final = {level: SecurityFlags.of(AU=1, AS=level) for level in AuthenticationLevel}
@@ -106,7 +109,7 @@ class IncomingSecurity:
             ):
                 raise refusal("the session key is one of 40 bits, which the settings reject")
             try:
-                body = decrypt_body(algorithm, key.symmetric_key, sections.body)
+                body = key.cipher.decrypt(sections.body)
             except WrongKeyError:
                 continue
             if cached is None:
@@ -128,8 +131,8 @@ class IncomingSecurity:
         provider = PROVIDER_BY_PRIVACY_LEVEL.get(privacy_level)
         if provider is None:
             raise refusal(f"there is no privacy level {privacy_level}")
-        algorithm = next((each for each in provider.algorithms if each == number), None)
-        if algorithm is None:
+        algorithm = _ALGORITHMS.get(number)
+        if algorithm not in provider.algorithms:
             raise refusal(f"{provider.name} has no algorithm 0x{number:X}")
         self._policy.require(CIPHERS[algorithm].weakness)
         return provider, algorithm
@@ -157,10 +160,9 @@ class IncomingSecurity:
         return level, _claim(sections, certificate)
 
     def _hash_for_verifying(self, number: int) -> HashAlgorithm:
-        try:
-            algorithm = HashAlgorithm(number)
-        except ValueError:
-            raise _bad_signature(f"there is no hash algorithm 0x{number:X}") from None
+        algorithm = _HASHES.get(number)
+        if algorithm is None:
+            raise _bad_signature(f"there is no hash algorithm 0x{number:X}")
         self._policy.require(HASHES[algorithm].weakness)
         return algorithm
 
@@ -185,10 +187,9 @@ def _claim(sections: Sections, certificate: SenderCertificate) -> SenderClaim | 
     number = sections.security_flags & _SENDER_TYPE
     if number == SenderIdentifierType.NONE:
         return None
-    try:
-        kind = SenderIdentifierType(number)
-    except ValueError:
-        raise _bad_signature(f"there is no sender identifier of type {number}") from None
+    kind = _SENDER_TYPES.get(number)
+    if kind is None:
+        raise _bad_signature(f"there is no sender identifier of type {number}")
     if len(sections.security_id) not in _LENGTHS[kind]:
         raise _bad_signature(f"a sender identifier of {len(sections.security_id)} bytes is no {kind.name}")
     return SenderClaim(kind, sections.security_id, certificate)

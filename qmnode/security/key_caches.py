@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from qmnode.security.ciphers import BodyCipher
     from qmnode.security.identity import Sender
     from qmnode.structures.guid import Guid
     from qmnode.structures.message_security import EncryptionAlgorithm
@@ -51,6 +52,8 @@ class CachedSymmetricKey:
     fingerprint: str
     """Of the RSA key that it is encrypted to."""
     cached_time: float
+    cipher: BodyCipher = field(repr=False, compare=False)
+    """The key at work."""
 
 
 class UserCertKey(NamedTuple):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.security.algorithms import HASHES, PROVIDER_BY_PRIVACY_LEVEL, PROVIDERS, sending_policy
-from qmnode.security.ciphers import encrypt_body
 from qmnode.security.encryption import Choice, choose, session_key
 from qmnode.security.errors import LegacyUnavailableError, WeakAlgorithmError
 from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, SendKey
@@ -41,6 +40,8 @@ class OutgoingSecurity:
             settings.send_symmetric_key_cache_size, settings.symmetric_key_short_lifetime
         )
         """SendSymmetricKeyCache."""
+        self._hashes: dict[int, HashAlgorithm] = {}
+        """Those that may be used, by their numbers."""
         self._choices: dict[tuple[Guid, int, int], tuple[PublishedKeys, Choice]] = {}
         self._headers: dict[tuple[bytes, int, bytes, int, int], tuple[bytes, bytes]] = {}
 
@@ -104,6 +105,9 @@ class OutgoingSecurity:
         return header
 
     def _hash_for_sending(self, number: int) -> HashAlgorithm:
+        algorithm = self._hashes.get(number)
+        if algorithm is not None:
+            return algorithm
         try:
             algorithm = HashAlgorithm(number)
             self._policy.require(HASHES[algorithm].weakness)
@@ -111,6 +115,7 @@ class OutgoingSecurity:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_CANNOT_CREATE_HASH_EX, f"hash algorithm 0x{number:X}: {error}"
             ) from None
+        self._hashes[number] = algorithm
         return algorithm
 
     def _key_for(self, sections: Sections, keys: PublishedKeys | None, now: float) -> tuple[Choice, CachedSymmetricKey]:
@@ -170,7 +175,7 @@ def _encrypted(sections: Sections, choice: Choice, key: CachedSymmetricKey) -> b
         sections.security_flags & ~_CLEARED | _ENCRYPTED,
         key.encrypted_symmetric_key,
         _PROVIDER_INFO[provider.name],
-        encrypt_body(choice.algorithm, key.symmetric_key, sections.body),
+        key.cipher.encrypt(sections.body),
         provider.privacy_level,
         choice.algorithm,
     )

@@ -189,10 +189,11 @@ class Arrivals:
         forwarded: dict[OutgoingQueue, int] = {}
         for packet, destination, received in admission.taken:
             if received.headers is not headers or destination is not here or packet is not received.packet:
-                if queue is not None:
-                    insert_many(queue, arrived)
                 headers, here, facts = received.headers, destination, _facts(packet, destination)
-                queue, arrived = _queue_of(destination, facts), []
+                before, queue = queue, _queue_of(destination, facts)
+                if before is not None and before is not queue:
+                    insert_many(before, arrived)
+                    arrived = []
                 if isinstance(queue, OutgoingQueue):
                     forwarded[queue] = max(forwarded.get(queue, 0), headers.user_flags & _HOPS)
             passes = isinstance(queue, OutgoingQueue) and facts.flags & _TRANSACTIONAL

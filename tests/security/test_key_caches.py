@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from qmnode.security.ciphers import BodyCipher
 from qmnode.security.key_caches import AgedCache, CachedSymmetricKey
+from qmnode.structures.message_security import EncryptionAlgorithm
+
+KEY = b"0123456789abcdef"
 
 
 def entry(cached_time: float, fingerprint: str = "SHA256:0") -> CachedSymmetricKey:
-    return CachedSymmetricKey(b"blob", b"0123456789abcdef", fingerprint, cached_time)
+    return CachedSymmetricKey(b"blob", KEY, fingerprint, cached_time, BodyCipher(EncryptionAlgorithm.AES128, KEY))
 
 
 def cache(size: int = 8, lifetime: int = 600_000) -> AgedCache[int, CachedSymmetricKey]:
