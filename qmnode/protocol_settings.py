@@ -1,5 +1,7 @@
 """The settings of the binary protocol: each default with its section of MS-MQQB. Durations are seconds if not said."""
 
+from typing import Self
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -19,7 +21,7 @@ class SessionSettings(_Settings):
     initialization_timeout: float = Field(default=60.0, gt=0)
     """Session Initialization Timer, 3.1.2.1 note 43."""
     cleanup_interval: float = Field(default=300.0, gt=0)
-    """Session Cleanup Timer, 3.1.2.2 note 44 (120 on a routing server)."""
+    """Session Cleanup Timer, 3.1.2.2 note 44. Where nothing is set it is 120 on a routing server."""
     maximum_packet_size: int = Field(default=0x0040_0000, ge=1024, le=0x0040_0000)
     """Larger packets close the session; MS-MQMQ 2.2.19.1 allows 4 MiB."""
     server_class: bool = True
@@ -27,6 +29,12 @@ class SessionSettings(_Settings):
     acknowledge_every: int = Field(default=16, ge=1)
     """Send a SessionAck when so many messages are settled and not yet acknowledged, at most a quarter of the window.
     The timers alone would let the sender's window starve for half an AckWaitTimeout."""
+
+    def of_routing_server(self) -> Self:
+        """The same with a routing server's defaults: what is set stays."""
+        if "cleanup_interval" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"cleanup_interval": 120.0})
 
 
 class TransferSettings(_Settings):

@@ -23,8 +23,8 @@ ON_THE_WAY: Final = frozenset(
 def final_ack_fate(packet: bytes, acknowledgment: FinalAckReceived, destination: bytes = ZERO_GUID) -> Fate:
     """What becomes of the message ``packet`` that carries the identifier of the FinalAck. KEEP: it does not fit.
 
-    The message is in the outgoing queue or in AwaitingFinalACKTable. ``destination`` is the queue manager that a direct
-    format name turned out to reach (``OutgoingSequence.destination``), if known.
+    The message is in the outgoing queue or in AwaitingFinalACKTable. ``destination`` is the queue manager whose order
+    acknowledgments count (``OutgoingSequence.destination``), if known.
     """
     header, _ = UserHeader.parse_from(packet, _USER_AT)
     body = acknowledgment.body

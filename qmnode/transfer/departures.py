@@ -105,6 +105,11 @@ class Departure:
             self._schedule()
 
     @property
+    def destination(self) -> Guid:
+        """The queue manager whose acknowledgments count; null while it is not known."""
+        return self._state.outgoing.get(self._sequence_key).destination
+
+    @property
     def connection(self) -> Connection | None:
         """The connection to the next hop, established or not."""
         return self._link.connection
@@ -409,8 +414,9 @@ class Departure:
 
     def _opened(self, connection: Connection) -> None:
         connection.established = self._transfer.manager.clock.time()
+        # Whose acknowledgments count: a direct name's destination is at the other end, that of others is known by name.
         self._state.outgoing.get(self._sequence_key).destination = (
-            connection.session.remote if connection.session.direct else ZERO_GUID
+            connection.session.remote if connection.session.direct else self._link.owner
         )
         self._reading = True
         self._repeats.forget()
@@ -447,7 +453,7 @@ class Departure:
                 continue
             value = position.value
             if value[FLAGS] & _FOLLOWED and self._fate(value) is Fate.AWAIT_FINAL_ACK:
-                self._transfer.final_acks.wait_for(self.queue.release([lookup_identifier]))
+                self._transfer.final_acks.wait_for(self.queue.release([lookup_identifier]), self.destination)
             else:
                 released.append(lookup_identifier)
         self.queue.release(released)

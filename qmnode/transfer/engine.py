@@ -93,7 +93,7 @@ class Transfer:
         self._path = path
         self.keys = KeyReading(self, directory)
         self.settings = settings.transport
-        self.session_settings = settings.session
+        self.session_settings = self._session_settings = settings.session
         self.state = TransferState(store, settings.transfer)
         self.notices = Notices(manager)
         self.final_acks = FinalAcks(manager, self.state, self._departure_of)
@@ -177,7 +177,10 @@ class Transfer:
             self._topology.read_soon()
 
     def _rerouted(self) -> None:
-        """The topology is another: next hops may be."""
+        """The topology is another: next hops may be, and the role of this node."""
+        session = self._session_settings
+        is_routing_server = self._topology is not None and self._topology.is_routing_server()
+        self.session_settings = session.of_routing_server() if is_routing_server else session
         for departure in self._departures.values():
             departure.reroute()
 

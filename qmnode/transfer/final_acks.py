@@ -14,6 +14,7 @@ from qmnode.protocol.envelope import read_sending_fields
 from qmnode.protocol.final_acks import ON_THE_WAY, final_ack_fate
 from qmnode.protocol.reception import FinalAckReceived
 from qmnode.storage.layout import Family
+from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.transfer.state import AWAITING_FINAL_ACK
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ class FinalAcks:
         self._state = state
         self._departure = departure
 
-    def wait_for(self, entries: Iterable[Entry]) -> None:
-        """These arrived: they wait, in the batch that takes them out of their outgoing queue."""
+    def wait_for(self, entries: Iterable[Entry], destination: Guid) -> None:
+        """These arrived at ``destination``: they wait, in the batch that takes them out of their outgoing queue."""
         queue = self._manager.awaiting_final_ack_queue
         for lookup_identifier, value in entries:
             queue.insert(lookup_identifier, value)
             number = read_sending_fields(memoryview(value)[PREFIX_SIZE:])[2]
-            self._state.store.put(Family.OUTGOING, _key(number), _LOOKUP.pack(lookup_identifier))
+            self._state.store.put(Family.OUTGOING, _key(number), _LOOKUP.pack(lookup_identifier) + destination)
 
     def take(self, acknowledgment: FinalAckReceived) -> None:
         """A FinalAck came."""
@@ -59,10 +60,11 @@ class FinalAcks:
         if record is None:
             self._take_early(acknowledgment)
             return
-        lookup_identifier = _LOOKUP.unpack(record)[0]
+        lookup_identifier = _LOOKUP.unpack_from(record)[0]
         queue = manager.awaiting_final_ack_queue
         value = queue.value_of(lookup_identifier)
-        fate = Fate.RELEASE if value is None else final_ack_fate(value[PREFIX_SIZE:], acknowledgment)
+        destination = record[_LOOKUP.size :] or ZERO_GUID
+        fate = Fate.RELEASE if value is None else final_ack_fate(value[PREFIX_SIZE:], acknowledgment, destination)
         if fate is Fate.KEEP:
             return
         store.delete(Family.OUTGOING, key)
@@ -81,7 +83,7 @@ class FinalAcks:
         entry = departure.find(body.tx_sequence_id, body.tx_sequence_number)
         if entry is None:
             return
-        fate = final_ack_fate(entry[1][PREFIX_SIZE:], acknowledgment)
+        fate = final_ack_fate(entry[1][PREFIX_SIZE:], acknowledgment, departure.destination)
         if fate is not Fate.KEEP:
             departure.remove(entry, body.tx_sequence_number, acknowledgment.message_class in ON_THE_WAY)
             self._end(entry, fate, acknowledgment)

@@ -77,6 +77,11 @@ class Topology:
         """Whether a queue manager is in what was read last; or may be, as nothing was read yet."""
         return self._snapshot is None or machine in self._snapshot.machines
 
+    def is_routing_server(self) -> bool:
+        """Whether this queue manager is a routing server, as far as is known."""
+        machine = None if self._snapshot is None else self._snapshot.machines.get(self._own)
+        return machine is not None and machine.routing_server
+
     def connector_site(self, machine: Guid) -> Guid | None:
         """The foreign site for whose messages this queue manager is a connector, if ``machine`` is in one."""
         if self._router is None:
