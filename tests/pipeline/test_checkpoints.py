@@ -48,7 +48,9 @@ async def filled(folder: Path, count: int = 0) -> list[dict[str, Any]]:
         deals = await manager.open_queue(NAME + "deals", Access.SEND)
         await orders.send_many([Message(b"read", recoverable=True), *VARIED])
         await orders.send_many([Message(str(one).encode(), recoverable=True) for one in range(count)])
-        await deals.send_many([Message(b"deal", label="deal", time_to_be_received=99) for _ in range(2)], "single")
+        await deals.send_many(
+            [Message(b"deal", label="Geschäft €", time_to_be_received=99) for _ in range(2)], "single"
+        )
         reader = await manager.open_queue(NAME + "orders")
         first = await reader.peek_by_lookup_id(0, "first")
         await reader.receive_by_lookup_id(first.lookup_identifier)  # the one of priority 7
@@ -151,6 +153,16 @@ async def test_spark_reads_a_copy(tmp_path: Path, spark: SparkSession) -> None:
     assert row is not None
     assert bytes(row.body) == b"y"
     assert abs((datetime.now(UTC) - row.sent_time.astimezone(UTC)).total_seconds()) < 3600
+
+
+async def test_a_damaged_copy_is_no_shorter_one(tmp_path: Path) -> None:
+    await filled(tmp_path, count=1000)
+    largest = max((tmp_path / "copy").glob("*.sst"), key=lambda file: file.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    largest.write_bytes(content)
+    with pytest.raises(Exception, match="Corruption"):
+        read(MessageReader([str(tmp_path / "copy")], MESSAGES, 100_000))
 
 
 def test_what_is_no_copy_is_refused(tmp_path: Path) -> None:

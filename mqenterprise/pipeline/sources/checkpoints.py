@@ -160,8 +160,13 @@ def _queues(families: dict[str, Rdict]) -> Iterator[tuple[QueueFacts, int]]:
 
 
 def _records(family: Rdict) -> Iterator[tuple[bytes, bytes]]:
-    # Bytes, because it was opened in raw mode; the library's hints know only of all that there may be.
-    yield from cast("Iterator[tuple[bytes, bytes]]", family.items())
+    # Not items(): that ends at what cannot be read as if it were the end.
+    iterator = family.iter()
+    iterator.seek_to_first()
+    while (key := iterator.key()) is not None:
+        yield cast("bytes", key), cast("bytes", iterator.value())
+        iterator.next()
+    iterator.status()
 
 
 _OF_THE_NODE: Final = ("private", "public")
@@ -209,12 +214,12 @@ def _read(messages: Rdict, stretch: Stretch, schema: pa.Schema) -> Iterator[pa.R
     iterator = messages.iter(bound)
     iterator.seek(MESSAGE_KEY.pack(stretch.facts.queue_id, stretch.first))
     columns = MessageColumns(stretch.facts, schema)
-    valid, key, value, step = iterator.valid, iterator.key, iterator.value, iterator.next
+    key, value, step = iterator.key, iterator.value, iterator.next
     keys: list[bytes] = []
     values: list[bytes] = []
     size = 0
-    while valid():
-        keys.append(key())
+    while (place := key()) is not None:
+        keys.append(place)
         one = value()
         values.append(one)
         size += len(one)

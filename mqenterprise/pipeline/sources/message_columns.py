@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from qmnode.model.packet_parts import (
     RECOVERABLE_FLAG,
     RESPONSE_SHIFT,
     SOURCE,
+    TRANSACTION,
     Names,
 )
 from qmnode.model.positions import SEQUENCE_MASK
@@ -84,8 +86,6 @@ _PROPERTIES: Final = np.dtype(
 )  # fmt: skip
 _INFINITE: Final = 0xFFFF_FFFF
 _SECURED: Final = UserFlags.SH.mask
-_BEFORE_NAMES_END: Final = HAS_TRANSACTION | HAS_CONNECTOR | _SECURED
-"""With none of these, the names are all there is between UserHeader and MessagePropertiesHeader, but for a trace."""
 _KINDS: Final = 0x7FC00
 """Flags.DQ, AQ and RQ."""
 _ADDRESSES: Final = slice(SOURCE.start, SOURCE.start + 32)
@@ -124,11 +124,6 @@ class MessageColumns:
 
     def _known(self, value: bytes, flags: int, end: int) -> tuple[str, str | None, str | None]:
         """Destination, administration and response queue of a message: its names' bytes are the same in many."""
-        if flags & _BEFORE_NAMES_END:
-            names = Names(value, b"", b"")
-            for shift in (DESTINATION_SHIFT, ADMINISTRATION_SHIFT, RESPONSE_SHIFT):
-                names.skip(flags >> shift & 7)
-            end = names.offset
         key = value[_ADDRESSES], flags & _KINDS, value[HEAD.size : end]
         found = self._names.get(key)
         if found is None:
@@ -143,7 +138,7 @@ class MessageColumns:
 
 
 class _Messages:
-    """Some messages, and what several of their columns need."""
+    """Some messages end to end in one buffer, and what several of their columns need."""
 
     def __init__(
         self,
@@ -154,7 +149,16 @@ class _Messages:
         self.keys = keys
         self.values = values
         self._known = known
-        self.head = np.frombuffer(b"".join([value[: HEAD.size] for value in values]), _HEAD)
+        self._packed = b"".join(values)
+        sizes = np.fromiter(map(len, values), "i8", len(values))
+        self.starts = np.cumsum(sizes) - sizes
+        self.head = self.at(self.starts, _HEAD)
+
+    def at(self, places: Any, kind: Any) -> Any:
+        """What lies at these places of the buffer, one of a kind each."""
+        size = np.dtype(kind).itemsize
+        everywhere = np.ndarray(len(self._packed) - size + 1, f"V{size}", self._packed, strides=(1,))
+        return everywhere[places].view(kind)
 
     @cached_property
     def lookup(self) -> Any:
@@ -163,21 +167,41 @@ class _Messages:
         )
 
     @cached_property
-    def places(self) -> list[int]:
-        places: list[int] = self.head["place"].tolist()
-        return places
+    def places(self) -> Any:
+        """Of the MessagePropertiesHeader, in the buffer."""
+        return self.starts + self.head["place"]
 
     @cached_property
     def properties(self) -> Any:
-        size = PROPERTIES.size
-        parts = [value[place : place + size] for value, place in zip(self.values, self.places, strict=True)]
-        return np.frombuffer(b"".join(parts), _PROPERTIES)
+        return self.at(self.places, _PROPERTIES)
 
     @cached_property
-    def names(self) -> list[tuple[str, str | None, str | None]]:
-        known = self._known
-        flags = self.head["flags"].tolist()
-        return [known(*one) for one in zip(self.values, flags, self.places, strict=True)]
+    def names(self) -> tuple[Any, list[tuple[str, str | None, str | None]]]:
+        """For each message the number of its names, and the names by number."""
+        flags, ends = self.head["flags"], self._name_ends
+        codes, found = np.empty(len(flags), "i4"), list[tuple[str, str | None, str | None]]()
+        for end in np.unique(ends).tolist():
+            rows = np.flatnonzero(ends == end)
+            keys = np.empty(len(rows), [("addresses", "V32"), ("kinds", "<u4"), ("names", f"V{end - HEAD.size}")])
+            keys["addresses"] = self.at(self.starts[rows] + _ADDRESSES.start, "V32")
+            keys["kinds"] = flags[rows] & _KINDS
+            keys["names"] = self.at(self.starts[rows] + HEAD.size, keys["names"].dtype)
+            numbers, first = _numbered(keys)
+            codes[rows] = numbers + len(found)
+            found += [self._known(self.values[row], int(flags[row]), end) for row in rows[first].tolist()]
+        return codes, found
+
+    @property
+    def _name_ends(self) -> Any:
+        """Where in each message there are no names any more, or a little later, but before what differs in each."""
+        flags = self.head["flags"]
+        ends = self.head["place"].astype("i8") - np.where(flags & HAS_TRANSACTION, TRANSACTION.size, 0)
+        for row in np.flatnonzero(flags & (HAS_CONNECTOR | _SECURED)).tolist():
+            names, own = Names(self.values[row], b"", b""), int(flags[row])
+            for shift in (DESTINATION_SHIFT, ADMINISTRATION_SHIFT, RESPONSE_SHIFT):
+                names.skip(own >> shift & 7)
+            ends[row] = names.offset
+        return ends
 
     def flag(self, mask: int) -> Any:
         return self.head["flags"] & mask != 0
@@ -218,7 +242,26 @@ def _moment(name: str) -> "_Column":
 
 
 def _name(place: int) -> "_Column":
-    return lambda messages, kind: pa.array([names[place] for names in messages.names], kind)
+    def column(messages: _Messages, kind: pa.DataType) -> pa.Array:
+        codes, found = messages.names
+        return _decoded(codes, pa.array([names[place] for names in found], kind))
+
+    return column
+
+
+def _numbered(records: Any) -> tuple[Any, Any]:
+    """Numbers for what there is, the same for the same bytes, and the first row of each."""
+    buffers = [None, pa.py_buffer(records)]
+    encoded = pa.FixedSizeBinaryArray.from_buffers(pa.binary(records.itemsize), len(records), buffers)
+    encoded = encoded.dictionary_encode()
+    numbers = encoded.indices.to_numpy()
+    first = np.empty(len(encoded.dictionary), "i8")
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]
+    return numbers, first
+
+
+def _decoded(codes: Any, texts: pa.Array) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(codes), texts).dictionary_decode()
 
 
 def _flag(mask: int) -> "_Column":
@@ -226,15 +269,9 @@ def _flag(mask: int) -> "_Column":
 
 
 def _sources(messages: _Messages, kind: pa.DataType) -> pa.Array:
-    found: dict[bytes, str] = {}
-    texts: list[str] = []
-    for value in messages.values:
-        source = value[SOURCE]
-        text = found.get(source)
-        if text is None:
-            text = found[source] = guid_to_text(source)
-        texts.append(text)
-    return pa.array(texts, kind)
+    sources = np.ascontiguousarray(messages.head["source"])
+    numbers, first = _numbered(sources)
+    return _decoded(numbers, pa.array([guid_to_text(sources[row].tobytes()) for row in first], kind))
 
 
 def _hops(messages: _Messages, kind: pa.DataType) -> pa.Array:
@@ -242,14 +279,22 @@ def _hops(messages: _Messages, kind: pa.DataType) -> pa.Array:
 
 
 def _labels(messages: _Messages, kind: pa.DataType) -> pa.Array:
-    size = PROPERTIES.size
-    lengths = messages.properties["label_length"].tolist()
-    return pa.array(
-        [
-            value[place + size : place + size + 2 * length - 2].decode("utf-16-le", "replace") if length else None
-            for value, place, length in zip(messages.values, messages.places, lengths, strict=True)
-        ],
-        kind,
+    """Null without a label; the zero at its end is no part of it."""
+    lengths = messages.properties["label_length"].astype("i8")
+    counts = np.maximum(lengths - 1, 0)
+    ends = np.concatenate(([0], np.cumsum(counts)))
+    places = np.repeat(messages.places + PROPERTIES.size - 2 * ends[:-1], counts) + 2 * np.arange(ends[-1])
+    units = messages.at(places, "<u2")
+    text = units.tobytes().decode("utf-16-le", "replace")
+    if len(text) != len(units) or (units & 0xF800 == 0xD800).any():
+        # Characters of two units, or broken ones: each label by itself.
+        parts = [units[start:end].tobytes().decode("utf-16-le", "replace") for start, end in pairwise(ends.tolist())]
+        return pa.array(parts, kind, mask=lengths == 0)
+    sizes = 1 + (units >= 0x80).astype("i4") + (units >= 0x800)
+    offsets = np.concatenate(([0], np.cumsum(sizes)))[ends].astype("i4")
+    valid = np.packbits(lengths > 0, bitorder="little")
+    return pa.StringArray.from_buffers(
+        len(lengths), pa.py_buffer(offsets), pa.py_buffer(text.encode()), pa.py_buffer(valid)
     )
 
 
@@ -278,7 +323,8 @@ def _senders(messages: _Messages, kind: pa.DataType) -> pa.Array:
 
 
 def _correlations(messages: _Messages, kind: pa.DataType) -> pa.Array:
-    return pa.array(messages.properties["correlation"].tolist(), kind)
+    found = np.ascontiguousarray(messages.properties["correlation"])
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(20), len(found), [None, pa.py_buffer(found)]).cast(kind)
 
 
 _Column = Callable[[_Messages, pa.DataType], pa.Array]
