@@ -10,6 +10,8 @@ from qmnode.model.message import INFINITE, Acknowledgment, Message
 from qmnode.model.packet import received_message, with_class
 from qmnode.model.record import FLAGS, NEVER, ON_ARRIVAL, ON_LOSS, PREFIX_SIZE, REPORT, TRANSACTIONAL, with_prefix
 from qmnode.structures.message_classes import MessageClass, is_negative_acknowledgment, is_receive_acknowledgment
+from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES
+from qmnode.structures.names.multiple import SEPARATOR
 
 if TYPE_CHECKING:
     from qmnode.model.queue import Queue
@@ -79,9 +81,12 @@ class Departures:
         asked = _ACKNOWLEDGED_BY[is_negative_acknowledgment(message_class), is_receive_acknowledgment(message_class)]
         if not message.acknowledgements_requested & asked or not message.administration_queue_format_name:
             return
+        several = message.administration_multi_queue_format_name
+        if several.count(SEPARATOR) >= MOST_ADMINISTRATION_QUEUES:
+            several = ""
         negative = is_negative_acknowledgment(message_class)
         self._manager.send_internally(
-            message.administration_queue_format_name,
+            several or message.administration_queue_format_name,
             Message(
                 message.body if negative and not message.privacy_level else b"",
                 label=message.label,

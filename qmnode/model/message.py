@@ -59,6 +59,8 @@ class MessageProperties(TypedDict, total=False):
     acknowledgements_requested: int
     administration_queue_format_name: str
     response_queue_format_name: str
+    administration_multi_queue_format_name: str
+    response_multi_queue_format_name: str
     positive_journaling_requested: bool
     negative_journaling_requested: bool
     time_to_reach_queue: int
@@ -96,6 +98,8 @@ DEFAULTS: Final[dict[str, Any]] = {
     "acknowledgements_requested": 0,
     "administration_queue_format_name": "",
     "response_queue_format_name": "",
+    "administration_multi_queue_format_name": "",
+    "response_multi_queue_format_name": "",
     "positive_journaling_requested": False,
     "negative_journaling_requested": False,
     # 3.1.1.12: "SHOULD be 0x54600", four days.
@@ -182,6 +186,11 @@ class Message:
     acknowledgements_requested: int
     administration_queue_format_name: str
     response_queue_format_name: str
+    administration_multi_queue_format_name: str
+    """Several administration queues, with commas between them: each gets every acknowledgment that was asked for. The
+    one name is the first of them if it is not said."""
+    response_multi_queue_format_name: str
+    """Several response queues, in the same way."""
     positive_journaling_requested: bool
     negative_journaling_requested: bool
     time_to_reach_queue: int

@@ -488,10 +488,14 @@ class QueueManager(Administrator, QueueManagerApi):
         return True
 
     def send_internally(self, format_name: str, message: Message) -> None:
-        """Send a message of the queue manager's own, which is dropped if that cannot be done (MS-MQQB 3.1.7.15)."""
+        """Send a message of the queue manager's own, which is dropped if that cannot be done (MS-MQQB 3.1.7.15).
+
+        To each queue, if the name has several elements: as a message of its own, as its receiver may be the same."""
         try:
             name = self.names.parse(format_name)
             if isinstance(name, MultipleElementFormatName):
+                for element in name.elements:
+                    self.send_internally(str(element), message)
                 return
             queue = self.opening.find(name, Access.SEND)
         except MessageQueuingError:

@@ -4,9 +4,11 @@ They are put in and taken out by the declared structures (:mod:`qmnode.structure
 has is in :mod:`qmnode.model.packet`.
 """
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.model.format_names import format_name_of_property
+from qmnode.model.packet_parts import Names
 from qmnode.model.record import PREFIX, PREFIX_SIZE
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.debug_header import DebugHeader
@@ -21,6 +23,7 @@ from qmnode.structures.multi_queue_format_header import (
     MQFPrivateQueueFormatName,
     MQFPublicQueueFormatName,
     MultiQueueFormatHeader,
+    format_names,
 )
 from qmnode.structures.names import (
     DirectFormatName,
@@ -31,6 +34,7 @@ from qmnode.structures.names import (
 )
 from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
 from qmnode.structures.soap_header import SoapHeader
+from qmnode.structures.user_header import UserFlags, UserHeader
 from qmnode.structures.user_message import UserMessage
 
 if TYPE_CHECKING:
@@ -46,10 +50,16 @@ _SECURITY: Final = frozenset(
         "authentication_provider_name",
     )
 )
-_MULTIPLE: Final = "destination_multi_queue_format_name"
+_MULTIPLE: Final = frozenset(
+    (
+        "destination_multi_queue_format_name",
+        "administration_multi_queue_format_name",
+        "response_multi_queue_format_name",
+    )
+)
 _TRACING: Final = "tracing_requested"
 _SOAP: Final = frozenset(("soap_header", "soap_body"))
-RARE_PROPERTIES: Final = _SECURITY | _SOAP | {_MULTIPLE, _TRACING}
+RARE_PROPERTIES: Final = _SECURITY | _SOAP | _MULTIPLE | {_TRACING}
 """Properties that need one of these headers."""
 
 
@@ -59,16 +69,8 @@ def with_rare_headers(value: bytes, message: "Message") -> bytes:
     changes: dict[str, Any] = {}
     if not message.__dict__.keys().isdisjoint(_SECURITY):
         changes["security_header"] = _security_header(message)
-    if message.destination_multi_queue_format_name:
-        changes["multi_queue_format_header"] = MultiQueueFormatHeader(
-            destination=MQFAddressHeader(format_name_list=_elements(message.destination_multi_queue_format_name)),
-            administration=MQFAddressHeader(
-                header_id=ADMIN, format_name_list=_elements(message.administration_queue_format_name)
-            ),
-            response=MQFAddressHeader(
-                header_id=RESPONSE, format_name_list=_elements(message.response_queue_format_name)
-            ),
-        )
+    if any(getattr(message, name) for name in _MULTIPLE):
+        changes["multi_queue_format_header"] = _multi_queue_format_header(message, packet.user_header, value)
     if message.tracing_requested:
         flags = BaseFlags.TR.put(packet.base_header.flags, 1)
         changes["base_header"] = packet.base_header.replace(flags=flags)
@@ -80,6 +82,21 @@ def with_rare_headers(value: bytes, message: "Message") -> bytes:
     before = [packet.base_header, packet.user_header, packet.transaction_header, packet.security_header]
     offset = PREFIX_SIZE + sum(header.size for header in before if header is not None)
     return PREFIX.pack(version, flags, aborts, moves, offset, expires, arrival) + packet.write()
+
+
+def _multi_queue_format_header(message: "Message", header: UserHeader, value: bytes) -> MultiQueueFormatHeader:
+    """2.2.20.1. A message for one queue lists that one."""
+    destinations = message.destination_multi_queue_format_name
+    if not destinations:
+        names = Names(value, header.source_queue_manager, header.queue_manager_address)
+        destinations = names.take(UserFlags.DQ.get(header.flags))
+    administration = message.administration_multi_queue_format_name or message.administration_queue_format_name
+    response = message.response_multi_queue_format_name or message.response_queue_format_name
+    return MultiQueueFormatHeader(
+        destination=MQFAddressHeader(format_name_list=_elements(destinations)),
+        administration=MQFAddressHeader(header_id=ADMIN, format_name_list=_elements(administration)),
+        response=MQFAddressHeader(header_id=RESPONSE, format_name_list=_elements(response)),
+    )
 
 
 def _or_none(identifier: Guid) -> Guid | None:
@@ -148,24 +165,17 @@ def load_rare_headers(attributes: dict[str, Any], packet_bytes: bytes) -> None:
             attributes["authentication_provider_type"] = provider.provider_type
             attributes["authentication_provider_name"] = provider.provider_name
     if (several := packet.multi_queue_format_header) is not None:
-        attributes["destination_multi_queue_format_name"] = ",".join(
-            _text(element.format_name) for element in several.destination.format_name_list
-        )
+        # A peer may have written what is no name: that must not make the message unreadable.
+        with suppress(ValueError):
+            attributes["destination_multi_queue_format_name"] = format_names(several.destination)
+        # One administration or response queue is in the UserHeader too.
+        for name, addresses in (("administration", several.administration), ("response", several.response)):
+            if len(addresses.format_name_list) > 1:
+                with suppress(ValueError):
+                    attributes[f"{name}_multi_queue_format_name"] = format_names(addresses)
     if (soap := packet.soap_header) is not None:
         attributes["soap_header"] = soap.header
         attributes["soap_body"] = soap.body
     if (debug := packet.debug_header) is not None:
         attributes["tracing_requested"] = bool(BaseFlags.TR.get(packet.base_header.flags))
         attributes["tracing_queue_identifier"] = debug.queue_identifier or ZERO_GUID
-
-
-def _text(element: Any) -> str:
-    match element:
-        case MQFPublicQueueFormatName():
-            return str(PublicFormatName(element.public_queue_identifier))
-        case MQFPrivateQueueFormatName():
-            return str(PrivateFormatName(element.source_queue_manager, element.private_queue_identifier))
-        case MQFDirectQueueFormatName():
-            return str(DirectFormatName.parse(element.direct_format_name))
-        case _:
-            return str(DistributionListFormatName(element.distribution_list_identifier or ZERO_GUID))

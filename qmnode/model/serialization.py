@@ -357,17 +357,28 @@ def _transaction_header(transaction: TransactionFields, first: bool, last: bool)
 
 
 _NAMES: Final = frozenset(
-    ("administration_queue_format_name", "response_queue_format_name", "connector_type_identifier")
+    (
+        "administration_queue_format_name",
+        "administration_multi_queue_format_name",
+        "response_queue_format_name",
+        "response_multi_queue_format_name",
+        "connector_type_identifier",
+    )
 )
 
 
 def _other_names(message: Message, destination: Destination) -> tuple[int, bytes]:
     """The administration queue, the response queue and the connector type: their flags and bytes."""
     flags, tail = 0, b""
-    for text, shift in (
-        (message.administration_queue_format_name, ADMINISTRATION_SHIFT),
-        (message.response_queue_format_name, RESPONSE_SHIFT),
+    for text, several, shift in (
+        (
+            message.administration_queue_format_name,
+            message.administration_multi_queue_format_name,
+            ADMINISTRATION_SHIFT,
+        ),
+        (message.response_queue_format_name, message.response_multi_queue_format_name, RESPONSE_SHIFT),
     ):
+        text = text or several.partition(",")[0]
         if text:
             kind, name = _name_bytes(format_name_of_property(text), destination.source, destination.address)
             flags |= kind << shift

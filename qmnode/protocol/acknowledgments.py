@@ -12,6 +12,7 @@ from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME, FinalAckBody, 
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_properties_header import PropertyFlags
+from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES, format_names
 from qmnode.structures.names import PrivateFormatName, PublicFormatName
 from qmnode.structures.queue_formats import (
     DirectQueueFormatName,
@@ -71,6 +72,18 @@ def format_name(queue: QueueFormat | None, kind: int, header: UserHeader) -> str
             return ""
 
 
+def administration_queues(message: UserMessage, kind: int) -> str:
+    """Where acknowledgments go, as a format name, which has several elements if the message lists several queues
+    (MS-MQMQ 2.2.20.1). ``kind`` is AQ."""
+    several = message.multi_queue_format_header
+    if several is not None and 1 < len(several.administration.format_name_list) <= MOST_ADMINISTRATION_QUEUES:
+        try:
+            return format_names(several.administration)
+        except ValueError:
+            pass  # the peer wrote them
+    return format_name(message.user_header.admin_queue, kind, message.user_header)
+
+
 def requested(message: UserMessage, message_class: int) -> bool:
     """Whether the sender asked for this administration acknowledgment (MS-MQMQ 2.2.19.3, Flags)."""
     flags = message.message_properties_header.flags
@@ -95,7 +108,7 @@ def administration_acknowledgment(
     without_body = message_class in WITHOUT_BODY or encrypted
     return AdministrationAcknowledgment(
         message_class=message_class,
-        queue=format_name(header.admin_queue, admin_kind, header),
+        queue=administration_queues(message, admin_kind),
         correlation_id=header.source_queue_manager + header.message_id.to_bytes(_MESSAGE_ID_SIZE, "little"),
         response_queue=format_name(header.destination_queue, UserFlags.DQ.get(header.flags), header),
         recoverable=UserFlags.DM.get(header.flags) == 1,

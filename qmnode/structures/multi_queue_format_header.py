@@ -18,14 +18,25 @@ from qmnode.structures.fields import (
     u16,
     u32,
 )
-from qmnode.structures.guid import Guid
+from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.layout import Structure
+from qmnode.structures.names import (
+    DirectFormatName,
+    DistributionListFormatName,
+    FormatName,
+    PrivateFormatName,
+    PublicFormatName,
+)
 from qmnode.structures.names.multiple import MAX_ELEMENTS
 
 DESTINATION: Final = 0x0064
 ADMIN: Final = 0x00C8
 RESPONSE: Final = 0x012C
 SIGNATURE: Final = 0x015E
+
+MOST_ADMINISTRATION_QUEUES: Final = 16
+"""Where a message lists more, only the one of its UserHeader is answered: what a stranger sends must not become a
+thousand messages."""
 
 
 # fmt: off
@@ -115,3 +126,21 @@ class MultiQueueFormatHeader(
     signature: MQFSignatureHeader    = nested(AFTER, MQFSignatureHeader, "Signature over the properties in 2.5.3",
                                               name="Signature", default=MQFSignatureHeader())
 # fmt: on
+
+
+def format_names(addresses: MQFAddressHeader) -> str:
+    """The names of a list as one format name, which has several elements if the list has. ValueError if one is none."""
+    return ",".join(str(_format_name(element.format_name)) for element in addresses.format_name_list)
+
+
+def _format_name(name: Structure) -> FormatName:
+    match name:
+        case MQFPublicQueueFormatName():
+            return PublicFormatName(name.public_queue_identifier)
+        case MQFPrivateQueueFormatName():
+            return PrivateFormatName(name.source_queue_manager, name.private_queue_identifier)
+        case MQFDirectQueueFormatName():
+            return DirectFormatName.parse(name.direct_format_name)
+        case MQFDistributionQueueFormatName():
+            return DistributionListFormatName(name.distribution_list_identifier or ZERO_GUID)
+    raise ValueError(f"{type(name).__name__} names no queue")

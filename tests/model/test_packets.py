@@ -95,6 +95,32 @@ def test_every_property_comes_back(name):
     assert again.arrival_time == NOW
 
 
+def test_several_administration_and_response_queues_are_listed():
+    """MS-MQMQ 2.2.20.1; the first of each is in the UserHeader, and the one destination in the list of destinations."""
+    names = (r"DIRECT=OS:gamma\private$\a", "PUBLIC=6a7e3c1e-91a5-4b44-8a5d-7a9f3d2b1c00")
+    message = Message(
+        b"x",
+        administration_multi_queue_format_name=",".join(names),
+        response_multi_queue_format_name=",".join(reversed(names)),
+    )
+    value = stored(message)
+    again = received_message(5, value)
+    assert again.administration_multi_queue_format_name == ",".join(names)
+    assert again.response_multi_queue_format_name == ",".join(reversed(names))
+    assert (again.administration_queue_format_name, again.response_queue_format_name) == names
+    assert again.destination_multi_queue_format_name == again.destination_queue_format_name
+    assert again.body == b"x"
+    assert parsed(value).write() == value[PREFIX_SIZE:]
+    assert "administration_multi_queue_format_name" in again.copy().__dict__
+
+
+def test_names_that_are_none_in_a_list_leave_the_message_readable():
+    message = Message(b"x", administration_multi_queue_format_name=r"DIRECT=OS:a\private$\p,DIRECT=OS:b\private$\q")
+    value = stored(message).replace("OS:b".encode("utf-16-le"), "??:b".encode("utf-16-le"))
+    again = received_message(5, value)
+    assert (again.body, again.administration_multi_queue_format_name) == (b"x", "")
+
+
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_packet_from_elsewhere_is_stored_as_one_from_here(name):
     value = stored(MESSAGES[name])

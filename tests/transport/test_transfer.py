@@ -99,6 +99,25 @@ async def test_both_administration_acknowledgments_come_and_no_other(pair: Pair)
     assert (await pair.alice.queue(r".\private$\admin")).message_count == 0
 
 
+async def test_every_administration_queue_of_a_list_gets_every_acknowledgment(pair: Pair) -> None:
+    await pair.alice.create_queue(r".\private$\more")
+    queues = (r".\private$\admin", r".\private$\more")
+    out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
+    await out.send(
+        Message(
+            b"asked",
+            recoverable=True,
+            acknowledgements_requested=0x0F,
+            administration_multi_queue_format_name=",".join(pair.direct("ALICE", name) for name in queues),
+        )
+    )
+    assert await bodies(pair.bob, PLAIN, 1) == [b"asked"]
+    for name in queues:
+        admin = await reader(pair.alice, name)
+        classes = [(await admin.receive(timeout=10)).message_class for _ in range(2)]
+        assert classes == [MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE]
+
+
 async def test_positive_source_journaling(pair: Pair) -> None:
     out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
     await out.send(Message(b"plain", recoverable=True, positive_journaling_requested=True))
