@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import qmnode
+from tests.forwarding.enterprise import START
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, loopback_address
 
 pytestmark = pytest.mark.servers
@@ -56,7 +57,7 @@ class Node:
 
     async def ready(self) -> None:
         """Until applications are served."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(START):
             while True:
                 try:
                     async with qmnode.connect(self.socket):
