@@ -34,6 +34,7 @@ SWEPT_CLASSES = (
     "site",
     "server",
     "computer",
+    "user",
 )
 
 
