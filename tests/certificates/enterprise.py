@@ -21,7 +21,7 @@ from qmnode.security.file_key_store import FileKeyStore
 from qmnode.security.key_making import make_internal_certificate
 from qmnode.security.key_ring import KeyPair
 from qmnode.security_settings import SecuritySettings, SignerSettings
-from qmnode.settings import LocalSettings
+from qmnode.settings import ExportSettings, LocalSettings
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
@@ -49,8 +49,9 @@ def user_certificate(number: int = 0, begins: float = -HOUR, ends: float = HOUR)
 class Enterprise:
     """A and B, and what the directory says of their users."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, export: ExportSettings | None = None) -> None:
         self.folder = folder
+        self.export = export or ExportSettings()
         self.file = folder / "directory.yaml"
         self.addresses = {"A": loopback_address(), "B": loopback_address()}
         self.identifiers = {name: new_guid() for name in self.addresses}
@@ -105,7 +106,7 @@ class Enterprise:
         settings = settings_of(name, self.addresses[name]).model_copy(update={"security": SecuritySettings(**security)})
         # Refusals are told to their senders, which is off by default (MS-MQQB 3.1.5.8.3).
         told = settings.transfer.model_copy(update={"send_insecure_nacks": True})
-        settings = settings.model_copy(update={"transfer": told})
+        settings = settings.model_copy(update={"transfer": told, "export": self.export})
         if not (self.folder / name).exists():  # keys of its own would take a node a second
             FileKeyStore(self.folder / name / "keys").replace_now(self.key_pairs(name), expected_version=0)
         node = await QueueManager.open(self.folder / name, settings, directory=FileDirectory(self.file))
@@ -154,8 +155,8 @@ class Enterprise:
 
 
 @asynccontextmanager
-async def two_nodes(folder: Path, **security: Any) -> AsyncIterator[Enterprise]:
-    enterprise = Enterprise(folder)
+async def two_nodes(folder: Path, export: ExportSettings | None = None, **security: Any) -> AsyncIterator[Enterprise]:
+    enterprise = Enterprise(folder, export)
     try:
         for name in enterprise.addresses:
             await enterprise.start(name, **security)

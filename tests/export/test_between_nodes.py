@@ -15,6 +15,8 @@ from qmnode.protocol_settings import TransferSettings
 from qmnode.settings import ExportSettings, Settings, TransportSettings
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_security import PrivacyLevel
+from tests.certificates.enterprise import two_nodes
 from tests.export.test_export import rows
 from tests.lab.addresses import free_alias
 
@@ -79,6 +81,23 @@ async def test_a_message_between_two_nodes_is_sent_transferred_reached_and_recei
     assert {("ALICE", "session_opened", False), ("BOB", "session_opened", True)} <= sessions
     assert {row["state"] for row in found if row["kind"] == "queue_state"} >= {"connected"}
     assert all(row["source_id"] == identifiers[0] for row in found if "message_number" in row)
+
+
+async def test_which_key_opened_an_encrypted_message_is_told(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    export = ExportSettings(target=str(target), roll_seconds=0.2)
+    async with two_nodes(tmp_path, export=export) as enterprise:
+        name = await enterprise.queue_on_b()
+        async with await enterprise.a.open_queue(name, Access.SEND) as out:
+            await enterprise.ends_as(out, Message(b"in clear"))
+            _, arrived = await enterprise.ends_as(out, Message(b"secret", privacy_level=PrivacyLevel.ADVANCED))
+        assert arrived is not None and arrived.body == b"secret"
+        number = int.from_bytes(arrived.identifier[16:], "little")
+        await until(lambda: ("B", "received") in life(rows(target), number))
+        (pair,) = enterprise.key_pairs("B")
+    (used,) = (row for row in rows(target) if row["kind"] == "key_used")
+    assert (used["node"], used["key_fingerprint"], used["provider"]) == ("B", pair.fingerprint, pair.provider)
+    assert (used["message_number"], used["source_id"]) == (number, guid_to_text(enterprise.identifiers["A"]))
 
 
 def life(found: list[dict[str, Any]], number: int) -> list[tuple[str, str]]:
