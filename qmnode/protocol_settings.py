@@ -54,7 +54,7 @@ class TransferSettings(_Settings):
     """MaximumOrderAckDelay, 3.1.3.2 note 52."""
     order_ack_every: int = Field(default=256, ge=1)
     """Send an order acknowledgment after so many messages without waiting for the timer, or the sender keeps all that
-    it sends in ten seconds."""
+    it sends in ten seconds. When a sixteenth of it came quickly, it comes after a tenth of OrderAckTimeout."""
     history_retention: int = Field(default=1_800, ge=1)
     """MessageIDHistory Cleanup Timer, 3.1.2.8 note 47: entries live at least so long."""
     history_pages_per_source: int = Field(default=131_072, ge=1)

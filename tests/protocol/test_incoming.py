@@ -127,6 +127,18 @@ def test_it_comes_at_once_when_many_messages_wait_for_it() -> None:
     assert sequences.take_order_acknowledgments(60.0) == []
 
 
+def test_it_comes_soon_after_the_last_of_many_that_came_quickly() -> None:
+    sequences = table()
+    sequence = sequences.get(ALICE, DESTINATION, 0.0)
+    for number in range(1, 41):
+        sequences.accept(sequence, FIRST, number, TIME)
+        sequences.persisted(sequence, FIRST, number, number * 0.01)
+        assert sequences.take_order_acknowledgments(number * 0.01) == []
+    assert sequences.next_timer() == (Timer.ORDER_ACK_SEND, pytest.approx(0.4 + 0.05))
+    (acknowledgment,) = sequences.take_order_acknowledgments(0.46)
+    assert acknowledgment.sequence_number == 40
+
+
 def test_it_speaks_only_of_what_is_on_disk() -> None:
     sequences = table()
     sequence = accepted(sequences, 4)
