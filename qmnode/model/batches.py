@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from qmnode.model.expiry import GROUP_SHIFT
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT, LockedPosition
 from qmnode.model.record import EXPRESS, FACTS, FLAGS, NEVER, ON_LOSS, PEEK_WHEN_LOCKED, PREFIX_SIZE
@@ -20,6 +21,7 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
     queue_id, lanes, keep = queue.queue_id, queue.lanes, queue.readers > 0
     put, put_express, expires = queue.store.put_message, queue.store.put_express, queue.manager.expiry.add
     total = express = 0
+    grouped_second = group = -1
     for lookup_identifier, value in entries:
         lane = lanes[lookup_identifier >> LANE_SHIFT] or queue.lane_of(lookup_identifier >> LANE_SHIFT)
         flags, second = FACTS.unpack_from(value)
@@ -33,8 +35,12 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
         lane.count += 1
         if flags & ON_LOSS:
             queue.loss_reports += 1
-        if second != NEVER:
-            expires(second, queue_id, lookup_identifier)
+        if (
+            second != NEVER
+            and (second != grouped_second or lookup_identifier >> GROUP_SHIFT != group)
+            and expires(second, queue_id, lookup_identifier)
+        ):
+            grouped_second, group = second, lookup_identifier >> GROUP_SHIFT
         lane.insert(lookup_identifier, value, keep)
     queue.express_bytes += express
     queue.count_bytes(total)
@@ -74,6 +80,7 @@ def remove_many(queue: "Queue", entries: Sequence[Entry]) -> None:
     delete, delete_express = queue.store.delete_message, queue.store.delete_express
     expires = queue.manager.expiry.remove
     total = express = 0
+    grouped_second = group = -1
     for lookup_identifier, value in entries:
         lane = lanes[lookup_identifier >> LANE_SHIFT]
         if lane is None:
@@ -89,8 +96,12 @@ def remove_many(queue: "Queue", entries: Sequence[Entry]) -> None:
         lane.count -= 1
         if flags & ON_LOSS and queue.loss_reports:
             queue.loss_reports -= 1
-        if second != NEVER:
-            expires(second, queue_id, lookup_identifier)
+        if (
+            second != NEVER
+            and (second != grouped_second or lookup_identifier >> GROUP_SHIFT != group)
+            and expires(second, queue_id, lookup_identifier)
+        ):
+            grouped_second, group = second, lookup_identifier >> GROUP_SHIFT
     queue.express_bytes -= express
     queue.count_bytes(-total)
     if express < total and not queue.touched:

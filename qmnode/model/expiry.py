@@ -24,7 +24,8 @@ FAR: Final = 3600
 """Seconds from which on a message has long."""
 SECONDS: Final = 256
 """What a group covers, in seconds and in lookup identifiers, from a multiple of each on."""
-IDENTIFIERS: Final = 4096
+GROUP_SHIFT: Final = 12
+IDENTIFIERS: Final = 1 << GROUP_SHIFT
 _SECOND_MASK: Final = ~(SECONDS - 1)
 _IDENTIFIER_MASK: Final = ~(IDENTIFIERS - 1)
 GROUP: Final = 0x8000_0000
@@ -64,24 +65,27 @@ class Expiry:
             self._timer.cancel()
             self._timer = None
 
-    def add(self, when: int, queue_id: int, lookup_identifier: int) -> None:
-        """A message expires at ``when``."""
+    def add(self, when: int, queue_id: int, lookup_identifier: int) -> bool:
+        """A message expires at ``when``. Whether nothing is to be done for others of its group."""
         group = group_of(when, queue_id, lookup_identifier)
         if group in self._groups:
-            return
+            return True
         if group[0] > self._manager.clock.time() + FAR:
             if len(self._groups) >= _REMEMBERED:
                 self._groups.clear()
             self._groups.add(group)
             self._put(group)
-        else:
-            self._put((when, queue_id, lookup_identifier))
+            return True
+        self._put((when, queue_id, lookup_identifier))
+        return False
 
-    def remove(self, when: int, queue_id: int, lookup_identifier: int) -> None:
-        """The message is gone. Its group stays: it has others, or will find nothing."""
+    def remove(self, when: int, queue_id: int, lookup_identifier: int) -> bool:
+        """The message is gone. Its group stays: it has others, or will find nothing. Returns as ``add``."""
         group = group_of(when, queue_id, lookup_identifier)
-        if group not in self._groups and group[0] <= self._manager.clock.time() + FAR:
-            self._manager.store.delete_expiry(when, queue_id, lookup_identifier)
+        if group in self._groups or group[0] > self._manager.clock.time() + FAR:
+            return True
+        self._manager.store.delete_expiry(when, queue_id, lookup_identifier)
+        return False
 
     def _put(self, entry: Entry) -> None:
         self._manager.store.put_expiry(*entry)

@@ -17,7 +17,7 @@ from qmnode.model.ports import Entry, PutSignature
 from qmnode.model.positions import LANE_SHIFT, PositionState
 from qmnode.model.queue import Queue
 from qmnode.model.record import moved
-from qmnode.model.serialization import Destination, TransactionFields, serialize
+from qmnode.model.serialization import Destination, TransactionFields, serialize, serialize_plain
 from qmnode.model.transaction import Transaction
 from qmnode.model.waiting import WaitingMessageReadOperation, timed_out
 from qmnode.structures.error_codes import ErrorCode
@@ -122,16 +122,42 @@ class OpenQueueDescriptor(QueueApi):
         self, messages: list[Message], unit: Transaction | None, puts: list[PutSignature | None] | None
     ) -> list[bytes]:
         # First see that every one can be sent, then send: all or none.
+        accepted = self._accept_plain(messages, unit) if puts is None else None
+        if accepted is None:
+            accepted = self._accept_all(messages, unit, puts)
+        entries = [(lookup_identifier, value) for lookup_identifier, value, _ in accepted]
+        if unit is None:
+            self.queue.arrive_many(entries)
+        else:
+            unit.enqueue_many(self.queue, entries)
+        return [identifier for _, _, identifier in accepted]
+
+    def _accept_plain(self, messages: list[Message], unit: Transaction | None) -> list[tuple[int, bytes, bytes]] | None:
+        """``accept`` for messages that have nothing but a body, into a queue that demands nothing; None for others, and
+        if there may be no room."""
+        manager, queue = self.manager, self.queue
+        quotas = manager.quotas
+        if queue.authentication or queue.privacy_level != _OPTIONAL or queue.quota != INFINITE or quotas.throttled:
+            return None
+        fields, first = (None, False) if unit is None else (unit.fields, not unit.has_sent)
+        now, next_place, owner = manager.clock.time(), manager.sequence.next, manager.identifier
+        values = serialize_plain(messages, self.destination, manager.ordinal.next, now, fields, first)
+        if values is None or quotas.used + sum(len(value) for _, value in values) > quotas.limit:
+            return None
+        return [
+            (7 - (value[PRIORITY] & 7) << LANE_SHIFT | next_place(), value, owner + ordinal.to_bytes(4, "little"))
+            for ordinal, value in values
+        ]
+
+    def _accept_all(
+        self, messages: list[Message], unit: Transaction | None, puts: list[PutSignature | None] | None
+    ) -> list[tuple[int, bytes, bytes]]:
         accepted = []
         size = 0
         for number, message in enumerate(messages):
             accepted.append(self.accept(message, unit, size, put_signature=None if puts is None else puts[number]))
             size += len(accepted[-1][1])
-        if unit is None:
-            self.queue.arrive_many([(lookup_identifier, value) for lookup_identifier, value, _ in accepted])
-        else:
-            unit.enqueue_many(self.queue, [(lookup_identifier, value) for lookup_identifier, value, _ in accepted])
-        return [identifier for _, _, identifier in accepted]
+        return accepted
 
     def accept(
         self,

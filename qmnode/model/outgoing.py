@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.model.api import QueueInformation, QueueType
 from qmnode.model.batches import insert_many, remove_many
-from qmnode.model.packet import with_sequence
+from qmnode.model.packet import TransactionOffsets, with_sequence
 from qmnode.model.packet_parts import SOURCE
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT
@@ -163,12 +163,13 @@ class OutgoingQueue(Queue):
         """
         sequence_identifier, first = self._assign_numbers(len(entries))
         next_place = self.manager.sequence.next
+        offset_of = TransactionOffsets().of
         insert_many(
             self,
             [
                 (
                     lookup_identifier >> LANE_SHIFT << LANE_SHIFT | next_place(),
-                    with_sequence(value, sequence_identifier, number, number - 1),
+                    with_sequence(value, offset_of(value), sequence_identifier, number, number - 1),
                 )
                 for number, (lookup_identifier, value) in enumerate(entries, first)
             ],

@@ -219,11 +219,12 @@ def record_facts(packet: bytes, *, transit: bool = False) -> RecordFacts:
     return RecordFacts(record_flags, offset, lifetime)
 
 
-def stored_packet(packet: bytes, facts: RecordFacts, sent: int, arrival: float) -> bytes:
-    """The stored value of a packet; ``sent`` is its SentTime, ``arrival`` now, in seconds since 1970."""
+def stored_prefix(facts: RecordFacts, sent: int, arrival: float) -> bytes:
+    """What comes before a packet in its stored value; ``sent`` is its SentTime, ``arrival`` now, in seconds since
+    1970."""
     flags, offset, lifetime = facts
     expires = NEVER if lifetime == NEVER else min(sent + lifetime, NEVER - 1)
-    return PREFIX.pack(VERSION, flags, 0, 0, offset, expires, int(arrival * 1e6)) + packet
+    return PREFIX.pack(VERSION, flags, 0, 0, offset, expires, int(arrival * 1e6))
 
 
 def value_of_packet(packet: bytes, arrival: float, *, transit: bool = False) -> bytes:
@@ -232,13 +233,18 @@ def value_of_packet(packet: bytes, arrival: float, *, transit: bool = False) -> 
     A SessionHeader must have been taken off (MS-MQMQ 2.2.20.4). ``arrival`` is in seconds since 1970. ``transit``: it
     has not reached its queue yet, and has to in its time.
     """
-    return stored_packet(packet, record_facts(packet, transit=transit), USER.unpack_from(packet, 16)[3], arrival)
+    return stored_prefix(record_facts(packet, transit=transit), USER.unpack_from(packet, 16)[3], arrival) + packet
 
 
-def with_sequence(value: bytes, sequence: int, number: int, previous: int) -> bytes:
-    """A transactional message with its place in an outgoing sequence (2.2.20.5)."""
-    offset = transaction_offset(value) + SEQUENCE_AT
-    return value[:offset] + SEQUENCE.pack(sequence, number, previous) + value[offset + SEQUENCE.size :]
+def with_sequence(value: bytes, header_at: int, sequence: int, number: int, previous: int) -> bytes:
+    """A transactional message with its place in an outgoing sequence (2.2.20.5); its TransactionHeader is at
+    ``header_at``."""
+    begin = header_at + SEQUENCE_AT
+    return b"".join((value[:begin], _pack_sequence(sequence, number, previous), value[begin + _SEQUENCE_SIZE :]))
+
+
+_pack_sequence: Final = SEQUENCE.pack
+_SEQUENCE_SIZE: Final = SEQUENCE.size
 
 
 _USER_FLAGS: Final = struct.Struct("<I")
@@ -264,6 +270,28 @@ def transaction_offset(value: bytes) -> int:
     for shift in (DESTINATION_SHIFT, ADMINISTRATION_SHIFT, RESPONSE_SHIFT):
         names.skip(flags >> shift & 7)
     return names.offset + (16 if flags & HAS_CONNECTOR else 0)
+
+
+class TransactionOffsets:
+    """``transaction_offset`` of one value after the other: those of one sender to one queue have mostly the same."""
+
+    __slots__ = ("_last", "_offset")
+
+    def __init__(self) -> None:
+        self._last = b""
+        self._offset = 0
+
+    def of(self, value: bytes) -> int:
+        """Where in this value the TransactionHeader is."""
+        decides = value[_USER_FLAGS_AT:_NAME_BEGUN]
+        if decides != self._last:
+            self._offset = transaction_offset(value)
+            # With more names than one it depends on more.
+            self._last = b"" if user_flags(value) & _MORE_NAMES else decides
+        return self._offset
+
+
+_NAME_BEGUN: Final = HEAD.size + 2
 
 
 def has_timed_out(value: bytes, now: int) -> bool:

@@ -5,7 +5,7 @@ what depends only on the destination is prepared when the queue is opened.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from qmnode.errors import MessageQueuingError
@@ -13,6 +13,7 @@ from qmnode.model.format_names import format_name_of_property
 from qmnode.model.message import DEFAULT_PRIORITY, Message
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
+    BASE_HEADER_SIZE,
     DESTINATION_SHIFT,
     FIRST_FLAG,
     FIXED_SIZE,
@@ -30,6 +31,7 @@ from qmnode.model.packet_parts import (
     PADDING,
     POSITIVE_JOURNAL_FLAG,
     PROPERTIES,
+    PROPERTIES_OFFSET,
     RARE_FLAGS,
     RECOVERABLE_FLAG,
     RESPONSE_SHIFT,
@@ -55,6 +57,7 @@ from qmnode.structures.names import (
     PublicFormatName,
 )
 from qmnode.structures.places import offset_of
+from qmnode.structures.user_header import UserHeader
 
 
 class Destination:
@@ -278,6 +281,48 @@ def _plain_value(
         _AFTER_SIZES,
     )
     return head + body + padding if padding else head + body
+
+
+def serialize_plain(
+    messages: Iterable[Message],
+    destination: Destination,
+    next_identifier: Callable[[], int],
+    now: float,
+    transaction: TransactionFields | None = None,
+    first: bool = False,
+) -> list[tuple[int, bytes]] | None:
+    """``serialize`` for many messages that have nothing but a body, with their identifiers; None if one has more.
+
+    ``first``: the first of them is the first of its transaction. Of two messages with bodies of one length the headers
+    differ in the identifier only.
+    """
+    bodies: list[tuple[bytes, object]] = []
+    for message in messages:
+        asked = message.__dict__
+        body = asked.get("body", b"")
+        if not asked.keys() <= _PLAIN or type(body) is not bytes or len(body) > _LARGEST_PLAIN:
+            return None
+        bodies.append((body, asked.get("recoverable")))
+    values: list[tuple[int, bytes]] = []
+    before = after = padding = b""
+    alike = None
+    for body, recoverable in bodies:
+        if alike != (len(body), recoverable):
+            value = _plain_value(body, recoverable, destination, 0, now, transaction, first, False)
+            body_at = PROPERTIES_OFFSET.unpack_from(value, 4)[0] + PROPERTIES.size
+            before, after = value[:_IDENTIFIER_AT], value[_AFTER_IDENTIFIER:body_at]
+            padding = value[body_at + len(body) :]
+            alike, first = None if first else (len(body), recoverable), False
+        identifier = next_identifier()
+        values.append((identifier, b"".join((before, _pack_identifier(identifier), after, body, padding))))
+    return values
+
+
+_LARGEST_PLAIN: Final = 0x10000
+_IDENTIFIER: Final = struct.Struct("<I")
+_pack_identifier: Final = _IDENTIFIER.pack
+_IDENTIFIER_AT: Final = BASE_HEADER_SIZE + PREFIX_SIZE + offset_of(UserHeader, "message_id")
+_AFTER_IDENTIFIER: Final = _IDENTIFIER_AT + _IDENTIFIER.size
 
 
 _ABSOLUTE: Final = frozenset((0, 1, 5, 7))

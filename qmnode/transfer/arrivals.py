@@ -10,8 +10,9 @@ import structlog
 
 from qmnode.model.batches import insert_many
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import RecordFacts, record_facts, stored_packet, value_of_packet
+from qmnode.model.packet import RecordFacts, record_facts, stored_prefix, value_of_packet
 from qmnode.model.ports import Entry
+from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
 from qmnode.model.record import REPORT, RecordFlag
 from qmnode.protocol.received import DestinationName, ReceivedMessage
@@ -24,7 +25,7 @@ from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatName, PublicFormatName
 from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
 from qmnode.structures.user_header import UserFlags
-from qmnode.transfer.notices import next_position
+from qmnode.transfer.notices import PRIORITY_AT, next_position
 from qmnode.transport.connection import Connection
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Arrivals:
         self._loop = asyncio.get_running_loop()
         self._written: asyncio.Future[None] | None = None
         self._batch: list[tuple[Connection, Admission]] = []
-        self._names: dict[DestinationName, FormatName | None] = {}
+        self._names: dict[DestinationName, tuple[FormatName | None, bool]] = {}
         self._judging: dict[Connection, deque[Sequence[ReceivedMessage]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -184,14 +185,18 @@ class Arrivals:
     def _store(self, connection: Connection, admission: Admission, now: float) -> None:
         manager = self._manager
         headers, here, facts = None, None, RecordFacts(0, 0, 0)
+        sent_time, prefix = -1, b""
         queue: Queue | None = None
+        next_place = manager.sequence.next
         arrived: list[Entry] = []
         forwarded: dict[OutgoingQueue, int] = {}
         for packet, destination, received in admission.taken:
             if received.headers is not headers or destination is not here or packet is not received.packet:
                 headers, here, facts = received.headers, destination, _facts(packet, destination)
+                sent_time = -1
                 before, queue = queue, _queue_of(destination, facts)
-                if before is not None and before is not queue:
+                # Whether a message that passes is there already is asked of the queue with those before it.
+                if before is not None and (before is not queue or isinstance(queue, OutgoingQueue)):
                     insert_many(before, arrived)
                     arrived = []
                 if isinstance(queue, OutgoingQueue):
@@ -199,7 +204,10 @@ class Arrivals:
             passes = isinstance(queue, OutgoingQueue) and facts.flags & _TRANSACTIONAL
             if passes and self._transfer.is_repeated(cast("OutgoingQueue", queue), received):
                 continue
-            arrived.append((next_position(manager, packet), stored_packet(packet, facts, received.sent_time, now)))
+            if received.sent_time != sent_time:
+                sent_time = received.sent_time
+                prefix = stored_prefix(facts, sent_time, now)
+            arrived.append((7 - (packet[PRIORITY_AT] & 7) << LANE_SHIFT | next_place(), prefix + packet))
         if queue is not None:
             insert_many(queue, arrived)
         for outgoing, hops in forwarded.items():
@@ -255,11 +263,11 @@ class Arrivals:
 
     def _destination(self, name: DestinationName) -> Destination:
         """Where a name leads now."""
-        parsed = self._parsed(name)
+        parsed, is_order_queue = self._parsed(name)
         if parsed is None:
             return Destination(DestinationKind.UNKNOWN)
         manager = self._manager
-        if _is_order_queue(name, manager.identifier):
+        if is_order_queue:
             return Destination(DestinationKind.ORDER_QUEUE)
         if name.kind != _DIRECT and name.address not in (manager.identifier, bytes(16)):
             return self._transfer.forwarding.destination(parsed, name.address)
@@ -271,12 +279,14 @@ class Arrivals:
             room = max(0, found.quota * _KB - found.total_bytes - found.reserved_bytes)
         return Destination(DestinationKind.LOCAL, found, found.transactional, room=room)
 
-    def _parsed(self, name: DestinationName) -> FormatName | None:
-        if name not in self._names:
+    def _parsed(self, name: DestinationName) -> tuple[FormatName | None, bool]:
+        """A destination as a format name, and whether it is the order queue of this node."""
+        known = self._names.get(name)
+        if known is None:
             if len(self._names) >= _NAMES_KEPT:
                 self._names.clear()
-            self._names[name] = _parse(name)
-        return self._names[name]
+            known = self._names[name] = _parse(name), _is_order_queue(name, self._manager.identifier)
+        return known
 
 
 def _log_refusals(connection: Connection, refused: Sequence[tuple[ReceivedMessage, MessageClass]]) -> None:

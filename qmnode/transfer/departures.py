@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import islice, takewhile
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -16,7 +16,8 @@ import structlog
 from qmnode.model.batches import lock_first
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.outgoing import OutgoingQueueState as ModelState
-from qmnode.model.packet import transaction_offset, user_flags
+from qmnode.model.packet import TransactionOffsets, transaction_offset, user_flags
+from qmnode.model.packet_parts import SEQUENCE, SEQUENCE_AT
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState
 from qmnode.model.queue import Queue
@@ -68,6 +69,7 @@ _ADDRESS: Final = slice(32, 48)
 _TRACED_AT: Final = offset_of(BaseHeader, "flags") + 1
 _TRACED: Final = BaseFlags.TR.mask >> 8
 """The second byte of BaseHeader.Flags tells whether a message is traced."""
+_read_sequence: Final = SEQUENCE.unpack_from
 _FINAL_ACK: Final = TransactionFlags.FA.mask
 _FOLLOWED: Final = (RecordFlag.REPORT | RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL).value
 """Without one of these in its prefix, a message is nothing more to anybody when it has arrived."""
@@ -98,6 +100,7 @@ class Departure:
         self._protected: dict[int, tuple[bytes, float]] = {}
         """Messages under way as they were encrypted."""
         self._repeats = Repeats()
+        self._offsets = TransactionOffsets()
         self._unsynced = False
         self._scheduled = False
         queue.subscriber = self._message_available
@@ -185,7 +188,7 @@ class Departure:
     def _send_written(self, connection: Connection, entries: list[Entry]) -> None:
         if self._is_overtaking(connection, again=False):
             self._give_back(entries)
-        elif self._protecting is None and not any(map(self._transfer.protection.is_needed, entries)):
+        elif self._protecting is None and not self._transfer.protection.is_any_needed(entries):
             self._send(connection, entries)
         else:
             self._held += len(entries)
@@ -282,34 +285,46 @@ class Departure:
             entries = entries[:room]
         tokens: list[int] = []
         packets: list[Packet] = []
+        sent: dict[int, int] = {}
         own, address, time = self._transfer.manager.identifier, self._link.owner, self._transfer.time()
+        addressed, offset_of = address != ZERO_GUID, self._offsets.of
+        sequence = self._state.outgoing.get(self._sequence_key)
         for index, (lookup_identifier, value) in enumerate(entries):
             flags, expires = FACTS.unpack_from(value)
-            packet: bytes = value[PREFIX_SIZE:]
-            if address != ZERO_GUID and packet[_ADDRESS] == ZERO_GUID:
+            packet: Packet = value[PREFIX_SIZE:]
+            if addressed and packet[_ADDRESS] == ZERO_GUID:
                 packet = b"".join((packet[: _ADDRESS.start], address, packet[_ADDRESS.stop :]))
             if flags & TRANSACTIONAL and packet[_SOURCE] == own:
                 if expires <= time and not again and self._expires_now(lookup_identifier, value, packet):
                     continue
-                header_at = transaction_offset(value) - PREFIX_SIZE
-                prepared = self._prepare(lookup_identifier, packet, header_at)
-                if prepared is None and self._is_past(packet, header_at):
+                offset = offset_of(value)
+                identifier, number, previous = _read_sequence(value, offset + SEQUENCE_AT)
+                bridge = sequence.prepare(identifier, number)  # 3.1.7.1.3
+                if bridge is None and sequence.is_acknowledged(identifier, number):
+                    # The destination takes no message in this place any more.
                     self._arrived(lookup_identifier)
                     self._state.write_lazily()
                     continue
-                if prepared is None:  # not before those ahead of it are acknowledged
+                if bridge is None:  # not before those ahead of it are acknowledged
                     self._put_back(entries[index:], again=True)
                     break
-                packet = prepared
+                sent[number] = lookup_identifier
+                if bridge != previous:
+                    packet = with_sequence_fields(packet, offset - PREFIX_SIZE, identifier, number, bridge)
             tokens.append(lookup_identifier)
             packets.append(packet)
         if not packets:
             return
+        if sent:
+            self._sent.update(sent)
+            if sequence.resend_at is None:
+                self._state.outgoing.sent(sequence, self._loop.time())
+                self._transfer.timers_changed()
         connection.send(tokens, packets, time, again=again)
         if not again:
-            for sent in packets:
-                if sent[_TRACED_AT] & _TRACED:
-                    self._report_sent(connection, sent)
+            for packet in packets:
+                if packet[_TRACED_AT] & _TRACED:
+                    self._report_sent(connection, packet)
 
     def _report_sent(self, connection: Connection, packet: Packet) -> None:
         """Sending Trace Message, 3.1.7.1.7."""
@@ -327,25 +342,6 @@ class Departure:
             self._again.extendleft(lookup_identifier for lookup_identifier, _ in reversed(entries))
         else:
             self._give_back(entries)
-
-    def _prepare(self, lookup_identifier: int, packet: bytes, header_at: int) -> bytes | None:
-        """A transactional message with its place in the sequence, 3.1.7.1.3. None: not now."""
-        outgoing = self._state.outgoing
-        sequence = outgoing.get(self._sequence_key)
-        identifier, number, previous = read_sequence_fields(packet, header_at)
-        bridge = sequence.prepare(identifier, number)
-        if bridge is None:
-            return None
-        self._sent[number] = lookup_identifier
-        if sequence.resend_at is None:
-            outgoing.sent(sequence, self._loop.time())
-            self._transfer.timers_changed()
-        return packet if bridge == previous else with_sequence_fields(packet, header_at, identifier, number, bridge)
-
-    def _is_past(self, packet: bytes, header_at: int) -> bool:
-        """Whether the destination has acknowledged this place in the sequence: it takes no message there any more."""
-        identifier, number, _ = read_sequence_fields(packet, header_at)
-        return self._state.outgoing.get(self._sequence_key).is_acknowledged(identifier, number)
 
     def _expires_now(self, lookup_identifier: int, value: bytes, packet: Packet) -> bool:
         """A transactional message that is too late must not get a place: those behind it would wait for it."""
@@ -441,14 +437,19 @@ class Departure:
 
     def order_acknowledged(self, number: int) -> None:
         """Messages of the sequence up to this one arrived (3.1.5.6). They are in the batch of their sequence."""
-        arrived = list(takewhile(lambda one: one <= number, self._sent))
-        self._arrived(*[self._sent.pop(one) for one in arrived])
+        sent, arrived = self._sent, []
+        for one in sent:
+            if one > number:
+                break
+            arrived.append(one)
+        self._arrived(*map(sent.pop, arrived))
         self._schedule()
 
     def _arrived(self, *lookup_identifiers: int) -> None:
         released: list[int] = []
+        locked = self.queue.locked
         for lookup_identifier in lookup_identifiers:
-            position = self.queue.locked.get(lookup_identifier)
+            position = locked.get(lookup_identifier)
             if position is None:
                 continue
             value = position.value

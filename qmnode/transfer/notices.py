@@ -80,10 +80,10 @@ class Notices:
 
 def next_position(manager: QueueManager, packet: bytes) -> int:
     """The lookup identifier of a message that arrives now."""
-    return 7 - (packet[_PRIORITY] & 7) << LANE_SHIFT | manager.sequence.next()
+    return 7 - (packet[PRIORITY_AT] & 7) << LANE_SHIFT | manager.sequence.next()
 
 
-_PRIORITY: Final = 2
+PRIORITY_AT: Final = 2
 """Where in a packet the priority is (BaseHeader.Flags, low bits)."""
 
 

@@ -72,6 +72,15 @@ class Protection:
             return False
         return value[SOURCE] == self._transfer.manager.identifier
 
+    def is_any_needed(self, entries: Sequence[Entry]) -> bool:
+        """Whether ``is_needed`` for one of them; mostly for none."""
+        read = _NUMBER.unpack_from
+        for entry in entries:
+            value = entry[1]
+            if value[read(value, 4)[0] + _PRIVACY_AT] and self.is_needed(entry):
+                return True
+        return False
+
     async def protect(self, queue: OutgoingQueue, entries: Sequence[Entry]) -> list[Entry] | None:
         """The entries with what asked for it encrypted; without those that never can be, which end here. None: the
         directory does not answer now."""

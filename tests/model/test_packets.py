@@ -3,9 +3,16 @@
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
-from qmnode.model.packet import mark_last_in_transaction, received_message, value_of_packet, with_class, with_sequence
+from qmnode.model.packet import (
+    mark_last_in_transaction,
+    received_message,
+    transaction_offset,
+    value_of_packet,
+    with_class,
+    with_sequence,
+)
 from qmnode.model.record import FLAGS, NEVER, PREFIX_SIZE, RecordFlag, expiry
-from qmnode.model.serialization import Destination, TransactionFields, serialize
+from qmnode.model.serialization import Destination, TransactionFields, serialize, serialize_plain
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.debug_header import DebugHeader
 from qmnode.structures.error_codes import ErrorCode
@@ -170,7 +177,7 @@ def test_private_queues_here_and_at_the_destination_are_named_by_number():
 def test_a_transactional_message_says_its_place():
     value = serialize(Message(b"x", priority=5), Destination(HERE, DIRECT), 1, NOW, TransactionFields(9), first=True)
     assert value[FLAGS] & RecordFlag.TRANSACTIONAL
-    value = with_sequence(mark_last_in_transaction(value), 7 << 32 | 1, 12, 11)
+    value = with_sequence(mark_last_in_transaction(value), transaction_offset(value), 7 << 32 | 1, 12, 11)
     header = parsed(value).transaction_header
     assert header is not None
     assert (header.tx_sequence_id, header.tx_sequence_number, header.previous_tx_sequence_number) == (
@@ -291,3 +298,26 @@ async def test_a_text_as_body_is_told_to_be_encoded(qm):
     queue = await qm.open_queue(r"DIRECT=OS:.\private$\orders", Access.SEND)
     with pytest.raises(TypeError, match="encode a text first"):
         await queue.send(Message("text"))
+
+
+@pytest.mark.parametrize("fields", [None, TransactionFields(9)])
+@pytest.mark.parametrize("first", [False, True])
+def test_plain_messages_are_the_same_one_by_one_and_together(fields, first):
+    messages = [Message(b"12345"), Message(b"67890"), Message(b"1", recoverable=True), Message(b"2"), Message()]
+    destination = Destination(HERE, DIRECT, transit=True)
+    first = first and fields is not None
+
+    together = serialize_plain(messages, destination, iter(range(7, 99)).__next__, NOW, fields, first)
+
+    assert together == [
+        (number, serialize(message, destination, number, NOW, fields, first and number == 7))
+        for number, message in enumerate(messages, 7)
+    ]
+
+
+@pytest.mark.parametrize("other", [Message(b"x", priority=1), Message(bytearray(b"x")), Message(b"x", label="a")])
+def test_messages_that_are_not_plain_are_left_to_others(other):
+    numbers = iter(range(7, 99))
+
+    assert serialize_plain([Message(b"x"), other], Destination(HERE, DIRECT), numbers.__next__, NOW) is None
+    assert next(numbers) == 7
