@@ -8,7 +8,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from mqenterprise.pipeline.sources import register_sources
+from mqenterprise.pipeline.sources.directory_source import DirectorySource
+from mqenterprise.pipeline.sources.qmnode_source import QmnodeSource
 
 LOCAL: Final = "local[*]"
 DRIVER_MEMORY: Final = "2g"
@@ -68,6 +69,12 @@ def open_session(
     session = builder.getOrCreate()
     register_sources(session)
     return session
+
+
+def register_sources(session: SparkSession) -> None:
+    """Make the formats known to a session."""
+    session.dataSource.register(QmnodeSource)
+    session.dataSource.register(DirectorySource)
 
 
 def _show_packages() -> None:

@@ -8,15 +8,6 @@
 * :mod:`~mqenterprise.pipeline.sources.segments`: which segments to read, and reading one;
 * :mod:`~mqenterprise.pipeline.sources.ranges`: which events are known;
 * :mod:`~mqenterprise.pipeline.sources.quarantine`: the list of what could not be read.
+
+Nothing is imported here: a task that reads segments need not load what talks to a directory.
 """
-
-from pyspark.sql import SparkSession
-
-from mqenterprise.pipeline.sources.directory_source import DirectorySource
-from mqenterprise.pipeline.sources.qmnode_source import QmnodeSource
-
-
-def register_sources(session: SparkSession) -> None:
-    """Make the formats known to a session."""
-    session.dataSource.register(QmnodeSource)
-    session.dataSource.register(DirectorySource)
