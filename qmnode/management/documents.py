@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import QueueInformation, QueuePrivacyLevel, QueueProperties, QueueType
 from qmnode.model.message import INFINITE, Message
+from qmnode.model.outgoing import ConnectionAttempt
 from qmnode.operations.dead_letters import reason
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
@@ -423,6 +424,31 @@ class QuotaDocument(_Document):
             throttled=status.throttled,
             journal_copies_dropped=status.journal_copies_dropped,
         )
+
+
+class AttemptDocument(_Document):
+    """One attempt to connect to the next hop of an outgoing queue."""
+
+    status: str = Field(examples=["established", "connection_refused"])
+    time: datetime | None
+    error: str | None = Field(description="The HRESULT", examples=["0xC00E0090"])
+    addresses: list[str]
+
+    @classmethod
+    def of(cls, attempt: ConnectionAttempt) -> Self:
+        """From the model."""
+        return cls(
+            status=attempt.status.name.lower(),
+            time=_time(attempt.time),
+            error=f"0x{attempt.error:08X}" if attempt.error else None,
+            addresses=list(attempt.addresses),
+        )
+
+
+class ConnectionHistory(_Document):
+    """Attempts to connect, the last one last (ConnectionHistory, MS-MQDMPR 3.1.1.3)."""
+
+    attempts: list[AttemptDocument]
 
 
 class TransactionDocument(_Document):

@@ -7,7 +7,15 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from qmnode.management.context import Node, note
-from qmnode.management.documents import ORDERS, NewQueue, QueueDocument, QueueList, QueueSettings
+from qmnode.management.documents import (
+    ORDERS,
+    AttemptDocument,
+    ConnectionHistory,
+    NewQueue,
+    QueueDocument,
+    QueueList,
+    QueueSettings,
+)
 from qmnode.management.problems import responses
 from qmnode.model.api import Access, QueueType
 from qmnode.operations.names import queue_name
@@ -122,6 +130,18 @@ async def list_outgoing_queues(node: Node) -> QueueList:
     found = await node.manager.queues([QueueType.OUTGOING])
     page = [QueueDocument.of(queue) for queue in found[: node.settings.batch]]
     return QueueList(queues=page, next=page[-1].pathname if len(found) > len(page) else None)
+
+
+@router.get(
+    "/v1/outgoing-queues/{name}/connection-history",
+    **_OUTGOING,
+    summary="Show how an outgoing queue got on with its next hops",
+    responses=responses(404),
+)
+async def show_connection_history(name: QueueName, node: Node) -> ConnectionHistory:
+    """The last ten attempts to connect, and what became of each."""
+    attempts = node.manager.outgoing_queue(queue_name(name)).connection_history
+    return ConnectionHistory(attempts=[AttemptDocument.of(attempt) for attempt in attempts])
 
 
 @router.post(

@@ -389,20 +389,19 @@ class QueueManager(Administrator, QueueManagerApi):
 
     async def pause_queue(self, name: str) -> None:
         """Pause Queue (3.1.4.14)."""
-        self._outgoing(name).pause()
+        self.outgoing_queue(name).pause()
         await self.store.durable()
 
     async def resume_queue(self, name: str) -> None:
         """Resume Queue (3.1.4.15)."""
-        self._outgoing(name).resume()
+        self.outgoing_queue(name).resume()
         await self.store.durable()
 
-    def _outgoing(self, name: str) -> OutgoingQueue:
+    def outgoing_queue(self, name: str) -> OutgoingQueue:
+        """The queue of messages for another machine; MQ_ERROR_QUEUE_NOT_FOUND if there is none of the name."""
         queue = self.names.find(name)
         if not isinstance(queue, OutgoingQueue):
-            raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"{name} is no outgoing queue: only those can be paused"
-            )
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"{name} is no outgoing queue")
         return queue
 
     # Open Queue, 3.1.7.1.5

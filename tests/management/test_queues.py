@@ -6,6 +6,8 @@ import httpx
 import pytest
 
 import qmnode
+from qmnode.model.api import Access
+from qmnode.model.outgoing import ConnectionAttempt, ConnectionStatus
 from tests.management.conftest import NAME, Managed
 
 OUTGOING = r"DIRECT=OS:beta\private$\orders"
@@ -70,6 +72,21 @@ async def test_an_outgoing_queue_is_paused_looked_into_and_purged(client: httpx.
     assert (await client.post(f"{outgoing}/resume")).status_code == 204
     (queue,) = (await client.get("/v1/outgoing-queues")).json()["queues"]
     assert (queue["state"], queue["message_count"]) == ("inactive", 0)
+
+
+async def test_the_attempts_to_connect_of_an_outgoing_queue_are_told(
+    client: httpx.AsyncClient, managed: Managed
+) -> None:
+    async with await managed.manager.open_queue(OUTGOING, Access.SEND):
+        queue = managed.manager.outgoing_queue(OUTGOING)
+        queue.connection_history.append(ConnectionAttempt(ConnectionStatus.PING_FAILURE, 20, 0xC00E0090, ("10.0.0.9",)))
+        answer = await client.get(f"/v1/outgoing-queues/{quote(OUTGOING)}/connection-history")
+
+    assert answer.json()["attempts"] == [
+        {"status": "ping_failure", "time": "1970-01-01T00:00:20Z", "error": "0xC00E0090", "addresses": ["10.0.0.9"]}
+    ]
+    missing = await client.get("/v1/outgoing-queues/orders/connection-history")
+    assert (missing.status_code, missing.json()["name"]) == (404, "MQ_ERROR_QUEUE_NOT_FOUND")
 
 
 async def test_only_outgoing_queues_are_paused(client: httpx.AsyncClient, managed: Managed) -> None:
