@@ -1,6 +1,7 @@
 """What a host is like before anything is done to it: one JSON document.
 
-Arguments: where releases, data and settings are or will be, and the file with the process of a node without systemd.
+Arguments: where releases, data and settings are or will be, the file with the process of a node without systemd (or
+nothing), and what time it is on the controller.
 """
 
 import json
@@ -59,7 +60,7 @@ def main() -> None:
         "stale": changed_after(since, [settings / "node.yaml", settings / "directory.yaml", unit, current])
         if since is not None
         else [],
-        "time": time.time(),
+        "clock": round(time.time() - float(sys.argv[5]), 1),
     }
     print(json.dumps(found))
 

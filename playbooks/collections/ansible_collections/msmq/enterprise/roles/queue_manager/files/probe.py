@@ -1,80 +1,155 @@
-"""Whether messages get from this host's node to another and back. Run by the node's own Python.
+"""Whether messages get from this host's node to others and back, and which way. Run by the node's own Python.
 
-Arguments: the node's socket, then ``prepare``, or the format names of queues to send to. A probe asks for an
-acknowledgment of its arrival, so its way back is seen as well. Prints one JSON document.
+Arguments: the node's socket, and what to do: ``check`` or ``prepare``, each with ``reports`` on a node that sends, or
+``probe`` with a JSON document: ``targets`` (hosts with the format names of their queues), ``names`` (identifiers with
+hosts) and ``addresses`` (with hosts). A probe is traced, and asks for an acknowledgment of its arrival, so its way
+back is seen as well. Prints one JSON document.
 """
+
+from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
 
 import qmnode
 from qmnode import Access, Acknowledgment, Message, MessageQueuingError
+from qmnode.local.remote import RemoteQueueManager
 from qmnode.structures.guid import Guid, guid_to_text
+from qmnode.structures.message_classes import MessageClass
 
 QUEUE = r".\private$\mqenterprise-probe"
 ANSWERS = r".\private$\mqenterprise-probe-answers"
+REPORTS = r".\mqenterprise-probe-reports"
+"""Trace reports go to public queues only."""
 PATIENCE = 60.0
+FOLLOWED = 5.0
+"""Seconds that the reports may come after the acknowledgment."""
+NEXT_HOP = re.compile(r"<MESSAGE ID>([0-9A-F]{8})</MESSAGE ID>.*<NEXT HOP>(.*?)</NEXT HOP>", re.DOTALL)
 
 
-async def prepare(path: str) -> dict:
+async def prepare(path: str, names: list[str], *, make: bool) -> dict:
     """The queues that probes go to and come back to; who this node is."""
     async with qmnode.connect(path) as node:
-        made = False
-        for name in (QUEUE, ANSWERS):
-            try:
-                await node.queue(name)
-            except MessageQueuingError:
-                await node.create_queue(name, label="Probes of mqenterprise")
-                made = True
-        number = (await node.queue(QUEUE)).private_queue_number
-        identifier = guid_to_text(Guid(node.identifier))
-        name = f"PRIVATE={identifier}\\{number:08x}"
-        return {"changed": made, "identifier": identifier, "format_name": name, "time": time.time()}
+        missing = [name for name in names if not await exists(node, name)]
+        for name in missing if make else ():
+            await node.create_queue(name, label="Probes of mqenterprise")
+        found = {"changed": bool(missing), "missing": missing, "identifier": guid_to_text(Guid(node.identifier))}
+        if make or QUEUE not in missing:
+            number = (await node.queue(QUEUE)).private_queue_number
+            found["format_name"] = f"PRIVATE={found['identifier']}\\{number:08x}"
+        return found
 
 
-async def probe(path: str, names: list[str]) -> dict:
-    """Seconds until the acknowledgment of each is here; none if it did not come."""
-    found: dict[str, float | None] = {}
-    async with qmnode.connect(path) as node:
+async def exists(node: RemoteQueueManager, name: str) -> bool:
+    try:
+        await node.queue(name)
+    except MessageQueuingError:
+        return False
+    return True
+
+
+class Probes:
+    """Those under way, and what is heard of them."""
+
+    def __init__(self, asked: dict) -> None:
+        self.names, self.addresses = asked["names"], asked["addresses"]
+        self.began: dict[bytes, float] = {}
+        self.hosts: dict[bytes, str] = {}
+        self.hops: dict[bytes, dict[str, str]] = {}
+        """For each probe, who sent it on to whom."""
+        self.found: dict[str, dict] = {}
+
+    async def send(self, node: RemoteQueueManager, targets: dict[str, str]) -> None:
+        """One to each target."""
         number = (await node.queue(ANSWERS)).private_queue_number
         back = f"PRIVATE={guid_to_text(Guid(node.identifier))}\\{number:08x}"
-        answers = await node.open_queue(f"DIRECT=OS:{ANSWERS}")
-        for name in names:
+        reports = (await node.queue(REPORTS)).identifier
+        for host, name in targets.items():
+            message = Message(
+                b"probe",
+                label="probe",
+                time_to_reach_queue=int(PATIENCE),
+                time_to_be_received=int(PATIENCE),
+                acknowledgements_requested=Acknowledgment.FULL_REACH_QUEUE,
+                administration_queue_format_name=back,
+                tracing_requested=True,
+                tracing_queue_identifier=reports,
+            )
             began = time.monotonic()
             async with await node.open_queue(name, Access.SEND) as out:
-                sent = await out.send(
-                    Message(
-                        b"probe",
-                        label="probe",
-                        time_to_reach_queue=int(PATIENCE),
-                        time_to_be_received=int(PATIENCE),
-                        acknowledgements_requested=Acknowledgment.FULL_REACH_QUEUE,
-                        administration_queue_format_name=back,
-                    )
-                )
-            found[name] = await answered(answers, sent, began)
-    return {"changed": False, "seconds": found}
+                sent = await out.send(message)
+            self.began[sent], self.hosts[sent], self.hops[sent] = began, host, {}
+            why = f"no acknowledgment within {PATIENCE:.0f} s: the message waits where it cannot go on"
+            self.found[host] = {"seconds": None, "why": why, "path": []}
+
+    async def hear(self, answers: qmnode.QueueApi) -> None:
+        """Acknowledgments, until each probe has one; older ones are passed over."""
+        missing = set(self.began)
+        while missing:
+            answer = await answers.receive(timeout=PATIENCE)
+            sent = answer.correlation_identifier
+            if sent not in missing:
+                continue
+            missing.discard(sent)
+            found = self.found[self.hosts[sent]]
+            if answer.message_class == MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE:
+                found |= {"seconds": round(time.monotonic() - self.began[sent], 3), "why": ""}
+            else:
+                found["why"] = f"refused with {MessageClass(answer.message_class).name}"
+
+    async def follow(self, reports: qmnode.QueueApi) -> None:
+        """Reports, until the way of each probe that arrived is known to its end."""
+        while any(self.path(sent)[-1] != host for sent, host in self.hosts.items()):
+            report = await reports.receive(timeout=PATIENCE)
+            heard = NEXT_HOP.search(report.body.decode("utf-16-le", "replace"))
+            for sent in self.hosts if heard else ():
+                if int.from_bytes(sent[16:], "little") == int(heard[1], 16):
+                    reporter = guid_to_text(report.source_machine_identifier).lower()
+                    self.hops[sent][self.names.get(reporter, reporter)] = self.addresses.get(heard[2], heard[2])
+
+    def path(self, sent: bytes) -> list[str]:
+        """The way of a probe, as far as it was reported."""
+        path = [self.names[guid_to_text(Guid(sent[:16])).lower()]]
+        while path[-1] in self.hops[sent] and len(path) <= len(self.hops[sent]):
+            path.append(self.hops[sent][path[-1]])
+        return path
 
 
-async def answered(answers: qmnode.QueueApi, sent: bytes, began: float) -> float | None:
-    """When the acknowledgment of one message came; older ones are passed over."""
-    while (left := began + PATIENCE - time.monotonic()) > 0:
+async def probe(path: str, asked: dict) -> dict:
+    """Seconds until the acknowledgment of each is here, and its way; or why there is none."""
+    probes = Probes(asked)
+    async with qmnode.connect(path) as node:
+        answers, reports = await node.open_queue(f"DIRECT=OS:{ANSWERS}"), await node.open_queue(f"DIRECT=OS:{REPORTS}")
+        for queue in (answers, reports):
+            await queue.purge()
+        await probes.send(node, asked["targets"])
+        following = asyncio.ensure_future(probes.follow(reports))
         try:
-            answer = await answers.receive(timeout=left)
-        except MessageQueuingError:
-            return None
-        if answer.correlation_identifier == sent:
-            return round(time.monotonic() - began, 3) if answer.message_class == 0x0002 else None
-    return None
+            await asyncio.wait_for(probes.hear(answers), PATIENCE)
+            await asyncio.wait_for(following, FOLLOWED)
+        except (MessageQueuingError, TimeoutError):
+            pass  # what did not come is told
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await reports.purge()
+    for sent, host in probes.hosts.items():
+        probes.found[host]["path"] = probes.path(sent)
+    return {"changed": False, "found": probes.found}
 
 
 def main() -> None:
     """Prepare, or probe."""
-    path, *rest = sys.argv[1:]
-    work = prepare(path) if rest == ["prepare"] else probe(path, rest)
-    print(json.dumps(asyncio.run(work)))
+    path, action, *rest = sys.argv[1:]
+    names = [QUEUE, ANSWERS, REPORTS] if rest == ["reports"] else [QUEUE]
+    try:
+        work = probe(path, json.loads(rest[0])) if action == "probe" else prepare(path, names, make=action == "prepare")
+        print(json.dumps(asyncio.run(work)))
+    except (OSError, MessageQueuingError) as error:
+        sys.exit(f"the node does not answer: {error}")
 
 
 main()

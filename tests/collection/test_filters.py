@@ -1,0 +1,71 @@
+"""The filters that verify.yml, move_site.yml and decommission.yml decide with."""
+
+from __future__ import annotations
+
+import runpy
+from typing import Any
+
+from tests.lab.enterprise import PLAYBOOKS
+
+FOLDER = PLAYBOOKS / "collections/ansible_collections/msmq/enterprise/plugins/filter"
+link_ends, verification, needed_by = (
+    runpy.run_path(str(FOLDER / f"{name}.py"))[name] for name in ("link_ends", "verification", "needed_by")
+)
+
+
+def host(name: str, site: str, *roles: str) -> dict[str, Any]:
+    return {"msmq_computer": name, "msmq_sites": [site], "msmq_roles": list(roles)}
+
+
+HOSTS = {
+    "a-gate": host("A-GATE", "A", "routing_server"),
+    "a-router": host("a-router", "A", "routing_server"),
+    "b-router": host("b-router", "B", "routing_server"),
+    "b-client": host("b-client", "B", "client"),
+    "localhost": {},
+}
+
+
+def test_gates_are_the_ends_of_a_link_and_routing_servers_where_it_names_none() -> None:
+    pairs = link_ends([{"sites": ["A", "B"], "site_gates": ["a-gate"]}], HOSTS)
+
+    assert [(pair["from"], pair["to"]) for pair in pairs] == [("a-gate", "b-router"), ("b-router", "a-gate")]
+    assert {pair["link"] for pair in pairs} == {"A - B"}
+
+
+def test_a_foreign_site_has_no_host_to_probe() -> None:
+    assert link_ends([{"sites": ["A", "Mainframe"], "site_gates": ["a-gate"]}], HOSTS) == []
+
+
+def test_a_link_is_told_with_the_time_and_the_way_and_one_that_carries_nothing_is_a_fault() -> None:
+    found = {"queue_manager_looked": {}, "queue_manager_clock": 0.4, "queue_manager_probed": {"identifier": "one"}}
+    answers = {
+        "two": {"seconds": 0.2, "path": ["one", "three", "two"], "why": ""},
+        "three": {"seconds": None, "path": ["one"], "why": "no acknowledgment within 60 s"},
+    }
+    hosts = {
+        "one": found | {"queue_manager_answers": answers},
+        "two": found | {"queue_manager_probed": {"identifier": "two"}},
+        "three": found | {"queue_manager_probed": {"identifier": "three"}},
+    }
+    pairs = [{"link": "A - B", "from": "one", "to": "two"}, {"link": "A - C", "from": "one", "to": "three"}]
+
+    told = verification(pairs, hosts)
+
+    assert "one → two (A - B): 0.2 s there and back, by one → three → two" in told["seen"]
+    assert told["faults"] == ["one → three (A - C): no acknowledgment within 60 s"]
+
+
+def test_nodes_with_one_identity_are_a_fault() -> None:
+    copy = {"queue_manager_looked": {}, "queue_manager_probed": {"identifier": "one"}}
+    (fault,) = verification([], {"first": copy, "second": copy})["faults"]
+    assert fault.startswith("first and second are one queue manager (one)")
+
+
+def test_links_and_machines_that_name_a_machine_need_it() -> None:
+    links = [{"sites": ["A", "B"], "site_gates": ["a-gate"]}, {"sites": ["B", "C"], "site_gates": ["b-router"]}]
+    machines = [
+        {"name": "b-client", "in_routing_servers": [], "out_routing_servers": ["A-GATE"]},
+        {"name": "c-client", "in_routing_servers": [], "out_routing_servers": []},
+    ]
+    assert needed_by("a-gate", links, machines) == ["the routing link A - B", "b-client"]

@@ -1,0 +1,285 @@
+"""What an operator does with a running enterprise: verify, back up, restore, move a machine, take one out.
+
+Each playbook is checked first, run, and run again: the check tells what the run changes, and the second run changes
+nothing. The tests are the chapters of one story, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+import yaml
+
+import qmnode
+from qmnode import Access, Message, MessageQueuingError
+from tests.lab.aws import ENVIRONMENT
+from tests.lab.enterprise import LabEnterprise, Played
+from tests.playbooks.conftest import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.lab.aws import Moto
+
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(1200)]
+ROUTER, SHOP, GATE = "ams-router", "ams-shop", "bre-router"
+PLACE = "s3://msmq-backups/contoso"
+IDENTIFIER_JUMP = 1 << 20
+"""No test sends as many messages; a restored node skips more."""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[LabEnterprise]:
+    """Two sites with a link, a client in the first; rolled out."""
+    declared = sample(ROUTER, SHOP, GATE) | {"foreign_sites": [], "users": []}
+    declared["queues"] = [
+        {"machine": SHOP, "name": "orders", "transactional": True},
+        {"machine": GATE, "name": "picking", "transactional": True},
+    ]
+    enterprise = LabEnterprise(declared)
+    try:
+        enterprise.start()
+        enterprise.play("provision", declared=str(enterprise.declared)).ok()
+        retry = {"transfer": {"retry_interval": 1, "retry_maximum": 5}}
+        enterprise.play("rollout", queue_manager_settings=retry, routing_server_more_settings=retry).ok()
+        yield enterprise
+    finally:
+        enterprise.close()
+
+
+@pytest.fixture
+def in_s3(running: LabEnterprise, moto: Moto, monkeypatch: pytest.MonkeyPatch) -> LabEnterprise:
+    """It, and a bucket that its operator may write to."""
+    for variable, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": moto.url}.items():
+        monkeypatch.setenv(variable, value)
+    client = boto3.client("s3")
+    if not client.list_buckets()["Buckets"]:
+        where = {"LocationConstraint": ENVIRONMENT["AWS_DEFAULT_REGION"]}
+        client.create_bucket(Bucket="msmq-backups", CreateBucketConfiguration=where)
+    return running
+
+
+def play_thrice(enterprise: LabEnterprise, playbook: str, *arguments: str, **variables: object) -> Played:
+    """Checked, run and run again; what the run itself said."""
+    foretold = enterprise.play(playbook, "--check", "--diff", *arguments, **variables).ok()
+    done = enterprise.play(playbook, "--diff", *arguments, **variables).ok()
+    assert changes(foretold) == changes(done) != {}
+    again = enterprise.play(playbook, *arguments, **variables).ok()
+    assert changes(again) == {}, again.said
+    return done
+
+
+def changes(played: Played) -> dict[str, int]:
+    """How much was changed on each host where something was."""
+    return {host: stats["changed"] for host, stats in played.stats.items() if stats["changed"]}
+
+
+def public_name(enterprise: LabEnterprise, pathname: str) -> str:
+    listed = json.loads(enterprise.command("queue", "list", "--json").stdout)
+    (found,) = (each["identifier"] for each in listed if each["pathname"] == pathname)
+    return f"PUBLIC={found}"
+
+
+async def send(enterprise: LabEnterprise, source: str, pathname: str, *bodies: bytes) -> list[bytes]:
+    """One transaction; the messages' identifiers."""
+    name = public_name(enterprise, pathname)
+    async with (
+        qmnode.connect(enterprise.socket(source)) as node,
+        await node.open_queue(name, Access.SEND) as queue,
+        node.transaction() as unit,
+    ):
+        return [await queue.send(Message(body), transaction=unit) for body in bodies]
+
+
+async def receive(enterprise: LabEnterprise, host: str, name: str, count: int, limit: float = 60.0) -> list[bytes]:
+    """So many bodies, or those that came in time."""
+    found: list[bytes] = []
+    async with qmnode.connect(enterprise.socket(host)) as node, await node.open_queue(rf"DIRECT=OS:.\{name}") as queue:
+        try:
+            while len(found) < count:
+                found += [message.body for message in await queue.receive_many(count - len(found), timeout=limit)]
+        except MessageQueuingError:
+            return found
+    return found
+
+
+async def holds(enterprise: LabEnterprise, host: str, name: str) -> int:
+    async with qmnode.connect(enterprise.socket(host)) as node:
+        return (await node.queue(rf".\{name}")).message_count
+
+
+async def identifier(enterprise: LabEnterprise, host: str) -> bytes:
+    async with qmnode.connect(enterprise.socket(host)) as node:
+        return bytes(node.identifier)
+
+
+def number(message: bytes) -> int:
+    """The number in a message identifier, which a node gives out once."""
+    return int.from_bytes(message[16:], "little")
+
+
+def set_variables(enterprise: LabEnterprise, host: str, **variables: str) -> dict[str, Any]:
+    """Change variables of a host in the inventory; what it had before."""
+    file = enterprise.folder / f"host_vars/{host}.yaml"
+    before: dict[str, Any] = yaml.safe_load(file.read_text())
+    file.write_text(yaml.safe_dump(before | variables))
+    return before
+
+
+class TestVerify:
+    def test_a_traced_probe_goes_along_every_link(
+        self, running: LabEnterprise, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TZ", "Asia/Tokyo")  # clocks are compared wherever the controller is
+
+        done = play_thrice(running, "verify")
+
+        for start, end in ((ROUTER, GATE), (GATE, ROUTER)):
+            assert f"{start} → {end} (Amsterdam - Bremen): " in done.said
+            assert f"s there and back, by {start} → {end}" in done.said
+
+
+class TestBackup:
+    async def test_to_a_folder(self, running: LabEnterprise, tmp_path: Path) -> None:
+        await send(running, SHOP, rf"{GATE}\picking", b"1", b"2", b"3")
+        await arrived(running, GATE, "picking", 3)
+
+        play_thrice(running, "backup", backup_to=str(folder(running)), backup_name="first")
+
+        kept = {path.name: path for path in folder(running).iterdir()}
+        assert kept.keys() == {f"{name}-first.tar.gz" for name in ("controller", ROUTER, SHOP, GATE)}
+        assert all(not path.stat().st_mode & 0o077 for path in (folder(running), *kept.values()))
+        left = running.hosts.path(GATE, "/var/lib/qmnode-backups")
+        assert not list(left.iterdir()), "nothing of it stays on the host"
+
+    async def test_a_restored_node_has_its_messages_back_and_gives_out_no_identifier_twice(
+        self, running: LabEnterprise
+    ) -> None:
+        (before,) = await send(running, GATE, rf"{SHOP}\orders", b"of the original")
+        await send(running, SHOP, rf"{GATE}\picking", b"4", b"5")
+        assert await receive(running, GATE, "picking", 5) == [b"1", b"2", b"3", b"4", b"5"]
+
+        play_thrice(running, "restore", "--limit", GATE, backup_from=str(folder(running)), backup_name="first")
+
+        await send(running, SHOP, rf"{GATE}\picking", b"6", b"7")
+        assert await receive(running, GATE, "picking", 5) == [b"1", b"2", b"3", b"6", b"7"]
+        (after,) = await send(running, GATE, rf"{SHOP}\orders", b"of the copy")
+        assert number(after) > number(before) + IDENTIFIER_JUMP
+        assert await receive(running, SHOP, "orders", 2) == [b"of the original", b"of the copy"]
+
+    def test_a_backup_that_is_not_whole_changes_nothing(self, running: LabEnterprise) -> None:
+        process = running.hosts.node_process(SHOP)
+        whole = (folder(running) / f"{SHOP}-first.tar.gz").read_bytes()
+        (folder(running) / f"{SHOP}-cut.tar.gz").write_bytes(whole[:1000])
+
+        cut = running.play("restore", "--limit", SHOP, backup_from=str(folder(running)), backup_name="cut")
+
+        assert cut.code != 0
+        assert "the node goes on with what it has" in cut.said
+        assert running.hosts.node_process(SHOP) == process
+        assert changes(cut) == {}
+
+    async def test_to_s3(self, in_s3: LabEnterprise) -> None:
+        await send(in_s3, GATE, rf"{SHOP}\orders", b"waits")
+        await arrived(in_s3, SHOP, "orders", 1)
+
+        wanted = {"backup_to": PLACE, "backup_name": "second"}
+        assert changes(in_s3.play("backup", **wanted).ok()) == dict.fromkeys(("localhost", ROUTER, SHOP, GATE), 1)
+        assert changes(in_s3.play("backup", **wanted).ok()) == {}
+
+        assert await receive(in_s3, SHOP, "orders", 1) == [b"waits"]
+
+    async def test_what_is_wrong_is_found_and_a_node_comes_back_from_s3(self, in_s3: LabEnterprise) -> None:
+        """A wrong clock, a node that does not run, and two with one identity: a node with the store of another."""
+        shutil.copy(folder(in_s3) / f"{GATE}-first.tar.gz", folder(in_s3) / f"{SHOP}-copied.tar.gz")
+        place = {"backup_from": str(folder(in_s3)), "backup_name": "copied"}
+        copied = in_s3.play("restore", "--limit", SHOP, queue_manager_ready_seconds=3, **place)
+        assert copied.code != 0, "it is not who the directory says"
+        await answers(in_s3, SHOP)
+        before = set_variables(in_s3, ROUTER, queue_manager_python=shifted_python(in_s3, ROUTER, 90))
+        in_s3.hosts.stop_node(ROUTER)
+
+        found = in_s3.play("verify")
+
+        set_variables(in_s3, ROUTER, **before)
+        in_s3.hosts.start_node(ROUTER)
+        await answers(in_s3, ROUTER)
+        assert found.code != 0
+        twin = qmnode_guid(await identifier(in_s3, GATE))
+        assert f"{SHOP} and {GATE} are one queue manager ({twin})" in found.said
+        assert f"{ROUTER} is not fit" in found.said
+        assert "s off the controller's" in found.said
+        assert f"{ROUTER}: the node does not answer" in found.said
+
+        in_s3.play("restore", "--limit", SHOP, backup_from=PLACE, backup_name="second").ok()
+
+        assert qmnode_guid(await identifier(in_s3, SHOP)) != twin
+        assert await receive(in_s3, SHOP, "orders", 1) == [b"waits"]
+
+
+class TestMove:
+    def test_a_name_that_is_wrong_and_a_gate_are_not_moved(self, running: LabEnterprise) -> None:
+        nobody = running.play("move_site", machine="nobody", site="Bremen")
+        assert nobody.code != 0
+        assert "There is no queue manager nobody" in nobody.said
+        gate = running.play("move_site", machine=GATE, site="Amsterdam")
+        assert gate.code != 0
+        assert "the routing link Amsterdam - Bremen would not work any more" in gate.said
+        assert changes(nobody) == changes(gate) == {}
+
+
+class TestDecommission:
+    def test_a_gate_is_needed(self, running: LabEnterprise) -> None:
+        refused = running.play("decommission", machine=GATE)
+        assert refused.code != 0
+        assert "the routing link Amsterdam - Bremen would not work any more" in refused.said
+
+
+def folder(enterprise: LabEnterprise) -> Path:
+    """Where the operator keeps backups."""
+    return enterprise.folder / "backups"
+
+
+async def arrived(enterprise: LabEnterprise, host: str, name: str, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while await holds(enterprise, host, name) < count:
+        assert time.monotonic() < deadline, f"{name} has not {count} messages"
+        await asyncio.sleep(0.1)
+
+
+async def answers(enterprise: LabEnterprise, host: str) -> None:
+    """Wait until a node that was started takes applications."""
+    deadline = time.monotonic() + 90
+    while True:
+        try:
+            await identifier(enterprise, host)
+        except (OSError, MessageQueuingError):
+            assert time.monotonic() < deadline, f"{host} does not answer"
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+def qmnode_guid(value: bytes) -> str:
+    from qmnode.structures.guid import Guid, guid_to_text
+
+    return guid_to_text(Guid(value))
+
+
+def shifted_python(enterprise: LabEnterprise, host: str, seconds: float) -> str:
+    """A Python on a host for which it is later: hosts of one machine have one clock."""
+    place = enterprise.hosts.path(host, "/var/tmp/later")
+    place.mkdir()
+    real = enterprise.hosts.inventory(host)["queue_manager_python"]
+    seen = "/var/tmp/later" if enterprise.is_real else str(place)
+    (place / "sitecustomize.py").write_text(f"import time\nreal = time.time\ntime.time = lambda: real() + {seconds}\n")
+    (place / "python").write_text(f'#!/bin/sh\nPYTHONPATH={seen} exec {real} "$@"\n')
+    (place / "python").chmod(0o755)
+    return f"{seen}/python"
