@@ -66,7 +66,7 @@ class Stream:
         encrypted: bool = False,
     ) -> None:
         self._source, self._target = source, target
-        self._format_name, self._queue = format_name, queue
+        self.format_name, self._queue = format_name, queue
         self._count, self._rate = count, rate
         self._privacy = PrivacyLevel.ADVANCED if encrypted else PrivacyLevel.NONE
         self.sent = 0
@@ -106,7 +106,7 @@ class Stream:
                 async with qmnode.connect(self._source()) as node:
                     counter = await node.open_queue(f"DIRECT=OS:{COUNTER}")
                     count = await node.open_queue(f"DIRECT=OS:{COUNTER}", Access.SEND)
-                    out = await node.open_queue(self._format_name, Access.SEND)
+                    out = await node.open_queue(self.format_name, Access.SEND)
                     while self.sent < self._count:
                         if self._enough:
                             # Whatever became of the last transaction: the counter says what was sent.
