@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 import qmnode
-from qmnode import Access, Message, MessageQueuingError
+from qmnode import Access, Message, MessageQueuingError, QueueType
 from tests.lab.aws import ENVIRONMENT
 from tests.lab.enterprise import LabEnterprise, Played
 from tests.playbooks.conftest import sample
@@ -234,12 +234,51 @@ class TestMove:
         assert "the routing link Amsterdam - Bremen would not work any more" in gate.said
         assert changes(nobody) == changes(gate) == {}
 
+    async def test_a_machine_belongs_to_its_new_site_and_messages_flow(self, running: LabEnterprise) -> None:
+        await send(running, SHOP, rf"{GATE}\picking", b"8")
+        assert await receive(running, GATE, "picking", 1) == [b"8"]
+        assert await next_hop(running, SHOP) == running.hosts.addresses[ROUTER]
+
+        play_thrice(running, "move_site", machine=SHOP, site="Bremen")
+
+        explained = json.loads(running.command("route", "explain", SHOP, GATE, "--json").stdout)
+        assert explained["path"] == [SHOP, GATE]
+        await send(running, SHOP, rf"{GATE}\picking", b"9")
+        await send(running, ROUTER, rf"{SHOP}\orders", b"to Bremen")
+        assert await receive(running, GATE, "picking", 1) == [b"9"]
+        assert await receive(running, SHOP, "orders", 1) == [b"to Bremen"]
+        assert await next_hop(running, SHOP) == running.hosts.addresses[GATE], "its own node knows its site"
+
 
 class TestDecommission:
     def test_a_gate_is_needed(self, running: LabEnterprise) -> None:
         refused = running.play("decommission", machine=GATE)
         assert refused.code != 0
         assert "the routing link Amsterdam - Bremen would not work any more" in refused.said
+
+    async def test_a_node_with_messages_goes_on(self, running: LabEnterprise) -> None:
+        await send(running, ROUTER, rf"{SHOP}\orders", b"unread")
+        await arrived(running, SHOP, "orders", 1)
+
+        refused = running.play("decommission", machine=SHOP)
+
+        assert refused.code != 0
+        assert r"AMS-SHOP\\orders: 1" in refused.said
+        assert changes(refused) == {}
+        assert await receive(running, SHOP, "orders", 1) == [b"unread"]
+
+    def test_a_node_without_messages_is_gone(self, running: LabEnterprise) -> None:
+        play_thrice(running, "decommission", machine=SHOP)
+
+        assert SHOP not in running.command("queue", "list", "--json").stdout
+        assert running.command("route", "explain", SHOP, GATE, check=False).returncode != 0
+        assert not running.hosts.path(SHOP, "/etc/qmnode").exists(), "its password and its key are gone"
+        assert not running.socket(SHOP).exists()
+        assert running.hosts.path(SHOP, "/var/lib/qmnode/CURRENT").exists(), "its store stays"
+        if running.is_real:
+            assert (
+                "could not be found" in running.lab.hosts[SHOP].do("systemctl", "status", "qmnode", check=False).stderr
+            )
 
 
 def folder(enterprise: LabEnterprise) -> Path:
@@ -265,6 +304,19 @@ async def answers(enterprise: LabEnterprise, host: str) -> None:
             await asyncio.sleep(0.1)
         else:
             return
+
+
+async def next_hop(enterprise: LabEnterprise, host: str) -> str:
+    """Where a node sends what is for the gate."""
+    name = public_name(enterprise, rf"{GATE}\picking")
+    async with qmnode.connect(enterprise.socket(host)) as node:
+        (hop,) = {
+            hop
+            for queue in await node.queues([QueueType.OUTGOING])
+            if queue.pathname == name
+            for hop in queue.next_hops
+        }
+    return str(hop)
 
 
 def qmnode_guid(value: bytes) -> str:
