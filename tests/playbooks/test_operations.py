@@ -10,6 +10,7 @@ import asyncio
 import json
 import shutil
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -81,6 +82,7 @@ def changes(played: Played) -> dict[str, int]:
     return {host: stats["changed"] for host, stats in played.stats.items() if stats["changed"]}
 
 
+@cache
 def public_name(enterprise: LabEnterprise, pathname: str) -> str:
     listed = json.loads(enterprise.command("queue", "list", "--json").stdout)
     (found,) = (each["identifier"] for each in listed if each["pathname"] == pathname)
