@@ -61,7 +61,7 @@ def in_s3(running: LabEnterprise, moto: Moto, monkeypatch: pytest.MonkeyPatch) -
     for variable, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": moto.url}.items():
         monkeypatch.setenv(variable, value)
     client = boto3.client("s3")
-    if not client.list_buckets()["Buckets"]:
+    if all(bucket["Name"] != "msmq-backups" for bucket in client.list_buckets()["Buckets"]):
         where = {"LocationConstraint": ENVIRONMENT["AWS_DEFAULT_REGION"]}
         client.create_bucket(Bucket="msmq-backups", CreateBucketConfiguration=where)
     return running
