@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import yaml
 from tests.lab.enterprise import PROJECT, LabEnterprise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 SMALL = ("ams-router", "ams-shop")
 
@@ -25,6 +26,21 @@ def sample(*machines: str) -> dict[str, Any]:
     declared["routing_links"] = [each for each in declared["routing_links"] if set(each["site_gates"]) <= set(machines)]
     declared["queues"] = [each for each in declared["queues"] if each["machine"] in machines]
     return declared
+
+
+@contextmanager
+def rolled_out(machines: Sequence[str], queues: list[dict[str, Any]]) -> Iterator[LabEnterprise]:
+    """These machines of the sample with these queues, provisioned and rolled out; taken away at the end."""
+    enterprise = LabEnterprise(sample(*machines) | {"foreign_sites": [], "users": [], "queues": queues})
+    try:
+        enterprise.start()
+        enterprise.play("provision", declared=str(enterprise.declared)).ok()
+        # A session that broke is tried again soon, so that the test ends soon.
+        retry = {"transfer": {"retry_interval": 1, "retry_maximum": 5}}
+        enterprise.play("rollout", queue_manager_settings=retry, routing_server_more_settings=retry).ok()
+        yield enterprise
+    finally:
+        enterprise.close()
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ import qmnode
 from qmnode import Access, Message, MessageQueuingError, QueueType
 from tests.lab.aws import ENVIRONMENT
 from tests.lab.enterprise import LabEnterprise, Played
-from tests.playbooks.conftest import sample
+from tests.playbooks.conftest import rolled_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,20 +39,12 @@ IDENTIFIER_JUMP = 1 << 20
 @pytest.fixture(scope="module")
 def running() -> Iterator[LabEnterprise]:
     """Two sites with a link, a client in the first; rolled out."""
-    declared = sample(ROUTER, SHOP, GATE) | {"foreign_sites": [], "users": []}
-    declared["queues"] = [
+    queues = [
         {"machine": SHOP, "name": "orders", "transactional": True},
         {"machine": GATE, "name": "picking", "transactional": True},
     ]
-    enterprise = LabEnterprise(declared)
-    try:
-        enterprise.start()
-        enterprise.play("provision", declared=str(enterprise.declared)).ok()
-        retry = {"transfer": {"retry_interval": 1, "retry_maximum": 5}}
-        enterprise.play("rollout", queue_manager_settings=retry, routing_server_more_settings=retry).ok()
+    with rolled_out((ROUTER, SHOP, GATE), queues) as enterprise:
         yield enterprise
-    finally:
-        enterprise.close()
 
 
 @pytest.fixture

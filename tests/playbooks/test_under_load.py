@@ -17,7 +17,7 @@ import pytest
 
 from tests.lab.enterprise import PROJECT, LabEnterprise
 from tests.lab.traffic import Report, Stream
-from tests.playbooks.conftest import sample
+from tests.playbooks.conftest import rolled_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,19 +35,10 @@ LONG = 60.0
 @pytest.fixture(scope="module")
 def three() -> Iterator[LabEnterprise]:
     """A routing server in each of three sites, and a queue in the third."""
-    declared = sample(SENDER, GATE, RECEIVER)
-    declared |= {"foreign_sites": [], "users": []}
-    declared["queues"] = [{"machine": RECEIVER, "name": QUEUE, "transactional": True}]
-    enterprise = LabEnterprise(declared)
-    try:
-        enterprise.start()
-        enterprise.play("provision", declared=str(enterprise.declared)).ok()
-        # A session that broke is tried again soon, so that the test ends soon.
-        retry = {"transfer": {"retry_interval": 1, "retry_maximum": 5}}
-        enterprise.play("rollout", queue_manager_settings=retry, routing_server_more_settings=retry).ok()
+    with rolled_out(
+        (SENDER, GATE, RECEIVER), [{"machine": RECEIVER, "name": QUEUE, "transactional": True}]
+    ) as enterprise:
         yield enterprise
-    finally:
-        enterprise.close()
 
 
 def stream_of(enterprise: LabEnterprise, count: int, rate: float, **more: Any) -> Stream:

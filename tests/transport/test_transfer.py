@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from qmnode import Access, Message, QueueManager
@@ -10,8 +12,12 @@ from qmnode.model.record import NEVER, expiry
 from qmnode.structures.message_classes import MessageClass
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 JOURNAL = "DIRECT=OS:.\\SYSTEM$;JOURNAL"
 DEAD_LETTERS = "DIRECT=OS:.\\SYSTEM$;DEADLETTER"
+ADMIN = ".\\private$\\admin"
 TRANSACTIONAL_DEAD_LETTERS = "DIRECT=OS:.\\SYSTEM$;DEADXACT"
 
 
@@ -81,41 +87,33 @@ async def test_higher_priorities_go_first(pair: Pair) -> None:
     assert await bodies(pair.bob, PLAIN, 3) == [b"7", b"3", b"1"]
 
 
-async def test_both_administration_acknowledgments_come_and_no_other(pair: Pair) -> None:
+async def read_and_acknowledged(pair: Pair, asked: Message, queues: Sequence[str]) -> None:
+    """A message from Alice is read by Bob, and each of these queues of hers is told both."""
     out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
-    await out.send(
-        Message(
-            b"asked",
-            recoverable=True,
-            acknowledgements_requested=0x0F,
-            administration_queue_format_name=pair.direct("ALICE", r".\private$\admin"),
-        )
-    )
-    assert await bodies(pair.bob, PLAIN, 1) == [b"asked"]
-    admin = await reader(pair.alice, r".\private$\admin")
-    classes = [(await admin.receive(timeout=10)).message_class for _ in range(2)]
-    assert classes == [MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE]
+    await out.send(asked)
+    assert await bodies(pair.bob, PLAIN, 1) == [asked.body]
+    for name in queues:
+        admin = await reader(pair.alice, name)
+        classes = [(await admin.receive(timeout=10)).message_class for _ in range(2)]
+        assert classes == [MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE]
+
+
+async def test_both_administration_acknowledgments_come_and_no_other(pair: Pair) -> None:
+    name = pair.direct("ALICE", ADMIN)
+    asked = Message(b"asked", recoverable=True, acknowledgements_requested=0x0F, administration_queue_format_name=name)
+    await read_and_acknowledged(pair, asked, [ADMIN])
     await eventually(lambda: nothing_outgoing(pair.bob))
     assert (await pair.alice.queue(r".\private$\admin")).message_count == 0
 
 
 async def test_every_administration_queue_of_a_list_gets_every_acknowledgment(pair: Pair) -> None:
     await pair.alice.create_queue(r".\private$\more")
-    queues = (r".\private$\admin", r".\private$\more")
-    out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
-    await out.send(
-        Message(
-            b"asked",
-            recoverable=True,
-            acknowledgements_requested=0x0F,
-            administration_multi_queue_format_name=",".join(pair.direct("ALICE", name) for name in queues),
-        )
+    queues = (ADMIN, r".\private$\more")
+    names = ",".join(pair.direct("ALICE", name) for name in queues)
+    asked = Message(
+        b"asked", recoverable=True, acknowledgements_requested=0x0F, administration_multi_queue_format_name=names
     )
-    assert await bodies(pair.bob, PLAIN, 1) == [b"asked"]
-    for name in queues:
-        admin = await reader(pair.alice, name)
-        classes = [(await admin.receive(timeout=10)).message_class for _ in range(2)]
-        assert classes == [MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE]
+    await read_and_acknowledged(pair, asked, queues)
 
 
 async def test_positive_source_journaling(pair: Pair) -> None:
