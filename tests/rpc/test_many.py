@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 CLIENTS = 200
 MESSAGES = 1_000
+CANCELLED = 20
+"""Receives that are cancelled one after the other, while the others wait."""
 NAME = parse_single_format_name(THERE)
 
 
@@ -46,15 +49,18 @@ async def test_each_message_goes_to_one_of_200_waiting_clients_in_order(remote: 
     assert len({client for client, _ in taken}) == CLIENTS, "first come, first served: each got its share"
 
     await eventually(lambda: sum(len(queue.reads) for queue in queue_of.values()) == CLIENTS, "all wait again")
-    begin = time.perf_counter()
-    tasks[0].cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await tasks[0]
-    assert time.perf_counter() - begin < 0.05 * 5, "50 ms, on a machine that is five times slower"
+    took = []
+    for task in tasks[:CANCELLED]:
+        begin = time.perf_counter()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        took.append(time.perf_counter() - begin)
+    assert median(took) < 0.05
     await remote.send(b"-1")
     await eventually(lambda: len(taken) == MESSAGES + 1)
-    assert taken[-1][0] != 0, "a cancelled receive got a message"
-    for task in tasks[1:]:
+    assert taken[-1][0] >= CANCELLED, "a cancelled receive got a message"
+    for task in tasks[CANCELLED:]:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     for node in nodes:
