@@ -1,5 +1,6 @@
 """Signed and encrypted messages, node to node in two processes: SHA-512, AES-256, the keys in a directory file, caches
-warm; rates from the first send, which signs, to the last acknowledgment.
+warm; rates from the first send, which signs, to the last acknowledgment. Beside them, in each round, one process signs
+the same bodies and does nothing else.
 
 ``python -m tests.bench.protected receive FOLDER`` is the other process.
 """
@@ -10,16 +11,16 @@ import asyncio
 import contextlib
 import os
 import pwd
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
 
 from qmnode import Access, Message, QueueManager, Settings
 from qmnode.file_directory import FileDirectory
@@ -31,19 +32,25 @@ from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
 from qmnode.structures.sid import Sid
 from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
 from tests.bench import Comparison, bench
-from tests.bench.transport import BATCH, BODY, PLAIN, Peer, loopback_address, say_processor_time, settings
+from tests.bench.peer import Peer, loopback_address, say_processor_time
+from tests.bench.transport import BATCH, BODY, PLAIN, folder, settings
 from tests.security.keys import private_key
 from tests.security.messages import encryption_pair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
     from qmnode.model.api import QueueApi
 
 RATES: Final = {1024: 4_000, 2048: 1_500}
+SHARES: Final = {1024: 4_000 / 9_200, 2048: 1_500 / 3_000}
+"""Of the signatures that one processor makes: 9,200 and 3,000 a second on the machine of the rates."""
 TOTAL: Final = 4_000
+SIGNATURES: Final = 1_000
 WARM: Final = 100
-ROUNDS: Final = 3
+ROUNDS: Final = 5
 _HOUR: Final = 3600.0
 _NAMES: Final = ("SENDER", "RECEIVER")
 _USER: Final = Sid.from_text("S-1-5-21-7-8-9-1001")
@@ -128,39 +135,48 @@ async def transfer(qm: QueueManager, out: QueueApi, name: str, total: int) -> No
         await asyncio.sleep(0.001)
 
 
-async def measure(modulus_length: int) -> tuple[float, float, float]:
-    """Medians of seconds, and of processor on each side, for a message."""
-    folder = Path(tempfile.mkdtemp(prefix=".bench-", dir=Path.cwd()))
+def sign(key: rsa.RSAPrivateKey, total: int) -> float:
+    """Seconds for a signature."""
+    scheme, digest = padding.PKCS1v15(), hashes.SHA512()
+    start = perf_counter()
+    for _ in range(total):
+        key.sign(BODY, scheme, digest)
+    return (perf_counter() - start) / total
+
+
+async def measure(modulus_length: int) -> tuple[float, float, float, float]:
+    """Medians of seconds, and of processor on each side, for a message; and of seconds for a signature."""
     measured = []
-    try:
-        prepare(folder, modulus_length)
-        peer = Peer("tests.bench.protected", folder)
+    key = private_key(modulus_length).signing_key
+    with folder() as place:
+        prepare(place, modulus_length)
+        peer = Peer("tests.bench.protected", place)
         try:
-            async with node(folder, "SENDER") as qm:
-                name = (folder / "queue").read_text()
+            async with node(place, "SENDER") as qm:
+                name = (place / "queue").read_text()
                 out = await qm.open_queue(name, Access.SEND)
                 await transfer(qm, out, name, WARM)
                 for _ in range(ROUNDS):
                     there, here, start = peer.processor(), process_time(), perf_counter()
                     await transfer(qm, out, name, TOTAL)
                     taken = perf_counter() - start, process_time() - here, peer.processor() - there
-                    measured.append([one / TOTAL for one in taken])
+                    measured.append([*(one / TOTAL for one in taken), sign(key, SIGNATURES)])
                 assert not qm.dead_letter_queue.message_count
         finally:
             peer.stop()
-    finally:
-        shutil.rmtree(folder)
-    seconds, here, there = map(statistics.median, zip(*measured, strict=True))
-    return seconds, here, there
+    seconds, here, there, signature = map(statistics.median, zip(*measured, strict=True))
+    return seconds, here, there, signature
 
 
 @bench("protected")
 def protected() -> list[Comparison]:
-    """Rates and processor of both sides, by the size of the keys."""
+    """Rates and their shares of bare signing, processor of both sides, by the size of the keys."""
     lines = []
     for modulus_length, rate in RATES.items():
-        seconds, here, there = asyncio.run(measure(modulus_length))
-        kind = f"RSA-{modulus_length}"
+        seconds, here, there, signature = asyncio.run(measure(modulus_length))
+        kind, share = f"RSA-{modulus_length}", SHARES[modulus_length]
+        named = f"bare signing (at least {share:.0%} of its rate)"
+        lines.append(Comparison(f"signed, encrypted: {kind}", seconds, named, signature, 1 / share))
         lines.append(Comparison(f"signed, encrypted: {kind}", seconds, f"{rate:,} a second", 1 / rate, 1.0))
         lines.append(Comparison(f"{kind}: processor of the sender", here, "budget", 1 / rate))
         lines.append(Comparison(f"{kind}: processor of the receiver", there, "budget", 1 / rate))

@@ -1,5 +1,7 @@
 """Node to node, two processes on one machine: rates from the first send to the last acknowledgment, and latency.
 
+Between the rounds bare frames go from process to process: a machine's own speed is in both.
+
 ``python -m tests.bench.transport receive FOLDER ADDRESS`` is the other process.
 """
 
@@ -8,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -19,10 +19,11 @@ from time import monotonic, perf_counter, process_time
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode import Access, Message, QueueManager, Settings
-from tests.bench import Comparison, bench
+from tests.bench import Comparison, bare, bench
+from tests.bench.peer import Peer, loopback_address, say_processor_time
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Iterator
 
     from qmnode.model.api import QueueApi
 
@@ -32,7 +33,7 @@ TOTAL: Final = 38_400
 BATCH: Final = 100
 SENDERS: Final = 4
 """Tasks of the application that send at the same time, each a batch after the other: they share their syncs."""
-ROUNDS: Final = 3
+ROUNDS: Final = 5
 PINGS: Final = 200
 PLAIN: Final = r"private$\plain"
 TRANSACTIONAL: Final = r"private$\tx"
@@ -40,7 +41,10 @@ ECHO: Final = r"private$\echo"
 PROCESSOR: Final = 40e-6
 """Seconds of processor for a message on each side: what two cores need for 25,000 a second."""
 RATES: Final = {"recoverable": 20_000, "transactional": 15_000, "express": 40_000}
+SHARES: Final = {"recoverable": 20 / 52, "transactional": 15 / 52}
+"""Of the rate of bare frames, which was 52,000 a second on the machine of the rates; for express none is given."""
 LATENCY: Final = 3e-3
+Taken = tuple[float, float, float]
 
 
 def settings(name: str, address: str) -> Settings:
@@ -50,11 +54,6 @@ def settings(name: str, address: str) -> Settings:
         transport={"address": address},  # type: ignore[arg-type]
         transfer={"retry_interval": 0.1},  # type: ignore[arg-type]
     )
-
-
-def loopback_address() -> str:
-    dice = random.SystemRandom()
-    return f"127.{dice.randrange(1, 255)}.{dice.randrange(1, 255)}.{dice.randrange(2, 255)}"
 
 
 async def receive(folder: Path, address: str) -> None:
@@ -74,49 +73,6 @@ async def receive(folder: Path, address: str) -> None:
         stamping = asyncio.create_task(stamp())
         await say_processor_time()
         stamping.cancel()
-
-
-async def say_processor_time() -> None:
-    """Say "ready", and then the processor time for every line that comes."""
-    lines = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    print("ready", flush=True)
-    while await lines.readline():
-        print(process_time(), flush=True)
-
-
-class Peer:
-    """The other process: a module of the benches that receives."""
-
-    def __init__(self, module: str, folder: Path, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, "receive", str(folder), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        while self.line() != "ready":
-            pass
-
-    def line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def processor(self) -> float:
-        """Its seconds of processor so far."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return float(self.line())
-
-    def stop(self) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        finally:
-            self._process.kill()
 
 
 async def send(qm: QueueManager, out: QueueApi, kind: str, count: int) -> None:
@@ -150,24 +106,52 @@ async def latency(out: QueueApi, peer: Peer) -> float:
     return statistics.median(times)
 
 
-@contextlib.asynccontextmanager
-async def nodes() -> AsyncIterator[tuple[QueueManager, Peer, str]]:
-    folder = Path(tempfile.mkdtemp(prefix=".bench-", dir=Path.cwd()))
-    address = loopback_address()
-    peer = Peer("tests.bench.transport", folder, address)
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    """On the disk of the working directory: memory file systems sync nothing."""
+    made = Path(tempfile.mkdtemp(prefix=".bench-", dir=Path.cwd()))
     try:
-        async with QueueManager.open(folder / "sender", settings("SENDER", loopback_address())) as qm:
+        yield made
+    finally:
+        shutil.rmtree(made)
+
+
+@contextlib.asynccontextmanager
+async def nodes(place: Path) -> AsyncIterator[tuple[QueueManager, Peer, str]]:
+    address = loopback_address()
+    peer = Peer("tests.bench.transport", place, address)
+    try:
+        async with QueueManager.open(place / "sender", settings("SENDER", loopback_address())) as qm:
             await qm.network.start()
             yield qm, peer, address
     finally:
         peer.stop()
-        shutil.rmtree(folder)
 
 
-async def measure() -> tuple[dict[str, list[tuple[float, float, float]]], float]:
-    """By kind, for every round: seconds, and of processor on each side, for a message; and the latency."""
-    measured: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in RATES}
-    async with nodes() as (qm, peer, address):
+@contextlib.asynccontextmanager
+async def frames(place: Path) -> AsyncIterator[tuple[bare.Sender, Peer]]:
+    address = loopback_address()
+    peer = Peer("tests.bench.bare", place, address)
+    try:
+        async with bare.connect(place, address) as sender:
+            yield sender, peer
+    finally:
+        peer.stop()
+
+
+async def timed(transferring: Awaitable[None], peer: Peer) -> Taken:
+    """For a message: seconds, and of processor on each side."""
+    there, here, start = peer.processor(), process_time(), perf_counter()
+    await transferring
+    taken = perf_counter() - start, process_time() - here, peer.processor() - there
+    return taken[0] / TOTAL, taken[1] / TOTAL, taken[2] / TOTAL
+
+
+async def measure(place: Path) -> tuple[dict[str, list[Taken]], dict[bool, list[Taken]], float]:
+    """Every round of each kind, and of bare frames by whether they are synced; and the latency."""
+    measured: dict[str, list[Taken]] = {kind: [] for kind in RATES}
+    bared: dict[bool, list[Taken]] = {True: [], False: []}
+    async with nodes(place) as (qm, peer, address), frames(place) as (sender, bare_peer):
         opened = {}
         for queue in (PLAIN, TRANSACTIONAL, ECHO):
             name = rf"DIRECT=TCP:{address}\{queue}"
@@ -176,23 +160,36 @@ async def measure() -> tuple[dict[str, list[tuple[float, float, float]]], float]
         for _ in range(ROUNDS):
             for kind in RATES:
                 name, out = opened[TRANSACTIONAL if kind == "transactional" else PLAIN]
-                there, here, start = peer.processor(), process_time(), perf_counter()
-                await transfer(qm, out, kind, name)
-                taken = perf_counter() - start, process_time() - here, peer.processor() - there
-                measured[kind].append((taken[0] / TOTAL, taken[1] / TOTAL, taken[2] / TOTAL))
-        return measured, await latency(opened[ECHO][1], peer)
+                measured[kind].append(await timed(transfer(qm, out, kind, name), peer))
+                if kind != "transactional":
+                    synced = kind == "recoverable"
+                    bared[synced].append(await timed(sender.transfer(TOTAL, recoverable=synced), bare_peer))
+        return measured, bared, await latency(opened[ECHO][1], peer)
+
+
+def medians_of(rounds: list[Taken]) -> Taken:
+    seconds, here, there = map(statistics.median, zip(*rounds, strict=True))
+    return seconds, here, there
 
 
 @bench("transport")
 def transport() -> list[Comparison]:
-    """Rates, processor of both sides, latency."""
-    measured, delay = asyncio.run(measure())
+    """Rates and their shares of bare frames', processor of both sides, latency."""
+    with folder() as place:
+        measured, bared, delay = asyncio.run(measure(place))
     lines = []
     for kind, rate in RATES.items():
-        seconds, here, there = map(statistics.median, zip(*measured[kind], strict=True))
-        lines.append(Comparison(kind, seconds, f"{rate:,} a second", 1 / rate, 1.0))
-        lines.append(Comparison(f"{kind}: processor of the sender", here, "budget", PROCESSOR))
-        lines.append(Comparison(f"{kind}: processor of the receiver", there, "budget", PROCESSOR))
+        seconds, here, there = medians_of(measured[kind])
+        baseline, bare_here, bare_there = medians_of(bared[kind != "express"])
+        share = SHARES.get(kind)
+        named = "bare frames" if share is None else f"bare frames (at least {share:.0%} of their rate)"
+        lines += [
+            Comparison(kind, seconds, named, baseline, None if share is None else 1 / share),
+            Comparison(kind, seconds, f"{rate:,} a second", 1 / rate, 1.0),
+            Comparison(f"{kind}: processor of the sender", here, "bare frames", bare_here),
+            Comparison(f"{kind}: processor of the receiver", there, "bare frames", bare_there),
+            Comparison(f"{kind}: processor of both", here + there, "budget", 2 * PROCESSOR),
+        ]
     lines.append(Comparison("one message, median", delay, "latency", LATENCY, 1.0))
     return lines
 
