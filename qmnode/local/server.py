@@ -181,7 +181,8 @@ class LocalConnection(asyncio.Protocol):
         if call.kind == Kind.CANCEL:
             task = self._tasks.get(call.number)
             if task is not None:
-                task.cancel()
+                # After its first step, when both came together: a task that is cancelled before it never runs.
+                asyncio.get_running_loop().call_soon(task.cancel)
             return
         work = _WORK.get(call.kind)
         if work is None:

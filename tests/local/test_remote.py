@@ -138,6 +138,16 @@ async def test_a_cancelled_receive_takes_no_message(remote: RemoteQueueManager) 
     assert (await receiver.receive(timeout=5)).body == b"1"
 
 
+async def test_a_call_that_is_cancelled_before_it_was_read_ends(remote: RemoteQueueManager) -> None:
+    _, receiver = await open_both(remote)
+    waiting = asyncio.create_task(receiver.receive())
+    await asyncio.sleep(0)  # the call is made, and leaves together with its cancellation
+    waiting.cancel()
+    async with asyncio.timeout(60):
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
 async def test_a_receive_that_is_cancelled_too_late_returns_its_message(remote: RemoteQueueManager) -> None:
     sender, receiver = await open_both(remote)
     for count in range(200):
