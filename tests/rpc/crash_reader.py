@@ -38,7 +38,7 @@ async def read(queue: RemoteReadQueue, write: object, chance: random.Random) -> 
             print("A", number, file=write, flush=True)
 
 
-async def main(address: str, mapper: int, ledger: Path, seed: int) -> None:
+async def main(address: str, mapper: int, ledger: Path, seed: str) -> None:
     """Over again, whatever happens to the server."""
     chance = random.Random(seed)
     name = parse_single_format_name(rf"DIRECT=TCP:{address}\private$\orders")
@@ -53,4 +53,4 @@ async def main(address: str, mapper: int, ledger: Path, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]))

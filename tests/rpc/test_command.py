@@ -19,6 +19,8 @@ from tests.rpc.conftest import random_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.crash.disk import Disk
+
 PROJECT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-c", "from qmnode.cli import main; main()"]
 pytestmark = pytest.mark.servers
@@ -27,7 +29,8 @@ pytestmark = pytest.mark.servers
 class Served:
     """A node as a service, with remote read and a user."""
 
-    def __init__(self, folder: Path, **remote_read: object) -> None:
+    def __init__(self, folder: Path, disk: Disk | None = None, **remote_read: object) -> None:
+        self._environment = os.environ | (disk.environment if disk is not None else {})
         self.mapper = random_port()
         self.address = free_alias([self.mapper])
         users = folder / "users"
@@ -38,7 +41,7 @@ class Served:
         self.password_file.chmod(0o600)
         self.socket = folder / "node.sock"
         settings = {
-            "data": str(folder / "data"),
+            "data": str(folder / "data" if disk is None else disk.store),
             "computer_name": "SERVED",
             "local": {"socket": str(self.socket)},
             "management": {"socket": None},
@@ -60,8 +63,9 @@ class Served:
         self.socket.unlink(missing_ok=True)
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [*COMMAND, "run", "--config", str(self.configuration)], cwd=PROJECT, stdout=log, stderr=log
-            )
+                [*COMMAND, "run", "--config", str(self.configuration)],
+                cwd=PROJECT, env=self._environment, stdout=log, stderr=log,
+            )  # fmt: skip
         wait_until(lambda: '"ready"' in self.log.read_text() or self.process.poll() is not None, 60, "the node runs")
         assert self.process.poll() is None, self.log.read_text()
 
