@@ -39,6 +39,8 @@ class Report:
     longest_send_pause: float = 0.0
     """Seconds between two commits of the sender."""
     longest_receive_pause: float = 0.0
+    duration: float = 0.0
+    """Seconds from the first message sent to the last one received."""
     mistakes: list[str] = field(default_factory=list)
     """Numbers that came twice, or out of order."""
 
@@ -46,6 +48,11 @@ class Report:
     def is_perfect(self) -> bool:
         """None lost, none twice, all in order."""
         return self.received == self.expected and not self.mistakes
+
+    @property
+    def rate(self) -> float:
+        """Messages a second that were truly reached."""
+        return self.received / self.duration if self.duration else 0.0
 
 
 class Stream:
@@ -71,6 +78,7 @@ class Stream:
         self._privacy = PrivacyLevel.ADVANCED if encrypted else PrivacyLevel.NONE
         self.sent = 0
         self._enough = False
+        self._given_up = False
         self._began = 0.0
         self._last = 0.0
         self.report = Report(count)
@@ -95,19 +103,21 @@ class Stream:
         except TimeoutError:
             self.report.mistakes.append(f"{self.report.received} of {self.report.expected} after {limit:g} s")
         finally:
+            # A receive that is cancelled when messages have come already returns them, and the task goes on.
+            self._given_up = True
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         return self.report
 
     async def _send(self) -> None:
-        while True:
+        while not self._given_up:
             try:
                 async with qmnode.connect(self._source()) as node:
                     counter = await node.open_queue(f"DIRECT=OS:{COUNTER}")
                     count = await node.open_queue(f"DIRECT=OS:{COUNTER}", Access.SEND)
                     out = await node.open_queue(self.format_name, Access.SEND)
-                    while self.sent < self._count:
+                    while self.sent < self._count and not self._given_up:
                         if self._enough:
                             # Whatever became of the last transaction: the counter says what was sent.
                             self.sent = self.report.expected = _number(await counter.peek(timeout=5))
@@ -158,7 +168,7 @@ class Stream:
                 await asyncio.sleep(AGAIN)
 
     def _goes_on(self) -> bool:
-        return self.report.received < self.report.expected
+        return self.report.received < self.report.expected and not self._given_up
 
     async def _take(self, node: RemoteQueueManager, queue: qmnode.QueueApi, unsure: list[int]) -> list[int]:
         """Receive some. ``unsure`` are those of a transaction whose end nobody heard of."""
@@ -191,6 +201,7 @@ class Stream:
             if number != self.report.received:
                 self.report.mistakes.append(f"{number} came where {self.report.received} was due")
             self.report.received += 1
+        self.report.duration = asyncio.get_running_loop().time() - self._began
 
 
 def _number(message: Message) -> int:

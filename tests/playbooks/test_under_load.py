@@ -67,7 +67,8 @@ def another_release(folder: Path) -> Path:
 
 def assert_perfect(report: Report, capsys: pytest.CaptureFixture[str], what: str) -> None:
     with capsys.disabled():
-        print(f"\n{what}: {report.received} messages, longest pause of the sender {report.longest_send_pause:.1f} s")
+        reached = f"{report.received} messages in {report.duration:.0f} s, {report.rate:,.0f} a second"
+        print(f"\n{what}: {reached}, longest pause of the sender {report.longest_send_pause:.1f} s")
     assert report.mistakes == []
     assert report.received == report.expected
 
