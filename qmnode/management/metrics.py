@@ -74,6 +74,7 @@ class _Snapshot(Collector):
             troubles.add_metric((warning.partition(":")[0],), 1)
         yield troubles
         yield self._certificate()
+        yield self._keys()
         queues = self._context.manager.queue_collection.values()
         shown = heapq.nlargest(self._context.settings.metrics_queues, queues, key=lambda queue: queue.message_count)
         yield from self._queues(shown)
@@ -92,6 +93,17 @@ class _Snapshot(Collector):
                 family.add_metric((), 0)
             else:
                 family.add_metric((), certificate.not_valid_after_utc.timestamp())
+        return family
+
+    def _keys(self) -> Metric:
+        family = GaugeMetricFamily(
+            "qmnode_encryption_key_published_timestamp_seconds",
+            "When the encryption key was published to which others encrypt now, since 1970 (UTC)",
+            labels=("provider",),
+        )
+        reader = self._context.key_reader
+        for provider, published in reader.status.published if reader is not None else ():
+            family.add_metric((provider,), published)
         return family
 
     @staticmethod

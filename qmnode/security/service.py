@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from qmnode.security.admission import Admission
 from qmnode.security.destinations import DestinationDirectory
 from qmnode.security.errors import KeyStoreError, MessageDeferredError
 from qmnode.security.identity import SenderDirectory
-from qmnode.security.key_ring import KeyRing
+from qmnode.security.key_ring import KeyPurpose, KeyRing, KeyState
 from qmnode.security.outcomes import Deferred, Protected, ProtectionRequest, Refused, Unprotectable, Verdict
 from qmnode.security.protector import MessageProtector
 from qmnode.security.worker import Worker, inline
@@ -41,6 +41,18 @@ class KeyStoreStatus:
     """Why it could not be read, as a sentence that tells what to do; None if it could."""
     fingerprints: tuple[str, ...] = ()
     """The keys in use."""
+    published: tuple[tuple[str, float], ...] = ()
+    """Since when the directory shows the current encryption key of each provider: its name, and seconds since 1970."""
+
+    @classmethod
+    def of(cls, version: int, ring: KeyRing) -> Self:
+        """After a reading that went well."""
+        published = (
+            (pair.provider, pair.created_time if pair.published_time is None else pair.published_time)
+            for pair in ring
+            if pair.state is KeyState.CURRENT and pair.purpose is KeyPurpose.ENCRYPTION
+        )
+        return cls(version, None, tuple(pair.fingerprint for pair in ring), tuple(published))
 
 
 class SecurityService:
@@ -76,7 +88,7 @@ class SecurityService:
             return self._without_store("the key store is empty")
         ring = KeyRing(contents.pairs)
         self.protector.use_ring(ring)
-        self.status = KeyStoreStatus(contents.version, None, tuple(pair.fingerprint for pair in ring))
+        self.status = KeyStoreStatus.of(contents.version, ring)
         return self.status
 
     def _without_store(self, fault: str) -> KeyStoreStatus:

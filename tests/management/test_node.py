@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from qmnode import Access, Message
 from qmnode.model.administration import ConnectionInformation
 from qmnode.model.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingQueue
+from qmnode.security.service import KeyStoreStatus
 from qmnode.structures.guid import guid_to_text, new_guid
 from tests.management.conftest import NAME, Managed, write_certificate
 
@@ -101,6 +102,27 @@ async def test_metrics_say_what_is_in_trouble_and_when_the_certificate_ends(
     assert 0 < end.value - time.time() <= 3600
     certificate.write_text("broken")
     assert "qmnode_certificate_expiry_timestamp_seconds 0.0" in (await client.get("/metrics")).text
+
+
+class ReadKeys:
+    def __init__(self, status: KeyStoreStatus) -> None:
+        self.status = status
+
+    async def read(self) -> KeyStoreStatus:
+        return self.status
+
+
+async def test_metrics_say_since_when_others_encrypt_to_a_key(client: httpx.AsyncClient, managed: Managed) -> None:
+    assert managed.server.context.key_reader is None
+    assert "qmnode_encryption_key_published_timestamp_seconds{" not in (await client.get("/metrics")).text
+    status = KeyStoreStatus(3, None, ("f1", "f2"), (("Enhanced", 1000.0), ("AES", 2000.0)))
+    managed.server.context.key_reader = ReadKeys(status)
+
+    text = (await client.get("/metrics")).text
+
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    samples = families["qmnode_encryption_key_published_timestamp_seconds"].samples
+    assert {sample.labels["provider"]: sample.value for sample in samples} == {"Enhanced": 1000.0, "AES": 2000.0}
 
 
 async def test_what_is_not_there_is_a_problem(client: httpx.AsyncClient) -> None:

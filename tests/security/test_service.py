@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from qmnode.directory import DirectoryOperationError, DirectoryOperationResult, 
 from qmnode.errors import MessageQueuingError
 from qmnode.security.admission import Arrival, QueueRules
 from qmnode.security.file_key_store import FileKeyStore
-from qmnode.security.key_ring import KeyPurpose
+from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.outcomes import Admitted, Deferred, Protected, ProtectionRequest, Refused, Unprotectable
 from qmnode.security.public_key_lists import public_key_list
 from qmnode.security.service import SecurityService
@@ -19,6 +20,7 @@ from qmnode.security_settings import SecuritySettings
 from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
 from tests.security.directories import FakeDirectory
 from tests.security.messages import (
+    DAY,
     DESTINATION,
     NOW,
     SOURCE,
@@ -79,6 +81,19 @@ async def test_two_nodes_exchange_signed_and_encrypted_messages(store: FileKeySt
     assert here.clean_up(NOW + 10_000.0) is None
     await here.close()
     await away.close()
+
+
+async def test_a_node_knows_since_when_others_encrypt_to_its_keys(store: FileKeyStore) -> None:
+    here = SecurityService(DESTINATION, SETTINGS, directory(), store)
+    (pair,) = store.read_now().pairs
+    following = replace(encryption_pair(number=1, now=NOW), state=KeyState.NEXT)
+    signing = replace(pair, purpose=KeyPurpose.SIGNING)
+    store.replace_now((pair, following, signing), expected_version=1)
+    assert (await here.load_keys()).published == ((pair.provider, NOW - DAY),)
+    store._path.chmod(0o644)
+    status = await here.load_keys()
+    assert status.fault is not None
+    assert status.published, "what was read before goes on serving"
 
 
 async def test_a_node_starts_without_its_key_store_and_goes_on_when_it_is_back(store: FileKeyStore) -> None:
