@@ -10,33 +10,30 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from pyspark.sql import functions as F
 
 from mqenterprise.pipeline import catalogue
 from mqenterprise.pipeline.jobs.message_life import KEY, UNKNOWN, dated_by
 from mqenterprise.pipeline.progress import Progress
 from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
-from mqenterprise.pipeline.sources.segments import find_segments, partitions_of, pieces_of, read_pieces
+from mqenterprise.pipeline.sources.reading import Wanted, with_events
+from mqenterprise.pipeline.sources.segments import find_segments, pieces_of
 from mqenterprise.pipeline.tables import Tables
 from qmnode.export.events import FORMAT
 from qmnode.export.places import below
-from qmnode.export.segment import SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from mqenterprise.pipeline.catalogue import Derived, Gathered, Summary
     from mqenterprise.pipeline.directory import DirectoryTables
-    from mqenterprise.pipeline.sources.segments import Piece, Pieces, Segment, Stray
+    from mqenterprise.pipeline.sources.segments import Piece, Segment, Stray
     from mqenterprise.pipeline.tables import Commit, StoredTable
 
 QUARANTINE: Final = "_quarantine"
 """Beside the tables: what was set aside."""
-_PARTITION: Final = 16 << 20
-"""Bytes of segments for one task."""
 
 
 @dataclass(slots=True)
@@ -129,11 +126,15 @@ class Analysis:
             pieces = sorted(pieces, key=lambda piece: (piece.copies[0].modified, piece.copies[0].path))[: self.most]
         if not pieces and last is not None:
             return
-        partial = gathered.make(self._events(gathered, pieces))
-        if last is None:
-            commit = table.replace(gathered.finish(partial), None, lambda: self._state(progress, pieces))
-        else:
-            commit = self._join(gathered, table, partial, lambda: self._state(progress, pieces))
+
+        def write(events: DataFrame) -> Commit:
+            partial = gathered.make(events)
+            if last is None:
+                return table.replace(gathered.finish(partial), None, lambda: self._state(progress, pieces))
+            return self._join(gathered, table, partial, lambda: self._state(progress, pieces))
+
+        wanted = Wanted(pieces, gathered.columns, gathered.kinds)
+        commit = with_events(self.spark, wanted, self.quarantine, write)
         summed.segments = max(summed.segments, len(pieces))
         summed.events = max(summed.events, sum(end - begin + 1 for piece in pieces for begin, end in piece.ranges))
         summed.tables[gathered.name] = commit.version
@@ -162,17 +163,6 @@ class Analysis:
 
     def _rows(self, table: StoredTable, dates: Iterable[str] | None) -> DataFrame:
         return table.read(self.spark, None if dates is None else set(dates))
-
-    def _events(self, gathered: Gathered, pieces: Sequence[Piece]) -> DataFrame:
-        """The events that a table is made from, read by as many tasks as there is work for."""
-        schema = pa.schema([SCHEMA.field(name) for name in gathered.columns])
-        fields = ", ".join(f"`{field.name}` {_SPARK[str(field.type)]}" for field in schema)
-        parts = partitions_of(pieces, _PARTITION)
-        if not parts:
-            return self.spark.createDataFrame([], fields)
-        numbers = self.spark.range(0, len(parts), 1, len(parts))
-        reader = _reader(parts, schema, gathered.kinds, self.quarantine)
-        return numbers.mapInArrow(reader, fields)
 
     # What follows from them
 
@@ -215,28 +205,6 @@ class Analysis:
         summed.tables[summary.name] = commit.version
 
 
-_SPARK: Final = {
-    "int64": "bigint",
-    "int32": "int",
-    "bool": "boolean",
-    "string": "string",
-    "timestamp[us, tz=UTC]": "timestamp",
-}
-
-
 def _is_known(record: Record | None, segment: Segment) -> bool:
     """Whether it was set aside as it is now, by a reader that knew as much as this one."""
     return record is not None and record.lost and record.signature == segment.signature and record.reader >= FORMAT
-
-
-def _reader(
-    parts: Sequence[Pieces], schema: pa.Schema, kinds: Sequence[str], quarantine: Quarantine
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    condition = pa.compute.field("kind").isin(list(kinds))
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from read_pieces(parts[number].pieces, schema, quarantine, condition)
-
-    return read

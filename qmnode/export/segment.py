@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from pyarrow import compute, parquet
@@ -20,6 +20,8 @@ ROW_LIMIT: Final = 1 << 20
 """Rows of a segment at most: a reader takes one whole."""
 SUFFIX: Final = ".parquet"
 _ROW_GROUP: Final = 1 << 17
+_TAIL: Final = 8
+"""Bytes at the end of a Parquet file: the length of what it says of itself, which is before them, and ``PAR1``."""
 _META: Final = "qmnode.segment."
 _TYPES: Final = {
     "int64": pa.int64(),
@@ -88,6 +90,8 @@ class Footer:
     """Microseconds since 1970 (UTC), of the earliest event."""
     last_time: int
     site: str
+    schema: pa.Schema
+    """Of its rows."""
 
 
 def table_of(columns: Mapping[str, Sequence[object]], origin: Origin, rows: int) -> pa.Table:
@@ -144,13 +148,17 @@ def segment_path(name: SegmentName, first_time: int) -> str:
 
 
 def read_footer(place: Place, path: str) -> Footer:
-    """Check a segment as far as its footer says. SegmentError if it is broken, of a newer format or another's."""
-    content = _content(place, path)
+    """Check a segment as far as its footer says, and read only that. SegmentError if it is broken, of a newer format,
+    another's or gone; OSError if its place does not answer: that is no fault of the segment.
+    """
+    with _opened(place, path) as file:
+        size = file.size()
+        length = int.from_bytes(file.read_at(_TAIL, max(size - _TAIL, 0))[:4], "little") + _TAIL
+        content = file.read_at(min(length, size), max(size - length, 0))
     try:
-        metadata = parquet.read_metadata(pa.BufferReader(content))
+        return _footer(parquet.read_metadata(pa.BufferReader(content)), path)
     except (pa.ArrowException, OSError) as error:
         raise SegmentError("corrupt", f"its end cannot be read: {error}") from error
-    return _footer(metadata.metadata or {}, metadata.num_rows, path)
 
 
 def read_segment(place: Place, path: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -160,10 +168,11 @@ def read_segment(place: Place, path: str, columns: Sequence[str] | None = None) 
     Columns that it does not have are null: an older node did not tell them. Those that are not known here are left.
     """
     wanted = pa.schema([SCHEMA.field(name) for name in columns]) if columns is not None else SCHEMA
-    content = _content(place, path)
+    with _opened(place, path) as stored:
+        content = stored.read_buffer()  # whatever goes wrong with the bytes afterwards is their own fault
     try:
         with parquet.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
-            _footer(file.metadata.metadata or {}, file.metadata.num_rows, path)
+            _footer(file.metadata, path)
             there = set(file.schema_arrow.names) - _empty_columns(file.metadata)
             table = file.read([name for name in wanted.names if name in there], use_threads=False)
     except (pa.ArrowException, OSError) as error:
@@ -195,19 +204,17 @@ def _empty_columns(metadata: parquet.FileMetaData) -> set[str]:
     return set(metadata.schema.to_arrow_schema().names) - filled
 
 
-def _content(place: Place, path: str) -> pa.Buffer:
-    """The bytes of a file: whatever goes wrong with them afterwards is their own fault."""
+def _opened(place: Place, path: str) -> Any:
     try:
-        with place.file_system.open_input_file(path) as file:
-            return file.read_buffer()
+        return place.file_system.open_input_file(path)
     except FileNotFoundError:
         raise SegmentError("gone", "it was deleted before it was read") from None
 
 
-def _footer(metadata: dict[bytes, bytes], rows: int, path: str) -> Footer:
+def _footer(metadata: parquet.FileMetaData, path: str) -> Footer:
     facts = {
         key.decode().removeprefix(_META): value.decode("utf-8", "replace")
-        for key, value in metadata.items()
+        for key, value in (metadata.metadata or {}).items()
         if key.startswith(_META.encode())
     }
     try:
@@ -217,12 +224,13 @@ def _footer(metadata: dict[bytes, bytes], rows: int, path: str) -> Footer:
                 "newer-format", f"it has segment format {version}, and this program reads up to {FORMAT}: upgrade it"
             )
         name = SegmentName(facts["node_id"], int(facts["first_offset"]), int(facts["last_offset"]), facts["node"])
-        footer = Footer(name, int(facts["rows"]), int(facts["first_time"]), int(facts["last_time"]), facts["site"])
+        times = int(facts["first_time"]), int(facts["last_time"])
+        footer = Footer(name, int(facts["rows"]), *times, facts["site"], metadata.schema.to_arrow_schema())
     except (KeyError, ValueError) as error:
         raise SegmentError("foreign", "it is a Parquet file, but no segment of a node") from error
     said = SegmentName.parse(path.rpartition("/")[2])
     if said is None or (said.node_id, said.first, said.last) != (name.node_id, name.first, name.last):
         raise SegmentError("misnamed", f"its name is not its own, which is {name}")
-    if footer.rows != rows:
-        raise SegmentError("corrupt", f"it has {rows} rows and says {footer.rows}")
+    if footer.rows != metadata.num_rows:
+        raise SegmentError("corrupt", f"it has {metadata.num_rows} rows and says {footer.rows}")
     return footer

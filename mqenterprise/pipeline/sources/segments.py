@@ -5,11 +5,11 @@ is read; it is set aside there, with a copy of the same segment read in its plac
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyarrow import compute
@@ -18,10 +18,11 @@ from pyspark.sql.datasource import InputPartition
 from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
 from mqenterprise.pipeline.sources.ranges import Ranges
 from qmnode.export.places import Place, StoredFile
-from qmnode.export.segment import SUFFIX, SegmentError, SegmentName, read_segment
+from qmnode.export.segment import SUFFIX, Footer, SegmentError, SegmentName, read_footer, read_segment
 
 _BATCH: Final = 1 << 14
 """Rows that go to Spark at a time."""
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,22 +161,36 @@ def read_pieces(
                 yield from pa.Table.from_arrays(columns, schema=schema).to_batches(max_chunksize=_BATCH)
 
 
+def check_footer(piece: Piece, quarantine: Quarantine) -> tuple[Segment, Footer] | None:
+    """The first copy of a segment whose footer is good. What is not is set aside."""
+    return _first_good(piece, quarantine, lambda segment: (segment, read_footer(_place_of(segment), segment.path)))
+
+
 def _read(piece: Piece, schema: pa.Schema, quarantine: Quarantine) -> pa.Table | None:
     names = schema.names
     needed = names if piece.whole or "offset" in names else [*names, "offset"]
+    found = _first_good(piece, quarantine, lambda segment: read_segment(_place_of(segment), segment.path, needed))
+    if found is None or piece.whole:
+        return found
+    return _only(found, piece.ranges)
+
+
+def _first_good(piece: Piece, quarantine: Quarantine, read: Callable[[Segment], _T]) -> _T | None:
     failed: list[Record] = []
-    found: pa.Table | None = None
+    found: _T | None = None
     for segment in piece.copies:
         try:
-            found = read_segment(Place.open(segment.address), segment.path, needed)
+            found = read(segment)
             break
         except SegmentError as error:
             failed.append(Record(segment.path, error.reason, str(error), segment.signature))
     for record in failed:
         quarantine.add(replace(record, lost=found is None))
-    if found is None or piece.whole:
-        return found
-    return _only(found, piece.ranges)
+    return found
+
+
+def _place_of(segment: Segment) -> Place:
+    return Place.open(segment.address)
 
 
 def _only(table: pa.Table, ranges: Iterable[tuple[int, int]]) -> pa.Table:
