@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
 
 COUNTER = r".\private$\traffic-counter"
-BATCH = 200
+BATCH = 1000
 PADDING = b" " + b"x" * 200
 AGAIN = 0.2
 """Seconds before a node that is away is asked again."""
