@@ -10,13 +10,14 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qmnode.routing import NoRouteError, RoutingTable, TopologySnapshot, follow
+from mqenterprise.routes.least_costs import LeastCosts
+from qmnode.routing import NoRouteError, follow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from mqenterprise.routes.enterprise import NamedTopology
-    from qmnode.routing import Machine, RoutingLink
+    from qmnode.routing import Machine, RoutingLink, TopologySnapshot
     from qmnode.structures.guid import Guid
 
 MOST_JOURNEYS: Final = 250_000
@@ -136,9 +137,9 @@ def _one_of_each_sort(machines: Iterable[Machine]) -> list[Machine]:
 def _ways(
     snapshot: TopologySnapshot, pairs: Iterable[tuple[Guid, Guid]], away: frozenset[Guid]
 ) -> dict[tuple[Guid, Guid], Way]:
-    tables: dict[Guid, RoutingTable] = {}
+    tables = LeastCosts(snapshot).tables()
     found = {}
-    for source, destination in pairs:
+    for source, destination in sorted(pairs, key=lambda pair: pair[1]):  # those to one destination share their ways
         try:
             journey = follow(snapshot, source, destination, away=away, tables=tables)
         except NoRouteError as error:
