@@ -21,10 +21,10 @@ settings.load_profile("project")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for real servers or measures time is tried once more when it fails; the end of the run names it.
+    """What compares with the clock may find the machine busy: it is tried up to three times, and the end says so.
 
-    For these alone: what takes neither a server nor a clock has to pass the first time.
+    For these alone. A test of what is right, not of how quick it is, has to pass the first time.
     """
     for item in items:
-        if item.get_closest_marker("servers") or item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
+        if item.get_closest_marker("timed"):
+            item.add_marker(pytest.mark.flaky(reruns=2))

@@ -145,7 +145,7 @@ class Enterprise:
         )
         await out.send(message)
         async with await self.a.open_queue(f"DIRECT=OS:{ADMIN}") as acknowledgments:
-            acknowledgment = await acknowledgments.receive(timeout=20)
+            acknowledgment = await acknowledgments.receive(timeout=60)
         async with await self.b.open_queue(f"DIRECT=OS:{QUEUE}") as queue:
             try:
                 arrived = await queue.receive(timeout=0)

@@ -67,7 +67,7 @@ async def test_an_application_behind_the_socket_is_signed_for_as_its_user(
             await out.send_many([signed(b"one", **claims), signed(b"two")], transaction=unit)
         await out.send(signed(b"three"), transaction="single")
     async with await enterprise.b.open_queue(f"DIRECT=OS:{QUEUE}") as queue:
-        arrived = [await queue.receive(timeout=20) for _ in range(3)]
+        arrived = [await queue.receive(timeout=60) for _ in range(3)]
     assert [message.body for message in arrived] == [b"one", b"two", b"three"]
     assert {message.sender_identifier for message in arrived} == {ALICE.write()}
     assert {message.authentication_level for message in arrived} == {SIG20}
@@ -92,7 +92,7 @@ async def test_several_destinations_share_an_msmq_3_signature(enterprise: Enterp
         await out.send(signed(level=SIG30, recoverable=True))
     for node, path in ((enterprise.b, QUEUE), (enterprise.a, here)):
         async with await node.open_queue(f"DIRECT=OS:{path}") as queue:
-            message = await queue.receive(timeout=20)
+            message = await queue.receive(timeout=60)
             assert (message.authentication_level, message.sender_identifier) == (SIG30, ALICE.write())
             assert len(message.signature) == 128
 
@@ -104,7 +104,7 @@ async def test_copies_for_two_queues_of_one_computer_both_arrive(enterprise: Ent
         await out.send(signed(level=SIG30, recoverable=True))
     for path in paths:
         async with await enterprise.b.open_queue(f"DIRECT=OS:{path}") as queue:
-            assert (await queue.receive(timeout=20)).authentication_level == SIG30
+            assert (await queue.receive(timeout=60)).authentication_level == SIG30
 
 
 async def test_a_queue_for_authenticated_messages_refuses_others(enterprise: Enterprise) -> None:

@@ -135,6 +135,7 @@ class TestTrust:
 
 
 class TestFailOver:
+    @pytest.mark.timed
     def test_a_server_that_is_down_or_silent_is_passed_over(
         self, directory_server: DirectoryServer, silent: SilentServer
     ) -> None:

@@ -345,6 +345,7 @@ class TestSilence:
         yield opened
         await opened.close()
 
+    @pytest.mark.timed
     async def test_a_call_ends_in_time_and_the_next_ones_at_once(self, stuck: LdapPort, silent: SilentServer) -> None:
         started = time.monotonic()
         first = stuck.read_directory(Queue, [equals("identifier", new_guid())])
@@ -358,6 +359,7 @@ class TestSilence:
         assert time.monotonic() - started < 1
         assert silent.accepted == 1
 
+    @pytest.mark.timed
     async def test_other_work_of_the_node_goes_on_meanwhile(self, stuck: LdapPort) -> None:
         longest, running = 0.0, True
 
@@ -376,6 +378,7 @@ class TestSilence:
 
         assert longest < 0.2
 
+    @pytest.mark.timed
     async def test_more_calls_than_may_wait_are_refused_at_once(self, stuck: LdapPort) -> None:
         queue = Queue(pathname="host\\orders")
 
@@ -390,6 +393,7 @@ class TestSilence:
         # Two threads ask, four calls may wait.
         assert taken[20 - 2 - 4 - 1] < 0.2
 
+    @pytest.mark.timed
     async def test_closing_does_not_wait_for_it(self, stuck: LdapPort) -> None:
         call = asyncio.create_task(refused(stuck.read_directory(Site, [equals("name", "x")])))
         await asyncio.sleep(0.05)

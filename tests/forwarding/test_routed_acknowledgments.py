@@ -92,5 +92,5 @@ async def test_only_the_destination_acknowledges_what_goes_over_a_routing_server
 
     target = await line.start("TARGET")
     queue = await target.open_queue(here)
-    assert [(await queue.receive(timeout=20)).body for _ in BODIES] == BODIES
+    assert [(await queue.receive(timeout=60)).body for _ in BODIES] == BODIES
     await eventually(lambda: source.journal_queue.message_count == len(BODIES))

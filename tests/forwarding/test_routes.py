@@ -166,7 +166,7 @@ async def test_messages_for_a_foreign_site_are_in_the_connector_queues(enterpris
 
             await until(arrived, "the message in the connector queue")
             async with await connector.connect() as qm, await qm.open_queue(f"CONNECTOR={site}{suffix}") as queue:
-                assert (await queue.receive(timeout=10)).body == body
+                assert (await queue.receive(timeout=60)).body == body
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ async def test_a_machine_that_has_just_joined_is_looked_up_before_its_messages_a
     lab.stale.write()
     await send(source, lab.name, b"welcome")
     async with await target.open_queue(f"DIRECT=OS:{PLAIN}") as queue:
-        assert (await queue.receive(timeout=20)).body == b"welcome"
+        assert (await queue.receive(timeout=60)).body == b"welcome"
 
 
 async def test_nothing_is_passed_on_to_who_is_not_in_the_directory_but_kept_if_that_was_asked_for(lab: Stale) -> None:
@@ -83,7 +83,7 @@ async def test_nothing_is_passed_on_to_who_is_not_in_the_directory_but_kept_if_t
     await send(source, lab.name, b"let go")
     await send(source, lab.name, b"to a stranger", negative_journaling_requested=True)
     async with await router.open_queue(r"DIRECT=OS:.\SYSTEM$;DEADLETTER") as queue:
-        dead = await queue.receive(timeout=20)
+        dead = await queue.receive(timeout=60)
     assert (dead.body, dead.message_class) == (b"to a stranger", MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q)
     await eventually(lambda: not any(one.message_count for one in source.queue_collection.values()))
     assert not router.dead_letter_queue.message_count

@@ -26,7 +26,7 @@ from tests.lab.servers import start_slapd
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.servers, pytest.mark.slow]
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timed]
 NODES = 2000
 BITS = 1024
 """Half of what nodes use: making keys still takes most of the time, and what comes on top of it shows the more."""

@@ -103,7 +103,7 @@ async def test_stopping_ends_those_that_wait(client: httpx.AsyncClient, managed:
     waiting = asyncio.create_task(client.post("/v1/queues/orders/receive", json={"timeout": 60}))
     while not managed.server.context.waiting:
         await asyncio.sleep(0)
-    await asyncio.wait_for(managed.server.stop(), 5)
+    await asyncio.wait_for(managed.server.stop(), 30)
     assert (await waiting).json()["messages"] == []
 
 

@@ -63,7 +63,7 @@ async def test_a_read_that_waits_in_a_transaction_ends_with_it(qm, ledger, commi
     async with await qm.open_queue(LEDGER, Access.SEND) as send:
         await send.send(Message(b"1"), transaction="single")
     with pytest.raises(MessageQueuingError) as error:
-        await asyncio.wait_for(waiting, 1)
+        await asyncio.wait_for(waiting, 30)
     assert error.value.code is ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE
     assert (await ledger.receive(timeout=0)).body == b"1"
 
@@ -116,4 +116,4 @@ async def test_a_read_that_waits_at_a_journal_ends_with_the_queue_manager(node, 
     await passes()
     await node.restart()
     with pytest.raises(MessageQueuingError, match="closed"):
-        await asyncio.wait_for(waiting, 1)
+        await asyncio.wait_for(waiting, 30)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 QUEUE = r".\private$\orders"
 NAME = r"DIRECT=OS:.\private$\orders"
 THERE = r"DIRECT=OS:SERVING\private$\orders"
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 class Remote:

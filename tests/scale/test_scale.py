@@ -17,7 +17,7 @@ from tests.bench.scale import (
 )
 from tests.bench.scale import QUEUES as QUEUE_COUNT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 
 @pytest.fixture(scope="module")

@@ -86,11 +86,12 @@ async def create_and_send(daemon: Daemon, body: bytes) -> None:
     await send(daemon, body)
 
 
+@pytest.mark.timed
 def test_sigterm_stops_it_in_seconds_and_leaves_no_socket(daemon: Daemon) -> None:
     asyncio.run(create_and_send(daemon, b"kept"))
     start = time.monotonic()
     daemon.process.send_signal(signal.SIGTERM)
-    assert daemon.process.wait(timeout=10) == 0
+    assert daemon.process.wait(timeout=60) == 0
     assert time.monotonic() - start < 5
     assert not daemon.socket.exists()
 
@@ -103,8 +104,8 @@ async def test_sigterm_ends_waiting_reads_too(daemon: Daemon) -> None:
         assert await qm.queues()
         daemon.process.send_signal(signal.SIGTERM)
         with pytest.raises(qmnode.MessageQueuingError, match="closed"):
-            await asyncio.wait_for(waiting, 10)
-    assert await asyncio.to_thread(daemon.process.wait, 10) == 0
+            await asyncio.wait_for(waiting, 60)
+    assert await asyncio.to_thread(daemon.process.wait, 60) == 0
 
 
 def test_a_second_node_on_the_same_store_is_refused(daemon: Daemon) -> None:
@@ -139,7 +140,7 @@ def test_a_killed_node_comes_back_with_what_it_acknowledged(daemon: Daemon) -> N
 
     async def receive() -> bytes:
         async with qmnode.connect(daemon.socket) as qm, await qm.open_queue(f"DIRECT=OS:{NAME}") as queue:
-            return (await queue.receive(timeout=5)).body
+            return (await queue.receive(timeout=60)).body
 
     with subprocess.Popen(
         [*COMMAND, "-c", str(daemon.folder / "node.yaml")], stderr=subprocess.PIPE, text=True, env=environment()

@@ -8,10 +8,12 @@ from tests.bench.structures import BAR, compare_parse, compare_write
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_writing_a_message_costs_at_most_four_times_the_bare_calls() -> None:
     assert compare_write().ratio <= BAR
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_reading_all_headers_of_a_message_costs_at_most_four_times_the_bare_calls() -> None:
     assert compare_parse().ratio <= BAR

@@ -18,7 +18,7 @@ from mqenterprise.topology.session import apply_declared
 from tests.lab.servers import DirectoryServer, start_slapd
 from tests.topology.conftest import Bench, Silent
 
-pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.timed]
 
 ROOT = Path(__file__).parents[2]
 SITES, MACHINES, QUEUES = 200, 2_000, 20_000

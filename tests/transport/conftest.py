@@ -16,7 +16,7 @@ from qmnode.settings import Settings, TransportSettings
 
 PLAIN = r".\private$\plain"
 TRANSACTIONAL = r".\private$\tx"
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 def loopback_address() -> str:

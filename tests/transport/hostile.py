@@ -31,7 +31,7 @@ class HostilePeer:
         now = asyncio.get_running_loop().time()
         session = Session(Role.INITIATOR, identifier, SessionSettings(), now, direct=True)
         session.connected(now)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while session.room() == 0:
                 self._writer.writelines(map(bytes, session.data_to_send()))
                 data = await self._reader.read(65536)
@@ -52,7 +52,7 @@ class HostilePeer:
     async def is_closed(self) -> bool:
         """Whether the node closes the connection."""
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while await self._reader.read(65536):
                     pass
         except ConnectionError:

@@ -68,7 +68,7 @@ async def private_name(node: QueueManager, pathname: str, **properties: object) 
 
 async def receive(node: QueueManager, pathname: str) -> Message:
     async with await node.open_queue(f"DIRECT=OS:{pathname}") as queue:
-        return await queue.receive(timeout=15)
+        return await queue.receive(timeout=60)
 
 
 async def test_keys_are_published_once(enterprise: Enterprise) -> None:
@@ -131,4 +131,4 @@ async def test_nothing_leaves_in_clear_that_cannot_be_encrypted(enterprise: Ente
     await out.send(Message(b"plain", recoverable=True))
     assert (await receive(bob, PLAIN)).body == b"plain"
     dead = await alice.open_queue(r"DIRECT=OS:.\SYSTEM$;DEADLETTER")
-    assert (await dead.receive(timeout=10)).body == b"secret"
+    assert (await dead.receive(timeout=60)).body == b"secret"

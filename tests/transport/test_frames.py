@@ -81,7 +81,7 @@ async def server(tmp_path: Path, address: str) -> AsyncIterator[QueueManager]:
 
 async def test_our_acceptor_answers_as_the_specification_shows(server: QueueManager, address: str) -> None:
     reader, writer = await asyncio.open_connection(address, 1801)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         writer.write(frame(3))
         answer = await reader.readexactly(len(frame(4)))
         assert without(answer)[:20] == without(frame(4))[:20]
@@ -125,7 +125,7 @@ async def test_our_initiator_produces_frames_3_5_and_7(tmp_path: Path, address: 
         name = parse_single_format_name(f"PRIVATE={'00' * 4}-0000-0000-0000-000000000001\\00000001")
         queue = node.opening.find(name, Access.SEND)
         queue.insert(next_position(node, frame(7)), value_of_packet(frame(7), SENT))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await done.wait()
             while queue.message_count:
                 await asyncio.sleep(0.01)

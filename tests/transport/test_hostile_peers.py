@@ -60,7 +60,7 @@ async def test_forged_acknowledgments_take_nothing_from_an_outgoing_queue(pair: 
     out = await pair.alice.open_queue(pair.direct("BOB", TRANSACTIONAL), Access.SEND)
     await out.send(Message(b"0"), transaction="single")
     queue = await pair.bob.open_queue(f"DIRECT=OS:{TRANSACTIONAL}")
-    await queue.receive(timeout=10)
+    await queue.receive(timeout=60)
     bob = pair.bob.identifier
     await eventually(lambda: not any(sequence.sent > sequence.acknowledged for sequence in outgoing(pair)))
     await pair.stop("BOB")
@@ -81,7 +81,7 @@ async def test_forged_acknowledgments_take_nothing_from_an_outgoing_queue(pair: 
 
     await pair.start("BOB")
     queue = await pair.bob.open_queue(f"DIRECT=OS:{TRANSACTIONAL}")
-    assert [(await queue.receive(timeout=20)).body for _ in range(5)] == [b"%d" % number for number in range(1, 6)]
+    assert [(await queue.receive(timeout=60)).body for _ in range(5)] == [b"%d" % number for number in range(1, 6)]
 
 
 def outgoing(pair: Pair) -> list[object]:
@@ -104,7 +104,7 @@ async def test_whoever_uses_anothers_identifier_does_not_touch_its_session(pair:
             await out.send(Message(b"%d" % number, recoverable=True))
             peer.send(session_ack(1) if number % 2 else GARBAGE)
             assert await peer.is_closed()
-        assert (await queue.receive(timeout=10)).body == b"%d" % number
+        assert (await queue.receive(timeout=60)).body == b"%d" % number
     assert sum(one.incoming for one in pair.bob.network.connections()) == 1
 
 
@@ -207,6 +207,7 @@ async def stream(out: QueueApi, queue: QueueApi, first: int) -> float:
 
 @pytest.mark.servers
 @pytest.mark.slow
+@pytest.mark.timed
 async def test_others_keep_their_rate_and_memory_and_descriptors_stay_flat(nodes: tuple[Node, Node]) -> None:
     alice, bob = nodes
     await create_queues(*nodes)

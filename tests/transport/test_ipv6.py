@@ -38,7 +38,7 @@ async def test_messages_and_pings_over_ipv6(tmp_path: Path) -> None:
         out = await alice.open_queue(r"DIRECT=OS:bob.example\private$\plain", Access.SEND)
         await out.send(Message(b"over IPv6", recoverable=True))
         queue = await bob.open_queue(f"DIRECT=OS:{PLAIN}")
-        assert (await queue.receive(timeout=20)).body == b"over IPv6"
+        assert (await queue.receive(timeout=60)).body == b"over IPv6"
         assert [one.address.startswith("[::1]:") for one in bob.network.connections()] == [True]
         assert await ping(new_guid(), "::1", 3527, "")
 

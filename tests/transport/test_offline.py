@@ -14,7 +14,7 @@ async def test_offline_closes_sessions_and_keeps_messages_until_online(pair: Pai
     out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
     queue = await pair.bob.open_queue(f"DIRECT=OS:{PLAIN}")
     await out.send(Message(b"before", recoverable=True))
-    assert (await queue.receive(timeout=10)).body == b"before"
+    assert (await queue.receive(timeout=60)).body == b"before"
     node.take_offline()
     await eventually(lambda: not any(one.established for one in node.network.connections()))
     await out.send(Message(b"held", recoverable=True))
@@ -22,7 +22,7 @@ async def test_offline_closes_sessions_and_keeps_messages_until_online(pair: Pai
         assert (await pair.alice.queue(pair.direct("BOB", PLAIN))).state == "disconnected"
         assert not pair.alice.network.connections()
     node.bring_online()
-    assert (await queue.receive(timeout=10)).body == b"held"
+    assert (await queue.receive(timeout=60)).body == b"held"
 
 
 async def test_a_queue_that_was_paused_stays_so_when_its_node_comes_online(pair: Pair) -> None:
@@ -35,7 +35,7 @@ async def test_a_queue_that_was_paused_stays_so_when_its_node_comes_online(pair:
     assert (await pair.alice.queue(name)).state == "on hold"
     await pair.alice.resume_queue(name)
     queue = await pair.bob.open_queue(f"DIRECT=OS:{PLAIN}")
-    assert (await queue.receive(timeout=10)).body == b"held"
+    assert (await queue.receive(timeout=60)).body == b"held"
 
 
 async def test_unacknowledged_messages_of_an_outgoing_connection_are_those_that_it_sent(pair: Pair) -> None:
@@ -44,7 +44,7 @@ async def test_unacknowledged_messages_of_an_outgoing_connection_are_those_that_
         await out.send(Message(b"%d" % number))
     queue = await pair.bob.open_queue(f"DIRECT=OS:{PLAIN}")
     for _ in range(3):
-        await queue.receive(timeout=10)
+        await queue.receive(timeout=60)
     (outgoing,) = pair.alice.network.connections()
     (incoming,) = pair.bob.network.connections()
     assert (outgoing.unacknowledged_messages, incoming.unacknowledged_messages) == (3, 0)

@@ -27,7 +27,7 @@ async def reader(node: QueueManager, queue: str) -> QueueApi:
 
 async def bodies(node: QueueManager, queue: str, count: int) -> list[bytes]:
     source = await reader(node, queue)
-    return [(await source.receive(timeout=10)).body for _ in range(count)]
+    return [(await source.receive(timeout=60)).body for _ in range(count)]
 
 
 def nothing_outgoing(node: QueueManager) -> bool:
@@ -94,7 +94,7 @@ async def read_and_acknowledged(pair: Pair, asked: Message, queues: Sequence[str
     assert await bodies(pair.bob, PLAIN, 1) == [asked.body]
     for name in queues:
         admin = await reader(pair.alice, name)
-        classes = [(await admin.receive(timeout=10)).message_class for _ in range(2)]
+        classes = [(await admin.receive(timeout=60)).message_class for _ in range(2)]
         assert classes == [MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE]
 
 
@@ -141,7 +141,7 @@ async def test_a_transactional_message_to_no_queue_is_a_dead_letter_of_its_sourc
     name = pair.direct("BOB", r".\private$\none")
     await send_in_transaction(pair.alice, name, [Message(b"tx", negative_journaling_requested=True)])
     dead = await reader(pair.alice, TRANSACTIONAL_DEAD_LETTERS)
-    message = await dead.receive(timeout=10)
+    message = await dead.receive(timeout=60)
     assert (message.body, message.message_class) == (b"tx", MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q)
     await eventually(lambda: nothing_outgoing(pair.alice))
     assert not pair.alice.awaiting_final_ack_queue.message_count
@@ -162,7 +162,7 @@ async def test_a_message_that_expires_on_its_way_is_a_dead_letter_and_is_acknowl
     )
     assert await bodies(pair.alice, DEAD_LETTERS, 1) == [b"late"]
     admin = await reader(pair.alice, r".\private$\admin")
-    acknowledgment = await admin.receive(timeout=10)
+    acknowledgment = await admin.receive(timeout=60)
     assert acknowledgment.message_class == MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
     await pair.start("BOB")
     assert (await pair.bob.queue(PLAIN)).message_count == 0
@@ -220,9 +220,9 @@ async def test_a_queue_that_is_full_refuses_and_what_comes_behind_fits_again(pai
     graveyard = keeper.transactional_dead_letter_queue if transactional else keeper.dead_letter_queue
     await eventually(lambda: graveyard.message_count == 1)
     assert [expiry(value) for _, value in graveyard.scan()] == [NEVER]
-    dead = await (await reader(keeper, grave)).receive(timeout=10)
+    dead = await (await reader(keeper, grave)).receive(timeout=60)
     assert (dead.body, dead.message_class) == (b"2" * 2500, MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA)
-    told = await (await reader(pair.alice, r".\private$\admin")).receive(timeout=10)
+    told = await (await reader(pair.alice, r".\private$\admin")).receive(timeout=60)
     assert told.message_class == MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA
     assert await bodies(pair.bob, r".\private$\small", 2) == [b"1" * 2500, b"3"]
     await send(b"4" * 2500)
