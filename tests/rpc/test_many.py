@@ -23,6 +23,7 @@ CANCELLED = 20
 NAME = parse_single_format_name(THERE)
 
 
+@pytest.mark.timed
 async def test_each_message_goes_to_one_of_200_waiting_clients_in_order(remote: Remote) -> None:
     threads = threading.active_count()
     nodes = [await remote.connect() for _ in range(CLIENTS)]
