@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from rocksdict import AccessType, Options, Rdict
 
@@ -153,7 +153,12 @@ class _Check:
                 self.report.add(step.__name__.strip("_"), f"cannot be read to the end: {error}")
 
     def _records(self, family: Family) -> Iterator[tuple[bytes, bytes]]:
-        return iter(cast("Any", self._families[family].items()))
+        iterator = self._families[family].iter()
+        iterator.seek_to_first()
+        while iterator.valid():
+            yield iterator.key(), iterator.value()
+            iterator.next()
+        iterator.status()  # raises when it ended at what cannot be read
 
     def _version(self) -> bool:
         record = self._families[Family.META].get(b"format_version")

@@ -1,5 +1,6 @@
 """The offline check: a sound store has no findings, and each kind of damage is named."""
 
+import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -143,3 +144,21 @@ def test_a_damaged_file_is_named(path: Path) -> None:
         content[10:40] = bytes(30)
         table.write_bytes(content)
     assert any("cannot be read" in finding.sentence for finding in verify(path).findings)
+
+
+async def test_a_block_that_is_damaged_in_the_middle_of_a_queue_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    async with QueueManager.open(path) as qm:
+        await qm.create_queue(NAME)
+        queue = await qm.open_queue(FORMAT, Access.SEND)
+        await queue.send_many([Message(random.randbytes(1024), recoverable=True) for _ in range(300)])
+    change(path, lambda store: store._database.flush())
+    change(path, lambda store: store._families[Family.MESSAGES].flush())
+    change(path, lambda store: store._families[Family.MESSAGES].compact_range(None, None))
+    table = max(path.glob("*.sst"), key=lambda file: file.stat().st_size)
+    content = bytearray(table.read_bytes())
+    assert len(content) > 100_000
+    middle = len(content) // 2
+    content[middle : middle + 64] = bytes(64)
+    table.write_bytes(content)
+    assert any("cannot be read to the end" in finding.sentence for finding in verify(path).findings)
