@@ -19,9 +19,10 @@ help:  ## this list
 packages:  ## Debian packages that the tests and the demo need
 	@.ci/packages
 
-$(INSTALLED): pyproject.toml requirements.lock | packages
+$(INSTALLED): pyproject.toml requirements.lock .ci/promtool | packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[test]'
+	.ci/promtool $(BIN)
 	touch $@
 
 lint: $(INSTALLED)  ## ruff: style and mistakes
