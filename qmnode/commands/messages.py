@@ -99,6 +99,9 @@ def send(
     ] = 0,
     journal: Annotated[bool, typer.Option("--journal", help="Keep a copy of what was sent.")] = False,
     dead_letter: Annotated[bool, typer.Option("--dead-letter", help="Keep it if it does not arrive.")] = False,
+    dead_letter_queue: Annotated[
+        str, typer.Option(metavar="QUEUE", help="Queue of this node that keeps it then; with --dead-letter.")
+    ] = "",
     time_to_reach_queue: Annotated[int | None, typer.Option(min=0, metavar="SECONDS")] = None,
     time_to_be_received: Annotated[int | None, typer.Option(min=0, metavar="SECONDS")] = None,
     authenticated: Annotated[
@@ -130,6 +133,8 @@ def send(
             hash_algorithm=_HASHES[signed_with],
             privacy_level=PrivacyLevel.ADVANCED if encrypted else PrivacyLevel.NONE,
         )
+        if dead_letter_queue:
+            made.application_dead_letter_queue = queue_name(dead_letter_queue)
         if time_to_reach_queue is not None:
             made.time_to_reach_queue = time_to_reach_queue
         if time_to_be_received is not None:

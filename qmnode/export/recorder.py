@@ -16,12 +16,12 @@ from qmnode.export.log import PLACES, SENT_AND_REACHED, count_of, write_block
 from qmnode.model.api import QueueType
 from qmnode.model.packet import value_of_packet
 from qmnode.model.packet_parts import PROPERTIES, PROPERTIES_OFFSET, SOURCE
-from qmnode.model.record import EXPRESS, FLAGS
+from qmnode.model.record import EXPRESS, FLAGS, NAMED_DEAD_LETTER
 from qmnode.storage.layout import EVENTS_KEY, Family
 from qmnode.storage.origin import EVENTS_EXPORTED
 from qmnode.storage.store import Store
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_classes import MessageClass, is_negative_acknowledgment
 
 if TYPE_CHECKING:
     from qmnode.model.ports import Clock
@@ -97,7 +97,9 @@ class EventRecorder:
             return
         assert self._manager is not None
         own = value[SOURCE] == self._manager.identifier
-        if queue.queue_type is _OUTGOING:
+        if _is_dead_letter(value):
+            self._record(_DEAD, queue, value, _class_of(value))
+        elif queue.queue_type is _OUTGOING:
             self._record(_SENT if own else _ACCEPTED, queue, value)
         elif value[_MOVES] or queue.parent is not None:
             self._record(_MOVED, queue, value)
@@ -106,7 +108,7 @@ class EventRecorder:
 
     def deleted(self, queue: "Queue", value: bytes, reason: int) -> None:
         """A message left its queue."""
-        if queue.is_dead_letter or queue.is_journal:
+        if queue.is_dead_letter or queue.is_journal or _is_dead_letter(value):
             self._record(_REMOVED, queue, value, reason)
         elif reason == _RECEIVED:
             self._record(_KIND_RECEIVED, queue, value)
@@ -240,6 +242,11 @@ def _told(value: bytes) -> bytes:
     if value[start + 2] == _REPORT and not value[start + 3]:
         return value
     return value[: start + _FIXED + 2 * value[start + 1]]
+
+
+def _is_dead_letter(value: bytes) -> bool:
+    """Whether a message lies in the dead-letter queue that its application named."""
+    return bool(value[FLAGS] & NAMED_DEAD_LETTER) and is_negative_acknowledgment(_class_of(value))
 
 
 def _class_of(value: bytes) -> int:

@@ -31,7 +31,7 @@ from qmnode.local.frames import (
 )
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueManagerApi, Share, TransactionApi
 from qmnode.model.message import DEFAULTS, Message
-from qmnode.model.packet import message_from_packet, stored_value
+from qmnode.model.packet import message_from_packet, whole_value
 from qmnode.settings import LocalSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
@@ -444,7 +444,7 @@ def _message(packet: bytes, more: bytes) -> Message:
 
 
 def _pack_messages(messages: list[Message]) -> bytes:
-    return pack_received((message.lookup_identifier, stored_value(message)) for message in messages)
+    return pack_received((message.lookup_identifier, whole_value(message)) for message in messages)
 
 
 def _outcome(outcome: bytes | BaseException) -> Any:

@@ -18,6 +18,7 @@ from qmnode.model.api import QueueInformation, QueuePrivacyLevel, QueuePropertie
 from qmnode.model.message import INFINITE, Message
 from qmnode.model.outgoing import ConnectionAttempt
 from qmnode.operations.dead_letters import reason
+from qmnode.operations.names import queue_name
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
 from qmnode.structures.message_security import SenderIdentifierType
@@ -237,6 +238,9 @@ class NewMessage(_Document):
     response_queue: str | None = Field(default=None, max_length=512, description="Format name")
     journal: bool = Field(default=False, description="Keep a copy in this node's journal when it has been sent")
     dead_letter: bool = Field(default=False, description="Keep it as a dead letter if it does not arrive")
+    dead_letter_queue: str | None = Field(
+        default=None, max_length=256, description="Queue of this node that keeps it then", examples=["undelivered"]
+    )
     time_to_reach_queue: int | None = Field(default=None, ge=0, lt=INFINITE, description="Seconds")
     time_to_be_received: int | None = Field(default=None, ge=0, lt=INFINITE, description="Seconds")
 
@@ -277,6 +281,8 @@ class NewMessage(_Document):
             positive_journaling_requested=self.journal,
             negative_journaling_requested=self.dead_letter,
         )
+        if self.dead_letter_queue:
+            message.application_dead_letter_queue = queue_name(self.dead_letter_queue)
         if self.correlation_identifier:
             message.correlation_identifier = bytes.fromhex(self.correlation_identifier)
         if self.time_to_reach_queue is not None:
@@ -309,6 +315,7 @@ class MessageDocument(_Document):
     response_queue: str | None
     time_to_reach_queue: int | None
     time_to_be_received: int | None
+    dead_letter_queue: str | None = Field(default=None, description="Path name, if its sender named one")
     aborted_receives: int
     authenticated: bool = Field(default=False, description="Whether its signature proved who sent it")
     sender: str | None = Field(default=None, description="SID of who is proved to have sent it")
@@ -336,6 +343,7 @@ class MessageDocument(_Document):
             response_queue=message.response_queue_format_name or None,
             time_to_reach_queue=_quota(message.time_to_reach_queue),
             time_to_be_received=_quota(message.time_to_be_received),
+            dead_letter_queue=message.application_dead_letter_queue or None,
             aborted_receives=message.aborted_receives,
             authenticated=bool(message.authentication_level),
             sender=_sender(message),

@@ -6,9 +6,20 @@ same batch as the deletion, so that no crash comes between a message and its cop
 
 from typing import TYPE_CHECKING, Final
 
+from qmnode.model.dead_letters import dead_letter_queue
 from qmnode.model.message import INFINITE, Acknowledgment, Message
 from qmnode.model.packet import received_message, with_class
-from qmnode.model.record import FLAGS, NEVER, ON_ARRIVAL, ON_LOSS, PREFIX_SIZE, REPORT, TRANSACTIONAL, with_prefix
+from qmnode.model.record import (
+    FLAGS,
+    NEGATIVE_JOURNAL,
+    NEVER,
+    ON_ARRIVAL,
+    ON_LOSS,
+    PREFIX_SIZE,
+    REPORT,
+    TRANSACTIONAL,
+    with_prefix,
+)
 from qmnode.structures.message_classes import MessageClass, is_negative_acknowledgment, is_receive_acknowledgment
 from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES
 from qmnode.structures.names.multiple import SEPARATOR
@@ -39,7 +50,7 @@ class Departures:
         if reason == MessageClass.MQMSG_CLASS_ACK_RECEIVE:
             if queue.journaling:
                 self.add_to_journal(queue.journal, lookup_identifier, value)
-        elif not queue.is_dead_letter:
+        elif value[FLAGS] & NEGATIVE_JOURNAL and not queue.is_dead_letter:
             self.add_to_dead_letters(lookup_identifier, value, reason)
         if value[FLAGS] & REPORT:
             self.acknowledge(received_message(lookup_identifier, value), reason)
@@ -64,17 +75,17 @@ class Departures:
     def add_to_dead_letters(self, lookup_identifier: int, value: bytes, reason: int) -> None:
         """Negative source journaling: a message that asked for it and was not received goes to a dead-letter queue.
 
-        That of this node, also for a message from elsewhere; but a transactional one is its sender's to keep, who
-        learns of it by the final acknowledgment.
+        That which the application named, or that of this node, also for a message from elsewhere; but a transactional
+        one is its sender's to keep, who learns of it by the final acknowledgment.
         """
         message = received_message(lookup_identifier, value)
         manager = self._manager
         if not message.negative_journaling_requested:
             return
-        if not message.transactional:
-            manager.dead_letter_queue.insert(lookup_identifier, with_class(kept(value), reason))
-        elif message.source_machine_identifier == manager.identifier:
-            manager.transactional_dead_letter_queue.insert(lookup_identifier, with_class(kept(value), reason))
+        if message.transactional and message.source_machine_identifier != manager.identifier:
+            return
+        queue = dead_letter_queue(manager, message, len(value) - PREFIX_SIZE)
+        queue.insert(lookup_identifier, with_class(kept(value), reason))
 
     def acknowledge(self, message: Message, message_class: int) -> None:
         """Send Administration Acknowledgment (MS-MQQB 3.1.7.15), if the message asks for one of this class."""

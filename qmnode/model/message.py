@@ -200,6 +200,8 @@ class Message:
     tracing_requested: bool
     allow_peek_when_locked: bool
     application_dead_letter_queue: str
+    """Path name of a queue of the sending computer, which keeps the message instead of one of the system's if it asks
+    for negative journaling; transactional if the message is. The destination does not know it."""
     connector_type_identifier: Guid
     privacy_level: int
     """PrivacyLevel: how the body is encrypted on its way. 0 is not at all."""

@@ -9,6 +9,8 @@ from qmnode.model.api import Access, InTransaction, QueueApi, QueuePrivacyLevel,
 from qmnode.model.claims import Claim, Delete, Lock
 from qmnode.model.claims import InTransaction as TransactionClaim
 from qmnode.model.cursor import END, START, Cursor
+from qmnode.model.dead_letter_header import with_dead_letter_queue
+from qmnode.model.dead_letters import check_named
 from qmnode.model.deletion import purge_queue
 from qmnode.model.message import INFINITE, Message
 from qmnode.model.packet import received_message
@@ -16,7 +18,7 @@ from qmnode.model.packet_parts import PRIORITY
 from qmnode.model.ports import Entry, PutSignature
 from qmnode.model.positions import LANE_SHIFT, PositionState
 from qmnode.model.queue import Queue
-from qmnode.model.record import moved
+from qmnode.model.record import EXPRESS, FLAGS, moved
 from qmnode.model.serialization import Destination, TransactionFields, serialize, serialize_plain
 from qmnode.model.transaction import Transaction
 from qmnode.model.waiting import WaitingMessageReadOperation, timed_out
@@ -59,6 +61,8 @@ class OpenQueueDescriptor(QueueApi):
         self._access = int(access)
         self._open = True
         self._store = manager.store
+        self.caller: object = None
+        """Who opened it, for access checks; None is the process that embeds the node."""
 
     # Sending
 
@@ -183,6 +187,8 @@ class OpenQueueDescriptor(QueueApi):
             value = serialize(message, self.destination, ordinal, now, unit.fields, not (ahead or unit.has_sent))
         if put_signature is not None:
             value = put_signature(value)
+        if named := message.__dict__.get("application_dead_letter_queue"):
+            value = self._with_dead_letter_queue(value, named)
         quotas, size = manager.quotas, len(value) + ahead
         if quotas.used + size > quotas.limit or quotas.throttled or queue.quota != INFINITE:
             quotas.check(queue, size)
@@ -192,6 +198,12 @@ class OpenQueueDescriptor(QueueApi):
             value,
             manager.identifier + ordinal.to_bytes(4, "little"),
         )
+
+    def _with_dead_letter_queue(self, value: bytes, pathname: str) -> bytes:
+        check_named(self.manager, pathname, self.caller)
+        if not value[FLAGS] & EXPRESS:
+            self._store.named_dead_letters()
+        return with_dead_letter_queue(value, pathname)
 
     def _check_demands(self, message: Message, *, authenticated: bool) -> None:
         """What the queue demands of messages that come over the network (MS-MQQB 3.1.5.8.3), it demands of all.

@@ -111,6 +111,7 @@ class Opening:
                 ErrorCode.MQ_ERROR_SHARING_VIOLATION, f"{name} is open already, in a way that excludes this one"
             )
         descriptor = OpenQueueDescriptor(manager, manager.next_handle(), queue, name, access, share)
+        descriptor.caller = caller
         queue.descriptors[descriptor.handle] = descriptor
         queue.open_modes[access, share] += 1
         if access & _READS:

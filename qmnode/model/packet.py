@@ -6,6 +6,7 @@ Receiving goes through here once for each message, so a packet is taken apart on
 import struct
 from typing import Any, Final, NamedTuple
 
+from qmnode.model.dead_letter_header import dead_letter_queue_of, packet_of, without_dead_letter_header
 from qmnode.model.message import Message
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
@@ -37,7 +38,17 @@ from qmnode.model.packet_parts import (
     Names,
 )
 from qmnode.model.rare_headers import load_rare_headers
-from qmnode.model.record import EXPRESS, NEVER, PEEK_WHEN_LOCKED, PREFIX, PREFIX_SIZE, REPORT, VERSION
+from qmnode.model.record import (
+    EXPRESS,
+    FLAGS,
+    NAMED_DEAD_LETTER,
+    NEVER,
+    PEEK_WHEN_LOCKED,
+    PREFIX,
+    PREFIX_SIZE,
+    REPORT,
+    VERSION,
+)
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_headers import MessageHeaders
 
@@ -49,11 +60,18 @@ def received_message(lookup_identifier: int, value: bytes) -> Message:
     attributes["lookup_identifier"] = lookup_identifier
     attributes["_load"] = load
     attributes["_value"] = value
+    if value[FLAGS] & NAMED_DEAD_LETTER:
+        attributes["application_dead_letter_queue"] = dead_letter_queue_of(value)
     return message
 
 
 def stored_value(message: Message) -> bytes:
     """A received message that nobody has looked into, as it is stored: its prefix and its packet."""
+    return without_dead_letter_header(whole_value(message))
+
+
+def whole_value(message: Message) -> bytes:
+    """The same, with what is behind the packet."""
     value: bytes = message.__dict__["_value"]
     return value
 
@@ -126,7 +144,7 @@ def _load_headers(attributes: dict[str, Any], value: bytes) -> None:
         flags,
     ) = HEAD.unpack_from(value)
     if flags & RARE_FLAGS or base_flags & TRACED:
-        load_rare_headers(attributes, value[PREFIX_SIZE:])
+        load_rare_headers(attributes, packet_of(value))
     names = Names(value, source, address)
     attributes["destination_queue_format_name"] = names.take(flags >> DESTINATION_SHIFT & 7)
     attributes["administration_queue_format_name"] = administration = names.take(flags >> ADMINISTRATION_SHIFT & 7)
@@ -136,7 +154,7 @@ def _load_headers(attributes: dict[str, Any], value: bytes) -> None:
     if flags & HAS_TRANSACTION:
         _load_transaction(attributes, names.bytes(TRANSACTION.size))
     attributes.update(
-        packet=value[PREFIX_SIZE:],
+        packet=packet_of(value),
         recoverable=bool(flags & RECOVERABLE_FLAG),
         transactional=bool(flags & HAS_TRANSACTION),
         priority=base_flags & 7,

@@ -112,6 +112,9 @@ class MessageStore(Protocol):
     def read_transactions(self) -> list[tuple[bytes, bytes]]:
         """All prepared transactions."""
 
+    def named_dead_letters(self) -> None:
+        """A message with a dead-letter queue of its own will be stored."""
+
     def put_meta(self, name: str, value: bytes) -> None:
         """Store a fact about the node."""
 

@@ -1,4 +1,5 @@
-"""The value of a stored message: twenty bytes of the node's own, then the UserMessage packet as it travels.
+"""The value of a stored message: twenty bytes of the node's own, then the UserMessage packet as it travels, and behind
+it what the application asked for that does not travel (qmnode.model.dead_letter_header).
 
 The packet is never changed in place by the node, so that what was signed stays what it was; what the node has to
 remember about a message is in the prefix.
@@ -34,12 +35,16 @@ class RecordFlag(IntFlag):
     """NegativeJournalingRequested: a copy goes to a dead-letter queue if it is not delivered or received."""
     POSITIVE_JOURNAL = 0x20
     """PositiveJournalingRequested: a copy goes to the sender's journal when it is delivered."""
+    NAMED_DEAD_LETTER = 0x40
+    """ApplicationDeadletterQueue is behind the packet (qmnode.model.dead_letter_header)."""
 
 
 EXPRESS: Final = RecordFlag.EXPRESS.value
 REPORT: Final = RecordFlag.REPORT.value
 TRANSACTIONAL: Final = RecordFlag.TRANSACTIONAL.value
 PEEK_WHEN_LOCKED: Final = RecordFlag.PEEK_WHEN_LOCKED.value
+NEGATIVE_JOURNAL: Final = RecordFlag.NEGATIVE_JOURNAL.value
+NAMED_DEAD_LETTER: Final = RecordFlag.NAMED_DEAD_LETTER.value
 """The flags as plain integers, for code that runs once for each message: operations on enumerations are slow."""
 
 ON_ARRIVAL: Final = (RecordFlag.REPORT | RecordFlag.POSITIVE_JOURNAL).value

@@ -45,7 +45,7 @@ from qmnode.model.packet_parts import (
     Names,
 )
 from qmnode.model.rare_headers import RARE_PROPERTIES, with_rare_headers
-from qmnode.model.record import EXPRESS, NEVER, PEEK_WHEN_LOCKED, PREFIX_SIZE, REPORT, VERSION
+from qmnode.model.record import EXPRESS, FLAGS, NAMED_DEAD_LETTER, NEVER, PEEK_WHEN_LOCKED, PREFIX_SIZE, REPORT, VERSION
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_properties_header import MessagePropertiesHeader
@@ -341,6 +341,8 @@ def _readdressed(
     last: bool,
 ) -> bytes | None:
     """The stored value of a message whose packet is there already, under another address; None if it is not so easy."""
+    if value[FLAGS] & NAMED_DEAD_LETTER:
+        return None
     _, _, _, _, offset, _, _, _, _, base_flags, _, _, reach, _, _, lifetime, _, _, flags = HEAD.unpack_from(value)
     if (
         flags & (RARE_FLAGS | HAS_TRANSACTION)

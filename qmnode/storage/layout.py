@@ -6,7 +6,7 @@ priority and whose other seven grow with arrival (MS-MQDMPR 3.1.7.1.9). All numb
 | family | key | value |
 |---|---|---|
 | meta | name | facts about the node: format version, identifier blocks, origin |
-| messages | queue (u32), lookup identifier (u64) | prefix of 20 bytes (qmnode.model.record), UserMessage packet |
+| messages | queue (u32), lookup identifier (u64) | prefix (20 bytes), UserMessage packet: qmnode.model.record |
 | express | the same | the same, what memory has no room for; written without the log, emptied at every start |
 | expiry | second (u32), queue (u32), lookup identifier (u64) | nothing; groups: see qmnode.model.expiry |
 | queues | queue (u32) | definition, JSON |
@@ -22,7 +22,11 @@ from enum import StrEnum
 from typing import Final
 
 FORMAT_VERSION: Final = 1
-"""Raised when an older program could not read what a newer one writes."""
+"""Of a new store. Raised when an older program could not read what a newer one writes."""
+NAMED_DEAD_LETTERS: Final = 2
+"""Of a store that has, or had, messages with a dead-letter queue of their own: an older program would send what is
+behind their packets."""
+NEWEST_FORMAT: Final = NAMED_DEAD_LETTERS
 
 MESSAGE_KEY: Final = struct.Struct(">IQ")
 EXPIRY_KEY: Final = struct.Struct(">IIQ")

@@ -24,7 +24,15 @@ from qmnode.model.ports import Entry
 from qmnode.settings import StorageSettings
 from qmnode.storage.errors import StoreError
 from qmnode.storage.express import ExpressMemory
-from qmnode.storage.layout import EXPIRY_KEY, FORMAT_VERSION, MESSAGE_KEY, QUEUE_KEY, Family
+from qmnode.storage.layout import (
+    EXPIRY_KEY,
+    FORMAT_VERSION,
+    MESSAGE_KEY,
+    NAMED_DEAD_LETTERS,
+    NEWEST_FORMAT,
+    QUEUE_KEY,
+    Family,
+)
 from qmnode.storage.origin import COPY_MARKER, SEQUENCE_TIME_STAMP, take_origin
 from qmnode.storage.writer import Writer
 
@@ -84,6 +92,7 @@ class Store:
         self._messages = self._handles[Family.MESSAGES]
         self._express = self._handles[Family.EXPRESS]
         self._memory = ExpressMemory(settings.express_memory)
+        self._format = FORMAT_VERSION
         self._spilled = False
         """Whether express messages have been written, since there was no room for them in memory."""
         self.durable = self._writer.durable
@@ -147,9 +156,10 @@ class Store:
         if found is None:
             raise StoreError(f"{self.path} holds no message store of this program")
         version = QUEUE_KEY.unpack(found)[0]
-        if version > FORMAT_VERSION:
+        self._format = version
+        if version > NEWEST_FORMAT:
             raise StoreError(
-                f"the message store {self.path} has format {version}, and this program reads up to {FORMAT_VERSION}: "
+                f"the message store {self.path} has format {version}, and this program reads up to {NEWEST_FORMAT}: "
                 "use the program that wrote it, or a newer one"
             )
 
@@ -256,6 +266,12 @@ class Store:
     def put_meta(self, name: str, value: bytes) -> None:
         """Store a fact about the node."""
         self.put(Family.META, name.encode(), value)
+
+    def named_dead_letters(self) -> None:
+        """A message with a dead-letter queue of its own will be stored: older programs keep away from now on."""
+        if self._format < NAMED_DEAD_LETTERS:
+            self._format = NAMED_DEAD_LETTERS
+            self.put_meta("format_version", QUEUE_KEY.pack(NAMED_DEAD_LETTERS))
 
     # Reads: what was flushed
 

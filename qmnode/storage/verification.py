@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from rocksdict import AccessType, Options, Rdict
 
+from qmnode.model.dead_letter_header import packet_of
 from qmnode.model.expiry import group_of
 from qmnode.model.packet import message_from_packet
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Counters, Queue
 from qmnode.model.record import FLAGS, NEVER, PREFIX, PREFIX_SIZE, VERSION, RecordFlag, expiry
 from qmnode.storage.errors import StoreError
-from qmnode.storage.layout import EXPIRY_KEY, FORMAT_VERSION, MESSAGE_KEY, QUEUE_KEY, Family
+from qmnode.storage.layout import EXPIRY_KEY, MESSAGE_KEY, NEWEST_FORMAT, QUEUE_KEY, Family
 from qmnode.structures.errors import PacketError
 
 MAXIMUM_FINDINGS: Final = 1000
@@ -166,8 +167,8 @@ class _Check:
             self.report.add("meta", "there is no format version")
             return False
         self.report.format_version = QUEUE_KEY.unpack(record)[0]
-        if self.report.format_version > FORMAT_VERSION:
-            sentence = f"format {self.report.format_version} is newer than this program, which reads {FORMAT_VERSION}"
+        if self.report.format_version > NEWEST_FORMAT:
+            sentence = f"format {self.report.format_version} is newer than this program, which reads {NEWEST_FORMAT}"
             self.report.add("meta", sentence)
             return False
         return True
@@ -234,7 +235,7 @@ class _Check:
         if lookup_identifier >> LANE_SHIFT >= _SHOWN_LANES:
             self.report.add(where, "a priority above 7")
         try:
-            message_from_packet(value[PREFIX_SIZE:])
+            message_from_packet(packet_of(value))
         except PacketError as error:
             self.report.add(where, f"the packet does not decode: {error}")
         if (when := expiry(value)) != NEVER:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from qmnode.model.batches import lock_first
+from qmnode.model.dead_letter_header import packet_of
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.outgoing import OutgoingQueueState as ModelState
 from qmnode.model.packet import TransactionOffsets, transaction_offset, user_flags
@@ -21,7 +22,7 @@ from qmnode.model.packet_parts import SEQUENCE, SEQUENCE_AT
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState
 from qmnode.model.queue import Queue
-from qmnode.model.record import FACTS, FLAGS, PREFIX_SIZE, TRANSACTIONAL, RecordFlag
+from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, RecordFlag
 from qmnode.protocol.commands import (
     Closed,
     Command,
@@ -291,7 +292,7 @@ class Departure:
         sequence = self._state.outgoing.get(self._sequence_key)
         for index, (lookup_identifier, value) in enumerate(entries):
             flags, expires = FACTS.unpack_from(value)
-            packet: Packet = value[PREFIX_SIZE:]
+            packet: Packet = packet_of(value) if flags & NAMED_DEAD_LETTER else value[PREFIX_SIZE:]
             if addressed and packet[_ADDRESS] == ZERO_GUID:
                 packet = b"".join((packet[: _ADDRESS.start], address, packet[_ADDRESS.stop :]))
             if flags & TRANSACTIONAL and packet[_SOURCE] == own:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from qmnode.model.dead_letter_header import packet_of
 from qmnode.model.ports import Entry
 from qmnode.model.record import PREFIX_SIZE
 from qmnode.protocol.disposition import Fate
@@ -64,7 +65,7 @@ class FinalAcks:
         queue = manager.awaiting_final_ack_queue
         value = queue.value_of(lookup_identifier)
         destination = record[_LOOKUP.size :] or ZERO_GUID
-        fate = Fate.RELEASE if value is None else final_ack_fate(value[PREFIX_SIZE:], acknowledgment, destination)
+        fate = Fate.RELEASE if value is None else final_ack_fate(packet_of(value), acknowledgment, destination)
         if fate is Fate.KEEP:
             return
         store.delete(Family.OUTGOING, key)
@@ -83,7 +84,7 @@ class FinalAcks:
         entry = departure.find(body.tx_sequence_id, body.tx_sequence_number)
         if entry is None:
             return
-        fate = final_ack_fate(entry[1][PREFIX_SIZE:], acknowledgment, departure.destination)
+        fate = final_ack_fate(packet_of(entry[1]), acknowledgment, departure.destination)
         if fate is not Fate.KEEP:
             departure.remove(entry, body.tx_sequence_number, acknowledgment.message_class in ON_THE_WAY)
             self._end(entry, fate, acknowledgment)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from qmnode.directory import DirectoryOperationError
+from qmnode.model.dead_letter_header import without_dead_letter_header
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet_parts import SOURCE
 from qmnode.model.ports import Entry
@@ -115,6 +116,7 @@ class Protection:
 
     def _packet(self, value: bytes, destination: Guid, now: int) -> bytes:
         """The packet of a stored value, addressed to its destination."""
+        value = without_dead_letter_header(value)
         reach, address, sent_time = _read_head(value)
         # Counted from when it was sent; but the private key is kept from when it is encrypted, which may be later.
         latest = now - sent_time + self._longest

@@ -53,6 +53,21 @@ async def test_a_signed_message_arrives_with_its_sender(
     assert arrived.sender_identifier == ALICE.write()
 
 
+async def test_a_signed_and_encrypted_message_leaves_without_the_dead_letter_queue_that_it_names(
+    enterprise: Enterprise,
+) -> None:
+    name = await enterprise.queue_on_b(authentication=True)
+    async with await enterprise.a.open_queue(name, Access.SEND) as out:
+        for _ in range(2):
+            message = signed(
+                privacy_level=PrivacyLevel.ADVANCED, application_dead_letter_queue=r".\private$\undelivered"
+            )
+            outcome, arrived = await enterprise.ends_as(out, message)
+            assert outcome == ARRIVED and arrived is not None
+            assert (arrived.body, arrived.authentication_level) == (b"an order", SIG20)
+            assert not arrived.application_dead_letter_queue
+
+
 async def test_an_application_behind_the_socket_is_signed_for_as_its_user(
     enterprise: Enterprise, tmp_path: Path
 ) -> None:

@@ -173,6 +173,16 @@ def test_dead_letters_are_listed_written_out_and_sent_again(queue: str, command:
     assert command("dead-letter", "list", "--json").documents == []
 
 
+def test_a_dead_letter_goes_to_the_queue_that_was_named(queue: str, command: Command) -> None:
+    command("queue", "create", "undelivered")
+    command("send", queue, "one", "--dead-letter", "--dead-letter-queue", "undelivered")
+    command("queue", "purge", queue, "--yes")
+    dead = command("receive", "undelivered", "--json").json
+    assert (dead["text"], dead["message_class"]) == ("one", "MQMSG_CLASS_NACK_Q_PURGED")
+    assert dead["dead_letter_queue"] == r".\private$\undelivered"
+    assert not any(one["dead_letter_queue"] for one in command("dead-letter", "list", "--json").documents)
+
+
 def test_open_transactions_are_listed_and_not_resolved(node: Daemon, command: Command) -> None:
     command("queue", "create", "exact", "--transactional")
 

@@ -107,6 +107,21 @@ async def test_dead_letters_journals_and_acknowledgments_are_told_with_their_rea
     }
 
 
+async def test_a_dead_letter_in_the_queue_that_its_sender_named_is_one(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path / "node", settings(tmp_path / "out", labels=False)) as manager:
+        for name in ("orders", "undelivered"):
+            await manager.create_queue(f"NODE1\\private$\\{name}")
+        queue = await manager.open_queue("DIRECT=OS:NODE1\\private$\\orders", Access.SEND)
+        named = "NODE1\\private$\\undelivered"
+        await queue.send(Message(negative_journaling_requested=True, application_dead_letter_queue=named))
+        await (await manager.open_queue("DIRECT=OS:NODE1\\private$\\orders")).purge()
+        await (await manager.open_queue(f"DIRECT=OS:{named}")).receive(timeout=0)
+    found = [row for row in rows(tmp_path / "out") if row.get("message_number") is not None]
+    assert kinds(found) == {"sent": 1, "reached": 1, "died": 1, "dead_letter": 1, "removed": 1}
+    (dead,) = (row for row in found if row["kind"] == "dead_letter")
+    assert (dead["queue"], dead["reason"]) == (named, MessageClass.MQMSG_CLASS_NACK_Q_PURGED)
+
+
 async def test_a_message_of_a_transaction_is_sent_when_it_commits(tmp_path: Path) -> None:
     async with QueueManager.open(tmp_path / "node", settings(tmp_path / "out")) as manager:
         await manager.create_queue("NODE1\\private$\\orders", transactional=True)

@@ -39,6 +39,17 @@ async def test_a_message_arrives_with_its_properties(remote: RemoteQueueManager)
     assert message.arrival_time > 0
 
 
+async def test_a_message_that_is_received_and_sent_on_keeps_its_dead_letter_queue(
+    remote: RemoteQueueManager,
+) -> None:
+    sender, receiver = await open_both(remote)
+    await sender.send(Message(b"1", application_dead_letter_queue=r".\private$\undelivered"))
+    for _ in range(2):
+        message = await receiver.receive(timeout=5)
+        await sender.send(message)
+    assert (await receiver.receive(timeout=5)).application_dead_letter_queue == r".\private$\undelivered"
+
+
 async def test_many_tasks_send_and_each_gets_the_identifier_of_its_own_message(remote: RemoteQueueManager) -> None:
     sender, receiver = await open_both(remote)
     bodies = [str(i).encode() for i in range(500)]

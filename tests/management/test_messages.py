@@ -151,6 +151,20 @@ async def test_dead_letters_are_listed_retried_and_written_out(client: httpx.Asy
     assert len((await client.get("/v1/dead-letters")).json()["messages"]) == 1
 
 
+async def test_a_dead_letter_goes_to_the_queue_that_was_named(client: httpx.AsyncClient, managed: Managed) -> None:
+    await managed.manager.create_queue(r".\private$\undelivered")
+    message = {"text": "one", "dead_letter": True, "dead_letter_queue": "undelivered"}
+    assert (await client.post("/v1/queues/orders/messages", json={"messages": [message]})).status_code == 201
+    async with await managed.manager.open_queue(f"DIRECT=OS:{NAME}") as queue:
+        await queue.purge()
+    (dead,) = (await client.get("/v1/queues/undelivered/messages", params={"body": "text"})).json()["messages"]
+    assert (dead["text"], dead["message_class"]) == ("one", "MQMSG_CLASS_NACK_Q_PURGED")
+    assert dead["dead_letter_queue"] == r".\private$\undelivered"
+    wrong = {"text": "one", "dead_letter": True, "dead_letter_queue": "a\\b\\c"}
+    refused = await client.post("/v1/queues/orders/messages", json={"messages": [wrong]})
+    assert (refused.status_code, refused.json()["name"]) == (400, "MQ_ERROR_ILLEGAL_QUEUE_PATHNAME")
+
+
 async def test_what_cannot_be_retried_stays(client: httpx.AsyncClient, managed: Managed) -> None:
     await bury(managed, b"one")
     await managed.manager.delete_queue(NAME)

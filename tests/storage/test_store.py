@@ -8,7 +8,7 @@ import pytest
 
 from qmnode.settings import StorageSettings
 from qmnode.storage.errors import StoreError
-from qmnode.storage.layout import FORMAT_VERSION, QUEUE_KEY, Family
+from qmnode.storage.layout import NEWEST_FORMAT, QUEUE_KEY, Family
 from qmnode.storage.origin import IDENTIFIERS
 from qmnode.storage.store import Store
 
@@ -111,7 +111,7 @@ def test_damage_in_the_middle_of_the_log_is_told_and_not_skipped(path):
 
 def test_a_newer_store_is_refused_with_a_sentence_that_says_what_to_do(path):
     with Store.open(path) as store:
-        store.put(Family.META, b"format_version", QUEUE_KEY.pack(FORMAT_VERSION + 1))
+        store.put(Family.META, b"format_version", QUEUE_KEY.pack(NEWEST_FORMAT + 1))
         store.flush()
     with pytest.raises(StoreError, match="use the program that wrote it"):
         Store.open(path)

@@ -11,7 +11,7 @@ from qmnode import Access, Message, QueueManager
 from qmnode.model.queue import Counters
 from qmnode.model.record import with_prefix
 from qmnode.storage.errors import StoreError
-from qmnode.storage.layout import FORMAT_VERSION, MESSAGE_KEY, QUEUE_KEY, Family
+from qmnode.storage.layout import FORMAT_VERSION, MESSAGE_KEY, NEWEST_FORMAT, QUEUE_KEY, Family
 from qmnode.storage.store import Store
 from qmnode.storage.verification import verify
 from qmnode.structures.guid import new_guid
@@ -96,7 +96,7 @@ def _break_a_transaction(store: Store) -> None:
 
 
 def _come_from_the_future(store: Store) -> None:
-    store.put_meta("format_version", QUEUE_KEY.pack(FORMAT_VERSION + 1))
+    store.put_meta("format_version", QUEUE_KEY.pack(NEWEST_FORMAT + 1))
 
 
 def _begin_in_another_way(store: Store) -> None:
