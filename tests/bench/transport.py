@@ -96,14 +96,18 @@ async def transfer(qm: QueueManager, out: QueueApi, kind: str, name: str) -> Non
         await asyncio.sleep(0.001)
 
 
-async def latency(out: QueueApi, peer: Peer) -> float:
-    """Median seconds from the call of send to the message's being received on the other node."""
-    times = []
+async def latency(out: QueueApi, peer: Peer, sender: bare.Sender) -> tuple[float, float]:
+    """Median seconds from the call of send to the message's being received on the other node; and of a bare
+    frame to its acknowledgment, in turns."""
+    times, bared = [], []
     for _ in range(PINGS):
         start = monotonic()
         await out.send(Message(BODY, recoverable=True))
         times.append(float(await asyncio.to_thread(peer.line)) - start)
-    return statistics.median(times)
+        start = monotonic()
+        await sender.transfer(1, recoverable=True)
+        bared.append(monotonic() - start)
+    return statistics.median(times), statistics.median(bared)
 
 
 @contextlib.contextmanager
@@ -147,8 +151,8 @@ async def timed(transferring: Awaitable[None], peer: Peer) -> Taken:
     return taken[0] / TOTAL, taken[1] / TOTAL, taken[2] / TOTAL
 
 
-async def measure(place: Path) -> tuple[dict[str, list[Taken]], dict[bool, list[Taken]], float]:
-    """Every round of each kind, and of bare frames by whether they are synced; and the latency."""
+async def measure(place: Path) -> tuple[dict[str, list[Taken]], dict[bool, list[Taken]], tuple[float, float]]:
+    """Every round of each kind, and of bare frames by whether they are synced; and the latency of both."""
     measured: dict[str, list[Taken]] = {kind: [] for kind in RATES}
     bared: dict[bool, list[Taken]] = {True: [], False: []}
     async with nodes(place) as (qm, peer, address), frames(place) as (sender, bare_peer):
@@ -156,7 +160,7 @@ async def measure(place: Path) -> tuple[dict[str, list[Taken]], dict[bool, list[
         for queue in (PLAIN, TRANSACTIONAL, ECHO):
             name = rf"DIRECT=TCP:{address}\{queue}"
             opened[queue] = name, await qm.open_queue(name, Access.SEND)
-        await latency(opened[ECHO][1], peer)
+        await latency(opened[ECHO][1], peer, sender)
         for _ in range(ROUNDS):
             for kind in RATES:
                 name, out = opened[TRANSACTIONAL if kind == "transactional" else PLAIN]
@@ -164,7 +168,7 @@ async def measure(place: Path) -> tuple[dict[str, list[Taken]], dict[bool, list[
                 if kind != "transactional":
                     synced = kind == "recoverable"
                     bared[synced].append(await timed(sender.transfer(TOTAL, recoverable=synced), bare_peer))
-        return measured, bared, await latency(opened[ECHO][1], peer)
+        return measured, bared, await latency(opened[ECHO][1], peer, sender)
 
 
 def medians_of(rounds: list[Taken]) -> Taken:
@@ -176,7 +180,7 @@ def medians_of(rounds: list[Taken]) -> Taken:
 def transport() -> list[Comparison]:
     """Rates and their shares of bare frames', processor of both sides, latency."""
     with folder() as place:
-        measured, bared, delay = asyncio.run(measure(place))
+        measured, bared, (delay, bare_delay) = asyncio.run(measure(place))
     lines = []
     for kind, rate in RATES.items():
         seconds, here, there = medians_of(measured[kind])
@@ -190,7 +194,10 @@ def transport() -> list[Comparison]:
             Comparison(f"{kind}: processor of the receiver", there, "bare frames", bare_there),
             Comparison(f"{kind}: processor of both", here + there, "budget", 2 * PROCESSOR),
         ]
-    lines.append(Comparison("one message, median", delay, "latency", LATENCY, 1.0))
+    lines += [
+        Comparison("one message, median", delay, "a bare frame, until it is acknowledged", bare_delay),
+        Comparison("one message, median", delay, "latency", LATENCY, 1.0),
+    ]
     return lines
 
 
