@@ -1,5 +1,6 @@
-"""Message life over 1 and 10 million events, each in a process of its own, on two cores and in 8 GiB: a run that takes
-more memory, with all its processes together, is ended. Spark's session is started before anything is measured.
+"""Message life over 1 and 10 million events, each in a process of its own, on two cores and in 8 GiB.
+
+Spark's session is started before anything is measured.
 
 ``python -m tests.bench.message_life PLACE`` is the run.
 """
@@ -7,14 +8,9 @@ more memory, with all its processes together, is ended. Spark's session is start
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from datetime import UTC, datetime
-from pathlib import Path
 from time import perf_counter
 from typing import Final
 
@@ -24,30 +20,15 @@ from mqenterprise.pipeline.session import open_session
 from mqenterprise.pipeline.simulation.run import simulate
 from mqenterprise.pipeline.simulation.writing import write
 from tests.bench import Comparison, bench
+from tests.bench.limits import DRIVER, MEMORY, measured
 from tests.pipeline.enterprises import RING, ring_traffic
 
 EVENTS: Final = (1_000_000, 10_000_000)
 EVENTS_OF_A_MESSAGE: Final = 8.5
 """At least: some more than are needed are simulated."""
 SECONDS: Final = 300.0
-MEMORY: Final = 8 << 30
-DRIVER: Final = "4g"
 GROWTH: Final = 1.2
 """Of an event's cost from the small run to the large one, at most."""
-_PROJECT: Final = Path(__file__).resolve().parents[2]
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-
-
-def memory_of(session: int) -> int:
-    """Bytes that the processes of a session hold; what they share counts for each."""
-    held = 0
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and os.getsid(int(entry.name)) == session:
-                held += int((entry / "statm").read_text().split()[1]) * _PAGE
-        except OSError:
-            continue  # it has ended meanwhile
-    return held
 
 
 def run(place: str) -> dict[str, float]:
@@ -62,39 +43,6 @@ def run(place: str) -> dict[str, float]:
         return {"events": summed.events, "seconds": perf_counter() - start}
 
 
-def measured(place: Path) -> dict[str, float]:
-    """The run in its limits. RuntimeError when it takes more, or fails."""
-    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
-    command = ["taskset", "-c", cores, sys.executable, "-m", "tests.bench.message_life", str(place)]
-    environment = {**os.environ, "PYTHONPATH": str(_PROJECT)}
-    most = 0
-    with (
-        (place / "log").open("w+") as log,
-        subprocess.Popen(
-            command,
-            cwd=_PROJECT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            start_new_session=True,
-        ) as process,
-    ):
-        while process.poll() is None:
-            most = max(most, memory_of(process.pid))
-            if most > MEMORY:
-                os.killpg(process.pid, signal.SIGKILL)
-                raise RuntimeError(f"it took {most} bytes")
-            time.sleep(0.2)
-        assert process.stdout is not None
-        answer = process.stdout.read()
-        if process.returncode:
-            log.seek(0)
-            raise RuntimeError(log.read()[-2000:])
-    found: dict[str, float] = json.loads(answer.splitlines()[-1])
-    return found | {"memory": most}
-
-
 @bench("message life")
 def message_life() -> list[Comparison]:
     """Seconds for each event and in all, and memory as if bytes were microseconds."""
@@ -103,7 +51,7 @@ def message_life() -> list[Comparison]:
         with tempfile.TemporaryDirectory(prefix="qmnode-bench-") as name:
             traffic = ring_traffic(int(events / EVENTS_OF_A_MESSAGE), rows=1 << 17)
             write(simulate(RING, traffic), name)
-            found.append(measured(Path(name)))
+            found.append(measured("tests.bench.message_life", name))
     small, large = found
     each = [one["seconds"] / one["events"] for one in found]
     return [

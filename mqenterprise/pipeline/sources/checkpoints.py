@@ -91,7 +91,7 @@ class MessageReader(DataSourceReader):
         assert isinstance(partition, Stretches)
         if not partition.stretches:
             return
-        with _opened(partition.path) as families:
+        with opened(partition.path) as families:
             for stretch in partition.stretches:
                 for batch in _read(families[Family.MESSAGES], stretch, self._schema):
                     table = batch if self._condition is None else batch.filter(self._condition)
@@ -100,7 +100,8 @@ class MessageReader(DataSourceReader):
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[dict[str, Rdict]]:
+def opened(path: str) -> Iterator[dict[str, Rdict]]:
+    """The column families of a copy, to be read."""
     names = Rdict.list_cf(path, Options(raw_mode=True))
     database = Rdict(
         path,
@@ -118,7 +119,7 @@ def _opened(path: str) -> Iterator[dict[str, Rdict]]:
 
 
 def _partitions(path: str, rows: int) -> Iterator[Stretches]:
-    with _opened(path) as families:
+    with opened(path) as families:
         version = families[Family.META].get(b"format_version")
         if version is not None and QUEUE_KEY.unpack(version)[0] > FORMAT_VERSION:
             raise ConfigurationError(f"{path} is the store of a newer program: read it with that, or a newer one")
