@@ -33,11 +33,12 @@ def script() -> str:
                 continue
         if "qmnode run" in text:
             # The reader takes longer than the node needs.
-            lines.append("until qmnode status --socket run/qmnode.sock >status 2>&1; do :; done")
+            lines.append("until qmnode status --socket run/qmnode.sock >status 2>&1; do sleep 0.2; done")
     return "\n".join(lines)
 
 
 @pytest.mark.servers
+@pytest.mark.timeout(600)
 def test_the_readme_is_right_from_beginning_to_end(tmp_path: Path) -> None:
     commands = tmp_path / "bin"
     commands.mkdir()
@@ -53,7 +54,7 @@ def test_the_readme_is_right_from_beginning_to_end(tmp_path: Path) -> None:
     }
     with (tmp_path / "log").open("w+") as log:
         answer = subprocess.run(
-            ["bash", "-c", script()], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, timeout=270
+            ["bash", "-c", script()], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, timeout=540
         )
         log.seek(0)
         assert answer.returncode == 0, log.read() + answer.stdout.decode()
