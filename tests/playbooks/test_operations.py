@@ -281,7 +281,7 @@ def folder(enterprise: LabEnterprise) -> Path:
 
 
 async def arrived(enterprise: LabEnterprise, host: str, name: str, count: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while await holds(enterprise, host, name) < count:
         assert time.monotonic() < deadline, f"{name} has not {count} messages"
         await asyncio.sleep(0.1)
@@ -289,7 +289,7 @@ async def arrived(enterprise: LabEnterprise, host: str, name: str, count: int) -
 
 async def answers(enterprise: LabEnterprise, host: str) -> None:
     """Wait until a node that was started takes applications."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while True:
         try:
             await identifier(enterprise, host)

@@ -145,13 +145,15 @@ class Soak:
         self.faults.calm = True
 
     async def _send(self, node: Node) -> None:
+        """Until it is over, and then until every stream has sent what it is there for."""
         dice = random.Random(self.random.getrandbits(32))
-        while not self.over:
+        streams = self.streams[node.machine.name]
+        while not (self.over and all(one.has_sent() for one in streams)):
             with contextlib.suppress(qmnode.MessageQueuingError, OSError):
                 async with await node.connect() as qm:
                     queues: dict[str, qmnode.QueueApi] = {}
-                    while not self.over:
-                        stream = dice.choice(self.streams[node.machine.name])
+                    while wanted := [one for one in streams if not (self.over and one.has_sent())]:
+                        stream = dice.choice(wanted)
                         if stream.name not in queues:
                             queues[stream.name] = await qm.open_queue(stream.destination, qmnode.Access.SEND)
                         batch, messages = stream.next_batch(dice.randint(1, 12), self.steady)

@@ -106,6 +106,10 @@ class Stream:
     def sent(self) -> set[int]:
         return {number for batch in self.batches for number in batch.numbers}
 
+    def has_sent(self) -> bool:
+        """Whether anything was sent that leaves a trace of every kind."""
+        return any(map(self.is_buried, self.confirmed()))
+
     def confirmed(self) -> set[int]:
         return {number for batch in self.batches if batch.confirmed for number in batch.numbers}
 
