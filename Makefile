@@ -41,7 +41,7 @@ unit: $(INSTALLED)
 check: lint types arrows unit  ## fast: lint, types, arrows, unit and conformance tests
 
 test: lint types arrows  ## everything that must hold, real servers included
-	$(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder -m "not soak" --durations=15
+	$(PYTEST) -n 2 --dist loadscope --no-loadscope-reorder -m "not soak" --durations=15
 
 demo: $(INSTALLED)  ## the main job, told as a story; DEMO="--keep" leaves it running, DEMO=stop removes it
 	$(BIN)/python -m tests.lab.demo $(DEMO)

@@ -1,7 +1,10 @@
 """Fixtures that tests of several packages use, and what holds for every test."""
 
+from typing import Any
+
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.lab.aws import moto  # noqa: F401
 from tests.lab.servers import (  # noqa: F401
@@ -24,15 +27,23 @@ TOGETHER = ("pipeline", "playbooks")
 """Folders whose tests one process runs: those of one share Spark's, and those of the other the machine's network."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests one process runs when several share them: those of a file, in their order.
+class Scheduler(LoadScopeScheduling):
+    """Gives each process a file after the other, or a folder whose tests belong together."""
 
-    And what compares with the clock may find the machine busy: it is tried up to three times, and the end says so. For
-    these alone. A test of what is right, not of how quick it is, has to pass the first time.
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        folder = file.split("/")[1]
+        return folder if folder in TOGETHER else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    return Scheduler(config, log)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What compares with the clock may find the machine busy: it is tried up to three times, and the end says so.
+
+    For these alone. A test of what is right, not of how quick it is, has to pass the first time.
     """
-    for item in items:
-        file = item.path.relative_to(item.config.rootpath)
-        item.add_marker(pytest.mark.xdist_group(file.parts[1] if file.parts[1] in TOGETHER else file.as_posix()))
-        if item.get_closest_marker("timed"):
-            item.add_marker(pytest.mark.flaky(reruns=2))
+    if item.get_closest_marker("timed"):
+        item.add_marker(pytest.mark.flaky(reruns=2))
