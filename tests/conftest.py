@@ -1,5 +1,6 @@
 """Fixtures that tests of several packages use, and what holds for every test."""
 
+import signal
 from typing import Any
 
 import pytest
@@ -38,6 +39,12 @@ class Scheduler(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     return Scheduler(config, log)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What a process of several starts can be interrupted; it would inherit that the process itself ignores it."""
+    if hasattr(config, "workerinput"):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
