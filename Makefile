@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 FUZZ_SECONDS ?= 1200
-JOBS ?= 0
+JOBS ?= 2
 DEMO ?=
 export SPARK_LOCAL_IP := 127.0.0.1
 
@@ -41,7 +41,7 @@ unit: $(INSTALLED)
 
 check: lint types arrows unit  ## fast: lint, types, arrows, unit and conformance tests
 
-test: lint types arrows  ## everything that must hold, real servers included; JOBS=2 runs two processes side by side
+test: lint types arrows  ## everything that must hold, real servers included, by JOBS (2) processes side by side
 	$(PYTEST) -n $(JOBS) --dist loadscope --no-loadscope-reorder -m "not soak" --durations=15
 
 demo: $(INSTALLED)  ## the main job, told as a story; DEMO="--keep" leaves it running, DEMO=stop removes it
