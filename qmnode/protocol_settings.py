@@ -59,10 +59,16 @@ class TransferSettings(_Settings):
     """MessageIDHistory Cleanup Timer, 3.1.2.8 note 47: entries live at least so long."""
     history_pages_per_source: int = Field(default=131_072, ge=1)
     """Most pages of 1,024 message identifiers that one source queue manager may occupy."""
+    history_sparse_pages: int = Field(default=32_768, ge=1)
+    """Most pages with fewer than 32 messages that one neighbour may bring, whatever sources it names, beside those that
+    are full: each takes half a KiB of memory. Eight times as many for all neighbours."""
     history_sources: int = Field(default=65_536, ge=1)
     """Most source queue managers remembered."""
     incoming_sequences: int = Field(default=100_000, ge=1)
     """Most (source queue manager, destination name) pairs whose transactional messages are tracked."""
+    incoming_sequences_per_neighbour: int = Field(default=50_000, ge=1)
+    """Most of them that one address brings: half, so that whoever invents source queue managers leaves places for the
+    others."""
     send_insecure_nacks: bool = False
     """SendInsecureNacks, 3.1.1.3 note 28 and section 5.1."""
     retry_interval: float = Field(default=5.0, gt=0)

@@ -23,6 +23,11 @@ _OFFSET: Final = PAGE_SIZE - 1
 _FULL: Final = b"\xff" * (PAGE_SIZE // 8)
 _NUMBER: Final = Struct(">I")
 _TIME: Final = Struct("<I")
+FEW: Final = 32
+"""A page with fewer messages costs more than they are worth. Whoever gives out identifiers in their order leaves few
+of those."""
+_LEDGERS: Final = 8
+"""Of all neighbours together, so many times as many pages with few messages are kept as one may have."""
 
 
 class _Page:
@@ -61,13 +66,26 @@ class _Source:
         self.volatile: dict[int, _Page] = {}
 
 
+_Ledger = dict[tuple[Guid, int, bool], _Page]
+"""Pages that a neighbour brought, oldest first: source, number and whether its messages are durable."""
+
+
 class MessageIdHistory:
-    """Which (source queue manager, message identifier) pairs were seen in the last 30 minutes or longer."""
+    """Which (source queue manager, message identifier) pairs were seen in the last 30 minutes or longer.
+
+    What a packet says of its source and its identifier nobody can prove, and each new pair of them may cost a page. So
+    pages with few messages are counted for the neighbour whose session brought them: one that invents sources and
+    identifiers pushes out its own.
+    """
 
     def __init__(self, parameters: TransferSettings) -> None:
         self._parameters = parameters
         self._sources: dict[Guid, _Source] = {}
         self._changed: dict[tuple[Guid, int], _Page | None] = {}
+        self._ledgers: dict[str, _Ledger] = {}
+        self._listed = 0
+        self.neighbour = ""
+        """The address of the session whose messages are added now."""
 
     def seen(self, source: Guid, message_id: int) -> bool:
         """Whether the message came before."""
@@ -151,6 +169,13 @@ class MessageIdHistory:
                 del entry.volatile[number]
             if not entry.durable and not entry.volatile:
                 del self._sources[source]
+        for neighbour, ledger in list(self._ledgers.items()):
+            kept = {place: page for place, page in ledger.items() if page.time >= limit}
+            self._listed -= len(ledger) - len(kept)
+            if kept:
+                self._ledgers[neighbour] = kept
+            else:
+                del self._ledgers[neighbour]
         return bool(self._sources)
 
     def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
@@ -171,21 +196,51 @@ class MessageIdHistory:
 
     def _new_source(self, source: Guid) -> _Source:
         if len(self._sources) >= self._parameters.history_sources:
-            longest_silent = next(iter(self._sources))
-            for number in self._sources.pop(longest_silent).durable:
-                self._changed[longest_silent, number] = None
+            own = next(iter(self._ledgers.get(self.neighbour, ())), None)
+            if own is not None and own[0] in self._sources:
+                self._drop_source(own[0])
+            else:
+                self._drop_source(next(iter(self._sources)))  # silent for longest
         entry = self._sources[source] = _Source()
         return entry
 
+    def _drop_source(self, source: Guid) -> None:
+        for number in self._sources.pop(source).durable:
+            self._changed[source, number] = None
+
     def _new_page(self, source: Guid, pages: dict[int, _Page], number: int, durable: bool, time: int) -> _Page:
         if len(pages) >= self._parameters.history_pages_per_source:
-            oldest = next(iter(pages))
-            del pages[oldest]
-            if durable:
-                self._changed[source, oldest] = None
+            self._drop_page(source, pages, next(iter(pages)), durable)
         page = pages[number] = _Page(time)
         self._sources[source] = self._sources.pop(source)  # keeps the sources in the order of their last new page
+        ledger = self._ledgers.setdefault(self.neighbour, {})
+        ledger[source, number, durable] = page
+        self._listed += 1
+        limit = self._parameters.history_sparse_pages
+        if len(ledger) > limit:
+            self._shorten(ledger)
+        elif self._listed > _LEDGERS * limit:
+            self._shorten(max(self._ledgers.values(), key=len))
         return page
+
+    def _drop_page(self, source: Guid, pages: dict[int, _Page], number: int, durable: bool) -> None:
+        del pages[number]
+        if durable:
+            self._changed[source, number] = None
+
+    def _shorten(self, ledger: _Ledger) -> None:
+        """Take the oldest page off a ledger. It is forgotten if it never got many messages."""
+        place = source, number, durable = next(iter(ledger))
+        page = ledger.pop(place)
+        self._listed -= 1
+        entry = self._sources.get(source)
+        if entry is None or page.count >= FEW:
+            return
+        pages = entry.durable if durable else entry.volatile
+        if pages.get(number) is page:
+            self._drop_page(source, pages, number, durable)
+            if not entry.durable and not entry.volatile:
+                del self._sources[source]
 
 
 def _pages(entry: _Source) -> Iterator[_Page]:

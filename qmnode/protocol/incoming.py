@@ -9,6 +9,7 @@ one out of order would make the next duplicate look new. A message that is refus
 turn advances it too, or those behind it would wait for ever. The record that says so is in the batch of the message.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto, unique
 from struct import Struct
@@ -125,6 +126,8 @@ class IncomingSequences:
         self._passing: dict[tuple[Guid, bytes], IncomingSequence] = {}
         self._armed: dict[IncomingSequence, None] = {}
         self._due: dict[IncomingSequence, None] = {}
+        self._brought: Counter[str] = Counter()
+        """Sequences that are kept, by the address from which they came first (after a start: last)."""
 
     def get(self, source: Guid, destination: bytes, now: float) -> IncomingSequence:
         """The sequence, new if there was none. A new one is remembered when a message of it is accepted."""
@@ -137,8 +140,15 @@ class IncomingSequences:
         return self._sequences.get((source, destination))
 
     def full(self, sequence: IncomingSequence) -> bool:
-        """Whether there is no place for this sequence because it is new and the limit is reached."""
-        return not sequence.kept and len(self._sequences) >= self._parameters.incoming_sequences
+        """Whether there is no place for this sequence because it is new and a limit is reached: that of all, or that of
+        the neighbour who brings it, so that one who invents sources leaves places for the others."""
+        if sequence.kept:
+            return False
+        limits = self._parameters
+        return (
+            len(self._sequences) >= limits.incoming_sequences
+            or self._brought[sequence.route.address] >= limits.incoming_sequences_per_neighbour
+        )
 
     def accept(self, sequence: IncomingSequence, sequence_id: int, number: int, time: int, keep: bool = True) -> None:
         """Take a message whose turn is NEXT, delivered or refused. Its record goes into the message's batch.
@@ -157,6 +167,7 @@ class IncomingSequences:
         if keep:
             self._passing.pop(key, None)
             self._sequences[key] = sequence
+            self._brought[sequence.route.address] += 1
             sequence.kept = True
         else:
             self._passing[key] = sequence
@@ -223,6 +234,7 @@ class IncomingSequences:
             sequence.route = Route(bool(value[_VALUE.size]), value[_VALUE.size + 1 :].decode())
             sequence.kept = True
             self._sequences[sequence.source, sequence.destination] = sequence
+            self._brought[sequence.route.address] += 1
             newest = max(newest, sequence.last_access)
         for sequence in self._sequences.values():
             if sequence.last_access >= newest - _IN_USE:

@@ -124,6 +124,8 @@ class Admission:
     """For the log: every message that was refused, and why."""
     duplicates: int = 0
     out_of_order: int = 0
+    without_place: int = 0
+    """How many of those that are not taken begin a sequence for which there is no place: they wait at their source."""
     ordinal: int = 0
     recoverable_ordinal: int = 0
     """For ``Session.messages_settled``, once this and every earlier admission is synced."""
@@ -213,6 +215,7 @@ class Reception:
         """
         admission = Admission()
         step = _Pass(admission, now, time, address, verdicts or {})
+        self._history.neighbour = address
         target, headers, plain = _NOWHERE, None, False
         last = None
         for received in messages:
@@ -330,8 +333,10 @@ class Reception:
         keep = target.destination.kind is not _UNKNOWN
         if not keep and not sequence.sequence_id:
             turn = Turn.NEXT  # nothing there to be delivered in order: refused from wherever the sender stands
-        if turn is not _NEXT or (keep and incoming.full(sequence)):
+        full = turn is _NEXT and keep and incoming.full(sequence)
+        if turn is not _NEXT or full:
             incoming.reject(sequence, turn, step.time, step.now)
+            step.admission.without_place += full
             if turn is Turn.DUPLICATE:
                 step.admission.duplicates += 1
             else:

@@ -235,6 +235,12 @@ class Arrivals:
                 recorder.refused(received.packet, reason)
         if admission.refused:
             _log_refusals(connection, admission.refused)
+        if admission.without_place:
+            log.warning(
+                "transactional messages wait at their source: too many sequences, see transfer.incoming_sequences and "
+                "transfer.incoming_sequences_per_neighbour",
+                address=connection.address, count=admission.without_place,
+            )  # fmt: skip
 
     def _persisted(self, batch: list[tuple[Connection, Admission]], written: "asyncio.Future[None]") -> None:
         """The batch is on disk: only now may anyone be told."""

@@ -284,6 +284,7 @@ class Transfer:
         """A message that passes ends here: once, however many copies of it there are."""
         source, number = value[SOURCE], read_sending_fields(memoryview(value)[PREFIX_SIZE:])[2]
         history = self.state.history
+        history.neighbour = ""
         first = history.add(Guid(source), number, not value[FLAGS] & EXPRESS, self.time())
         self.state.write(history.take_records())
         departure = self._departures.get(self.state.key_of(queue))

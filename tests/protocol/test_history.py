@@ -138,6 +138,47 @@ def test_the_number_of_sources_is_bounded_too() -> None:
     assert table.page_count() == len(store) == 10
 
 
+def test_a_neighbour_that_invents_sources_pushes_out_only_its_own() -> None:
+    """Each message has a source and an identifier of its own: every one of them makes a page."""
+    table, store = history(history_sparse_pages=50, history_sources=300), {}
+    table.neighbour = "10.0.0.2"
+    table.add(BOB, 1, True, TIME)
+    table.add(BOB, 2, False, TIME)
+    table.neighbour = "10.0.0.66"
+    for number in range(5000):
+        table.add(Guid((number % 999).to_bytes(16, "big")), number * 7919 * PAGE_SIZE % 2**32, number % 2 == 0, TIME)
+        write(store, table.take_records())
+    assert table.seen(BOB, 1) and table.seen(BOB, 2)
+    assert table.page_count() == 52
+    assert len(store) <= 51
+    assert len(table) == 52
+
+
+def test_neighbours_that_invent_sources_are_limited_together() -> None:
+    table = history(history_sparse_pages=50)
+    for number in range(20_000):
+        table.neighbour = f"2001:db8::{number % 100:x}"
+        table.add(Guid(number.to_bytes(16, "big")), number, True, TIME)
+    assert table.page_count() == 8 * 50
+
+
+def test_pages_with_many_messages_stay_however_many_a_neighbour_brings() -> None:
+    table = history(history_sparse_pages=50)
+    for number in range(200 * PAGE_SIZE // 32):  # 200 pages, each with 32 messages and more
+        table.add(ALICE, number * 32, True, TIME)
+    assert table.page_count() == 200
+    assert all(table.seen(ALICE, number * 32) for number in range(200 * PAGE_SIZE // 32))
+
+
+def test_what_is_cleaned_leaves_nothing_behind() -> None:
+    table = history(history_sparse_pages=50)
+    for number in range(40):
+        table.neighbour = f"10.0.0.{number % 4}"
+        table.add(ALICE, number * PAGE_SIZE, True, TIME)
+    assert table.clean(TIME + 1801) is False
+    assert (table._ledgers, table._listed) == ({}, 0)
+
+
 @given(st.lists(st.tuples(st.sampled_from([ALICE, BOB]), st.integers(0, 3000), st.booleans()), max_size=200))
 def test_it_behaves_like_a_set(entries: list[tuple[Guid, int, bool]]) -> None:
     table, reference = history(), set()

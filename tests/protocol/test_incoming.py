@@ -7,7 +7,8 @@ import pytest
 from qmnode.protocol.incoming import PASSING_LIMIT, IncomingSequence, IncomingSequences, Route, Turn
 from qmnode.protocol.timers import Timer
 from qmnode.protocol_settings import TransferSettings
-from tests.protocol.machines import ALICE, BOB, TIME
+from qmnode.structures.guid import Guid
+from tests.protocol.machines import ALICE, BOB, CAROL, TIME
 
 FIRST, SECOND = 0x5_0000_0001, 0x5_0000_0002
 DESTINATION = b"\x07name"
@@ -216,6 +217,25 @@ def test_there_is_a_limit_to_sequences() -> None:
     known = accepted(sequences, 4)
     assert not sequences.full(known)
     assert sequences.full(sequences.get(BOB, DESTINATION, 0.0))
+
+
+def test_whoever_invents_sources_leaves_places_for_others_also_after_a_restart() -> None:
+    sequences = table(incoming_sequences=100, incoming_sequences_per_neighbour=20)
+    taken = 0
+    for number in range(200):
+        sequence = sequences.get(Guid(number.to_bytes(16, "big")), DESTINATION, 0.0)
+        sequence.route = Route(True, "10.0.0.66")
+        if not sequences.full(sequence):
+            sequences.accept(sequence, FIRST, 1, TIME)
+            taken += 1
+    assert taken == 20
+    again = table(incoming_sequences=100, incoming_sequences_per_neighbour=20)
+    again.load([(one.record().key, one.record().value or b"") for one in sequences], 0.0)
+    for one in (sequences, again):
+        stranger, bob = (one.get(source, b"\x07more", 0.0) for source in (CAROL, BOB))
+        stranger.route, bob.route = Route(True, "10.0.0.66"), Route(True, "10.0.0.2")
+        assert one.full(stranger)
+        assert not one.full(bob)
 
 
 def test_sequences_of_queues_that_do_not_exist_are_few_and_not_kept() -> None:

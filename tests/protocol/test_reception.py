@@ -154,6 +154,27 @@ def test_transactional_messages_are_taken_once_and_in_order() -> None:
     assert admission.ordinal == admission.recoverable_ordinal == 7
 
 
+def test_who_brings_too_many_sequences_is_told_apart_from_other_neighbours() -> None:
+    receiver = Receiver(incoming_sequences_per_neighbour=3).transactional_queue()
+    strangers = [Guid(bytes([number]) * 16) for number in range(1, 9)]
+    first = [transactional(1, SEQUENCE, 1, 0, source=source) for source in strangers]
+    admission = receiver.take(*first, address="127.0.0.66")
+    assert (len(admission.taken), admission.without_place, admission.out_of_order) == (3, 5, 5)
+    assert admission.ordinal == 8
+    admission = receiver.take(first[-1], transactional(1, SEQUENCE, 1, 0), address="127.0.0.2")
+    assert (len(admission.taken), admission.without_place) == (2, 0)
+    assert receiver.take(transactional(2, SEQUENCE, 2, 1, source=strangers[0]), address="127.0.0.66").without_place == 0
+
+
+def test_a_neighbour_pushes_out_of_the_history_only_what_it_brought() -> None:
+    receiver = Receiver(history_sparse_pages=10)
+    receiver.take(message(1, recoverable=True), address="127.0.0.2")
+    for number in range(2, 60):
+        receiver.take(message(number * 5000, source=Guid(bytes([number]) * 16)), address="127.0.0.66")
+    assert receiver.take(message(1, recoverable=True), address="127.0.0.2").duplicates == 1
+    assert receiver.history.page_count() == 11
+
+
 def test_the_sequence_is_one_record_in_the_write_of_its_messages() -> None:
     receiver = Receiver().transactional_queue()
     admission = receiver.take(*(transactional(number, SEQUENCE, number, number - 1) for number in range(1, 65)))
