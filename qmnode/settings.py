@@ -87,11 +87,15 @@ class TransportSettings(_Settings):
     ping_port: int = Field(default=3527, ge=1, le=0xFFFF)
     """2.1.2."""
     sessions: int = Field(default=2_000, ge=1)
-    """Connections that others may have to this node."""
+    """Connections that others may have to this node. Over it, the oldest that has brought no message makes room."""
     sessions_per_peer: int = Field(default=200, ge=1)
     """Those of one address. A queue manager has one for each of its outgoing queues."""
     messages_per_second: int = Field(default=100_000, ge=1)
-    """Messages a second that one connection may bring. No message proves who sent it before it was read."""
+    """Messages a second that all connections of one address may bring. No message proves who sent it before it was
+    read."""
+    incomplete_bytes: int = Field(default=64 * _MIB, ge=_MIB)
+    """Bytes that all connections may hold of packets that are not complete yet: half packets cost no more. Over it, the
+    one that has brought nothing for longest is closed."""
 
 
 class ExportSettings(_Settings):

@@ -29,6 +29,10 @@ class Framer:
         """Bytes of a packet that is not complete."""
         return len(self._kept)
 
+    def clear(self) -> None:
+        """Forget the packet that is not complete: nothing more comes."""
+        self._kept = bytearray()
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
         """The packets that ``data`` completes, each a copy of its own; the rest is kept.
 

@@ -144,6 +144,10 @@ class Session:
         """Received messages that are not settled: stop reading from the connection when they become too many."""
         return self._receive.received - self._receive.settled
 
+    def incomplete(self) -> int:
+        """Bytes that wait for the rest of their packet."""
+        return self._framer.pending()
+
     def in_flight(self) -> int:
         """Sent messages whose fate the peer has not told."""
         return self._send.in_flight()
@@ -303,6 +307,7 @@ class Session:
     def _close(self, reason: CloseReason, error: RemoteProtocolError | None = None) -> None:
         """3.1.5.9. No packet says so; the transport connection is closed by whoever reads Closed."""
         self._timers.stop_all()
+        self._framer.clear()
         self.state = SessionState.CLOSED
         self._commands.append(Closed(reason, self._send.unacknowledged(), error))
 

@@ -50,9 +50,10 @@ from qmnode.transfer.topology import Topology
 from qmnode.transport.alarm import Alarm
 from qmnode.transport.connection import Connection, Handler
 from qmnode.transport.dialing import dial, is_reachable
+from qmnode.transport.incomplete import IncompletePackets
 from qmnode.transport.listener import Listener
 from qmnode.transport.ping import PingServer, ping
-from qmnode.transport.rate import Rate
+from qmnode.transport.rate import Rates
 
 log = structlog.get_logger(__name__)
 
@@ -104,12 +105,17 @@ class Transfer:
         self.running = False
         self._loop = asyncio.get_running_loop()
         self._departures: dict[bytes, Departure] = {}
-        self.accepted: set[Connection] = set()
-        """Connections that others opened."""
+        self.accepted: dict[Connection, None] = {}
+        """Connections that others opened, the oldest first."""
+        self._rates = Rates(self.settings.messages_per_second)
+        self._incomplete = IncompletePackets(self.settings.incomplete_bytes)
         self._alarm = Alarm(self._loop, self._timer_expired)
         self._cleanup_at = 0.0
         self._listener = Listener(
-            self._accept, sessions=self.settings.sessions, sessions_per_peer=self.settings.sessions_per_peer
+            self._accept,
+            sessions=self.settings.sessions,
+            sessions_per_peer=self.settings.sessions_per_peer,
+            make_room=self._make_room,
         )
         self._ping_server: PingServer
         manager.transfer = self
@@ -314,9 +320,14 @@ class Transfer:
         self, session: Session, handler: Handler, *, initiator: bool, on_lost: Callable[[], object] | None = None
     ) -> Connection:
         """A connection with this node's limits."""
-        rate = Rate(self.settings.messages_per_second, self._loop.time())
-        limit = _UNSETTLED_WINDOWS * self.session_settings.window_size
-        connection = Connection(session, handler, initiator=initiator, unsettled_limit=limit, rate=rate)
+        connection = Connection(
+            session,
+            handler,
+            initiator=initiator,
+            unsettled_limit=_UNSETTLED_WINDOWS * self.session_settings.window_size,
+            rates=self._rates,
+            incomplete=self._incomplete,
+        )
         connection.on_lost = on_lost
         return connection
 
@@ -329,8 +340,16 @@ class Transfer:
             refuse=not self.manager.connection_active,
         )
         connection = self.new_connection(session, self._handle_accepted, initiator=False, on_lost=lost)
-        self.accepted.add(connection)
+        self.accepted[connection] = None
         return connection
+
+    def _make_room(self) -> bool:
+        """Close the oldest connection that has brought no message: whoever has something to say says it at once."""
+        for connection in self.accepted:
+            if not connection.session.received_count:
+                connection.close()
+                return True
+        return False
 
     def _handle_accepted(self, connection: Connection, commands: Sequence[Command]) -> None:
         for command in commands:
@@ -341,7 +360,7 @@ class Transfer:
                     connection.established = self.manager.clock.time()
                     self.record_session(connection, opened=True)
                 case Closed():
-                    self.accepted.discard(connection)
+                    self.accepted.pop(connection, None)
                     if connection.established:
                         self.record_session(connection, opened=False, state=command.reason.name.lower())
                     if command.error is not None:

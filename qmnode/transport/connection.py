@@ -9,7 +9,8 @@ from qmnode.protocol.commands import Closed, Command
 from qmnode.protocol.envelope import Packet
 from qmnode.protocol.session import Session
 from qmnode.transport.alarm import Alarm
-from qmnode.transport.rate import Rate
+from qmnode.transport.incomplete import SMALL, IncompletePackets
+from qmnode.transport.rate import Rate, Rates
 
 BUFFER_SIZE: Final = 256 * 1024
 _BUFFER: Final = bytearray(BUFFER_SIZE)
@@ -23,17 +24,25 @@ Handler = Callable[["Connection", Sequence[Command]], None]
 class Connection(asyncio.BufferedProtocol):
     """Drives one session over one transport connection.
 
-    ``unsettled_limit``: so many received messages may wait for the disk before the socket is no longer read.
+    ``unsettled_limit``: so many received messages may wait for the disk before the socket is no longer read. ``rates``
+    and ``incomplete`` are shared with all other connections.
     """
 
     __slots__ = (
-        "_alarm", "_handler", "_loop", "_processing", "_rate", "_read_paused", "_transport", "_unsettled_limit",
-        "_waits_for_rate", "address", "established", "initiator", "on_lost", "on_writable", "port", "received_bytes",
-        "sent_bytes", "session", "writable",
+        "_alarm", "_handler", "_holds", "_incomplete", "_loop", "_processing", "_rate", "_rates", "_read_paused",
+        "_transport", "_unsettled_limit", "_waits_for_rate", "address", "established", "initiator", "on_lost",
+        "on_writable", "port", "received_bytes", "sent_bytes", "session", "writable",
     )  # fmt: skip
 
     def __init__(
-        self, session: Session, handler: Handler, *, initiator: bool, unsettled_limit: int, rate: Rate | None = None
+        self,
+        session: Session,
+        handler: Handler,
+        *,
+        initiator: bool,
+        unsettled_limit: int,
+        rates: Rates,
+        incomplete: IncompletePackets,
     ) -> None:
         self.session = session
         self.initiator = initiator
@@ -50,7 +59,10 @@ class Connection(asyncio.BufferedProtocol):
         self.received_bytes = 0
         self._handler = handler
         self._unsettled_limit = unsettled_limit
-        self._rate = rate
+        self._rates = rates
+        self._rate: Rate | None = None
+        self._incomplete = incomplete
+        self._holds = False
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._alarm = Alarm(self._loop, self._expired)
@@ -65,6 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.address, self.port = str(peer[0]).partition("%")[0], int(peer[1])
+        self._rate = self._rates.of(self.address, self._loop.time())
         if self.session.closed:  # given up while it was being opened
             self._transport.abort()
             return
@@ -82,13 +95,19 @@ class Connection(asyncio.BufferedProtocol):
         session = self.session
         before = session.received_count
         session.receive_data(_VIEW[:count], self._loop.time())
-        if self._rate is not None:
-            self._take_rate(session.received_count - before)
+        self._take_rate(session.received_count - before)
+        incomplete = session.incomplete()
+        if incomplete > SMALL or self._holds:
+            self._holds = incomplete > SMALL
+            self._incomplete.hold(self, incomplete if self._holds else 0)
         self.process()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The transport connection broke, or was closed."""
         self._transport = None
+        if self._holds:
+            self._holds = False
+            self._incomplete.hold(self, 0)
         if self.on_lost is not None:
             self.on_lost()
         self.session.disconnected(self._loop.time())

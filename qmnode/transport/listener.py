@@ -65,11 +65,14 @@ class Listener:
         *,
         sessions: int,
         sessions_per_peer: int,
+        make_room: Callable[[], bool],
     ) -> None:
-        """``protocol`` makes one; it is given what to call when the connection is lost."""
+        """``protocol`` makes one; it is given what to call when the connection is lost. ``make_room`` closes one of
+        those that are there for a new one, and says whether it did."""
         self._protocol = protocol
         self._sessions = sessions
         self._sessions_per_peer = sessions_per_peer
+        self._make_room = make_room
         self._tls: ssl.SSLContext | None = None
         self._requires_tls: Callable[[str], bool] = lambda address: False
         self._sockets: list[socket.socket] = []
@@ -131,7 +134,7 @@ class Listener:
                 asyncio.get_running_loop().call_later(_SHORTAGE_PAUSE, self._resume)
                 return
             address = str(peer[0]).partition("%")[0]
-            if self._peers.total() >= self._sessions or self._peers[address] >= self._sessions_per_peer:
+            if self._peers[address] >= self._sessions_per_peer or not self._has_room():
                 self.refused += 1
                 accepted.close()
                 continue
@@ -141,6 +144,10 @@ class Listener:
             task = asyncio.get_running_loop().create_task(self._begin(accepted, address))
             self._begun.add(task)
             task.add_done_callback(self._begun.discard)
+
+    def _has_room(self) -> bool:
+        """Whoever fills all places with connections that say nothing keeps nobody else out."""
+        return self._peers.total() < self._sessions or self._make_room()
 
     async def _begin(self, accepted: socket.socket, address: str) -> None:
         loop = asyncio.get_running_loop()

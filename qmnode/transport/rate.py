@@ -1,10 +1,12 @@
-"""How many messages a second strangers may send: a bucket that refills."""
+"""How many messages a second strangers may send: a bucket that refills, for each address."""
+
+from weakref import WeakValueDictionary
 
 
 class Rate:
     """``limit`` a second on average, with a second's worth at once."""
 
-    __slots__ = ("_last", "_limit", "_tokens")
+    __slots__ = ("__weakref__", "_last", "_limit", "_tokens")
 
     def __init__(self, limit: float, now: float) -> None:
         self._limit = limit
@@ -16,3 +18,18 @@ class Rate:
         self._tokens = min(self._limit, self._tokens + (now - self._last) * self._limit) - count
         self._last = now
         return max(0.0, -self._tokens / self._limit)
+
+
+class Rates:
+    """One rate for all connections of an address, as long as there is one of them."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._rates: WeakValueDictionary[str, Rate] = WeakValueDictionary()
+
+    def of(self, address: str, now: float) -> Rate:
+        """The rate of an address."""
+        rate = self._rates.get(address)
+        if rate is None:
+            rate = self._rates[address] = Rate(self._limit, now)
+        return rate

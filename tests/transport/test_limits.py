@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,15 @@ import pytest
 from qmnode import Access, Message, QueueManager
 from qmnode.protocol.connection import NextHop
 from qmnode.security_settings import SecuritySettings
+from qmnode.structures.guid import new_guid
+from qmnode.structures.queue_formats import DirectQueueFormatName
 from qmnode.transfer.next_hops import Resolver
+from qmnode.transport.rate import Rates
 from tests.conformance.frames import FRAMES
+from tests.protocol.machines import message
 from tests.security.test_tls import node as tls_settings
 from tests.transport.conftest import PLAIN, Pair, eventually, loopback_address, settings_of
+from tests.transport.hostile import HostilePeer
 
 
 async def is_closed(reader: asyncio.StreamReader) -> bool:
@@ -63,6 +69,83 @@ async def test_a_peer_has_a_limit_of_sessions_and_others_have_theirs(tmp_path: P
         await eventually(lambda: len(node.network.accepted) == 3)
         for _, writer in opened:
             writer.close()
+
+
+async def test_connections_that_say_nothing_keep_nobody_out(tmp_path: Path) -> None:
+    """Not even when they come from many addresses; and no session at work makes room for them."""
+    addresses = {"ALICE": loopback_address(), "BOB": loopback_address()}
+    bobs = settings_of("BOB", addresses["BOB"], sessions=6, sessions_per_peer=3)
+    async with (
+        QueueManager.open(tmp_path / "a", settings_of("ALICE", addresses["ALICE"])) as alice,
+        QueueManager.open(tmp_path / "b", bobs) as bob,
+    ):
+        for node in (alice, bob):
+            await node.network.start()
+        await bob.create_queue(PLAIN)
+        await bob.create_queue(r".\private$\more")
+        queue = await bob.open_queue(f"DIRECT=OS:{PLAIN}")
+        out = await alice.open_queue(rf"DIRECT=TCP:{addresses['BOB']}\private$\plain", Access.SEND)
+        await out.send(Message(b"1"))
+        assert (await queue.receive(timeout=60)).body == b"1"
+        async with AsyncExitStack() as stack:
+            for last in range(1, 21):
+                peer = await stack.enter_async_context(HostilePeer(f"127.9.8.{last}", addresses["BOB"]))
+                if last % 2:
+                    await peer.establish(new_guid())
+            await eventually(lambda: len(bob.network.accepted) == 6)
+            await out.send(Message(b"2"))
+            assert (await queue.receive(timeout=60)).body == b"2"
+            more = await alice.open_queue(rf"DIRECT=TCP:{addresses['BOB']}\private$\more", Access.SEND)
+            await more.send(Message(b"3"))
+            queue = await bob.open_queue(r"DIRECT=OS:.\private$\more")
+            assert (await queue.receive(timeout=60)).body == b"3"
+            assert sum(one.received_messages for one in bob.network.connections()) == 3
+
+
+async def test_half_packets_of_all_connections_have_one_limit(tmp_path: Path) -> None:
+    """The address that holds most gives up what has come no further for longest."""
+    address = loopback_address()
+    settings = settings_of("BOB", address, incomplete_bytes=4 * 1024 * 1024)
+    large = message(1, body=bytes(4_000_000))
+    async with QueueManager.open(tmp_path, settings) as node, AsyncExitStack() as stack:
+        await node.network.start()
+        await node.create_queue(PLAIN)
+        patient = await stack.enter_async_context(HostilePeer("127.9.7.1", address))
+        await patient.establish(new_guid())
+        slow = message(
+            2, queue=DirectQueueFormatName(direct_format_name=rf"TCP:{address}\private$\plain"), body=bytes(90_000)
+        )
+        patient.send(slow[:50_000])
+        await patient.flush()
+        peers = []
+        for _ in range(12):
+            peer = await stack.enter_async_context(HostilePeer("127.9.7.2", address))
+            await peer.establish(new_guid())
+            peer.send(large[:900_000])
+            await peer.flush()
+            peers.append(peer)
+        for peer in peers[:8]:
+            assert await peer.is_closed()
+        held = [one.session.incomplete() for one in node.network.accepted]
+        assert sum(held) <= 4 * 1024 * 1024
+        patient.send(slow[50_000:])
+        queue = await node.open_queue(f"DIRECT=OS:{PLAIN}")
+        assert len((await queue.receive(timeout=60)).body) == 90_000
+        for peer in peers:
+            await peer.__aexit__()
+        await eventually(lambda: len(node.network.accepted) == 1)
+        assert node.network._incomplete._total == 0
+
+
+def test_all_connections_of_an_address_share_its_rate() -> None:
+    rates = Rates(100.0)
+    first, second, other = rates.of("10.0.0.1", 0.0), rates.of("10.0.0.1", 0.0), rates.of("10.0.0.2", 0.0)
+    assert first.take(100, 0.0) == 0.0
+    assert second.take(50, 0.0) == 0.5
+    assert first.take(0, 0.25) == 0.25
+    assert other.take(100, 0.0) == 0.0
+    del first, second
+    assert rates.of("10.0.0.1", 9.0).take(100, 9.0) == 0.0
 
 
 class Named(Resolver):
