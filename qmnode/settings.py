@@ -48,7 +48,8 @@ class QuotaSettings(_Settings):
     journal_quota: int = Field(default=0xFFFFFFFF, ge=0, le=0xFFFFFFFF)
     """JournalQuota, 3.1.1.1: all messages of all journals."""
     outgoing_queues: int = Field(default=10_000, ge=0)
-    """Outgoing and connector queues, each of which is made when somebody first sends to it. An extension."""
+    """Outgoing and connector queues, each of which is made when somebody first sends to it. An extension. Messages from
+    elsewhere, which name queues for their acknowledgments, make half of them at most."""
 
 
 class PoisonSettings(_Settings):

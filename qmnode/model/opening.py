@@ -30,6 +30,8 @@ _RIGHTS: Final = {
 _ADMINISTRATION: Final = (Access.PEEK_ADMIN, Access.RECEIVE_ADMIN)
 _SHARES: Final = frozenset(Share)
 _READS: Final = Access.RECEIVE | Access.PEEK
+_FULL: Final = 1.0
+"""Seconds between two searches for an outgoing queue that can go, when messages from elsewhere want one."""
 
 
 class Opening:
@@ -39,6 +41,8 @@ class Opening:
         self._manager = manager
         self._base_priorities: dict[Guid, int] = {}
         """Of public queues elsewhere, between looking them up and creating their outgoing queues."""
+        self._full_since = 0.0
+        """When no outgoing queue was found that nobody uses."""
 
     async def open_queue(self, format_name: str, access: Access, share: Share, caller: object) -> QueueApi:
         """Open Queue for any format name."""
@@ -133,8 +137,11 @@ class Opening:
         owner = queue.parent if queue.parent is not None else queue
         return policy.check(owner.security, _RIGHTS[access][queue.is_journal], caller)
 
-    def find(self, name: FormatName, access: Access) -> Queue:
-        """The queue that is to be opened: one that is here, or an outgoing one, which is created when it is needed."""
+    def find(self, name: FormatName, access: Access, *, for_strangers: bool = False) -> Queue:
+        """The queue that is to be opened: one that is here, or an outgoing one, which is created when it is needed.
+
+        ``for_strangers``: a message from elsewhere names it. At most half of the outgoing queues are made so.
+        """
         manager = self._manager
         if is_unsupported(name):
             raise _unsupported(f"{name}: HTTP and multicast are not supported")
@@ -145,7 +152,7 @@ class Opening:
         else:
             queue = manager.names.outgoing(name)
             if queue is None and access is Access.SEND:
-                queue = self._create_outgoing(name)
+                queue = self._create_outgoing(name, for_strangers)
             elif queue is not None and access not in (Access.SEND, *_ADMINISTRATION):
                 queue = None  # outgoing queues are read with the access for administration only
         if queue is None:
@@ -182,23 +189,26 @@ class Opening:
         manager.store.durable()
         return manager.subqueue(owner, path.subqueue)
 
-    def _check_room(self) -> None:
+    def _check_room(self, for_strangers: bool = False) -> None:
         """For one more outgoing queue: at the limit the oldest that nobody uses goes."""
         limit = self._manager.settings.quotas.outgoing_queues
+        if for_strangers:  # whoever asks for acknowledgments everywhere leaves queues for those who work here
+            limit -= limit // 2
         queues = self._manager.names.all_outgoing()
         if len(queues) < limit:
             return
+        now = self._manager.clock.time()
+        if for_strangers and 0 <= now - self._full_since < _FULL:
+            raise _full(limit)
         unused = next((one for one in queues if isinstance(one, OutgoingQueue) and one.is_unused()), None)
         if unused is None:
-            raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
-                f"there are {limit} outgoing queues in use (quotas.outgoing_queues): let some be emptied and closed",
-            )
+            self._full_since = now
+            raise _full(limit)
         self._manager.forget_queue(unused)
 
-    def _create_outgoing(self, name: FormatName) -> OutgoingQueue:
+    def _create_outgoing(self, name: FormatName, for_strangers: bool) -> OutgoingQueue:
         manager = self._manager
-        self._check_room()
+        self._check_room(for_strangers)
         now = int(manager.clock.time())
         queue = OutgoingQueue(
             manager,
@@ -214,6 +224,13 @@ class Opening:
         manager.store.put_queue(queue.queue_id, queue.definition())
         manager.store.durable()
         return queue
+
+
+def _full(limit: int) -> MessageQueuingError:
+    return MessageQueuingError(
+        ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+        f"there are {limit} outgoing queues in use (quotas.outgoing_queues): let some be emptied and closed",
+    )
 
 
 def _unsupported(sentence: str) -> MessageQueuingError:

@@ -25,6 +25,7 @@ from qmnode.model.deletion import delete_queue
 from qmnode.model.departures import Departures
 from qmnode.model.expiry import Expiry
 from qmnode.model.external import ExternalTransactions, ResourceManager
+from qmnode.model.internal_sending import send_internally
 from qmnode.model.message import Message
 from qmnode.model.multiple import ResolveDistributionList
 from qmnode.model.naming import Names
@@ -39,13 +40,13 @@ from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Recorder, Remo
 from qmnode.model.positions import LANE_SHIFT, ReadAhead
 from qmnode.model.published import PublishedQueues
 from qmnode.model.queue import DEFAULT_PROPERTIES, Queue
+from qmnode.model.queue_properties import check_properties
 from qmnode.model.quotas import EnqueueStatus, Quotas
-from qmnode.model.serialization import Destination, serialize
 from qmnode.model.transaction import Transaction
 from qmnode.settings import Settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
-from qmnode.structures.names import MultipleElementFormatName, PathName, QueueKind
+from qmnode.structures.names import PathName, QueueKind
 
 _NODE: Final = "queue_manager"
 _FIRST_QUEUE_ID: Final = 64
@@ -487,54 +488,5 @@ class QueueManager(Administrator, QueueManagerApi):
         return True
 
     def send_internally(self, format_name: str, message: Message) -> None:
-        """Send a message of the queue manager's own, which is dropped if that cannot be done (MS-MQQB 3.1.7.15).
-
-        To each queue, if the name has several elements: as a message of its own, as its receiver may be the same."""
-        try:
-            name = self.names.parse(format_name)
-            if isinstance(name, MultipleElementFormatName):
-                for element in name.elements:
-                    self.send_internally(str(element), message)
-                return
-            queue = self.opening.find(name, Access.SEND)
-        except MessageQueuingError:
-            return
-        if queue.transactional:
-            return
-        ordinal = self.ordinal.next()
-        destination = Destination(self.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
-        value = serialize(message, destination, ordinal, self.clock.time())
-        if self.quotas.status(queue, len(value)) is EnqueueStatus.ACCEPTED:
-            queue.arrive(7 - message.priority << LANE_SHIFT | self.sequence.next(), value)
-
-
-_FLAGS: Final = ("journaling", "authentication", "transactional")
-_QUOTAS: Final = ("quota", "journal_quota")
-
-
-def _is_text(value: str) -> bool:
-    """Half of a surrogate pair can be written to no terminal and in no JSON: with one, no list could be shown."""
-    return not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def check_properties(properties: QueueProperties) -> None:
-    """Raise MQ_ERROR_ILLEGAL_PROPERTY_VALUE for what a queue cannot be (MS-MQDMPR 3.1.1.2)."""
-    values = cast("dict[str, Any]", properties)
-    for name, value in values.items():
-        if name not in DEFAULT_PROPERTIES:
-            raise MessageQueuingError(ErrorCode.MQ_ERROR_PROPERTY, f"a queue has no property {name!r}")
-        fault = None
-        if name in _FLAGS and not isinstance(value, bool):
-            fault = "True or False"
-        elif name in _QUOTAS and not (isinstance(value, int) and 0 <= value <= 0xFFFFFFFF):
-            fault = "KB, from 0 to 0xFFFFFFFF"
-        elif name == "label" and not (isinstance(value, str) and len(value) <= 124 and _is_text(value)):
-            fault = "text of at most 124 characters"
-        elif name == "privacy_level" and value not in (0, 1, 2):
-            fault = "0 (none), 1 (optional) or 2 (body)"
-        elif name == "base_priority" and not (isinstance(value, int) and -0x8000 <= value <= 0x7FFF):
-            fault = "from -32768 to 32767"
-        elif name == "type" and not (isinstance(value, bytes) and len(value) == 16):
-            fault = "a GUID of 16 bytes"
-        if fault:
-            raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, f"{name}={value!r}: expected {fault}")
+        """Send a message of the queue manager's own, which is dropped if that cannot be done (MS-MQQB 3.1.7.15)."""
+        send_internally(self, format_name, message)

@@ -156,6 +156,7 @@ class Transfer:
         self._topology = Topology(directory, identifier, self.state.parameters.routing_refresh, self._rerouted)
         self.resolver = DirectoryResolver(directory, self._topology)
         self.forwarding = Forwarding(self.manager, self._topology)
+        self.notices.knows = self._topology.knows
         await self._topology.start()
 
     def _open_key_store(self, identifier: Guid) -> KeyStore:

@@ -1,5 +1,6 @@
 """Messages that the queue manager sends about messages: acknowledgments and trace reports, into its own queues."""
 
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -33,6 +34,8 @@ class Notices:
 
     def __init__(self, manager: QueueManager) -> None:
         self._manager = manager
+        self.knows: Callable[[Guid], bool] = lambda machine: False
+        """Whether the directory has a queue manager."""
 
     def administration(self, acknowledgment: AdministrationAcknowledgment) -> None:
         """Send Administration Acknowledgment, 3.1.7.15."""
@@ -59,18 +62,21 @@ class Notices:
         """Send an OrderAck packet, 3.1.7.17."""
         manager = self._manager
         packet = order_ack_packet(acknowledgment, manager.identifier, manager.ordinal.next(), int(manager.clock.time()))
-        self._send(order_queue_of(acknowledgment.source, acknowledgment.route), packet)
+        self._send(acknowledgment, packet)
 
     def final(self, acknowledgment: FinalAcknowledgment) -> None:
         """Send a FinalAck packet, 3.1.7.17."""
         manager = self._manager
         packet = final_ack_packet(acknowledgment, manager.identifier, manager.ordinal.next(), int(manager.clock.time()))
-        self._send(order_queue_of(acknowledgment.source, acknowledgment.route), packet)
+        self._send(acknowledgment, packet)
 
-    def _send(self, format_name: str, packet: bytes) -> None:
-        manager = self._manager
+    def _send(self, acknowledgment: OrderAcknowledgment | FinalAcknowledgment, packet: bytes) -> None:
+        manager, source, route = self._manager, acknowledgment.source, acknowledgment.route
+        format_name = order_queue_of(source, route)
+        is_stranger = not route.direct and not self.knows(source)  # anybody can name a source
         try:
-            queue = manager.opening.find(parse_single_format_name(format_name), Access.SEND)
+            name = parse_single_format_name(format_name)
+            queue = manager.opening.find(name, Access.SEND, for_strangers=is_stranger)
         except (MessageQueuingError, ValueError) as error:
             log.warning("an acknowledgment cannot be sent", destination=format_name, reason=str(error))
             return

@@ -185,3 +185,39 @@ async def test_at_the_limit_an_unused_outgoing_queue_makes_room(tmp_path: Path, 
     await held.close()
     await another.close()
     await qm.close()
+
+
+async def test_acknowledgments_for_anybody_leave_half_of_the_outgoing_queues(tmp_path: Path, clock: FakeClock) -> None:
+    """Messages from elsewhere say where their acknowledgments go: to as many computers as they like."""
+    settings = Settings(computer_name="ALPHA", quotas=QuotaSettings(outgoing_queues=10))
+    node = Node(tmp_path / "node", clock, settings)
+    qm = await node.start()
+    for number in range(100):
+        qm.send_internally(rf"DIRECT=TCP:192.0.2.{number}\private$\q", Message(b"acknowledgment"))
+    waiting = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
+    assert [queue.message_count for queue in waiting] == [1] * 5
+    qm.send_internally(waiting[0].pathname, Message(b"another"))
+    assert waiting[0].message_count == 2
+    own = [await qm.open_queue(rf"DIRECT=TCP:198.51.100.{number}\private$\q", Access.SEND) for number in range(5)]
+    assert len(own) == 5
+    await qm.close()
+
+
+async def test_when_outgoing_queues_are_emptied_acknowledgments_find_one_again(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    settings = Settings(computer_name="ALPHA", quotas=QuotaSettings(outgoing_queues=2))
+    node = Node(tmp_path / "node", clock, settings)
+    qm = await node.start()
+    names = [rf"DIRECT=TCP:192.0.2.{number}\private$\q" for number in range(3)]
+    for name in names:
+        qm.send_internally(name, Message(b"acknowledgment"))
+    (first,) = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
+    entry = first.take()
+    assert entry is not None
+    first.remove(*entry)
+    clock.advance(2)
+    qm.send_internally(names[2], Message(b"acknowledgment"))
+    (second,) = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
+    assert second.pathname == names[2]
+    await qm.close()
