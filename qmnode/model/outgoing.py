@@ -99,9 +99,9 @@ class OutgoingQueue(Queue):
     """A queue from which messages are transferred. Its path name is the destination's format name."""
 
     def __init__(self, manager: "QueueManager", queue_id: int, pathname: str, **properties: Any) -> None:
-        state = properties.pop("state", OutgoingQueueState.INACTIVE)
+        state = properties.pop("state", None)
         super().__init__(manager, queue_id, pathname, QueueType.OUTGOING, **properties)
-        self.state = OutgoingQueueState(state)
+        self.state = self._resting if state is None else OutgoingQueueState(state)
         self.next_hops: tuple[str, ...] = ()
         self.peer = ""
         """Address, and text of the GUID, of the queue manager at the other end of the session."""
@@ -110,6 +110,11 @@ class OutgoingQueue(Queue):
         self.multicast = pathname.upper().startswith("MULTICAST=")
         self._transfer_info: OutgoingTransferInfo | None = None
         self.connection_history: list[ConnectionAttempt] = []
+
+    @property
+    def _resting(self) -> OutgoingQueueState:
+        """While nothing is done for it. Locked in hardened mode, in which nothing is transferred: 3.1.3, 3.1.7.1.5."""
+        return OutgoingQueueState.LOCKED if self.manager.settings.hardened_security else OutgoingQueueState.INACTIVE
 
     def stored_attributes(self) -> dict[str, Any]:
         """A pause survives a restart; the other states are found anew."""
@@ -262,7 +267,7 @@ class OutgoingQueue(Queue):
 
     def resume(self) -> None:
         """Resume Queue (3.1.7.2.4)."""
-        self._set_state(OutgoingQueueState.INACTIVE)
+        self._set_state(self._resting)
         if self.manager.transfer is not None:
             self.manager.transfer.resumed(self)
 

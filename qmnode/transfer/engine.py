@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import structlog
 
 from qmnode.directory import Directory, WorkgroupDirectory
-from qmnode.errors import ConfigurationError
+from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.administration import ConnectionInformation
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet_parts import SOURCE
@@ -33,6 +33,7 @@ from qmnode.security.tls import acceptor_context, initiator_context, requires_tl
 from qmnode.settings import Settings
 from qmnode.storage.store import Store
 from qmnode.structures.acks import FinalAckBody
+from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.user_message import UserMessage
@@ -123,7 +124,13 @@ class Transfer:
     # The whole
 
     async def start(self) -> None:
-        """Listen, and connect for every outgoing queue that has messages. OSError if the address is not free."""
+        """Listen, and connect for every outgoing queue that has messages. OSError if the address is not free;
+        MQ_ERROR_SERVICE_NOT_AVAILABLE when the node is in hardened mode."""
+        if self.manager.settings.hardened_security:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
+                "a node in hardened mode has no sessions: unset hardened_security to have them",
+            )
         settings, identifier = self.settings, self.manager.identifier
         store = self._open_key_store(identifier)
         self.state.begin(identifier)

@@ -167,6 +167,34 @@ async def test_going_offline_and_online(qm):
     await asyncio.sleep(0)
 
 
+async def test_in_hardened_mode_what_goes_elsewhere_is_locked(tmp_path: Path, clock: FakeClock) -> None:
+    async def state() -> str:
+        return (await node.qm.queue(ELSEWHERE)).state
+
+    node = Node(tmp_path / "node", clock, Settings(computer_name="ALPHA"))
+    qm = await node.start()
+    queue = await qm.open_queue(ELSEWHERE, Access.SEND)
+    await queue.send(Message(b"waits", recoverable=True))
+    assert await state() == "inactive"
+    node.settings = Settings(computer_name="ALPHA", hardened_security=True)
+    qm = await node.crash()
+    assert await state() == "locked"
+    queue = await qm.open_queue(r"DIRECT=OS:gamma\private$\q", Access.SEND)
+    await queue.send(Message(b"too", recoverable=True))
+    assert (await qm.queue(r"DIRECT=OS:gamma\private$\q")).state == "locked"
+    await qm.pause_queue(ELSEWHERE)
+    await qm.resume_queue(ELSEWHERE)
+    assert await state() == "locked"
+    with pytest.raises(MessageQueuingError, match="hardened_security") as refused:
+        await qm.network.start()
+    assert refused.value.code is ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
+    node.settings = Settings(computer_name="ALPHA")
+    qm = await node.crash()
+    assert await state() == "inactive"
+    assert (await qm.queue(ELSEWHERE)).message_count == 1
+    await qm.close()
+
+
 async def test_at_the_limit_an_unused_outgoing_queue_makes_room(tmp_path: Path, clock: FakeClock) -> None:
     settings = Settings(computer_name="ALPHA", quotas=QuotaSettings(outgoing_queues=3))
     node = Node(tmp_path / "node", clock, settings)
