@@ -35,10 +35,11 @@ class RemoteReadSettings(BaseModel):
     service_host: str = ""
     """That host's name for all computers that this node reads from; empty: each has its own."""
     account: str = ""
-    """As whom this node reads queues elsewhere, ``DOMAIN\\user``. Empty: as nobody in particular."""
+    """As whom this node reads queues elsewhere, ``DOMAIN\\user`` or ``user@REALM``. Empty: as nobody in particular."""
     mechanism: Literal["ntlm", "kerberos", "negotiate"] = "negotiate"
-    """How this node authenticates elsewhere. Kerberos takes the tickets that the process has and needs the extra
-    ``kerberos``; the others take ``password_file``."""
+    """How this node authenticates elsewhere. NTLM takes ``password_file``; Kerberos takes the tickets that the process
+    has and needs the extra ``kerberos``. With ``negotiate`` (SPNEGO) both sides agree on one: Kerberos is offered if
+    there is a ticket, unless a password is given for an account ``DOMAIN\\user``; NTLM if there is a password."""
     password_file: Path | None = None
     """File with the password of ``account`` in its first line, mode 0600."""
 

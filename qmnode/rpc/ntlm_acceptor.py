@@ -31,6 +31,12 @@ class NtlmAcceptor(NTLMProxy):
 
     _messages: bytes = b""
     """NEGOTIATE_MESSAGE and CHALLENGE_MESSAGE as they travelled."""
+    _has_integrity_code: bool = False
+
+    @property
+    def _requires_mech_list_mic(self) -> bool:
+        """Whether the messages have an integrity code, which SPNEGO's agreement then has, too."""
+        return self._has_integrity_code
 
     def _step_accept_negotiate(self, token: bytes) -> bytes:
         challenge = super()._step_accept_negotiate(token)
@@ -58,6 +64,7 @@ class NtlmAcceptor(NTLMProxy):
             code = hmac_md5(session_key, self._messages + unsigned)
             if not hmac.compare_digest(code, token[_MIC]):
                 raise InvalidTokenError(context_msg="the NTLM messages were changed on their way")
+            self._has_integrity_code = True
         self._session_key = session_key
         self._credential = credential
         self._context_attr = authenticate.flags

@@ -250,12 +250,14 @@ async def _find_port(host: str, options: RemoteReadOptions) -> int:
 
 
 async def _connect(host: str, port: int, interfaces: Sequence[Interface], options: RemoteReadOptions) -> RpcClient:
+    # A domain controller that is slow to give a ticket holds up nobody else.
+    security = await asyncio.to_thread(options.security, host) if options.security is not None else None
     return await RpcClient.connect(
         host,
         port,
         interfaces,
         representations=options.representations,
-        security=options.security(host) if options.security is not None else None,
+        security=security,
         own_address=options.own_address,
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from impacket.dcerpc.v5 import epm, transport
 from impacket.dcerpc.v5.dtypes import NULL
-from impacket.dcerpc.v5.rpcrt import RPC_C_AUTHN_LEVEL_PKT_PRIVACY, RPC_C_AUTHN_WINNT
+from impacket.dcerpc.v5.rpcrt import RPC_C_AUTHN_GSS_NEGOTIATE, RPC_C_AUTHN_LEVEL_PKT_PRIVACY, RPC_C_AUTHN_WINNT
 
 from tests.rpc.foreign import CALLS, NDR, NDR64, QM2QM, QMCOMM
 
@@ -27,8 +27,11 @@ class Foreign:
         password: str = "",
         domain: str = "",
         level: int = RPC_C_AUTHN_LEVEL_PKT_PRIVACY,
+        kerberos: tuple[str, str] | None = None,
     ) -> None:
+        """``kerberos``: the server's name, and the address of the domain controller: then that instead of NTLM."""
         self.ndr64 = ndr64
+        self._kerberos = kerberos
         self._connections = []
         self.qmcomm = self._connect(address, port, QMCOMM, fragment, user, password, domain, level)
         self.qm2qm = self._connect(address, port, QM2QM, fragment, user, password, domain, level)
@@ -46,14 +49,18 @@ class Foreign:
         domain: str,
         level: int,
     ) -> Any:
-        factory = transport.DCERPCTransportFactory(rf"ncacn_ip_tcp:{address}[{port}]")
+        name = self._kerberos[0] if self._kerberos is not None else address
+        factory = transport.DCERPCTransportFactory(rf"ncacn_ip_tcp:{name}[{port}]")
+        factory.setRemoteHost(address)
         factory.set_connect_timeout(30)
         if user:
             factory.set_credentials(user, password, domain)
+        if self._kerberos is not None:
+            factory.set_kerberos(True, kdcHost=self._kerberos[1])
         dce = factory.get_dce_rpc()
         if user:
             dce.set_credentials(user, password, domain)
-            dce.set_auth_type(RPC_C_AUTHN_WINNT)
+            dce.set_auth_type(RPC_C_AUTHN_WINNT if self._kerberos is None else RPC_C_AUTHN_GSS_NEGOTIATE)
             dce.set_auth_level(level)
         dce.connect()
         dce.bind(interface, transfer_syntax=NDR64 if self.ndr64 else NDR)
