@@ -13,6 +13,7 @@ from qmnode.rpc.errors import FaultStatus, PduError, RpcError
 from qmnode.rpc.interface import (
     KEEP_CONNECTION_ON_ORPHAN,
     REPRESENTATIONS,
+    SECURITY_CONTEXT_MULTIPLEXING,
     Interface,
     SyntaxId,
     offered_features,
@@ -43,16 +44,9 @@ from qmnode.rpc.pdu import (
     to_syntax,
     write_pdu,
 )
-from qmnode.rpc.protection import (
-    AuthenticationError,
-    AuthenticationLevel,
-    AuthenticationType,
-    SecurityContext,
-    opened_body,
-    protected_pdu,
-    token_pdu,
-)
+from qmnode.rpc.protection import AuthenticationError, opened_body, protected_pdu, token_pdu
 from qmnode.rpc.reassembly import Reassembly, fragments
+from qmnode.rpc.security_contexts import SecurityContexts
 from qmnode.structures.errors import PacketError
 
 if TYPE_CHECKING:
@@ -60,6 +54,7 @@ if TYPE_CHECKING:
 
     from qmnode.rpc.contexts import Association, Associations
     from qmnode.rpc.ndr import Representation
+    from qmnode.rpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +67,8 @@ class Called:
     representation: Representation
     opnum: int
     stub: bytes
+    principal: str
+    """Who calls; empty for nobody in particular."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +98,14 @@ class AcceptorLimits:
     """Bytes of a request, and of all that have begun together."""
     contexts: int = 32
     """Presentation contexts."""
+    security_contexts: int = 16
+    """Security contexts: a client that has several interfaces on a connection may have one for each."""
 
 
 _RESPONSE: Final = ResponseBody(context_id=0, stub=b"")
-_LEVELS: Final = (AuthenticationLevel.INTEGRITY, AuthenticationLevel.PRIVACY)
+_FEATURES: Final = SECURITY_CONTEXT_MULTIPLEXING | KEEP_CONNECTION_ON_ORPHAN
+_HANDSHAKE_FRAGMENT: Final = 0xFFFF
+"""Bytes of a PDU with a token, which is as large as a ticket (MS-RPCE 2.2.2.11)."""
 
 
 class Acceptor:
@@ -126,16 +127,16 @@ class Acceptor:
         self._peer = peer
         self._port = port
         self._limits = limits or AcceptorLimits()
-        self._make_security = security
-        self._reader = PduReader(self._limits.fragment)
+        handshake = _HANDSHAKE_FRAGMENT if security is not None else self._limits.fragment
+        self._reader = PduReader(self._limits.fragment, handshake)
         self._reassembly = Reassembly(self._limits.request)
         self._contexts: dict[int, tuple[Interface, Representation]] = {}
         self._max_transmit = self._limits.fragment
         self._out: list[bytes] = []
-        self.security: SecurityContext | None = None
+        self.security = SecurityContexts(security, self._limits.security_contexts)
         self.association: Association | None = None
-        self.calls: dict[int, int] = {}
-        """Calls that have not ended: their presentation contexts."""
+        self.calls: dict[int, tuple[int, SecurityContext | None]] = {}
+        """Calls that have not ended: their presentation contexts, and what protects them."""
         self.pdus = 0
         """How many PDUs have come, whole."""
         self.closed = False
@@ -155,9 +156,9 @@ class Acceptor:
         return self._reader.is_partial
 
     @property
-    def principal(self) -> str:
-        """Who the client is; empty for nobody in particular."""
-        return self.security.principal if self.security is not None else ""
+    def is_bound(self) -> bool:
+        """Whether the association is there, and no handshake is under way."""
+        return self.association is not None and self.security.complete
 
     def receive(self, received: bytes) -> list[Event]:
         """What came of these bytes. After an error of the client's the connection is closed."""
@@ -189,10 +190,10 @@ class Acceptor:
             case PduType.AUTH3:
                 self._auth3(pdu)
             case PduType.CO_CANCEL:
-                opened_body(self.security, pdu)
+                opened_body(self.security.of(pdu), pdu)
                 return Cancelled(pdu.call_id) if pdu.call_id in self.calls else None
             case PduType.ORPHANED:
-                opened_body(self.security, pdu)
+                opened_body(self.security.of(pdu), pdu)
                 self._reassembly.forget(pdu.call_id)
                 if self.calls.pop(pdu.call_id, None) is not None:
                     return Orphaned(pdu.call_id)
@@ -207,7 +208,7 @@ class Acceptor:
             raise PduError("a second bind: alter_context is for that")
         body = body_of(pdu, Bind)
         try:
-            token, flags = self._begin_security(pdu)
+            token = self.security.begin(pdu)
         except AuthenticationError as error:
             self._reject(pdu.call_id, RejectReason.AUTHENTICATION_TYPE_NOT_RECOGNIZED, str(error))
             return
@@ -216,24 +217,8 @@ class Acceptor:
             self._reject(pdu.call_id, RejectReason.NOT_SPECIFIED, "no such association group")
             return
         self._max_transmit = min(self._limits.fragment, body.max_receive)
-        self._answer(PduType.BIND_ACK, pdu, self._results(body.contexts), token, flags)
-
-    def _begin_security(self, pdu: Pdu) -> tuple[bytes, int]:
-        flags = WHOLE | pdu.flags & CONCURRENT_MULTIPLEXING
-        if pdu.verifier is None:
-            return b"", flags
-        trailer = pdu.verifier.trailer
-        if self._make_security is None:
-            raise AuthenticationError("no authentication is set up")
-        if trailer.auth_level not in _LEVELS:
-            raise AuthenticationError(f"authentication level {trailer.auth_level}: integrity or privacy is needed")
-        try:
-            auth_type = AuthenticationType(trailer.auth_type)
-        except ValueError:
-            raise AuthenticationError(f"authentication type {trailer.auth_type} is not known") from None
-        self.security = self._make_security(auth_type, AuthenticationLevel(trailer.auth_level), trailer.context_id)
-        self.security.header_signing = bool(pdu.flags & SUPPORT_HEADER_SIGN)
-        return self.security.step(pdu.verifier.token), flags | pdu.flags & SUPPORT_HEADER_SIGN
+        agreed = CONCURRENT_MULTIPLEXING | (SUPPORT_HEADER_SIGN if pdu.verifier is not None else 0)
+        self._answer(PduType.BIND_ACK, pdu, self._results(body.contexts), token, WHOLE | pdu.flags & agreed)
 
     def _reject(self, call_id: int, reason: RejectReason, sentence: str) -> None:
         self._out.append(write_pdu(PduType.BIND_NAK, call_id, BindNak(reason=reason).write()))
@@ -242,29 +227,17 @@ class Acceptor:
     def _alter_context(self, pdu: Pdu) -> None:
         if self.association is None:
             raise PduError("alter_context before a bind")
-        token = b""
-        if pdu.verifier is not None:
-            if self.security is None:
-                raise PduError("a security context cannot be added to a connection: bind another one")
-            token = self._continue_security(pdu)
+        try:
+            token = self.security.proceed(pdu)
+        except AuthenticationError:
+            self.fault(pdu.call_id, FaultStatus.ACCESS_DENIED)
+            raise
         self._answer(PduType.ALTER_CONTEXT_RESP, pdu, self._results(body_of(pdu, Bind).contexts), token, WHOLE)
 
     def _auth3(self, pdu: Pdu) -> None:
-        if self.security is None or self.security.complete:
-            raise PduError("an auth3 that nothing asked for")
-        self._continue_security(pdu)
-        if not self.security.complete:
-            raise AuthenticationError("the handshake needs more than an auth3")
-
-    def _continue_security(self, pdu: Pdu) -> bytes:
-        security = self.security
-        if security is None or pdu.verifier is None:
-            raise PduError("a PDU of the handshake without a token")
-        if security.complete:
-            raise PduError("the handshake is complete")
-        if pdu.verifier.trailer.context_id != security.context_id:
-            raise PduError("a token of another security context")
-        return security.step(pdu.verifier.token)
+        if self.association is None:
+            raise PduError("an auth3 before a bind")
+        self.security.finish(pdu)
 
     def _answer(self, pdu_type: PduType, pdu: Pdu, results: Sequence[ContextResult], token: bytes, flags: int) -> None:
         assert self.association is not None
@@ -275,10 +248,10 @@ class Acceptor:
             secondary_address=f"{self._port}\0".encode() if pdu_type is PduType.BIND_ACK else b"",
             results=tuple(results),
         ).write()
-        if pdu.verifier is None or self.security is None:
+        if pdu.verifier is None:
             self._out.append(write_pdu(pdu_type, pdu.call_id, body, flags))
         else:
-            self._out.append(token_pdu(self.security, pdu_type, pdu.call_id, body, token, flags))
+            self._out.append(token_pdu(pdu.verifier.trailer, pdu_type, pdu.call_id, body, token, flags))
 
     def _results(self, proposed: Sequence[ContextElement]) -> list[ContextResult]:
         return [self._result(element) for element in proposed]
@@ -288,7 +261,7 @@ class Acceptor:
         for one in offered:
             features = offered_features(one)
             if features is not None:
-                return ContextResult(result=Result.NEGOTIATE_ACK, reason=features & KEEP_CONNECTION_ON_ORPHAN)
+                return ContextResult(result=Result.NEGOTIATE_ACK, reason=features & _FEATURES)
         interface = self._interfaces.get(syntax_of(element.abstract_syntax))
         if interface is None:
             return _rejected(Reason.ABSTRACT_SYNTAX_NOT_SUPPORTED)
@@ -305,10 +278,9 @@ class Acceptor:
     def _request(self, pdu: Pdu) -> Event | None:
         if self.association is None:
             raise PduError("a request before a bind")
-        if self.security is not None and not self.security.complete:
-            raise AuthenticationError("a request before the handshake is complete")
         try:
-            request = RequestBody.parse(opened_body(self.security, pdu))
+            security = self.security.of(pdu)
+            request = RequestBody.parse(opened_body(security, pdu))
         except AuthenticationError as error:
             self.fault(pdu.call_id, FaultStatus.ACCESS_DENIED)
             self._close(str(error))
@@ -320,22 +292,24 @@ class Acceptor:
             stub = stub[16:]
         if pdu.call_id in self.calls:
             raise PduError(f"call {pdu.call_id} begins again before it is answered")
-        whole = self._reassembly.add(pdu.call_id, pdu.is_first, pdu.is_last, request.context_id, request.opnum, stub)
+        kind = request.context_id, request.opnum, security
+        whole = self._reassembly.add(pdu.call_id, pdu.is_first, pdu.is_last, kind, stub)
         if whole is None:
             return None
         context = self._contexts.get(request.context_id)
         if context is None:
             self.fault(pdu.call_id, FaultStatus.UNKNOWN_INTERFACE, request.context_id)
             return None
-        self.calls[pdu.call_id] = request.context_id
-        return Called(pdu.call_id, request.context_id, *context, request.opnum, whole)
+        self.calls[pdu.call_id] = request.context_id, security
+        principal = security.principal if security is not None else ""
+        return Called(pdu.call_id, request.context_id, *context, request.opnum, whole, principal)
 
     def respond(self, call_id: int, stub: bytes) -> None:
         """End a call with a response, unless the client has given it up."""
-        context_id = self.calls.pop(call_id, None)
-        if context_id is None or self.closed:
+        call = self.calls.pop(call_id, None)
+        if call is None or self.closed:
             return
-        security = self.security
+        context_id, security = call
         token_size = security.token_size if security is not None else 0
         for flags, piece, hint in fragments(stub, self._max_transmit, token_size):
             head = _RESPONSE.put(alloc_hint=hint, context_id=context_id).write()
@@ -343,7 +317,7 @@ class Acceptor:
 
     def fault(self, call_id: int, status: int, context_id: int = 0, *, executed: bool = False) -> None:
         """End a call with a fault."""
-        context_id = self.calls.pop(call_id, context_id)
+        context_id, _ = self.calls.pop(call_id, (context_id, None))
         flags = WHOLE if executed else WHOLE | DID_NOT_EXECUTE
         body = FaultBody(context_id=context_id, status=status).write()
         self._out.append(write_pdu(PduType.FAULT, call_id, body, flags))

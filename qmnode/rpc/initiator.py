@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qmnode.rpc.errors import PduError, RpcError
+from qmnode.rpc.errors import FaultStatus, PduError, RpcError
 from qmnode.rpc.interface import (
     KEEP_CONNECTION_ON_ORPHAN,
     NDR64_SYNTAX,
@@ -36,7 +36,14 @@ from qmnode.rpc.pdu import (
     to_syntax,
     write_pdu,
 )
-from qmnode.rpc.protection import AuthenticationError, SecurityContext, opened_body, protected_pdu, token_pdu
+from qmnode.rpc.protection import (
+    AuthenticationError,
+    SecurityContext,
+    opened_body,
+    protected_pdu,
+    token_pdu,
+    trailer_of,
+)
 from qmnode.rpc.reassembly import Reassembly, fragments
 from qmnode.structures.errors import PacketError
 
@@ -137,7 +144,7 @@ class Initiator:
             self._security.header_signing = True
             token = self._security.step(b"")
             flags |= SUPPORT_HEADER_SIGN
-            self._out.append(token_pdu(self._security, PduType.BIND, _BIND_CALL, body, token, flags))
+            self._out.append(token_pdu(trailer_of(self._security), PduType.BIND, _BIND_CALL, body, token, flags))
 
     def _bind_ack(self, pdu: Pdu) -> Event | None:
         ack = body_of(pdu, BindAck)
@@ -178,11 +185,11 @@ class Initiator:
         if not token:
             return
         if security.complete:
-            self._out.append(token_pdu(security, PduType.AUTH3, _BIND_CALL, bytes(4), token, WHOLE))
+            self._out.append(token_pdu(trailer_of(security), PduType.AUTH3, _BIND_CALL, bytes(4), token, WHOLE))
             return
         again = _element(0, self._interfaces[0], self._syntaxes[0])
         body = Bind(max_transmit=FRAGMENT, max_receive=FRAGMENT, group_id=self.group_id, contexts=(again,)).write()
-        self._out.append(token_pdu(security, PduType.ALTER_CONTEXT, _BIND_CALL, body, token, WHOLE))
+        self._out.append(token_pdu(trailer_of(security), PduType.ALTER_CONTEXT, _BIND_CALL, body, token, WHOLE))
 
     # Calls
 
@@ -241,7 +248,7 @@ class Initiator:
         response = ResponseBody.parse(opened_body(self._security, pdu))
         if pdu.call_id not in self._calls:
             return None  # given up
-        whole = self._reassembly.add(pdu.call_id, pdu.is_first, pdu.is_last, 0, 0, response.stub)
+        whole = self._reassembly.add(pdu.call_id, pdu.is_first, pdu.is_last, None, response.stub)
         if whole is None:
             return None
         del self._calls[pdu.call_id]
@@ -250,6 +257,8 @@ class Initiator:
     def _fault(self, pdu: Pdu) -> Event | None:
         status = body_of(pdu, FaultBody).status
         if not self.bound:
+            if status == FaultStatus.ACCESS_DENIED:
+                raise AuthenticationError("the server does not believe who asks")
             raise BindRefusedError(f"the server answered the bind with fault {status:#010x}")
         self._reassembly.forget(pdu.call_id)
         if self._calls.pop(pdu.call_id, None) is None:

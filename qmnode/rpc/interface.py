@@ -31,8 +31,10 @@ REPRESENTATIONS: Final[dict[SyntaxId, Representation]] = {NDR_SYNTAX: NDR, NDR64
 
 _FEATURES: Final = syntax("6cb71c2c-9812-4540-0000-000000000000", 1)
 _FEATURES_PREFIX: Final = 8
+SECURITY_CONTEXT_MULTIPLEXING: Final = 0x01
+"""Bind time feature (MS-RPCE 2.2.2.14): a server here takes several security contexts on a connection."""
 KEEP_CONNECTION_ON_ORPHAN: Final = 0x02
-"""The one bind time feature that both sides have here (MS-RPCE 2.2.2.14)."""
+"""Bind time feature that both sides have here."""
 
 
 def offered_features(transfer_syntax: SyntaxId) -> int | None:

@@ -280,8 +280,10 @@ def to_syntax(value: SyntaxId) -> Syntax:
 class PduReader:
     """Finds the PDUs in a stream of bytes. Holds less than one PDU of the largest size."""
 
-    def __init__(self, largest: int) -> None:
+    def __init__(self, largest: int, largest_handshake: int = 0) -> None:
+        """``largest_handshake``: of binds and the like, whose tokens are not cut into fragments."""
         self.largest = largest
+        self._largest_of = dict.fromkeys(_HANDSHAKE, max(largest, largest_handshake))
         self._buffer = bytearray()
 
     @property
@@ -311,9 +313,11 @@ class PduReader:
             raise PduError(f"version {version}.{minor}, type {pdu_type} is no PDU")
         if representation[:2] != LITTLE_ENDIAN[:2]:
             raise PduError(f"data representation {representation.hex()} is not supported: little-endian, ASCII, IEEE")
-        if not HEADER_SIZE <= length <= self.largest:
-            raise PduError(f"a PDU of {length} bytes: at least {HEADER_SIZE}, at most {self.largest}")
+        largest = self._largest_of.get(pdu_type, self.largest)
+        if not HEADER_SIZE <= length <= largest:
+            raise PduError(f"a PDU of {length} bytes: at least {HEADER_SIZE}, at most {largest}")
         return int(length)
 
 
+_HANDSHAKE: Final = (int(PduType.BIND), int(PduType.ALTER_CONTEXT), int(PduType.AUTH3))
 _TYPES: Final = frozenset(map(int, PduType))

@@ -79,15 +79,19 @@ def protected_pdu(
     """A PDU of a call, protected when there is a security context."""
     if security is None:
         return write_pdu(pdu_type, call_id, head + stub, flags)
-    trailer = SecTrailer(auth_type=security.auth_type, auth_level=security.level, context_id=security.context_id)
+    trailer = trailer_of(security)
     header, body, written = write_pdu_to_protect(pdu_type, call_id, head + stub, flags, trailer, security.token_size)
     sealed, token = security.protect(header + head, body[len(head) :], written)
     return b"".join((header, head, sealed, written, token))
 
 
-def token_pdu(security: SecurityContext, pdu_type: int, call_id: int, body: bytes, token: bytes, flags: int) -> bytes:
+def trailer_of(security: SecurityContext) -> SecTrailer:
+    """What is before the tokens of a security context."""
+    return SecTrailer(auth_type=security.auth_type, auth_level=security.level, context_id=security.context_id)
+
+
+def token_pdu(trailer: SecTrailer, pdu_type: int, call_id: int, body: bytes, token: bytes, flags: int) -> bytes:
     """A bind, its answer or an auth3 with a token of the handshake."""
-    trailer = SecTrailer(auth_type=security.auth_type, auth_level=security.level, context_id=security.context_id)
     header, padded, written = write_pdu_to_protect(pdu_type, call_id, body, flags, trailer, len(token), 4)
     return b"".join((header, padded, written, token))
 

@@ -23,10 +23,13 @@ class Reassembly:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held = 0
-        self._partial: dict[int, tuple[int, int, bytearray]] = {}
+        self._partial: dict[int, tuple[object, bytearray]] = {}
 
-    def add(self, call_id: int, first: bool, last: bool, context_id: int, opnum: int, stub: bytes) -> bytes | None:
-        """The whole stub data when this was the last fragment. PduError for fragments that do not fit together."""
+    def add(self, call_id: int, first: bool, last: bool, kind: object, stub: bytes) -> bytes | None:
+        """The whole stub data when this was the last fragment. PduError for fragments that do not fit together.
+
+        ``kind``: what all fragments of a call have in common.
+        """
         if first and last:
             if call_id in self._partial:
                 raise PduError(f"call {call_id} begins again before it is complete")
@@ -36,29 +39,29 @@ class Reassembly:
         if first:
             if call_id in self._partial or len(self._partial) >= _PARTIAL_CALLS:
                 raise PduError(f"call {call_id} begins again, or too many calls have begun")
-            self._partial[call_id] = (context_id, opnum, bytearray())
+            self._partial[call_id] = (kind, bytearray())
         found = self._partial.get(call_id)
         if found is None:
             raise PduError(f"a later fragment of call {call_id}, which has not begun")
-        if found[:2] != (context_id, opnum):
-            raise PduError(f"fragments of call {call_id} are for different methods")
+        if found[0] != kind:
+            raise PduError(f"fragments of call {call_id} are for different methods, or of different clients")
         if not stub and not last:
             raise PduError("an empty fragment that is not the last one")
         self._held += len(stub)
         if self._held > self._limit:
             raise PduError(f"fragments of more than {self._limit} bytes")
-        found[2].extend(stub)
+        found[1].extend(stub)
         if not last:
             return None
         del self._partial[call_id]
-        self._held -= len(found[2])
-        return bytes(found[2])
+        self._held -= len(found[1])
+        return bytes(found[1])
 
     def forget(self, call_id: int) -> None:
         """The call was given up."""
         found = self._partial.pop(call_id, None)
         if found is not None:
-            self._held -= len(found[2])
+            self._held -= len(found[1])
 
 
 def fragments(stub: bytes, largest: int, token_size: int) -> Iterator[tuple[int, bytes, int]]:

@@ -103,6 +103,8 @@ class RemoteNode:
                 raise
         except AuthenticationError as error:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{host}: {error}") from error
+        except RpcFault as error:
+            raise rpc_error(host, error) from error
         except (RpcError, OSError, TimeoutError) as error:
             raise unavailable(host, error) from error
         return node

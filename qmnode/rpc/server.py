@@ -130,7 +130,7 @@ class RpcConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._acceptor: Acceptor
         self._local: tuple[str, int] = ("", 0)
-        self._caller: Caller | None = None
+        self._callers: dict[str, Caller] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._flushing = False
         self._unsent = 0
@@ -186,8 +186,7 @@ class RpcConnection(asyncio.Protocol):
     def _watch(self) -> None:
         """A bind, a handshake or a PDU that has begun must come to its end in time."""
         acceptor = self._acceptor
-        security = acceptor.security
-        bound = acceptor.association is not None and (security is None or security.complete)
+        bound = acceptor.is_bound
         progress, self._pdus = acceptor.pdus != self._pdus, acceptor.pdus
         if bound and self._timer is not None and (progress or not acceptor.is_partial):
             self._timer.cancel()
@@ -291,7 +290,7 @@ class RpcConnection(asyncio.Protocol):
         acceptor = self._acceptor
         await self._wait_for_room()
         try:
-            response = await handler(self._who_calls(), request)
+            response = await handler(self._who_calls(call.principal), request)
             stub = response.encode(call.representation)
         except RpcFault as fault:
             log.debug("a call ends with a fault", method=method.name, peer=self.peer, reason=str(fault))
@@ -304,13 +303,14 @@ class RpcConnection(asyncio.Protocol):
             acceptor.respond(call.call_id, stub)
             self._unsent += len(stub)
 
-    def _who_calls(self) -> Caller:
-        """A request is only taken when the client is known: that does not change any more."""
-        if self._caller is None:
-            acceptor = self._acceptor
-            assert acceptor.association is not None
-            self._caller = Caller(acceptor.association, acceptor.principal, self.peer, *self._local)
-        return self._caller
+    def _who_calls(self, principal: str) -> Caller:
+        """The same value for all calls of a principal."""
+        caller = self._callers.get(principal)
+        if caller is None:
+            association = self._acceptor.association
+            assert association is not None
+            caller = self._callers[principal] = Caller(association, principal, self.peer, *self._local)
+        return caller
 
     def _flush_soon(self) -> None:
         """What ends in this pass of the loop leaves together."""

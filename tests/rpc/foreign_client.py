@@ -14,7 +14,7 @@ RECEIVE, PEEK = 1, 0x20
 
 
 class Foreign:
-    """Two connections, one for each interface, as impacket makes them."""
+    """A connection for each interface, as impacket makes them, or one for both."""
 
     def __init__(
         self,
@@ -28,13 +28,20 @@ class Foreign:
         domain: str = "",
         level: int = RPC_C_AUTHN_LEVEL_PKT_PRIVACY,
         kerberos: tuple[str, str] | None = None,
+        one_connection: bool = False,
     ) -> None:
-        """``kerberos``: the server's name, and the address of the domain controller: then that instead of NTLM."""
+        """``kerberos``: the server's name, and the address of the domain controller: then that instead of NTLM.
+
+        ``one_connection``: the second interface is added to the connection of the first with alter_context.
+        """
         self.ndr64 = ndr64
         self._kerberos = kerberos
         self._connections = []
         self.qmcomm = self._connect(address, port, QMCOMM, fragment, user, password, domain, level)
-        self.qm2qm = self._connect(address, port, QM2QM, fragment, user, password, domain, level)
+        if one_connection:
+            self.qm2qm = self.qmcomm.alter_ctx(QM2QM)
+        else:
+            self.qm2qm = self._connect(address, port, QM2QM, fragment, user, password, domain, level)
         self.handle = 0
         self.session = b""
 

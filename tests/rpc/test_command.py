@@ -102,5 +102,5 @@ def test_messages_of_another_node_are_received_as_anybody_and_as_somebody(served
     served.password_file.write_text("wrong\n")
     refused = served.receive(*alice)
     assert refused.returncode in (1, 3)
-    assert "MQ_ERROR" in refused.stderr and "wrong" not in refused.stderr
+    assert "MQ_ERROR_ACCESS_DENIED" in refused.stderr and "wrong" not in refused.stderr
     assert served.receive("--user", "HOME\\alice").returncode == 2

@@ -194,6 +194,33 @@ async def test_a_wrong_password_is_nobody(tmp_path: Path, users: Path) -> None:
         assert not remote.server.queues
 
 
+@pytest.mark.parametrize("user", ["", "alice"], ids=["nobody", "alice"])
+@pytest.mark.parametrize("ndr64", [False, True], ids=["NDR", "NDR64"])
+async def test_one_connection_for_both_interfaces(tmp_path: Path, users: Path, user: str, ndr64: bool) -> None:
+    """What alter_context adds comes with a security context of its own; both are alice's."""
+    async with serving(tmp_path, users=users) as remote:
+        if user:
+            await only_for(remote, ALICE)
+        await remote.send(b"one", b"two")
+
+        def work() -> None:
+            foreign = Foreign(
+                remote.address, remote.port, user=user, password="Secret-1", domain="CONTOSO", one_connection=True,
+                ndr64=ndr64,
+            )  # fmt: skip
+            assert len(remote.server.server.connections) == 1
+            assert foreign.open(NAME) == 0
+            for body in (b"one", b"two"):
+                started = foreign.start()
+                assert message_from_packet(packet_of(started)).body == body
+                assert foreign.end(started) == 0
+            assert foreign.call("R_QMGetRTQMServerPort", fIP=0)["ErrorCode"] == remote.port
+            foreign.close()
+
+        await in_thread(work)
+    assert not remote.server.queues
+
+
 async def test_nobody_in_particular_gets_what_everyone_gets(remote: Remote) -> None:
     await remote.send(b"one")
     everyone = parse_sddl(f"O:{ALICE}G:{ALICE}D:(A;;0xffff;;;{ALICE})(A;;0x2;;;WD)").write()  # MQSEC_PEEK_MESSAGE
