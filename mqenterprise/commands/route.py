@@ -20,7 +20,8 @@ from mqenterprise.commands.opening import (
 )
 from mqenterprise.routes.enterprise import NamedTopology, UnknownName, of_declaration, of_directory
 from mqenterprise.routes.explanation import SECTIONS, Explanation, Hop, explain
-from mqenterprise.routes.simulation import ChangedJourney, Simulation, TooMuch, Way, simulate
+from mqenterprise.routes.journeys import Way
+from mqenterprise.routes.simulation import ChangedJourney, Simulation, TooMuch, simulate
 from mqenterprise.topology.check import load
 from mqenterprise.topology.problems import DeclarationError
 from qmnode.routing import NoRouteError, Router
@@ -226,7 +227,7 @@ def _tell(topology: NamedTopology, found: Simulation) -> None:
         return way.problem or f"{' -> '.join(map(topology.machine_name, way.path))}, cost {way.cost}"
 
     typer.echo(
-        f"Of {found.journeys:,} journeys between sites {len(found.changed):,} take another way, "
+        f"Of {found.journeys:,} journeys between sites ({found.of}) {len(found.changed):,} take another way, "
         f"{len(found.waiting):,} wait."
     )
     if found.cut_off:
@@ -271,6 +272,7 @@ def _simulated(topology: NamedTopology, found: Simulation) -> dict[str, Any]:
 
     return {
         "journeys": found.journeys,
+        "of": found.of,
         "changed": [journey(each) for each in found.changed],
         "waiting": [journey(each) for each in found.waiting],
         "cut_off": [topology.site_name(site) for site in found.cut_off],

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 from qmnode.routing import Route
 
 if TYPE_CHECKING:
-    from qmnode.routing import RoutingTable, TopologySnapshot
+    from qmnode.routing import RoutingLink, RoutingTable, TopologySnapshot
     from qmnode.structures.guid import Guid
 
 KEPT: Final = 1_000
 """Sites whose costs, and destinations whose ways are kept."""
+KEPT_DESTINATIONS: Final = 16
+"""The same, when all sites ask for one destination after the other."""
 _NO_WAY: Final = -1
 
 
@@ -30,17 +32,22 @@ class LeastCosts:
         self.position = {site: index for index, site in enumerate(snapshot.sites)}
         self.leads_on = [not site.foreign for site in snapshot.sites.values()]
         """A foreign site ends a way (MS-MQDMPR 3.1.1.7)."""
-        self._near: list[list[tuple[int, int]]] = [[] for _ in self.position]
+        self.near: list[list[tuple[int, int, RoutingLink]]] = [[] for _ in self.position]
+        """By site the sites that links join it with, the costs of these, and the links."""
         for link in snapshot.links:
             one, other = self.position[link.site1], self.position[link.site2]
-            self._near[one].append((other, link.cost))
-            self._near[other].append((one, link.cost))
+            self.near[one].append((other, link.cost, link))
+            self.near[other].append((one, link.cost, link))
         self._costs: dict[int, array[int]] = {}
         self._ways: dict[int, dict[int, int]] = {}
 
     def tables(self) -> dict[Guid, RoutingTable]:
         """The routing tables of all sites, for a router."""
         return {site: _Table(self, site) for site in self.position}
+
+    def may_lead(self, link: RoutingLink, site: Guid) -> bool:
+        """Whether a link may be on a least-cost way to a site; to know it would take more than it saves here."""
+        return True
 
     def ways(self, site: int, destination: int) -> dict[int, int]:
         """By site what the rest of the way costs, for all that least-cost ways from ``site`` pass, and for some others.
@@ -63,7 +70,7 @@ class LeastCosts:
         passed, to_see = {destination: 0}, [destination]
         while to_see:
             here = to_see.pop()
-            for near, cost in self._near[here]:
+            for near, cost, _ in self.near[here]:
                 is_before = costs[near] != _NO_WAY and costs[near] + cost == costs[here]
                 if is_before and near not in passed and (self.leads_on[near] or near == site):
                     passed[near] = whole - costs[near]
@@ -77,19 +84,40 @@ class LeastCosts:
             return known
         if len(self._costs) >= KEPT:
             self._costs.clear()
-        costs = self._costs[root] = array("q", [_NO_WAY]) * len(self._near)
+        costs = self._costs[root] = array("q", [_NO_WAY]) * len(self.near)
         costs[root] = 0
         frontier = [(0, root)]
         while frontier:
             cost, site = heappop(frontier)
             if cost > costs[site] or not (self.leads_on[site] or site == root):
                 continue
-            for near, more in self._near[site]:
+            for near, more, _ in self.near[site]:
                 candidate = cost + more
                 if not 0 <= costs[near] <= candidate:
                     costs[near] = candidate
                     heappush(frontier, (candidate, near))
         return costs
+
+
+class CostsToDestinations(LeastCosts):
+    """For journeys from everywhere to one destination after the other: ways cost the same there and back."""
+
+    def ways(self, site: int, destination: int) -> dict[int, int]:
+        """By site what the rest of the way costs."""
+        ways = self._ways.get(destination)
+        if ways is None:
+            if len(self._ways) >= KEPT_DESTINATIONS:
+                self._ways.clear()
+                self._costs.clear()
+            costs = self._from(destination)
+            ways = self._ways[destination] = {near: cost for near, cost in enumerate(costs) if cost != _NO_WAY}
+        return ways
+
+    def may_lead(self, link: RoutingLink, site: Guid) -> bool:
+        """Whether a link may be on a least-cost way to a site. If not, all such ways are the same without it."""
+        costs = self._from(self.position[site])
+        ends = [costs[self.position[end]] for end in (link.site1, link.site2)]
+        return _NO_WAY not in ends and abs(ends[0] - ends[1]) == link.cost
 
 
 class _Table(Mapping["Guid", Route]):
@@ -99,22 +127,23 @@ class _Table(Mapping["Guid", Route]):
 
     def __init__(self, costs: LeastCosts, site: Guid) -> None:
         self._costs = costs
-        self._site = site
+        self._site = costs.position[site]
 
     def __getitem__(self, destination: Guid) -> Route:
-        costs, own, to = self._costs, self._site, self._costs.position.get(destination)
-        if to is None or destination == own:
+        costs, own = self._costs, self._site
+        to = costs.position[destination]
+        ways = costs.ways(own, to)
+        if to == own or own not in ways:
             raise KeyError(destination)
-        ways = costs.ways(costs.position[own], to)
-        cost = ways.get(costs.position[own])
-        if cost is None:
-            raise KeyError(destination)
-        first = []
-        for link in costs.snapshot.links_of_site[own]:
-            far = costs.position[link.far_end(own)]
-            if ways.get(far) == cost - link.cost and (far == to or costs.leads_on[far]):
-                first.append(link)
-        return Route(cost, tuple(first))
+        left, leads_on = ways[own], costs.leads_on
+        return Route(
+            left,
+            tuple(
+                link
+                for far, cost, link in costs.near[own]
+                if ways.get(far) == left - cost and (far == to or leads_on[far])
+            ),
+        )
 
     def __iter__(self) -> Iterator[Guid]:
         return (site for site in self._costs.position if self.get(site) is not None)

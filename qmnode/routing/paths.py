@@ -41,16 +41,28 @@ def follow(
     tables = {} if tables is None else tables
     path, decisions = [source], []
     while True:
-        decision = Router(snapshot, path[-1], tables=tables).next_hops(destination)
+        decision, hop = step(snapshot, Router(snapshot, path[-1], tables=tables), destination, away)
         decisions.append(decision)
-        if decision.rule in (Rule.LOCAL, Rule.CONNECTOR):
+        if hop is None:
             return Journey(tuple(path), tuple(decisions))
-        candidates = [hop for hop in (*decision.hops, *decision.fall_back) if hop not in away]
-        if not candidates:
-            names = ", ".join(snapshot.machines[hop].name for hop in decision.hops if hop in snapshot.machines)
-            raise NoRouteError(f"{snapshot.machines[path[-1]].name} waits: no next hop answers ({names})")
-        hop = candidates[0]
         if hop in path:
             names = " to ".join(snapshot.machines[at].name for at in (*path, hop))
             raise NoRouteError(f"messages would go in a circle: {names}; check the in- and out-routing servers")
         path.append(hop)
+
+
+def step(
+    snapshot: TopologySnapshot, router: Router, destination: Guid, away: Set[Guid] = frozenset()
+) -> tuple[NextHops, Guid | None]:
+    """What one queue manager decides, and the first of its next hops that answers; no hop where a message has arrived.
+
+    Raises :class:`NoRouteError` when it has nowhere to go, or no next hop answers.
+    """
+    decision = router.next_hops(destination)
+    if decision.rule in (Rule.LOCAL, Rule.CONNECTOR):
+        return decision, None
+    for hop in (*decision.hops, *decision.fall_back):
+        if hop not in away:
+            return decision, hop
+    names = ", ".join(snapshot.machines[hop].name for hop in decision.hops if hop in snapshot.machines)
+    raise NoRouteError(f"{router.name} waits: no next hop answers ({names})")

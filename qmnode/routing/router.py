@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from qmnode.routing.snapshot import Machine, TopologySnapshot
+from qmnode.routing.snapshot import Machine, RoutingLink, TopologySnapshot
 from qmnode.routing.table import Route, RoutingTable, build_routing_table
 from qmnode.structures.guid import Guid, guid_to_text
 
@@ -77,6 +77,11 @@ class Router:
         self._tables = {} if tables is None else tables
         self._remember = remember
         self._known: dict[Guid, NextHops] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the queue manager whose decisions these are."""
+        return self._machine.name
 
     def next_hops(self, destination: Guid) -> NextHops:
         """GetNextHops (MS-MQBR 3.1.5.1) for the queue manager ``destination``. Raises :class:`NoRouteError`."""
@@ -158,7 +163,7 @@ class Router:
             )
         hops: list[Guid] = []
         sites: list[Guid] = []
-        for link in sorted(route.first_links, key=lambda link: self._weight(link.site1 + link.site2, destination)):
+        for link in self._spread(route.first_links, destination):
             site = link.site2 if link.site1 in self._sites else link.site1
             sites.append(site)
             gates = self._snapshot.gates_of_site.get(site, ())
@@ -199,8 +204,16 @@ class Router:
             )
         return NextHops(rule, self._ordered(present, destination))
 
+    def _spread(self, links: tuple[RoutingLink, ...], destination: Machine) -> Iterable[RoutingLink]:
+        if len(links) == 1:
+            return links
+        return sorted(links, key=lambda link: self._weight(link.site1 + link.site2, destination))
+
     def _ordered(self, candidates: Iterable[Guid], destination: Machine) -> tuple[Guid, ...]:
-        return tuple(sorted(candidates, key=lambda candidate: self._weight(candidate, destination)))
+        found = tuple(candidates)
+        if len(found) < 2:
+            return found
+        return tuple(sorted(found, key=lambda candidate: self._weight(candidate, destination)))
 
     def _weight(self, candidate: bytes, destination: Machine) -> bytes:
         pair = self._machine.identifier + destination.identifier

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +16,22 @@ import yaml
 from typer.testing import CliRunner
 
 from mqenterprise.cli import app
-from mqenterprise.directory.entities import QueueManager, RoutingLink, Site
+from mqenterprise.directory import entities
+from mqenterprise.directory.entities import QueueManager, Site
+from mqenterprise.routes import simulation
 from mqenterprise.routes.enterprise import NamedTopology, UnknownName, of_directory
 from mqenterprise.routes.explanation import explain
 from mqenterprise.routes.simulation import simulate
-from qmnode.routing import NoRouteError, Router, follow
-from tests.routing.test_reference import random_enterprise
+from qmnode.routing import NoRouteError, Router, TopologySnapshot, follow
+from tests.routing.test_reference import large_enterprise, random_enterprise
 from tests.routing.test_routing import guid, square
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mqenterprise.directory.service import EnterpriseDirectory
+    from qmnode.routing import RoutingLink
+    from qmnode.structures.guid import Guid
 
 REPOSITORY = Path(__file__).parents[2]
 SAMPLE = REPOSITORY / "inventory/contoso.yaml"
@@ -136,6 +144,57 @@ class TestSimulate:
                 with pytest.raises(NoRouteError):
                     follow(without, each.source, each.destination)
 
+    @pytest.mark.parametrize("seed", range(40))
+    def test_it_is_what_following_each_journey_by_itself_gives(self, seed: int) -> None:
+        dice, drawn = random.Random(seed), random_enterprise(seed)
+        sites = [replace(site, foreign=dice.random() < 0.15) for site in drawn.sites.values()]
+        whole = TopologySnapshot.of(drawn.machines.values(), sites, drawn.links)
+        topology = NamedTopology(whole)
+        out = [link for link in whole.links if dice.random() < 0.3]
+        off = {machine for machine in whole.machines if dice.random() < 0.15}
+        only = dice.choice(sites).identifier if dice.random() < 0.3 else None
+
+        found = simulate(topology, links=out, machines=off, only_from=only)
+
+        expected = followed_one_by_one(whole, out, off, only)
+        assert found.journeys == expected.journeys
+        told = {(each.source, each.destination): each.after.path or each.after.problem for each in found.changed}
+        assert told == expected.changed
+        waits = {(each.source, each.destination): each.after.problem for each in found.waiting}
+        assert waits == expected.waiting
+        assert set(found.cut_off) == expected.cut_off
+        gates = {load.gate: (load.before, load.after) for load in found.gates}
+        assert gates == {gate: (expected.before[gate], expected.after[gate]) for gate in gates}
+
+    def test_a_large_enterprise_is_looked_at_with_a_machine_of_each_site(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        topology = NamedTopology(large_enterprise(120, 500))
+        monkeypatch.setattr(simulation, "MOST_JOURNEYS", 50_000)
+        out = topology.snapshot.links[0]
+
+        found = simulate(topology, links=[out])
+
+        assert (found.of, found.journeys) == ("one machine of each site", 120 * 119)
+        clients = [machine for machine in topology.snapshot.machines.values() if not machine.routing_server]
+        smaller = TopologySnapshot.of(
+            [*clients, *(each for each in topology.snapshot.machines.values() if each.routing_server)],
+            topology.snapshot.sites.values(),
+            topology.snapshot.links,
+        )
+        expected = followed_one_by_one(smaller, [out], set(), None, among={each.identifier for each in clients})
+        assert {(each.source, each.destination): each.after.path for each in found.changed} == expected.changed
+        assert {load.gate: load.after for load in found.gates} == {
+            gate: expected.after[gate] for gates in smaller.gates_of_site.values() for gate in gates
+        }
+
+    def test_too_many_sites_are_asked_for_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        topology = NamedTopology(large_enterprise(30, 60))
+        for limit in ("MOST_JOURNEYS", "MOST_SAMPLED"):
+            monkeypatch.setattr(simulation, limit, 100)
+        with pytest.raises(simulation.TooMuch, match=r"from 30 to 30 machines.*--from SITE"):
+            simulate(topology, links=topology.snapshot.links[:1])
+        only = next(iter(topology.snapshot.sites))
+        assert simulate(topology, links=topology.snapshot.links[:1], only_from=only).journeys == 29
+
     def test_of_the_sample(self) -> None:
         off = ("simulate", "--declared", SAMPLE)
 
@@ -143,7 +202,7 @@ class TestSimulate:
         assert found["cut_off"] == ["Amsterdam"]
         assert found["changed"] == []
         text = run(*off, "--without", "bre-router")
-        assert "16 journeys between sites 12 take another way, 0 wait" in text
+        assert "16 journeys between sites (every machine) 12 take another way, 0 wait" in text
         assert "bre-connector  0                8    yes" in text
         assert "4 journeys" in run(*off, "--without", "cor-router", "--from", "Córdoba", code=2)
 
@@ -152,6 +211,57 @@ class TestSimulate:
         assert "no routing link 'Oslo-Rome'" in run(
             "simulate", "--declared", SAMPLE, "--without-link", "Oslo-Rome", code=1
         )
+
+
+@dataclass
+class Followed:
+    """What ``simulate`` should find."""
+
+    journeys: int = 0
+    changed: dict[tuple[Guid, Guid], tuple[Guid, ...] | str] = field(default_factory=dict)
+    waiting: dict[tuple[Guid, Guid], str] = field(default_factory=dict)
+    cut_off: set[Guid] = field(default_factory=set)
+    before: Counter[Guid] = field(default_factory=Counter)
+    after: Counter[Guid] = field(default_factory=Counter)
+
+
+def followed_one_by_one(
+    whole: TopologySnapshot,
+    out: list[RoutingLink],
+    off: set[Guid],
+    only: Guid | None,
+    among: set[Guid] | None = None,
+) -> Followed:
+    """Each pair of machines by itself, with routing tables that are built whole."""
+
+    def path(snapshot: TopologySnapshot, away: set[Guid]) -> tuple[Guid, ...] | str:
+        try:
+            return follow(snapshot, source.identifier, to.identifier, away=away).path
+        except NoRouteError as error:
+            return str(error)
+
+    found, less = Followed(), whole.without(links=out)
+    arrivals: dict[tuple[Guid, bool], list[bool]] = {}
+    asked = [each for each in whole.machines.values() if each.identifier not in off]
+    for source, to in product([each for each in asked if among is None or each.identifier in among], repeat=2):
+        pair = (source.identifier, to.identifier)
+        if set(source.sites) & set(to.sites) or (only is not None and only not in source.sites):
+            continue
+        found.journeys += 1
+        was, now = path(whole, set()), path(less, off)
+        for counter, way in ((found.before, was), (found.after, now)):
+            counter.update(hop for hop in way if isinstance(way, tuple) and hop not in pair)
+        if isinstance(was, str):
+            continue
+        for machine, sends in ((source, True), (to, False)):
+            for site in machine.sites:
+                arrivals.setdefault((site, sends), []).append(isinstance(now, tuple))
+        if isinstance(now, str):
+            found.waiting[pair] = now
+        elif was != now:
+            found.changed[pair] = now
+    found.cut_off = {site for (site, _), arrived in arrivals.items() if not any(arrived)}
+    return found
 
 
 @pytest.mark.servers
@@ -166,7 +276,7 @@ def test_the_directory_is_read(directory: EnterpriseDirectory, fresh_name: Calla
         )
         made[name] = directory.queue_managers.add(machine)
     directory.routing_links.add(
-        RoutingLink(
+        entities.RoutingLink(
             site1_identifier=sites[0].identifier,  # type: ignore[arg-type]
             site2_identifier=sites[1].identifier,  # type: ignore[arg-type]
             actual_cost=9,

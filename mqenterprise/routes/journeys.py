@@ -1,0 +1,96 @@
+"""All journeys to one destination: every machine has one next hop for it, so they make a tree that is walked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qmnode.routing import NoRouteError, Router, follow, step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Set
+
+    from mqenterprise.routes.least_costs import LeastCosts
+    from qmnode.routing import RoutingTable
+    from qmnode.structures.guid import Guid
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A journey: its path, or why there is none."""
+
+    path: tuple[Guid, ...] = ()
+    cost: int = 0
+    problem: str = ""
+
+
+class Journeys:
+    """Journeys in one state of the enterprise, in which the machines ``away`` do not answer."""
+
+    def __init__(self, costs: LeastCosts, away: Set[Guid]) -> None:
+        self.snapshot = costs.snapshot
+        self.costs = costs
+        self.away = away
+        self.tables: dict[Guid, RoutingTable] = costs.tables()
+        self._routers: dict[Guid, Router] = {}
+
+    def router(self, machine: Guid) -> Router:
+        """The decisions of a machine, which keeps none of them: each is asked for once."""
+        router = self._routers.get(machine)
+        if router is None:
+            router = self._routers[machine] = Router(self.snapshot, machine, tables=self.tables, remember=1)
+        return router
+
+    def to(self, destination: Guid) -> JourneysTo:
+        return JourneysTo(self, destination)
+
+
+class JourneysTo:
+    """Those to one destination."""
+
+    def __init__(self, journeys: Journeys, destination: Guid) -> None:
+        self._journeys = journeys
+        self._destination = destination
+        self._known: dict[Guid, Way] = {}
+
+    @property
+    def passed(self) -> Mapping[Guid, Way]:
+        """The machines that are on a way that was asked for, and the rest of the way from each."""
+        return self._known
+
+    def way(self, source: Guid) -> Way:
+        """What ``follow`` says."""
+        journeys, known = self._journeys, self._known
+        trail: dict[Guid, int] = {}
+        at: Guid | None = source
+        end = Way()
+        while at is not None:
+            if at in known:
+                end = known[at]
+                break
+            if at in trail:
+                return self._followed(source)
+            trail[at] = 0
+            try:
+                decision, at_next = step(journeys.snapshot, journeys.router(at), self._destination, journeys.away)
+            except NoRouteError as error:
+                end = Way(problem=str(error))
+                break
+            trail[at] = decision.cost
+            at = at_next
+        for passed, cost in reversed(trail.items()):
+            if not end.problem:
+                end = Way((passed, *end.path), max(cost, end.cost))
+            known[passed] = end
+        return end
+
+    def _followed(self, source: Guid) -> Way:
+        """A way that turns in a circle, which is told with all that it passes before."""
+        journeys = self._journeys
+        try:
+            found = follow(
+                journeys.snapshot, source, self._destination, away=journeys.away, tables=dict(journeys.tables)
+            )
+        except NoRouteError as error:
+            return Way(problem=str(error))
+        return Way(found.path, found.cost)
