@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_ANNOTATIONS: Final = {QMCOMM: "Message Queuing - QMRT V1", QM2QM: "Message Queuing - RemoteRead V1"}
+"""What the endpoint mapper says of them, in Windows' words."""
 _STEP: Final = 11
 _ATTEMPTS: Final = 100
 
@@ -61,7 +63,7 @@ class RemoteReadServer:
             Qm2qmServer(self.queues, identities, lambda: self.port, settings.held_bytes).service(),
         ]
         self.server = RpcServer(services, limits=limits, security=security)
-        mapper = EndpointMapper((QMCOMM, QM2QM), lambda: self.port)
+        mapper = EndpointMapper(_ANNOTATIONS, lambda: self.port)
         self.endpoint_mapper = RpcServer([mapper.service()], limits=limits)
 
     @property

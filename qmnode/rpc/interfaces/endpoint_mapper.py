@@ -1,9 +1,10 @@
-"""The endpoint mapper: C706 appendices L and O. On which port an interface is, asked for with a tower."""
+"""The endpoint mapper: C706 appendices L and O. On which port an interface is: asked for with a tower, or listed."""
 
 from __future__ import annotations
 
 import ipaddress
 import struct
+from enum import IntEnum
 from typing import Final
 
 from qmnode.rpc.errors import NdrError
@@ -13,15 +14,17 @@ from qmnode.rpc.ndr import (
     GUID,
     NULL_CONTEXT_HANDLE,
     U8,
+    U16,
     U32,
     Array,
+    Characters,
     NdrStructure,
     Parameters,
     Pointer,
     counts,
     member,
 )
-from qmnode.structures.guid import Guid
+from qmnode.structures.guid import ZERO_GUID, Guid
 
 NOT_REGISTERED: Final = 0x16C9A0D6
 """EPT_S_NOT_REGISTERED, as DCE has it on the wire."""
@@ -59,8 +62,80 @@ class MapResponse(Parameters):
     status: int = member(U32, "status")
 
 
+class InquiryType(IntEnum):
+    """inquiry_type: which entries are wanted."""
+
+    ALL = 0
+    OF_INTERFACE = 1
+    OF_OBJECT = 2
+    OF_BOTH = 3
+
+
+class VersionOption(IntEnum):
+    """vers_option: which versions of the interface are."""
+
+    ALL = 1
+    COMPATIBLE = 2
+    EXACT = 3
+    MAJOR_ONLY = 4
+    UP_TO = 5
+
+
+class InterfaceIdentifier(NdrStructure):
+    """rpc_if_id_t."""
+
+    uuid: Guid = member(GUID, "uuid")
+    major: int = member(U16, "vers_major")
+    minor: int = member(U16, "vers_minor")
+
+
+class Entry(NdrStructure):
+    """ept_entry_t: an endpoint, with a word on what it is."""
+
+    object: Guid = member(GUID, "object", default=ZERO_GUID)
+    tower: Tower | None = member(Pointer(Tower), "tower")
+    annotation: str = member(Characters(64), "annotation", default="")
+
+
+class LookupRequest(Parameters):
+    """ept_lookup: which endpoints there are."""
+
+    inquiry_type: int = member(U32, "inquiry_type", default=InquiryType.ALL)
+    object: Guid | None = member(Pointer(GUID), "object", default=None)
+    interface: InterfaceIdentifier | None = member(Pointer(InterfaceIdentifier), "Ifid", default=None)
+    version_option: int = member(U32, "vers_option", default=VersionOption.ALL)
+    entry_handle: bytes = member(CONTEXT_HANDLE, "entry_handle", default=NULL_CONTEXT_HANDLE)
+    max_entries: int = member(U32, "max_ents", default=500)
+
+
+class LookupResponse(Parameters):
+    """ept_lookup: some of the endpoints, and a handle to ask for the others with."""
+
+    entry_handle: bytes = member(CONTEXT_HANDLE, "entry_handle", default=NULL_CONTEXT_HANDLE)
+    entry_count: int = counts("entries", U32, "num_ents", role="length")
+    entries: list[Entry] = member(Array(Entry, varying=True), "entries")
+    status: int = member(U32, "status")
+
+
+class FreeHandleRequest(Parameters):
+    """ept_lookup_handle_free: nobody asks for the others."""
+
+    entry_handle: bytes = member(CONTEXT_HANDLE, "entry_handle", default=NULL_CONTEXT_HANDLE)
+
+
+class FreeHandleResponse(Parameters):
+    """ept_lookup_handle_free: the handle is null."""
+
+    entry_handle: bytes = member(CONTEXT_HANDLE, "entry_handle", default=NULL_CONTEXT_HANDLE)
+    status: int = member(U32, "status", default=0)
+
+
+LOOKUP: Final = Method("ept_lookup", 2, LookupRequest, LookupResponse, "C706 appendix O")
 MAP: Final = Method("ept_map", 3, MapRequest, MapResponse, "C706 appendix O")
-ENDPOINT_MAPPER: Final[Interface] = interface("ept", syntax("e1af8308-5d1f-11c9-91a4-08002b14a0fa", 3), MAP)
+FREE_HANDLE: Final = Method("ept_lookup_handle_free", 4, FreeHandleRequest, FreeHandleResponse, "C706 appendix O")
+ENDPOINT_MAPPER: Final[Interface] = interface(
+    "ept", syntax("e1af8308-5d1f-11c9-91a4-08002b14a0fa", 3), LOOKUP, MAP, FREE_HANDLE
+)
 
 
 def tower_of(identifier: SyntaxId, port: int, address: str) -> Tower:

@@ -15,7 +15,7 @@ from qmnode.rpc.errors import NdrError, RangeError
 from qmnode.rpc.ndr.streams import word_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from qmnode.rpc.ndr.streams import NdrReader, NdrWriter
 
@@ -181,6 +181,14 @@ class Pointer(Type):
 
 
 # --- arrays and strings -----------------------------------------------------------------------------------------------
+class Room(list[Any]):
+    """Items of a varying array with room for more: its size_is is ``size``."""
+
+    def __init__(self, items: Iterable[Any], size: int) -> None:
+        super().__init__(items)
+        self.size = size
+
+
 class _ArrayCodec(Codec):
     __slots__ = ("_item", "_varying")
 
@@ -190,7 +198,7 @@ class _ArrayCodec(Codec):
         self._varying = varying
 
     def write(self, writer: NdrWriter, value: Any) -> None:
-        writer.put_word(len(value))
+        writer.put_word(value.size if type(value) is Room else len(value))
         if self._varying:
             writer.put_word(0)
             writer.put_word(len(value))
@@ -287,6 +295,42 @@ class WideString(Type):
 
 
 WIDE_STRING: Final = WideString()
+
+
+class _CharactersCodec(Codec):
+    __slots__ = ("_size",)
+
+    def __init__(self, word: int, size: int) -> None:
+        super().__init__(word)
+        self._size = size
+
+    def write(self, writer: NdrWriter, value: Any) -> None:
+        encoded = value.encode("latin-1") + b"\0"
+        writer.put_word(0)
+        writer.put_word(len(encoded))
+        writer.data += encoded
+
+    def read(self, reader: NdrReader, size: int | None = None, length: int | None = None) -> str:
+        if reader.word_value():
+            raise NdrError("a string that does not begin at its first character")
+        count = reader.word_value()
+        text = reader.take(count)
+        if not 0 < count <= self._size or text.find(b"\0") != count - 1:
+            raise NdrError(f"a string of {count} characters with room for {self._size}, or with a null in it")
+        return text[:-1].decode("latin-1")
+
+
+class Characters(Type):
+    """``[string] char name[size]``: a varying string with its null."""
+
+    __slots__ = ("_size",)
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def _make(self, representation: Representation) -> Codec:
+        return _CharactersCodec(representation.pointer_size, self._size)
 
 
 # --- unions -----------------------------------------------------------------------------------------------------------
