@@ -6,7 +6,8 @@ from typing import NoReturn
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueType, Seek, Share
 from qmnode.model.message import Message
-from qmnode.model.open_queue import OpenQueueDescriptor, asks_for_authentication
+from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.model.open_to_send import asks_for_authentication
 from qmnode.model.ports import PutSignature
 from qmnode.model.transaction import Transaction
 from qmnode.structures.error_codes import ErrorCode

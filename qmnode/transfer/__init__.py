@@ -5,6 +5,7 @@ goes into the same batch. Decisions are the protocol's and the model's; here is 
 
 * :mod:`~qmnode.transfer.state`: the protocol's state beside the sessions, loaded from the store and written to it;
 * :mod:`~qmnode.transfer.departures`: one outgoing queue, and what of it is under way;
+* :mod:`~qmnode.transfer.unacknowledged`: its transactional messages that wait for their order acknowledgment;
 * :mod:`~qmnode.transfer.links`: its connection to a next hop;
 * :mod:`~qmnode.transfer.arrivals`: batches of received messages;
 * :mod:`~qmnode.transfer.notices`: messages about messages;

@@ -6,9 +6,8 @@ known. What a broken session leaves without a fate stays locked and goes first i
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -17,12 +16,12 @@ from qmnode.model.batches import lock_first
 from qmnode.model.dead_letter_header import packet_of
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.outgoing import OutgoingQueueState as ModelState
-from qmnode.model.packet import TransactionOffsets, transaction_offset, user_flags
+from qmnode.model.packet import TransactionOffsets
 from qmnode.model.packet_parts import SEQUENCE, SEQUENCE_AT
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState
 from qmnode.model.queue import Queue
-from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, RecordFlag
+from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL
 from qmnode.protocol.commands import (
     Closed,
     Command,
@@ -33,25 +32,16 @@ from qmnode.protocol.commands import (
     RoomAvailable,
     StatusChanged,
 )
-from qmnode.protocol.disposition import Fate, after_order_ack, has_expired
-from qmnode.protocol.envelope import (
-    Packet,
-    read_sending_fields,
-    read_sequence_fields,
-    transaction_header_at,
-    with_sequence_fields,
-)
+from qmnode.protocol.disposition import Fate, has_expired
+from qmnode.protocol.envelope import Packet, read_sending_fields, with_sequence_fields
 from qmnode.protocol.received import ReceivedMessage
-from qmnode.protocol.tracing import sent_report
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.places import offset_of
-from qmnode.structures.transaction_header import TransactionFlags
-from qmnode.structures.user_message import UserMessage
 from qmnode.transfer.links import Link, report_failure
-from qmnode.transfer.notices import source_of
 from qmnode.transfer.repeats import Repeats
+from qmnode.transfer.unacknowledged import FOLLOWED, UNACKNOWLEDGED_LIMIT, Unacknowledged, fate_of
 from qmnode.transport.connection import Connection
 
 if TYPE_CHECKING:
@@ -59,8 +49,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-UNACKNOWLEDGED_LIMIT: Final = 4096
-"""Transactional messages that may be sent and wait for their order acknowledgment: memory, and the next resending."""
 _PROTECTED_AT_ONCE: Final = 32
 """Half of the window, by default."""
 _SOURCE: Final = slice(16, 32)
@@ -71,9 +59,6 @@ _TRACED_AT: Final = offset_of(BaseHeader, "flags") + 1
 _TRACED: Final = BaseFlags.TR.mask >> 8
 """The second byte of BaseHeader.Flags tells whether a message is traced."""
 _read_sequence: Final = SEQUENCE.unpack_from
-_FINAL_ACK: Final = TransactionFlags.FA.mask
-_FOLLOWED: Final = (RecordFlag.REPORT | RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL).value
-"""Without one of these in its prefix, a message is nothing more to anybody when it has arrived."""
 
 
 class Departure:
@@ -88,8 +73,7 @@ class Departure:
         self._link = Link(transfer, queue, self.handle, self._schedule)
         self._reading = False
         self._again: deque[int] = deque()
-        self._sent: dict[int, int] = {}
-        """Transactional messages without order acknowledgment, in their order: number to lookup identifier."""
+        self._sent = Unacknowledged(queue, transfer.manager.identifier)
         self._held = 0
         """Messages taken for the session that wait for the disk, or to be encrypted."""
         self._written_last: asyncio.Future[None] | None = None
@@ -325,17 +309,7 @@ class Departure:
         if not again:
             for packet in packets:
                 if packet[_TRACED_AT] & _TRACED:
-                    self._report_sent(connection, packet)
-
-    def _report_sent(self, connection: Connection, packet: Packet) -> None:
-        """Sending Trace Message, 3.1.7.1.7."""
-        time = self._transfer.time()
-        lifetime, sent_time, _, _ = read_sending_fields(packet)
-        if has_expired(lifetime, sent_time, time):
-            return
-        report = sent_report(UserMessage.parse(packet), time, connection.address)
-        if report is not None:
-            self._transfer.notices.trace(report)
+                    self._transfer.notices.sent(packet, connection.address)
 
     def _put_back(self, entries: list[Entry], again: bool) -> None:
         """Not now: these are next."""
@@ -438,12 +412,7 @@ class Departure:
 
     def order_acknowledged(self, number: int) -> None:
         """Messages of the sequence up to this one arrived (3.1.5.6). They are in the batch of their sequence."""
-        sent, arrived = self._sent, []
-        for one in sent:
-            if one > number:
-                break
-            arrived.append(one)
-        self._arrived(*map(sent.pop, arrived))
+        self._arrived(*self._sent.take(number))
         self._schedule()
 
     def _arrived(self, *lookup_identifiers: int) -> None:
@@ -454,7 +423,7 @@ class Departure:
             if position is None:
                 continue
             value = position.value
-            if value[FLAGS] & _FOLLOWED and self._fate(value) is Fate.AWAIT_FINAL_ACK:
+            if value[FLAGS] & FOLLOWED and fate_of(value) is Fate.AWAIT_FINAL_ACK:
                 self._transfer.final_acks.wait_for(self.queue.release([lookup_identifier]), self.destination)
             else:
                 released.append(lookup_identifier)
@@ -462,19 +431,7 @@ class Departure:
 
     def find(self, sequence_id: int, number: int) -> Entry | None:
         """A message of this queue manager that is not acknowledged yet, by its place in the sequence."""
-        queue, own = self.queue, self._transfer.manager.identifier
-        lookup_identifier = self._sent.get(number)
-        if lookup_identifier is not None and lookup_identifier in queue.locked:
-            entries: Iterable[Entry] = [(lookup_identifier, queue.locked[lookup_identifier].value)]
-        else:  # sent before this process began
-            entries = islice(queue.scan(), UNACKNOWLEDGED_LIMIT)
-        for entry in entries:
-            packet = memoryview(entry[1])[PREFIX_SIZE:]
-            if entry[1][FLAGS] & TRANSACTIONAL and source_of(bytes(packet[:32])) == own:
-                place = transaction_header_at(packet, read_sending_fields(packet)[3])
-                if read_sequence_fields(packet, place)[:2] == (sequence_id, number):
-                    return entry
-        return None
+        return self._sent.find(sequence_id, number)
 
     def remove(self, entry: Entry, number: int, on_the_way: bool) -> None:
         """A message that ``find`` found has ended; ``on_the_way``: without reaching its destination, so that those
@@ -491,10 +448,6 @@ class Departure:
             outgoing.take_refusal(outgoing.get(self._sequence_key), number)
         self._state.write_lazily()
         self._transfer.timers_changed()
-
-    @staticmethod
-    def _fate(value: bytes) -> Fate:
-        return after_order_ack(user_flags(value), bool(value[transaction_offset(value)] & _FINAL_ACK))
 
     def _closed(self, connection: Connection, command: Closed) -> None:
         if connection is not self._link.connection:

@@ -19,11 +19,14 @@ from qmnode.protocol.acknowledgments import (
     order_ack_packet,
     order_queue_of,
 )
+from qmnode.protocol.disposition import has_expired
+from qmnode.protocol.envelope import Packet, read_sending_fields
 from qmnode.protocol.incoming import OrderAcknowledgment
-from qmnode.protocol.tracing import TraceReport
+from qmnode.protocol.tracing import TraceReport, sent_report
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import parse_single_format_name
+from qmnode.structures.user_message import UserMessage
 
 log = structlog.get_logger(__name__)
 _INFINITE: Final = 0xFFFF_FFFF
@@ -57,6 +60,16 @@ class Notices:
             report.queue,
             Message(report.body, label=report.label, message_class=MessageClass.MQMSG_CLASS_REPORT),
         )
+
+    def sent(self, packet: Packet, address: str) -> None:
+        """Sending Trace Message, 3.1.7.1.7: a message that wants to be traced was sent to an address."""
+        time = int(self._manager.clock.time())
+        lifetime, sent_time, _, _ = read_sending_fields(packet)
+        if has_expired(lifetime, sent_time, time):
+            return
+        report = sent_report(UserMessage.parse(packet), time, address)
+        if report is not None:
+            self.trace(report)
 
     def order(self, acknowledgment: OrderAcknowledgment) -> None:
         """Send an OrderAck packet, 3.1.7.17."""

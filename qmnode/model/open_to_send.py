@@ -1,0 +1,235 @@
+"""The sending half of an open queue: what is checked, signed and numbered before a message is accepted."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access, InTransaction, QueueApi, QueuePrivacyLevel, QueueType
+from qmnode.model.dead_letter_header import with_dead_letter_queue
+from qmnode.model.dead_letters import check_named
+from qmnode.model.message import INFINITE, Message
+from qmnode.model.packet_parts import PRIORITY
+from qmnode.model.ports import PutSignature
+from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.queue import Queue
+from qmnode.model.record import EXPRESS, FLAGS
+from qmnode.model.serialization import Destination, TransactionFields, serialize, serialize_plain
+from qmnode.model.transaction import Transaction
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.names import FormatName
+
+if TYPE_CHECKING:
+    from qmnode.model.queue_manager import QueueManager
+
+_SEND: Final = Access.SEND.value
+_OPTIONAL: Final = int(QueuePrivacyLevel.OPTIONAL)
+
+
+class SendingDescriptor(QueueApi):
+    """An open queue as far as sending to it goes; all of it is in :mod:`qmnode.model.open_queue`."""
+
+    def __init__(self, manager: "QueueManager", queue: Queue, name: FormatName, access: Access) -> None:
+        self.manager = manager
+        self.queue = queue
+        self.format_name = str(name)
+        if access is Access.SEND:
+            self.destination = Destination(manager.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
+        self.access = access
+        self.caller: object = None
+        """Who opened it, for access checks; None is the process that embeds the node."""
+        self._access = int(access)
+        self._open = True
+        self._store = manager.store
+
+    async def send(self, message: Message, transaction: InTransaction = None) -> bytes:
+        """Enqueue Message To An Open Queue (3.1.7.1.27)."""
+        put = None
+        if message.__dict__.get("authentication_level") and asks_for_authentication(message):
+            (put,) = await self.signatures([message], transaction)
+        unit = self.unit_of_work(transaction)
+        identifier = self.enqueue(message, unit, put)
+        if unit is None:
+            await self._store.durable()
+        elif transaction == "single":
+            await unit.commit()
+        return identifier
+
+    async def send_many(self, messages: Iterable[Message], transaction: InTransaction = None) -> list[bytes]:
+        """Enqueue Message To An Open Queue, for each; all share one write."""
+        listed = list(messages)
+        puts = await self.signatures(listed, transaction) if any(map(asks_for_authentication, listed)) else None
+        unit = self.unit_of_work(transaction)
+        identifiers = self._enqueue_all(listed, unit, puts)
+        if unit is None:
+            await self._store.durable()
+        elif transaction == "single":
+            await unit.commit()
+        return identifiers
+
+    async def signatures(self, messages: Sequence[Message], transaction: InTransaction) -> list[PutSignature | None]:
+        """The signatures of the messages that ask for one and bring none of their own."""
+        signing = self.manager.signing
+        if signing is None:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_CERTIFICATE_NOT_PROVIDED, "this queue manager has nothing to sign messages with"
+            )
+        # The place in a transaction and the numbers are not signed, so those of this value need not be the right ones.
+        fields = None if transaction is None else TransactionFields(0)
+        now = self.manager.clock.time()
+        values = [
+            (serialize(message, self.destination, 0, now, fields), message.authentication_level)
+            if asks_for_authentication(message)
+            else (b"", 0)
+            for message in messages
+        ]
+        return await signing.sign(values, self.user_id, local=not self.destination.transit)
+
+    def enqueue(self, message: Message, unit: Transaction | None, put: PutSignature | None = None) -> bytes:
+        """Put one message in the batch, or in the transaction."""
+        lookup_identifier, value, identifier = self.accept(message, unit, put_signature=put)
+        self.put(lookup_identifier, value, unit)
+        return identifier
+
+    def put(self, lookup_identifier: int, value: bytes, unit: Transaction | None) -> None:
+        """Put an accepted message in the queue, or in the transaction."""
+        if unit is None:
+            self.queue.arrive(lookup_identifier, value)
+        else:
+            unit.enqueue(self.queue, lookup_identifier, value)
+
+    def _enqueue_all(
+        self, messages: list[Message], unit: Transaction | None, puts: list[PutSignature | None] | None
+    ) -> list[bytes]:
+        # First see that every one can be sent, then send: all or none.
+        accepted = self._accept_plain(messages, unit) if puts is None else None
+        if accepted is None:
+            accepted = self._accept_all(messages, unit, puts)
+        entries = [(lookup_identifier, value) for lookup_identifier, value, _ in accepted]
+        if unit is None:
+            self.queue.arrive_many(entries)
+        else:
+            unit.enqueue_many(self.queue, entries)
+        return [identifier for _, _, identifier in accepted]
+
+    def _accept_plain(self, messages: list[Message], unit: Transaction | None) -> list[tuple[int, bytes, bytes]] | None:
+        """``accept`` for messages that have nothing but a body, into a queue that demands nothing; None for others, and
+        if there may be no room."""
+        manager, queue = self.manager, self.queue
+        quotas = manager.quotas
+        if queue.authentication or queue.privacy_level != _OPTIONAL or queue.quota != INFINITE or quotas.throttled:
+            return None
+        fields, first = (None, False) if unit is None else (unit.fields, not unit.has_sent)
+        now, next_place, owner = manager.clock.time(), manager.sequence.next, manager.identifier
+        values = serialize_plain(messages, self.destination, manager.ordinal.next, now, fields, first)
+        if values is None or quotas.used + sum(len(value) for _, value in values) > quotas.limit:
+            return None
+        return [
+            (7 - (value[PRIORITY] & 7) << LANE_SHIFT | next_place(), value, owner + ordinal.to_bytes(4, "little"))
+            for ordinal, value in values
+        ]
+
+    def _accept_all(
+        self, messages: list[Message], unit: Transaction | None, puts: list[PutSignature | None] | None
+    ) -> list[tuple[int, bytes, bytes]]:
+        accepted = []
+        size = 0
+        for number, message in enumerate(messages):
+            accepted.append(self.accept(message, unit, size, put_signature=None if puts is None else puts[number]))
+            size += len(accepted[-1][1])
+        return accepted
+
+    def accept(
+        self,
+        message: Message,
+        unit: Transaction | None,
+        ahead: int = 0,
+        ordinal: int | None = None,
+        put_signature: PutSignature | None = None,
+    ) -> tuple[int, bytes, bytes]:
+        """The message as it will be stored, with its lookup identifier and its message identifier.
+
+        ``ahead`` are bytes that will be put in the queue before it. Copies of a message share their ``ordinal``.
+        """
+        manager, queue = self.manager, self.queue
+        if queue.authentication or queue.privacy_level != _OPTIONAL:
+            self._check_demands(message, authenticated=put_signature is not None)
+        if ordinal is None:
+            ordinal = manager.ordinal.next()
+        now = manager.clock.time()
+        if unit is None:
+            value = serialize(message, self.destination, ordinal, now)
+        else:
+            value = serialize(message, self.destination, ordinal, now, unit.fields, not (ahead or unit.has_sent))
+        if put_signature is not None:
+            value = put_signature(value)
+        if named := message.__dict__.get("application_dead_letter_queue"):
+            value = self._with_dead_letter_queue(value, named)
+        quotas, size = manager.quotas, len(value) + ahead
+        if quotas.used + size > quotas.limit or quotas.throttled or queue.quota != INFINITE:
+            quotas.check(queue, size)
+        return (
+            # 3.1.7.1.9 has this only for transactional messages, and 0 for the others, which would have no priorities.
+            7 - (value[PRIORITY] & 7) << LANE_SHIFT | manager.sequence.next(),
+            value,
+            manager.identifier + ordinal.to_bytes(4, "little"),
+        )
+
+    def _with_dead_letter_queue(self, value: bytes, pathname: str) -> bytes:
+        check_named(self.manager, pathname, self.caller)
+        if not value[FLAGS] & EXPRESS:
+            self._store.named_dead_letters()
+        return with_dead_letter_queue(value, pathname)
+
+    def _check_demands(self, message: Message, *, authenticated: bool) -> None:
+        """What the queue demands of messages that come over the network (MS-MQQB 3.1.5.8.3), it demands of all.
+
+        The body of a message that stays on this computer is encrypted for nobody; that it asks for it is enough.
+        """
+        queue = self.queue
+        if queue.authentication and not authenticated:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ACCESS_DENIED,
+                f"{queue.pathname} takes authenticated messages only: send with an authentication_level",
+            )
+        if queue.privacy_level == QueuePrivacyLevel.BODY and not message.privacy_level:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ACCESS_DENIED,
+                f"{queue.pathname} takes encrypted messages only: send with a privacy_level",
+            )
+        if queue.privacy_level == QueuePrivacyLevel.NONE and message.privacy_level:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{queue.pathname} takes no encrypted messages: send in clear"
+            )
+
+    def unit_of_work(self, transaction: InTransaction) -> Transaction | None:
+        """Check that this descriptor may send, and with this transaction."""
+        queue = self.queue
+        if not self._open or not self._access & _SEND or queue.deleted:
+            self._refuse(_SEND)
+        # Whether a queue elsewhere is transactional is found out there.
+        if (transaction is None) is queue.transactional and queue.queue_type is not QueueType.OUTGOING:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_TRANSACTION_USAGE,
+                f"{queue.pathname} is transactional: send in a transaction"
+                if queue.transactional
+                else f"{queue.pathname} is not transactional: send without a transaction",
+            )
+        return None if transaction is None else self.manager.unit_of_work(transaction)
+
+    def _refuse(self, access: int) -> None:
+        if not self._open:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INVALID_HANDLE, f"{self.format_name} was closed: open it again"
+            )
+        if not self._access & access:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ACCESS_DENIED,
+                f"{self.format_name} was opened for {self.access.name}, which does not allow this",
+            )
+        self.queue.check_open()
+
+
+def asks_for_authentication(message: Message) -> bool:
+    """Whether a message is to be signed here. One that brings a signature is sent with that."""
+    asked = message.__dict__
+    return bool(asked.get("authentication_level")) and not asked.get("signature") and "lookup_identifier" not in asked
