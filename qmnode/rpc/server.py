@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ log = structlog.get_logger(__name__)
 
 _WRITE_LIMIT: Final = 4 * 1024 * 1024
 """Bytes of answers that wait for a slow client before its requests are no longer read."""
+_ATTEMPTS: Final = 100
 _LINGER: Final = 5.0
 """Seconds that a client has to read the last words of a connection."""
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
@@ -98,12 +101,24 @@ class RpcServer:
 
     async def start(self, address: str, port: int) -> None:
         """Listen at an address, or at all of them when it is empty; port 0 is any. OSError if that cannot be."""
-        server = await asyncio.get_running_loop().create_server(
-            lambda: RpcConnection(self), address or None, port, backlog=256
-        )
+        server = await self._listen(address, port)
         self._servers.append(server)
         self.port = self.port or server.sockets[0].getsockname()[1]
         log.info("listening for remote procedure calls", address=address or "any", port=self.port)
+
+    async def _listen(self, address: str, port: int) -> asyncio.Server:
+        """Any port is the same one for IPv4 and IPv6, since clients hear of one."""
+        loop = asyncio.get_running_loop()
+        for _ in range(_ATTEMPTS):
+            server = await loop.create_server(lambda: RpcConnection(self), address or None, port, backlog=256)
+            ports = [one.getsockname()[1] for one in server.sockets]
+            if len(set(ports)) == 1:
+                return server
+            server.close()
+            await server.wait_closed()
+            with contextlib.suppress(OSError):  # the other one may be taken there
+                return await loop.create_server(lambda: RpcConnection(self), address or None, ports[0], backlog=256)
+        raise OSError(errno.EADDRINUSE, "no port is free for both IPv4 and IPv6")
 
     async def stop(self) -> None:
         """Stop listening, end the connections and run down what they had."""

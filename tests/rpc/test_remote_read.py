@@ -14,6 +14,7 @@ from qmnode.local.server import LocalServer
 from qmnode.rpc.interfaces import qm2qm
 from qmnode.rpc.interfaces.qm2qm import QM2QM, Action, RemoteReadDesc, RemoteReadDesc2
 from qmnode.rpc.ndr import NDR, NDR64
+from qmnode.rpc.server import RpcServer
 from qmnode.rpc_settings import RemoteReadSettings
 from qmnode.settings import LocalSettings, Settings
 from qmnode.structures.error_codes import ErrorCode
@@ -375,6 +376,15 @@ async def test_a_port_that_is_taken_is_raised_by_eleven(tmp_path: Path, remote: 
     settings = {"address": remote.address, "port": remote.port, "endpoint_mapper_port": 0}
     async with serving(tmp_path / "second", **settings) as second:
         assert second.port == remote.port + 11
+
+
+async def test_any_port_is_the_same_one_for_every_address() -> None:
+    """Clients hear of one port from the endpoint mapper, over IPv4 as over IPv6."""
+    server = RpcServer([])
+    await server.start("", 0)
+    ports = {one.getsockname()[1] for listening in server._servers for one in listening.sockets}
+    await server.stop()
+    assert ports == {server.port}
 
 
 async def test_settings_and_limits_are_kept(tmp_path: Path) -> None:
