@@ -6,7 +6,7 @@ import ipaddress
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -30,7 +30,13 @@ NodeOption = Annotated[
     ),
 ]
 UserOption = Annotated[
-    str, typer.Option("--user", metavar="DOMAIN\\USER", help="Who asks, with NTLM.", rich_help_panel=_PANEL)
+    str,
+    typer.Option(
+        "--user",
+        metavar="DOMAIN\\USER",
+        help="Who asks, with a password and NTLM; or USER@REALM, with the tickets of kinit.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 PasswordFileOption = Annotated[
     Path | None,
@@ -58,8 +64,10 @@ class RemoteTarget:
             host, _, port = node.partition(":")
         if not host or (port and not (port.isdecimal() and 0 < int(port) <= _LARGEST_PORT)):
             raise typer.BadParameter(f"{node!r} is no computer: HOST or HOST:PORT", param_hint="--node")
-        if bool(user) is not (password_file is not None):
-            raise typer.BadParameter("--user and --password-file go together", param_hint="--user")
+        if (password_file is not None and not user) or (password_file is None and user and "@" not in user):
+            raise typer.BadParameter(
+                "--user and --password-file go together; only USER@REALM has tickets instead", param_hint="--user"
+            )
         return cls(host, int(port or 135), user, password_file)
 
     def format_name(self, name: str) -> str:
@@ -81,7 +89,8 @@ class RemoteTarget:
         from qmnode.rpc_settings import RemoteReadSettings
         from qmnode.structures.names import parse_single_format_name
 
-        settings = RemoteReadSettings(account=self.user, password_file=self.password_file, mechanism="ntlm")
+        mechanism: Literal["ntlm", "negotiate"] = "negotiate" if self.password_file is None else "ntlm"
+        settings = RemoteReadSettings(account=self.user, password_file=self.password_file, mechanism=mechanism)
         options = RemoteReadOptions(endpoint_mapper_port=self.port, security=initiator_authentication(settings))
         async with await RemoteNode.connect(self.host, options) as node:
             yield await node.open_queue(parse_single_format_name(self.format_name(name)))

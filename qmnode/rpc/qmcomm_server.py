@@ -111,7 +111,7 @@ class QmcommServer:
 
     def _at_home(self, name: FormatName, caller: Caller) -> FormatName:
         """The address that the caller has connected to is one of this computer's, whatever the settings know."""
-        if not isinstance(name, DirectFormatName) or name.protocol is not DirectProtocol.TCP:
+        if not isinstance(name, DirectFormatName) or name.protocol not in (DirectProtocol.TCP, DirectProtocol.OS):
             return name
         if name.path.computer != caller.local_address:
             return name

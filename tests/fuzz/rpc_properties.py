@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmnode.rpc.acceptor import Acceptor, Called
+from qmnode.rpc.authentication import AcceptorAuthentication
 from qmnode.rpc.contexts import Associations
 from qmnode.rpc.errors import NdrError, RpcError
 from qmnode.rpc.initiator import Initiator
@@ -15,6 +18,8 @@ from qmnode.rpc.interfaces.endpoint_mapper import ENDPOINT_MAPPER, Tower, floors
 from qmnode.rpc.interfaces.qm2qm import QM2QM
 from qmnode.rpc.interfaces.qmcomm import QMCOMM
 from qmnode.rpc.ndr import NDR, NDR64
+from qmnode.rpc.negotiation import NTLM, NegotiationInitiator
+from qmnode.rpc.ntlm import initiator_context
 from qmnode.rpc.pdu import (
     Bind,
     BindAck,
@@ -28,7 +33,8 @@ from qmnode.rpc.pdu import (
     to_syntax,
     write_pdu,
 )
-from qmnode.rpc.protection import AuthenticationError
+from qmnode.rpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType
+from qmnode.rpc_settings import RemoteReadSettings
 from tests.rpc.stubs import STUBS
 
 if TYPE_CHECKING:
@@ -123,12 +129,45 @@ def bind_ack() -> bytes:
     return write_pdu(PduType.BIND_ACK, 1, body.write())
 
 
+@cache
+def users() -> Path:
+    """A file with one user."""
+    path = Path(tempfile.mkdtemp(prefix="qmfuzz")) / "users"
+    path.touch(0o600)
+    path.write_text("CONTOSO:alice:Secret-1\n")
+    return path
+
+
+def begun_initiator() -> tuple[NegotiationInitiator, bytes]:
+    """A client that has sent its first token."""
+    ntlm = initiator_context("host", "there", "CONTOSO\\alice", "Secret-1", AuthenticationLevel.PRIVACY, 1)
+    initiator = NegotiationInitiator([(NTLM, ntlm)], AuthenticationLevel.PRIVACY, 1)
+    return initiator, initiator.step(b"")
+
+
+def check_negotiation(data: bytes) -> None:
+    """Tokens of a handshake that come first or second, at either side, are taken or AuthenticationError."""
+    acceptor = AcceptorAuthentication(RemoteReadSettings(users=users()))
+    initiator, first = begun_initiator()
+    begun = acceptor(AuthenticationType.NEGOTIATE, AuthenticationLevel.PRIVACY, 1)
+    begun.step(first)
+    bare = acceptor(AuthenticationType.NTLM, AuthenticationLevel.PRIVACY, 1)
+    fresh = acceptor(AuthenticationType.NEGOTIATE, AuthenticationLevel.PRIVACY, 1)
+    for side in (fresh, begun, bare, initiator):
+        try:
+            side.step(data)
+        except AuthenticationError:
+            continue
+        assert not side.complete
+
+
 RPC_TARGETS: dict[str, Callable[[bytes], None]] = {
     "stub.NDR": partial(check_stub, NDR),
     "stub.NDR64": partial(check_stub, NDR64),
     "tower": check_tower,
     "acceptor": check_acceptor,
     "initiator": check_initiator,
+    "negotiation": check_negotiation,
 }
 
 
@@ -144,4 +183,11 @@ def rpc_seeds() -> Iterator[tuple[str, bytes]]:
         yield "initiator", write_pdu(PduType.RESPONSE, 2, response)
     yield "acceptor", bind()
     yield "initiator", bind_ack()
+    _, first = begun_initiator()
+    acceptor = AcceptorAuthentication(RemoteReadSettings(users=users()))
+    yield "negotiation", first
+    yield (
+        "negotiation",
+        acceptor(AuthenticationType.NEGOTIATE, AuthenticationLevel.PRIVACY, 1).step(first),
+    )
     yield "tower", b"\1\0" + b"\2\0ab\2\0cd"

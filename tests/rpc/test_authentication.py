@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import typer
 
 from qmnode import Access, MessageQueuingError, QueueManager
+from qmnode.commands.remote import RemoteTarget
 from qmnode.rpc.authentication import acceptor_authentication, initiator_authentication
 from qmnode.rpc.errors import FaultStatus
 from qmnode.rpc.interfaces.qm2qm import QM2QM
@@ -193,3 +195,12 @@ def test_secrets_that_others_can_read_are_refused(tmp_path: Path) -> None:
     assert acceptor_authentication(RemoteReadSettings()) is None
     with pytest.raises(ValueError, match="account"):
         RemoteReadSettings(password_file=users)
+
+
+def test_who_asks_on_the_command_line_has_a_password_or_a_realm_that_gave_a_ticket(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    for user, file in (("", None), ("alice@CONTOSO.COM", None), ("alice@CONTOSO.COM", password), ("HOME\\a", password)):
+        assert RemoteTarget.parse("host:1135", user, file) == RemoteTarget("host", 1135, user, file)
+    for user, file in (("HOME\\alice", None), ("alice", None), ("", password)):
+        with pytest.raises(typer.BadParameter, match="go together"):
+            RemoteTarget.parse("host", user, file)

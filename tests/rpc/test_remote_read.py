@@ -329,6 +329,14 @@ async def test_open_queue_reads_a_queue_of_another_computer(remote: Remote, tmp_
     assert await remote.bodies() == [b"three"]
 
 
+@pytest.mark.parametrize("protocol", ["TCP", "OS"])
+async def test_an_address_is_a_name_of_the_computer_that_has_it(remote: Remote, protocol: str) -> None:
+    await remote.send(b"one")
+    name = parse_single_format_name(rf"DIRECT={protocol}:{remote.address}\private$\orders")
+    async with await remote.connect() as node:
+        assert (await (await node.open_queue(name)).receive(0)).body == b"one"
+
+
 async def test_applications_of_a_node_read_elsewhere_through_its_socket(remote: Remote, tmp_path: Path) -> None:
     await remote.send(b"one", b"two", b"three")
     reading = RemoteReadSettings(endpoint_mapper_port=remote.endpoint_mapper_port)
