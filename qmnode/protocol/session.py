@@ -56,6 +56,9 @@ _OPEN: Final = SessionState.OPEN
 _RELEASE: Final = Disposition.RELEASE
 PIGGYBACK_AFTER: Final = 0.75
 """The part of the Session Ack Send Timer after which an acknowledgment rides on a UserMessage, 3.1.7.11."""
+AFTER_A_BURST: Final = 0.1
+"""The part of RecoverableAckSendTimeout after which the last messages of a burst are acknowledged: those before them
+were by their number, within less than that. If none follows now, their sender has no more, and waits."""
 
 _PACKETS: Final[dict[int, tuple[Input, type[SessionAck | EstablishConnection | ConnectionParameters]]]] = {
     InternalPacketType.SESSION_ACK: (Input.SESSION_ACK, SessionAck),
@@ -107,6 +110,8 @@ class Session:
         self._active = False
         self._received_any = False
         self._ack_timer = (now, now)
+        self._counted_at = float("-inf")
+        """When messages were acknowledged by their number last, unless the timer has expired since."""
         self._out: list[Packet] = []
         self._commands: list[Command] = []
         self._actions = {action: getattr(self, "_" + action.name.lower()) for action in Action}
@@ -231,6 +236,7 @@ class Session:
             return
         self._receive.settle(ordinal, recoverable_ordinal)
         if self._receive.due() >= self._acknowledge_every:
+            self._counted_at = now
             self._send_acknowledgments(now)
 
     def send_messages(
@@ -424,7 +430,8 @@ class Session:
             self._timers.stop(Timer.SESSION_ACK_SEND)
 
     def _start_ack_timer(self, now: float, milliseconds: int) -> None:
-        deadline = now + milliseconds / 1000
+        soon = AFTER_A_BURST * self._agreed.recoverable_ack_timeout_ms / 1000
+        deadline = now + (soon if now - self._counted_at < soon else milliseconds / 1000)
         self._ack_timer = (now, deadline)
         self._timers.start(Timer.SESSION_ACK_SEND, deadline)
 
@@ -494,6 +501,7 @@ class Session:
     def _ack_send_expired(self, now: float) -> None:
         """3.1.6.4. Nothing settled yet means that the disk is behind: look again later."""
         if self._receive.due():
+            self._counted_at = float("-inf")
             self._send_acknowledgments(now)
         else:
             self._restart_ack_timer(now)

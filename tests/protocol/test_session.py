@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -144,6 +145,31 @@ def test_what_is_left_is_acknowledged_when_the_timer_expires() -> None:
     assert not released(link)
     link.advance(0.5)  # RecoverableAckSendTimeout: eight round trips of no time, at least half a second
     assert released(link) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("make", [recoverable, express])
+def test_the_last_messages_of_a_burst_do_not_wait_for_the_whole_timer(make: Callable[..., list[bytes]]) -> None:
+    """Whoever was acknowledged by number a moment ago, and has no more, waits for what is left."""
+    link = Link().establish()
+    link.send(make(32))
+    link.advance(0.02)
+    link.send(make(3, 33), first_token=32)
+    link.advance(0.04)
+    assert released(link) == list(range(32))
+    link.advance(0.01)
+    assert released(link) == list(range(35))
+
+
+def test_messages_that_come_slowly_wait_for_the_whole_timer_also_after_a_burst() -> None:
+    link = Link().establish()
+    link.send(recoverable(32))
+    link.send(recoverable(3, 33), first_token=32)
+    link.advance(0.06)
+    link.send(recoverable(1, 36), first_token=35)
+    link.advance(0.49)
+    assert len(released(link)) == 35
+    link.advance(0.01)
+    assert len(released(link)) == 36
 
 
 def test_express_messages_are_acknowledged_after_half_the_ack_wait_timeout() -> None:
