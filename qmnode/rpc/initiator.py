@@ -27,6 +27,7 @@ from qmnode.rpc.pdu import (
     Pdu,
     PduReader,
     PduType,
+    RejectReason,
     RequestBody,
     ResponseBody,
     Result,
@@ -57,6 +58,7 @@ FRAGMENT: Final = 65_535
 RESPONSE_LIMIT: Final = 8 * 1024 * 1024
 """Bytes of a response: twice the largest message."""
 _BIND_CALL: Final = 1
+_NOT_BELIEVED: Final = (RejectReason.AUTHENTICATION_TYPE_NOT_RECOGNIZED, RejectReason.INVALID_CHECKSUM)
 _REQUEST: Final = RequestBody(context_id=0, opnum=0, stub=b"")
 
 
@@ -236,6 +238,10 @@ class Initiator:
                 return self._bind_ack(pdu)
             case PduType.BIND_NAK:
                 reason = body_of(pdu, BindNak).reason
+                if self._security is not None and reason in _NOT_BELIEVED:
+                    raise AuthenticationError(
+                        f"the server does not take {self._security.auth_type.name}, or not as it came"
+                    )
                 raise BindRefusedError(f"the server refused the bind with reason {reason}")
             case PduType.SHUTDOWN:
                 return None  # a hint that nothing more is to be asked (C706 12.6.4.11)

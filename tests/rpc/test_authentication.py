@@ -130,6 +130,14 @@ async def test_handshakes_that_are_begun_and_not_ended_are_not_kept(remote: Remo
         assert await client.closes()
 
 
+@MECHANISMS
+async def test_a_server_where_nobody_can_authenticate_says_so(tmp_path: Path, mechanism: str) -> None:
+    async with serving(tmp_path) as anonymous:
+        with pytest.raises(MessageQueuingError, match=mechanism.upper()) as caught:
+            await anonymous.connect(security=as_user(tmp_path, mechanism))
+        assert caught.value.code is ErrorCode.MQ_ERROR_ACCESS_DENIED
+
+
 async def test_a_node_authenticates_with_its_settings(remote: Remote, tmp_path: Path) -> None:
     await remote.send(b"one")
     reading = RemoteReadSettings(
