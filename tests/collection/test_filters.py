@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import runpy
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
 
 from tests.lab.enterprise import PLAYBOOKS
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 FOLDER = PLAYBOOKS / "collections/ansible_collections/msmq/enterprise/plugins/filter"
-link_ends, verification, needed_by = (
-    runpy.run_path(str(FOLDER / f"{name}.py"))[name] for name in ("link_ends", "verification", "needed_by")
+link_ends, verification, needed_by, declared_queues = (
+    runpy.run_path(str(FOLDER / f"{name}.py"))[name]
+    for name in ("link_ends", "verification", "needed_by", "declared_queues")
 )
 
 
@@ -54,6 +61,30 @@ def test_a_link_is_told_with_the_time_and_the_way_and_one_that_carries_nothing_i
 
     assert "one → two (A - B): 0.2 s there and back, by one → three → two" in told["seen"]
     assert told["faults"] == ["one → three (A - C): no acknowledgment within 60 s"]
+
+
+def test_a_link_of_which_one_end_was_not_looked_at_is_told() -> None:
+    looked = {"queue_manager_looked": {}, "queue_manager_probed": {"identifier": "one"}}
+    pairs = [{"link": "A - B", "from": "one", "to": "two"}, {"link": "B - C", "from": "two", "to": "three"}]
+
+    told = verification(pairs, {"one": looked, "two": {}, "three": {}})
+
+    assert told["seen"][1:] == ["one → two (A - B): not probed, as --limit leaves two out"]
+    assert told["faults"] == []
+
+
+def test_declared_queues_have_what_is_said_of_them(tmp_path: Path) -> None:
+    queues = declared_queues(PLAYBOOKS.parent / "inventory/contoso.yaml")
+    assert queues[1] == {
+        "machine": "cor-warehouse",
+        "name": "picking",
+        "label": "Bestellungen für Córdoba",
+        "transactional": True,
+    }
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("queues: [{machine: shop, nam: orders}]")
+    with pytest.raises(AnsibleFilterError, match=r"wrong\.yaml:1"):
+        declared_queues(wrong)
 
 
 def test_nodes_with_one_identity_are_a_fault() -> None:

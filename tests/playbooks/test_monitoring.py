@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from mqenterprise.cli import app as enterprise_application
 from qmnode import QueueManager
+from qmnode.cli import app as node_application
 from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
 from qmnode.settings import ManagementSettings
@@ -49,6 +52,19 @@ async def test_rules_and_dashboard_are_about_metrics_that_there_are(metrics: set
     named = {name for expression in expressions for name in NAME.findall(expression)}
     assert len(named) > 10
     assert named <= metrics
+
+
+def test_commands_that_alerts_name_are_there() -> None:
+    """With the help of each: a command that is none has no help."""
+    actions = " ".join(rule["annotations"]["action"] for rule in rules())
+    named = set(re.findall(r"`(qmnode|mqenterprise) ([a-z -]+)`", actions))
+    assert len(named) > 4
+    for program, arguments in named:
+        application = {"qmnode": node_application, "mqenterprise": enterprise_application}[program]
+        done = CliRunner().invoke(application, [*arguments.split(), "--help"])
+        assert done.exit_code == 0, (program, arguments)
+    for playbook in re.findall(r"playbooks/(\w+\.yml)", actions):
+        assert (PLAYBOOKS / playbook).exists(), playbook
 
 
 def test_every_alert_says_what_happened_and_what_to_do() -> None:

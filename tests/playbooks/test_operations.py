@@ -140,6 +140,74 @@ class TestVerify:
             assert f"s there and back, by {start} → {end}" in done.said
 
 
+class TestLimit:
+    """``--limit`` leaves out the controller, and what is done there: that is told, and nothing goes by it unseen."""
+
+    async def test_links_that_leave_the_limit_are_told_and_others_probed(self, running: LabEnterprise) -> None:
+        one = running.play("verify", "--limit", GATE).ok()
+        assert f"{ROUTER} → {GATE} (Amsterdam - Bremen): not probed, as --limit leaves {ROUTER} out" in one.said
+
+        both = running.play("verify", "--limit", f"{ROUTER},{GATE}").ok()
+        assert f"s there and back, by {ROUTER} → {GATE}" in both.said
+
+        running.hosts.stop_node(GATE)
+        away = running.play("verify", "--limit", GATE)
+        running.hosts.start_node(GATE)
+        await answers(running, GATE)
+        assert away.code != 0
+        assert f"{GATE}: the node does not answer" in away.said
+
+    def test_one_node_is_backed_up_without_the_controller(self, running: LabEnterprise, tmp_path: Path) -> None:
+        done = running.play("backup", "--limit", SHOP, backup_to=str(tmp_path / "kept")).ok()
+        assert changes(done) == {SHOP: 1}
+        (kept,) = (tmp_path / "kept").iterdir()
+        assert kept.name.startswith(f"{SHOP}-20")
+        nowhere = running.play("backup", "--limit", SHOP)
+        assert nowhere.code != 0
+        assert "Name where the backups are kept" in nowhere.said
+
+    @pytest.mark.parametrize(
+        ("playbook", "wanted"),
+        [
+            ("decommission", {"machine": GATE}),
+            ("move_site", {"machine": SHOP, "site": "Bremen"}),
+            ("provision", {"declared": "nowhere.yaml"}),
+            ("publish_queues", {"queues": [{"machine": SHOP, "name": "limited"}]}),
+        ],
+    )
+    def test_what_the_controller_does_is_not_passed_over(
+        self, running: LabEnterprise, playbook: str, wanted: dict[str, Any]
+    ) -> None:
+        refused = running.play(playbook, "--limit", wanted.get("machine", SHOP), **wanted)
+        assert refused.code != 0
+        assert "without --limit" in refused.said
+        assert changes(refused) == {}
+
+
+class TestPublish:
+    def test_what_is_wrong_with_a_queue_is_told_before_any_is_published(self, running: LabEnterprise) -> None:
+        nothing = running.play("publish_queues")
+        assert "Name the queues: -e @queues.yaml" in nothing.said
+        misspelt = running.play("publish_queues", queues=[{"machine": SHOP, "name": "misspelt", "lable": "x"}])
+        assert "A queue has no lable" in misspelt.said
+        missing = running.play("publish_queues", declared=str(running.folder / "nowhere.yaml"))
+        assert "nowhere.yaml: cannot be read" in missing.said
+        assert {nothing.code, misspelt.code, missing.code} == {2}
+        assert "misspelt" not in running.command("queue", "list").stdout
+
+    def test_a_declaration_of_several_files_and_a_name_in_capitals(self, running: LabEnterprise) -> None:
+        parts = running.folder / "parts"
+        parts.mkdir()
+        declared = json.loads(json.dumps(running.declaration))
+        queues = [{"machine": SHOP.upper(), "name": "several", "transactional": True}]
+        (parts / "queues.yaml").write_text(yaml.safe_dump({"queues": queues}))
+        (parts / "rest.yaml").write_text(yaml.safe_dump({key: declared[key] for key in declared if key != "queues"}))
+
+        play_thrice(running, "publish_queues", declared=str(parts))
+        gone = [{"machine": SHOP, "name": "several", "state": "absent"}]
+        play_thrice(running, "publish_queues", queues=gone)
+
+
 class TestBackup:
     async def test_to_a_folder(self, running: LabEnterprise, tmp_path: Path) -> None:
         await send(running, SHOP, rf"{GATE}\picking", b"1", b"2", b"3")

@@ -30,6 +30,14 @@ class TestRollOut:
         empty = small.play("rollout")
         assert empty.code != 0
         assert "no queue manager in the inventory" in empty.said
+        for playbook in ("verify", "restore", "backup", "rotate_keys", "upgrade"):
+            empty = small.play(playbook)
+            assert empty.code != 0, playbook
+            assert "no queue manager in the inventory" in empty.said
+        for playbook, group in (("directory", "directory_servers"), ("monitoring", "monitoring")):
+            empty = small.play(playbook)
+            assert empty.code != 0, playbook
+            assert f"There is no host in the group {group} of the inventory" in empty.said
 
         foretold = small.play("provision", "--check", "--diff", declared=str(small.declared)).ok()
         assert foretold.changed == 1

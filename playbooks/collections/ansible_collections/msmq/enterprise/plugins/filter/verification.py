@@ -47,11 +47,19 @@ def verification(pairs, hostvars):
     for pair in pairs:
         start, end = nodes.get(pair["from"]), nodes.get(pair["to"])
         if start is None or end is None:
-            continue  # outside of --limit
+            seen += _outside(pair, [host for host in (pair["from"], pair["to"]) if host not in nodes])
+            continue
         sentence, is_fault = _link(pair, start)
         seen.append(sentence)
         faults += [sentence] if is_fault else []
     return {"seen": seen, "faults": faults}
+
+
+def _outside(pair, missing):
+    """That a pair was not probed, when one of its hosts was looked at and the other was not."""
+    if len(missing) == 2:
+        return []
+    return [f"{pair['from']} → {pair['to']} ({pair['link']}): not probed, as --limit leaves {missing[0]} out"]
 
 
 def _node(node):
