@@ -5,6 +5,7 @@ Exit codes: 0 done; 1 it failed; 2 wrong usage.
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from mqenterprise.commands.opening import FAILED, DirectoryFile, complain
+from mqenterprise.directory.configuration import load_settings
 from qmnode.directory import DirectoryOperationError
 from qmnode.errors import ConfigurationError
 
@@ -23,10 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mqenterprise.pipeline.analysis import Analysis, Summed
+    from mqenterprise.pipeline.sources.quarantine import Record
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 REPORT: Final = "report.html"
+_RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): (.+)")
+"""The last line of what Python tells of an error."""
+_MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+_MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s|mesos)://.+")
 
 
 def _console() -> Console:
@@ -45,12 +52,20 @@ def _explained() -> Iterator[None]:
     except CommitFailedError as error:
         complain(f"another run has written to the same tables; nothing of this one is seen, run it again ({error})")
     except PySparkException as error:
-        # The cause first: what follows are the frames of two languages.
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        complain(f"Spark failed: {lines[0]}" + (f" … {lines[-1]}" if len(lines) > 1 else ""))
+        complain(_cause(str(error)))
     except (ConfigurationError, DirectoryOperationError, DeltaError, OSError) as error:
         complain(str(error))
     raise typer.Exit(FAILED)
+
+
+def _cause(said: str) -> str:
+    """Of what Spark says, which has the frames of two languages, the sentence that is about the matter."""
+    if "JAVA_GATEWAY_EXITED" in said:
+        return "Spark did not start; Java says above why. It needs Java 17, and see --master and --memory"
+    said = said.partition("JVM stacktrace:")[0]
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.strip().startswith("SQLSTATE")]
+    raised = [found[1] for line in lines if (found := _RAISED.match(line))]
+    return f"Spark failed: {raised[-1] if raised else lines[0]}"
 
 
 def _needs(extra: str) -> None:
@@ -59,6 +74,29 @@ def _needs(extra: str) -> None:
     except ImportError:
         complain(f"this needs Spark: pip install 'qmnode[{extra}]', and a Java 17 runtime")
         raise typer.Exit(FAILED) from None
+
+
+def _day(text: str | None) -> str | None:
+    """A day, or the day that a moment is in, in UTC."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no day: write it as 2026-01-31") from None
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).date().isoformat()
+
+
+def _master(text: str | None) -> str | None:
+    if text is not None and not _MASTER.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is no master of Spark's: local[2], spark://host:7077, yarn, k8s://...")
+    return text
+
+
+def _memory(text: str) -> str:
+    if not _MEMORY.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is no size: write it as 2g or 512m")
+    return text
 
 
 @app.command()
@@ -71,7 +109,12 @@ def analyze(
     ],
     target: Annotated[str, typer.Option("--to", help="Where the tables and the report go: a directory or s3://.")],
     since: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The report's first day of sending.")
+        str | None,
+        typer.Option(
+            metavar="DAY",
+            callback=_day,
+            help="Only messages that were sent on this day (YYYY-MM-DD, UTC) or later, in tables and report.",
+        ),
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Go on with what comes in, until interrupted.")] = False,
     interval: Annotated[
@@ -79,8 +122,10 @@ def analyze(
     ] = 60,
     segments: Annotated[int, typer.Option(help="Segments of one commit at most, with --stream; 0: all.", min=0)] = 0,
     directory_file: DirectoryFile = None,
-    master: Annotated[str | None, typer.Option(help="Spark's master; all cores of this machine if not given.")] = None,
-    memory: Annotated[str, typer.Option(help="Memory of Spark's driver.")] = "2g",
+    master: Annotated[
+        str | None, typer.Option(callback=_master, help="Spark's master; all cores of this machine if not given.")
+    ] = None,
+    memory: Annotated[str, typer.Option(callback=_memory, help="Memory of Spark's driver.")] = "2g",
     title: Annotated[str, typer.Option(help="The report's title.")] = "Message Queuing",
 ) -> None:
     """Say where messages went: tables by date and site, and a report.
@@ -93,27 +138,35 @@ def analyze(
     from mqenterprise.pipeline.analysis import Analysis
     from mqenterprise.pipeline.catalogue import JOBS
     from mqenterprise.pipeline.session import open_session
+    from mqenterprise.pipeline.sources.segments import check_places
     from qmnode.export.places import Place
 
     if job != "all" and job not in JOBS:
         raise typer.BadParameter(f"there is no job {job!r}; there are {', '.join(JOBS)}, and all", param_hint="JOB")
-    first_day = None if since is None else since.date().isoformat()
     with _explained(), _Steps() as steps:
+        if not stream:
+            check_places(sources)
+        if directory_file is not None:
+            load_settings(directory_file)  # a mistake in it is told before Spark starts
         steps.say("Starting Spark")
         spark = open_session(master, memory=memory)
-        tables = (
-            directory.read([Place.open(address) for address in sources])
-            if directory_file is None
-            else directory.ask(spark, str(directory_file))
-        )
-        analysis = Analysis(spark, sources, target, tables, say=steps.say, most=segments if stream else 0)
+        told: list[Record] = []
         while True:
+            # Looked at anew each time: a stream goes on for weeks.
+            tables = (
+                directory.read([Place.open(address) for address in sources])
+                if directory_file is None
+                else directory.ask(spark, str(directory_file))
+            )
+            most = segments if stream else 0
+            analysis = Analysis(spark, sources, target, tables, say=steps.say, since=since, most=most)
             steps.begin(analysis.steps(job))
             summed = analysis.run(job)
-            if summed.tables or not stream:
+            if summed.tables or summed.aside != told or not stream:
                 steps.say("Writing the report")
-                _report(analysis, summed, title, first_day)
+                _report(analysis, summed, title)
                 _tell(summed, target)
+                told = summed.aside
             if not stream:
                 return
             if not summed.segments:
@@ -121,12 +174,12 @@ def analyze(
                 time.sleep(interval)
 
 
-def _report(analysis: Analysis, summed: Summed, title: str, since: str | None) -> None:
+def _report(analysis: Analysis, summed: Summed, title: str) -> None:
     from mqenterprise.pipeline.report.figures import figures_of
     from mqenterprise.pipeline.report.page import page
     from qmnode.export.places import Place
 
-    figures = figures_of(analysis.target, analysis.directory, datetime.now(UTC), since=since, aside=summed.aside)
+    figures = figures_of(analysis.target, analysis.directory, analysis.now, since=analysis.since, aside=summed.aside)
     Place.open(analysis.target).put(REPORT, page(figures, title).encode())
 
 

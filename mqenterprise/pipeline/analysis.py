@@ -19,8 +19,9 @@ from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
 from mqenterprise.pipeline.sources.reading import Wanted, with_events
 from mqenterprise.pipeline.sources.segments import find_segments, pieces_of
 from mqenterprise.pipeline.tables import Tables
+from qmnode.errors import ConfigurationError
 from qmnode.export.events import FORMAT
-from qmnode.export.places import below
+from qmnode.export.places import Place, below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from mqenterprise.pipeline.sources.segments import Piece, Segment, Stray
     from mqenterprise.pipeline.tables import Commit, StoredTable
 
+_EVER: Final = "1970-01-01"
+"""Nobody has sent anything before."""
 QUARANTINE: Final = "_quarantine"
 """Beside the tables: what was set aside."""
 
@@ -61,6 +64,11 @@ class Analysis:
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     say: Callable[[str], None] = lambda step: None
     """Told what is being done, for a progress bar."""
+    since: str | None = None
+    """The day (YYYY-MM-DD, UTC) that tables begin with: of messages that were sent earlier they have nothing.
+
+    Tables that begin earlier stay as they are, and those that begin later are led back to it.
+    """
     most: int = 0
     """Segments of one commit at most, oldest first; 0: all. Then ``run`` is called again until it finds nothing."""
 
@@ -99,13 +107,27 @@ class Analysis:
 
     def _found(self) -> tuple[list[Segment], list[Stray]]:
         """The segments that may be good: one that was set aside is looked at again when its file changed."""
-        segments, strays = find_segments(self.sources)
+        segments, strays = self._listed()
         known = self.quarantine.records()
         return [one for one in segments if not _is_known(known.get(one.path), one)], strays
 
+    def _listed(self) -> tuple[list[Segment], list[Stray]]:
+        """What is in the sources, without the tables if these are in one of them. ConfigurationError if they are it."""
+        roots = [Place.open(address).root for address in self.sources]
+        target = Place.open(self.target).root
+        if target in roots:
+            raise ConfigurationError(f"{self.target} is where segments are: write the tables to a place of their own")
+        segments, strays = find_segments(self.sources)
+        if not any(target.startswith(f"{root}/") for root in roots):
+            return segments, strays
+        own = f"{target}/"
+        return [one for one in segments if not one.path.startswith(own)], [
+            one for one in strays if not one.path.startswith(own)
+        ]
+
     def _set_aside(self, strays: Sequence[Stray]) -> list[Record]:
         """What cannot be read and still is there; what was repaired meanwhile leaves the list."""
-        present = {one.path: one.signature for one in find_segments(self.sources)[0]}
+        present = {one.path: one.signature for one in self._listed()[0]}
         quarantine = self.quarantine
         kept = []
         for path, record in quarantine.records().items():
@@ -121,45 +143,84 @@ class Analysis:
         table = self.tables[gathered.name]
         last = table.last()
         progress = Progress.of(last.state["progress"] if last else {})
+        since = self.since
+        if last is not None and (begins := last.state.get("since")) is not None:
+            since = None if since is None else min(since, begins)
+            if since != begins:
+                pieces = pieces_of(segments, progress.had(segments))
+                last = self._take(gathered, pieces, last, _Window(since, begins), lambda: progress, summed)
+        elif last is not None:
+            since = None
         pieces = pieces_of(segments, progress.wanted(segments))
         if self.most:
             pieces = sorted(pieces, key=lambda piece: (piece.copies[0].modified, piece.copies[0].path))[: self.most]
-        if not pieces and last is not None:
-            return
+        if pieces or last is None:
+            self._take(gathered, pieces, last, _Window(since), lambda: self._after(progress, pieces), summed)
+
+    def _take(
+        self,
+        gathered: Gathered,
+        pieces: Sequence[Piece],
+        last: Commit | None,
+        window: _Window,
+        progress: Callable[[], Progress],
+        summed: Summed,
+    ) -> Commit:
+        """Bring what these pieces tell into the table, in one commit."""
+        table = self.tables[gathered.name]
+
+        def state() -> dict[str, Any]:
+            return {"progress": progress().state(), "since": window.since}
 
         def write(events: DataFrame) -> Commit:
-            partial = gathered.make(events)
+            partial = gathered.make(window.of(gathered, events))
             if last is None:
-                return table.replace(gathered.finish(partial), None, lambda: self._state(progress, pieces))
-            return self._join(gathered, table, partial, lambda: self._state(progress, pieces))
+                return table.replace(gathered.finish(self._placed(partial, None, window)), None, state)
+            return self._join(gathered, table, partial, window, state)
 
-        wanted = Wanted(pieces, gathered.columns, gathered.kinds)
+        begin = window.begin if window.since is not None else None
+        wanted = Wanted(pieces, gathered.columns, gathered.kinds, begin)
         commit = with_events(self.spark, wanted, self.quarantine, write)
         summed.segments = max(summed.segments, len(pieces))
         summed.events = max(summed.events, sum(end - begin + 1 for piece in pieces for begin, end in piece.ranges))
         summed.tables[gathered.name] = commit.version
+        return commit
 
-    def _state(self, progress: Progress, pieces: Sequence[Piece]) -> dict[str, Any]:
+    def _after(self, progress: Progress, pieces: Sequence[Piece]) -> Progress:
         """How far the table is, now that its rows are written: what could not be read was set aside, and is not in."""
         known = self.quarantine.records()
         read = [piece for piece in pieces if not all(_is_known(known.get(one.path), one) for one in piece.copies)]
-        return {"progress": progress.after(read).state()}
+        return progress.after(read)
 
     def _join(
-        self, gathered: Gathered, table: StoredTable, partial: DataFrame, state: Callable[[], dict[str, Any]]
+        self,
+        gathered: Gathered,
+        table: StoredTable,
+        partial: DataFrame,
+        window: _Window,
+        state: Callable[[], dict[str, Any]],
     ) -> Commit:
         """New rows and the old ones of the same dates, to the rows of these dates."""
         kept = partial.persist()
         try:
-            fresh = kept
-            if gathered.name == "message_life" and kept.where("sent_time is null").limit(1).count():
-                fresh = dated_by(kept, self._rows(table, None).select(*KEY, "sent_time"))
+            fresh = self._placed(kept, table, window)
             dates = {row["date"] for row in gathered.finish(fresh).select("date").distinct().collect()} | {UNKNOWN}
             old = self._rows(table, dates).select(*partial.columns)
             joined = gathered.join(old.unionByName(fresh))
             return table.replace(gathered.finish(joined), dates, state)
         finally:
             kept.unpersist()
+
+    def _placed(self, lives: DataFrame, table: StoredTable | None, window: _Window) -> DataFrame:
+        """Lives that only acknowledgments tell of with the date that the table knows.
+
+        When it begins with a day, the others are of messages that were sent earlier.
+        """
+        if "sent_time" not in lives.columns:
+            return lives
+        if table is not None and lives.where("sent_time is null").limit(1).count():
+            lives = dated_by(lives, self._rows(table, None).select(*KEY, "sent_time"))
+        return lives if window.since is None else lives.where("sent_time is not null")
 
     def _rows(self, table: StoredTable, dates: Iterable[str] | None) -> DataFrame:
         return table.read(self.spark, None if dates is None else set(dates))
@@ -203,6 +264,28 @@ class Analysis:
             made = made if name in made.columns else made.withColumn(name, F.lit(value))
         commit = table.replace(made, None, lambda: state)
         summed.tables[summary.name] = commit.version
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The days of sending that a table takes from events; None: since ever, and without an end."""
+
+    since: str | None
+    until: str | None = None
+
+    @property
+    def begin(self) -> datetime:
+        return _midnight(self.since or _EVER)
+
+    def of(self, gathered: Gathered, events: DataFrame) -> DataFrame:
+        """The events that tell of messages of these days."""
+        if self.since is None and self.until is None:
+            return events
+        return gathered.within(events, self.begin, None if self.until is None else _midnight(self.until))
+
+
+def _midnight(day: str) -> datetime:
+    return datetime.fromisoformat(day).replace(tzinfo=UTC)
 
 
 def _is_known(record: Record | None, segment: Segment) -> bool:

@@ -37,6 +37,8 @@ class Gathered:
     make: Callable[[DataFrame], DataFrame]
     join: Callable[[DataFrame], DataFrame]
     finish: Callable[[DataFrame], DataFrame]
+    within: Callable[[DataFrame, datetime, datetime | None], DataFrame]
+    """The events of a day or later; those of before another day, that a table lacks which begins with that day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,17 @@ GATHERED: Final = (
         message_life.lives_of,
         message_life.join_lives,
         message_life.finished,
+        message_life.within,
     ),
-    Gathered("queue_sizes", capacity.KINDS, capacity.COLUMNS, capacity.sizes_of, capacity.join_sizes, _sizes),
+    Gathered(
+        "queue_sizes",
+        capacity.KINDS,
+        capacity.COLUMNS,
+        capacity.sizes_of,
+        capacity.join_sizes,
+        _sizes,
+        capacity.within,
+    ),
 )
 DERIVED: Final = (
     Derived("routes", "message_life", ("links",), routes.routes),

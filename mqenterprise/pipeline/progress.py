@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from mqenterprise.pipeline.sources.ranges import Ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mqenterprise.pipeline.sources.segments import Piece, Segment
 
@@ -25,10 +25,12 @@ class Progress:
 
     def wanted(self, segments: Iterable[Segment]) -> dict[str, Ranges]:
         """What segments have that was not read yet."""
-        there: defaultdict[str, Ranges] = defaultdict(Ranges)
-        for segment in segments:
-            there[segment.name.node_id].add(segment.name.first, segment.name.last)
-        return {node: ranges.without(self._read.get(node, Ranges())) for node, ranges in there.items()}
+        return {node: ranges.without(self._read.get(node, Ranges())) for node, ranges in _there(segments).items()}
+
+    def had(self, segments: Sequence[Segment]) -> dict[str, Ranges]:
+        """What segments have that was read."""
+        wanted = self.wanted(segments)
+        return {node: ranges.without(wanted[node]) for node, ranges in _there(segments).items()}
 
     def after(self, pieces: Iterable[Piece]) -> Progress:
         """How far it is when these have been read too."""
@@ -47,3 +49,10 @@ class Progress:
     def of(cls, state: Mapping[str, str]) -> Self:
         """As it was committed."""
         return cls({node: Ranges.parse(ranges) for node, ranges in state.items()})
+
+
+def _there(segments: Iterable[Segment]) -> dict[str, Ranges]:
+    there: defaultdict[str, Ranges] = defaultdict(Ranges)
+    for segment in segments:
+        there[segment.name.node_id].add(segment.name.first, segment.name.last)
+    return there

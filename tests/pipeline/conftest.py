@@ -18,7 +18,7 @@ def spark() -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.default.parallelism": "2",
             # Compiling to the fastest code takes longer than running a test's little data through slower code.
-            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
         },
     )
     yield session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from mqenterprise.pipeline.analysis import Analysis
 from mqenterprise.pipeline.simulation.run import simulate
 from mqenterprise.pipeline.simulation.writing import TRUTH, write
 from mqenterprise.pipeline.tables import StoredTable, Tables
+from qmnode.errors import ConfigurationError
 from qmnode.export.places import Place
 from qmnode.export.segment import SCHEMA, Origin, write_segment
 from tests.pipeline import truth as known
@@ -102,7 +103,7 @@ def test_a_run_that_is_cut_anywhere_is_run_again_and_nothing_is_counted_twice(
     plan = iter(["between", "after", "before", "after", "between", *["never"] * 100])
     original = StoredTable.replace
 
-    def replace(self: StoredTable, frame: Any, dates: Any, state: Callable[[], Any]) -> Any:
+    def replacing(self: StoredTable, frame: Any, dates: Any, state: Callable[[], Any]) -> Any:
         moment = next(plan)
         if moment == "before":
             raise Cut
@@ -115,7 +116,7 @@ def test_a_run_that_is_cut_anywhere_is_run_again_and_nothing_is_counted_twice(
             raise Cut
         return commit
 
-    monkeypatch.setattr(StoredTable, "replace", replace)
+    monkeypatch.setattr(StoredTable, "replace", replacing)
     most = len(simulated.files) // 2
     analysis = Analysis(spark, [str(simulated.segments)], str(tmp_path / "out"), simulated.directory, most=most)
     cuts = runs = 0
@@ -159,6 +160,42 @@ def test_what_cannot_be_read_is_set_aside_and_read_when_it_is_repaired(
     repaired = analysis.run(JOB)
     assert [Path(record.path).name for record in repaired.aside] == ["notes.parquet"]
     assert contents(tmp_path / "out") == simulated.whole
+
+
+DAY = "2026-01-02"
+
+
+def test_a_day_to_begin_with_leaves_out_what_was_sent_before_and_can_be_set_earlier(
+    spark: SparkSession, simulated: Simulated, tmp_path: Path
+) -> None:
+    """Segments that come late are folded in, and going back to the beginning gives the tables of one run."""
+    files = random.Random(4).sample(simulated.files, len(simulated.files))
+    place, out = tmp_path / "in", tmp_path / "out"
+    since = Analysis(spark, [str(place)], str(out), simulated.directory, since=DAY)
+
+    bring(files[: len(files) // 2], place)
+    since.run(JOB)
+    bring(files[len(files) // 2 :], place)
+    since.run(JOB)
+
+    later = {name: [row for row in rows if json.loads(row)["date"] >= DAY] for name, rows in simulated.whole.items()}
+    assert contents(out) == later
+    assert 0 < len(later["message_life"]) < len(simulated.whole["message_life"])
+    assert replace(since, since="2026-01-03").run(JOB).tables == {}, "tables never lose what they have"
+
+    replace(since, since=None).run(JOB)
+    assert contents(out) == simulated.whole
+    assert since.run(JOB).tables == {}
+
+
+def test_tables_below_the_segments_are_no_segments(spark: SparkSession, simulated: Simulated, tmp_path: Path) -> None:
+    bring([simulated.files[0]], tmp_path)
+    below = Analysis(spark, [str(tmp_path)], str(tmp_path / "tables"), simulated.directory)
+    below.run("message-life")
+
+    assert below.run("message-life").aside == []
+    with pytest.raises(ConfigurationError, match="write the tables to a place of their own"):
+        Analysis(spark, [str(tmp_path)], str(tmp_path), simulated.directory).run("message-life")
 
 
 def damage(path: Path) -> None:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import boto3
+import pyspark
 import pytest
 from pyarrow import fs
 from typer.testing import CliRunner
 
 from mqenterprise.cli import app
+from mqenterprise.commands.pipeline import _cause
 from mqenterprise.pipeline.simulation.run import simulate
 from mqenterprise.pipeline.simulation.writing import write
 from mqenterprise.pipeline.tables import Tables
@@ -175,3 +177,77 @@ def test_a_stream_that_is_killed_and_started_again_gives_the_tables_of_one_run(
         done = RUNNER.invoke(app, ["analyze", "message-life", "--from", str(streaming.source), "--to", str(target)])
         assert done.exit_code == 0, done.output
     assert rows(str(streaming.target), "message_life") == rows(str(tmp_path / "whole"), "message_life")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "sentence"),
+    [
+        (["--since", "yesterday"], 2, "'yesterday' is no day: write it as 2026-01-31"),
+        (["--master", "cluster"], 2, "'cluster' is no master of Spark's"),
+        (["--memory", "much"], 2, "'much' is no size: write it as 2g"),
+        (["--from", "nowhere"], 1, "/nowhere: name the directory or bucket that nodes export to"),
+        (["--directory", "missing.yaml"], 1, "missing.yaml"),
+    ],
+)
+def test_what_is_mistaken_is_told_before_spark_starts(
+    wrong: list[str], code: int, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mqenterprise.pipeline.session.open_session", lambda *_, **__: pytest.fail("Spark is started"))
+    done = RUNNER.invoke(app, ["analyze", "all", "--from", str(tmp_path), "--to", str(tmp_path / "out"), *wrong])
+
+    assert (done.exit_code, sentence in " ".join(done.output.replace("│", " ").split())) == (code, True), done.output
+
+
+def test_of_what_spark_says_the_cause_is_told() -> None:
+    said = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to plan: Traceback (most recent call last):\n"
+        '  File "reader.py", line 7, in read\n'
+        "qmnode.errors.ConfigurationError: directory.yaml: no such user\n\n SQLSTATE: 38000\n\nJVM stacktrace:\n"
+        "org.apache.spark.sql.AnalysisException: something\n\tat org.apache.spark"
+    )
+
+    assert _cause(said) == "Spark failed: directory.yaml: no such user"
+    assert _cause("[PATH_NOT_FOUND] Path is not there.") == "Spark failed: [PATH_NOT_FOUND] Path is not there."
+    assert "--memory" in _cause("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+
+
+def test_a_day_of_a_moment_is_that_in_utc(tmp_path: Path, spark: SparkSession) -> None:
+    del spark  # the command uses the session that runs
+    source, target = str(tmp_path / "in"), str(tmp_path / "out")
+    write(simulate(RING, ring_traffic(60)), source)
+    done = RUNNER.invoke(
+        app, ["analyze", "dead-letters", "--from", source, "--to", target, "--since", "2026-01-02T01:00:00+02:00"]
+    )
+
+    assert done.exit_code == 0, done.output
+    table = Tables(target)["message_life"].arrow()
+    assert table is not None
+    assert set(table.column("date").to_pylist()) == {"2026-01-01", "2026-01-02"}
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "of those sent since 2026-01-01" in report
+    assert f"<b>{table.num_rows}</b><span>messages sent" in report
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_spark_submit_runs_the_command(tmp_path: Path) -> None:
+    write(simulate(RING, ring_traffic(40)), str(tmp_path / "in"))
+    main = str(PROJECT / "mqenterprise" / "__main__.py")
+    submit = [str(Path(pyspark.__file__).with_name("bin") / "spark-submit"), "--master", "local[2]", main]
+    done = subprocess.run(
+        [*submit, "analyze", "message-life", "--from", str(tmp_path / "in"), "--to", str(tmp_path / "out")],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(PROJECT),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(rows(str(tmp_path / "out"), "message_life")) == 40

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
-from mqenterprise.pipeline.directory import SCHEMAS, tables_of
+import pyarrow as pa
+
+from mqenterprise.pipeline.directory import SCHEMAS, ask, tables_of
 from mqenterprise.pipeline.sources.directory_source import TABLES
+
+if TYPE_CHECKING:
+    import pytest
+    from pyspark.sql import SparkSession
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ROWS: dict[str, list[dict[str, Any]]] = {
@@ -50,6 +58,24 @@ def test_what_can_be_used_is_taken() -> None:
     assert found.arrow("queues").to_pylist()[0]["queue"] == "SHOP\\orders"
     assert found.arrow("keys").column("key_fingerprint").to_pylist() == ["f"]
     assert found.arrow("certificates").column("fingerprint").to_pylist() == ["d"]
+
+
+def test_times_are_the_same_in_every_time_zone(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(table: str) -> Any:
+        return spark.createDataFrame(pa.Table.from_pylist(rows(table), TABLES[table].schema))
+
+    chosen: list[str] = []
+    source = SimpleNamespace(load=lambda: load(chosen[-2]))
+    source.format = source.option = lambda *words: chosen.append(words[-1]) or source
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        found = ask(SimpleNamespace(read=source), "directory.yaml")  # type: ignore[arg-type]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert found.arrow("certificates").column("not_after").to_pylist() == [NOW]
 
 
 def test_a_digest_tells_whether_a_table_changed() -> None:

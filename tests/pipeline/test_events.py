@@ -1,6 +1,7 @@
 """Exported segments as Spark reads them: every event once, whatever else lies in the place."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -9,9 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles
 
 from mqenterprise.pipeline.sources.events import EVENTS, EventOptions, EventStreamReader
+from mqenterprise.pipeline.sources.qmnode_source import QmnodeSource
 from mqenterprise.pipeline.sources.quarantine import read_quarantine
-from mqenterprise.pipeline.sources.segments import Pieces
+from mqenterprise.pipeline.sources.segments import Piece, Pieces, Segment
+from qmnode.errors import ConfigurationError
 from qmnode.export import segment
+from qmnode.export.segment import SegmentName
 from tests.pipeline.segments import put
 
 COLUMNS = "node string, offset long, kind string"
@@ -87,6 +91,47 @@ def test_a_good_copy_is_read_in_the_place_of_a_broken_one(spark: SparkSession, t
     broken.write_bytes(broken.read_bytes()[:300])
     assert read(spark, one, other) == told(1, 1, 3)
     assert lines(one) == [("NODE1", "corrupt", False)]
+
+
+def test_places_may_be_a_list(spark: SparkSession, tmp_path: Path) -> None:
+    places = [str(tmp_path / name) for name in ("one", "a, b")]
+    for node, place in enumerate(places, 1):
+        put(place, range(1, 3), node=node)
+    assert offsets(spark.read.format("qmnode").schema(COLUMNS).load(places)) == [*told(1, 1, 2), *told(2, 1, 2)]
+
+
+def test_all_processors_have_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def piece(first: int, size: int) -> Piece:
+        name = SegmentName("0", first, first)
+        return Piece((Segment("", "", name, size, 0),), ((first, first),))
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    options = EventOptions((str(tmp_path),), "", 32 << 20, 0, 0)
+    for size, tasks in ((1 << 10, 1), (1 << 20, 4), (64 << 20, 8)):
+        assert len(options.divided([piece(first, size) for first in range(8)])) == tasks
+
+
+def test_a_directory_that_is_not_there_is_no_empty_one(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert read(spark, tmp_path / "empty") == []
+    with pytest.raises(Exception, match=r"there is no .*/mistaken: name the directory or bucket"):
+        read(spark, tmp_path / "empty", tmp_path / "mistaken")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rows": "event"}, "rows='event': expected events or messages"),
+        ({"partition_bytes": "1k"}, "partition_bytes='1k': expected a whole number"),
+        ({"rows": "messages", "body": "yes"}, "body='yes': expected true or false"),
+        ({"path": "s3://bucket/copy", "rows": "messages"}, "a store is read from a directory"),
+        ({"path": ""}, "say what to read"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(tmp_path: Path, options: dict[str, str], sentence: str) -> None:
+    source = QmnodeSource({"path": str(tmp_path)} | options)
+    with pytest.raises(ConfigurationError, match=sentence):
+        source.reader(source.schema())
 
 
 def test_an_unknown_column_is_refused_with_the_known_ones(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Segments as jobs read them: by Spark itself where that can be, and the same rows and the same list in any case."""
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -134,6 +135,18 @@ def test_a_segment_that_goes_while_it_is_read_is_named(spark: SparkSession, tmp_
 
     assert with_events(spark, Wanted(pieces, COLUMNS), quarantine, use) == [1, 2, 3]
     assert [(one.path, one.reason) for one in quarantine.records().values()] == [(str(gone), "gone")]
+
+
+def test_segments_that_ended_long_before_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    put(str(tmp_path), range(1, 4))
+    put(str(tmp_path), range(86_400_000, 86_400_003))  # a day later
+    pieces = pieces_of(find_segments([str(tmp_path)])[0])
+    quarantine = Quarantine(str(tmp_path / "_quarantine"))
+
+    def read(since: datetime) -> int:
+        return with_events(spark, Wanted(pieces, COLUMNS, (), since), quarantine, lambda rows: len(rows.inputFiles()))
+
+    assert [read(datetime(2026, 1, day, tzinfo=UTC)) for day in (2, 3, 4)] == [2, 1, 0], "clocks may differ by a day"
 
 
 def test_what_fails_for_another_reason_fails(spark: SparkSession, tmp_path: Path) -> None:

@@ -90,7 +90,8 @@ def test_an_enterprise_without_messages_has_a_report() -> None:
 
 def test_the_numbers_stand_on_top() -> None:
     backlog = [{"date": "2026-02-28", "queue": "shop", "hour": HOUR, "growth": 6}]
-    text = page(figures(service_levels=LEVELS, dead_letters=DEAD, link_use=USE, backlog=backlog))
+    routes = [{"date": "2026-02-28", "detour": False, "hops": 2}]
+    text = page(figures(service_levels=LEVELS, dead_letters=DEAD, link_use=USE, backlog=backlog, routes=routes))
 
     tiles = re.findall(r'<div class="tile[^>]*><b>([^<]*)</b><span>([^<]*)</span>', text)
     assert {what: value for value, what in tiles} == {
@@ -105,11 +106,28 @@ def test_the_numbers_stand_on_top() -> None:
 
 
 def test_nothing_is_loaded_from_anywhere_and_no_name_becomes_markup() -> None:
-    read = _Read(page(figures(service_levels=LEVELS, dead_letters=DEAD, link_use=USE), title=EVIL))
+    text = page(figures(service_levels=LEVELS, dead_letters=DEAD, link_use=USE), title=EVIL)
+    read = _Read(text)
 
     assert all(one.startswith(("#", "data:")) for one in read.loads)
+    assert "://" not in text
     assert "script" not in read.tags
     assert "svg" in read.tags
+
+
+def test_messages_are_counted_also_when_nobody_asked_for_service_levels() -> None:
+    lives = pd.DataFrame(
+        [("2026-02-27", "received", 3), ("2026-02-28", "died", 1), ("2026-02-28", "reached", 4)],
+        columns=["date", "status", "messages"],
+    )
+    text = page(Figures(figures().frames, NOW, since="2026-02-27", lives=lives))
+
+    assert "2026-02-27 to 2026-02-28, of those sent since 2026-02-27" in text
+    tiles = re.findall(r'<div class="tile[^>]*><b>([^<]*)</b><span>([^<]*)</span>', text)
+    assert tiles == [
+        ("8", "messages sent"), ("3", "received"), ("4", "in their queues"), ("0", "on their way"),
+        ("1", "died (12.50%)"),
+    ]  # fmt: skip
 
 
 def test_the_same_figures_give_the_same_page() -> None:

@@ -53,6 +53,17 @@ def test_segments_are_those_of_nodes_and_number_their_events_without_gaps(tmp_pa
         assert firsts == (1, *(last + 1 for last in lasts[:-1]))
 
 
+def test_two_simulations_are_not_mixed_in_one_place(tmp_path: Path) -> None:
+    outcome = simulate(RING, ring_traffic(300))
+    write(outcome, str(tmp_path))
+    write(outcome, str(tmp_path))  # the same again, such as after it was interrupted
+
+    with pytest.raises(
+        ConfigurationError, match=r"has other segments, such as .*: write the simulation to a new place"
+    ):
+        write(simulate(RING, ring_traffic(300, seed=8)), str(tmp_path))
+
+
 def test_every_message_of_the_truth_is_sent_once(tmp_path: Path) -> None:
     write(simulate(RING, ring_traffic(400)), str(tmp_path))
 

@@ -10,7 +10,9 @@ from mqenterprise.pipeline.jobs.message_life import UNKNOWN
 from qmnode.export.events import EventKind
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from datetime import datetime
+
+    from pyspark.sql import Column, DataFrame
 
 KINDS: Final = (EventKind.SAMPLE,)
 COLUMNS: Final = ("time", "kind", "node", "site", "queue", "count", "bytes", "quota")
@@ -18,6 +20,13 @@ KEY: Final = ("date", "site", "node", "queue", "hour")
 WHOLE_NODE: Final = ""
 """The ``queue`` of rows about all queues of a node together."""
 _DAY: Final = 86_400
+
+
+def within(events: DataFrame, since: datetime, until: datetime | None = None) -> DataFrame:
+    """The samples that were taken at ``since`` or later, and before ``until``."""
+    time = F.col("time")
+    later = events.where(time >= F.lit(since))
+    return later if until is None else later.where(time < F.lit(until))
 
 
 def sizes_of(events: DataFrame) -> DataFrame:
@@ -46,18 +55,19 @@ def join_sizes(rows: DataFrame) -> DataFrame:
 def capacity(sizes: DataFrame) -> DataFrame:
     """One row for each queue and node: its size now, its growth (least squares over the hours), the day it is full.
 
-    ``full_on`` is null without a quota, when it does not grow, and beyond a hundred years.
+    ``full_on`` is the day it is seen when it is full already; it is null without a quota, when it does not grow, and
+    beyond a hundred years.
     """
     seconds = F.unix_seconds(F.col("last")["time"])
     size, quota = F.col("last")["bytes"], F.col("last")["quota"]
     rows = sizes.groupBy("site", "node", "queue").agg(
         F.max("last").alias("last"),
         F.max("peak_bytes").alias("peak_bytes"),
-        (F.regr_slope(size.cast("double"), (seconds / _DAY)).alias("growth_bytes_a_day")),
+        (_slope(size, seconds) * _DAY).alias("growth_bytes_a_day"),
         F.count(F.lit(1)).alias("hours"),
     )
     left = (quota - size) / F.col("growth_bytes_a_day")
-    days = F.when((F.col("growth_bytes_a_day") > 0) & (left < 36_525), F.greatest(F.ceil(left), F.lit(0)))
+    days = F.when(size >= quota, 0).when((F.col("growth_bytes_a_day") > 0) & (left < 36_525), F.ceil(left))
     return rows.select(
         F.date_format(F.col("last")["time"], "yyyy-MM-dd").alias("date"),
         "site",
@@ -73,3 +83,12 @@ def capacity(sizes: DataFrame) -> DataFrame:
         "hours",
         F.date_add(F.to_date(F.col("last")["time"]), days.cast("int")).alias("full_on"),
     )
+
+
+def _slope(y: Column, x: Column) -> Column:
+    """Least squares, null for a single point. Exact up to its end, so the same in whatever order rows are added up."""
+    y, x = y.cast("decimal(19,0)"), x.cast("decimal(19,0)")
+    count = F.count(y)
+    above = count * F.sum(x * y) - F.sum(x) * F.sum(y)
+    below = count * F.sum(x * x) - F.sum(x) * F.sum(x)
+    return above.cast("double") / F.nullif(below.cast("double"), F.lit(0.0))

@@ -18,6 +18,8 @@ from qmnode.export.events import EventKind
 from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark.sql import Column, DataFrame
 
 KEY: Final = ("source_id", "message_number", "destination")
@@ -79,6 +81,19 @@ _ANY: Final = (
 )
 
 
+def within(events: DataFrame, since: datetime, until: datetime | None = None) -> DataFrame:
+    """What is told of messages that were sent at ``since`` or later, and before ``until``.
+
+    Acknowledgments do not say when the message was sent that they are about: of them all since then, whatever
+    ``until`` is. One that comes twice changes no life.
+    """
+    sent, time = F.col("sent_time"), F.col("time")
+    later = events.where((sent >= F.lit(since)) | (sent.isNull() & (time >= F.lit(since))))
+    if until is None:
+        return later
+    return later.where((F.coalesce(sent, time) < F.lit(until)) | (F.col("kind") == EventKind.ACKNOWLEDGMENT))
+
+
 def lives_of(events: DataFrame) -> DataFrame:
     """What ``events`` alone say of each message. One that only acknowledgments tell of has no ``sent_time``."""
     kind, time, reason = F.col("kind"), F.col("time"), F.col("reason")
@@ -114,7 +129,7 @@ def lives_of(events: DataFrame) -> DataFrame:
             F.struct(
                 "time",
                 # What is told of the death itself, before what is told of a copy.
-                F.when(of(EventKind.DEAD_LETTER), 1).when(told, 2).otherwise(0).alias("from_afar"),
+                F.when(of(EventKind.DEAD_LETTER), 1).when(told, 2).when(kind.isNotNull(), 0).alias("from_afar"),
                 "reason",
                 F.when(~of(EventKind.DEAD_LETTER, EventKind.ACKNOWLEDGMENT), F.col("node")).alias("node"),
                 "peer",

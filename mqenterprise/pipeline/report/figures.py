@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
-from mqenterprise.pipeline.tables import Tables
+from mqenterprise.pipeline.tables import StoredTable, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +55,10 @@ WHOLE: Final = ("link_costs", "keys", "certificates", "capacity")
 
 @dataclass(frozen=True)
 class Figures:
-    """The tables as far as the report needs them, in memory; empty frames for tables that are not there."""
+    """The tables as far as the report needs them, in memory; empty frames for tables that are not there.
+
+    ``lives`` (``date``, ``status``, ``messages``) is in the place of the service levels when nobody asked for these.
+    """
 
     frames: Mapping[str, pd.DataFrame]
     now: datetime
@@ -63,29 +66,40 @@ class Figures:
     aside: Sequence[Record] = ()
     sites: Mapping[str, bool] = field(default_factory=dict)
     """Of the directory: whether each is foreign."""
+    lives: pd.DataFrame | None = None
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         return self.frames[name]
 
+    def has(self, name: str) -> bool:
+        """Whether there is such a table, with anything in it."""
+        return len(self[name]) > 0
+
+    def _lives(self, *status: str) -> int:
+        assert self.lives is not None
+        return _sum(self.lives[self.lives["status"].isin(status)] if status else self.lives, "messages")
+
     @property
     def messages(self) -> int:
-        return _sum(self["service_levels"], "messages")
+        return _sum(self["service_levels"], "messages") if self.lives is None else self._lives()
 
     @property
     def received(self) -> int:
-        return _sum(self["service_levels"], "received")
+        return _sum(self["service_levels"], "received") if self.lives is None else self._lives("received")
 
     @property
     def died(self) -> int:
-        return _sum(self["service_levels"], "died")
+        return _sum(self["service_levels"], "died") if self.lives is None else self._lives("died")
 
     @property
     def waiting(self) -> int:
         """In their queues, not received."""
-        return _sum(self["backlog"], "growth")
+        return _sum(self["backlog"], "growth") if self.lives is None else self._lives("reached")
 
     @property
     def on_the_way(self) -> int:
+        if self.lives is not None:
+            return self._lives("under way")
         return self.messages - _sum(self["service_levels"], "reached") - self._died_on_the_way
 
     @property
@@ -105,7 +119,8 @@ class Figures:
 
     def days(self) -> tuple[str, str] | None:
         """The first and the last day that messages were sent."""
-        dates = [date for date in self["service_levels"]["date"].unique() if date[:1].isdigit()]
+        rows = self["service_levels"] if self.lives is None else self.lives
+        dates = [date for date in rows["date"].unique() if date[:1].isdigit()]
         return (min(dates), max(dates)) if dates else None
 
     def by_queue(self) -> pd.DataFrame:
@@ -210,15 +225,29 @@ def figures_of(
     frames = {}
     for name, columns in READ.items():
         table = tables[name]
-        dates = {date for date in table.dates() if since is None or date >= since}
-        frames[name] = _frame(table.arrow(dates, columns), columns)
+        frames[name] = _frame(table.arrow(_dates(table, since), columns), columns)
     for name in WHOLE:
         frames[name] = _frame(tables[name].arrow(), ())
     named = {f"PUBLIC={row['queue_id']}": row["queue"] for row in directory.arrow("queues").to_pylist()}
     for name in ("service_levels", "backlog", "dead_letters"):
         frames[name]["queue"] = frames[name]["queue"].replace(named)
     sites = {row["site"]: bool(row["foreign"]) for row in directory.arrow("sites").to_pylist()}
-    return Figures(frames, now, since, tuple(aside), sites)
+    lives = None if tables["service_levels"].last() else _lives(tables["message_life"], since)
+    return Figures(frames, now, since, tuple(aside), sites, lives)
+
+
+def _dates(table: StoredTable, since: str | None) -> set[str]:
+    """What was sent on no known day is not known to have been sent since."""
+    return {date for date in table.dates() if since is None or (date[:1].isdigit() and date >= since)}
+
+
+def _lives(table: StoredTable, since: str | None) -> pd.DataFrame:
+    """How many messages there are, by date and status."""
+    rows = table.arrow(_dates(table, since), ("date", "status"))
+    if rows is None:
+        return pd.DataFrame(columns=["date", "status", "messages"])
+    counted = rows.group_by(["date", "status"]).aggregate([([], "count_all")])
+    return counted.rename_columns({"count_all": "messages"}).to_pandas()
 
 
 def _frame(table: object, columns: Sequence[str]) -> pd.DataFrame:

@@ -55,7 +55,9 @@ class Markup(str):
 def page(figures: Figures, title: str = "Message Queuing") -> str:
     """The whole report. The same figures give the same text."""
     days = figures.days()
-    window = "No messages yet" if days is None else (days[0] if days[0] == days[1] else f"{days[0]} to {days[1]}")
+    window = " to ".join(dict.fromkeys(days)) if days is not None else "No messages yet"
+    if figures.since is not None:
+        window = f"{window}, of those sent since {figures.since}"
     parts = [
         f"<header><h1>{escape(title)}: where messages went</h1>"
         f"<p>{escape(window)} (UTC), as of {figures.now:%Y-%m-%d %H:%M}</p></header>",
@@ -72,7 +74,6 @@ def page(figures: Figures, title: str = "Message Queuing") -> str:
 
 
 def _tiles(figures: Figures) -> str:
-    mean = figures.mean_latency
     share = figures.died / figures.messages if figures.messages else 0.0
     tiles = [
         (f"{figures.messages:,}", "messages sent", False),
@@ -80,9 +81,11 @@ def _tiles(figures: Figures) -> str:
         (f"{figures.waiting:,}", "in their queues", False),
         (f"{figures.on_the_way:,}", "on their way", False),
         (f"{figures.died:,}", f"died ({share:.2%})", figures.died > 0),
-        ("–" if mean is None else seconds(mean), "mean time to the queue", False),
-        (f"{figures.detours:,}", "took a detour", False),
     ]
+    if (mean := figures.mean_latency) is not None:
+        tiles.append((seconds(mean), "mean time to the queue", False))
+    if figures.has("routes"):
+        tiles.append((f"{figures.detours:,}", "took a detour", False))
     if figures.aside:
         tiles.append((f"{len(figures.aside):,}", "segments set aside", True))
     return (

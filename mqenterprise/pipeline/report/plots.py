@@ -50,7 +50,10 @@ def _svg(figure: Figure, title: str) -> str:
     figure.savefig(sink, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
     text = sink.getvalue()
     text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{title}"', text, count=1)
-    return text[text.index("<svg") :]
+    # In a page, it needs neither what made it nor the addresses that name its language.
+    return re.sub(
+        r"<metadata>.*?</metadata>|<!--.*?-->| xmlns(:\w+)?=\"[^\"]*\"", "", text[text.index("<svg") :], flags=re.S
+    )
 
 
 def site_map(links: pd.DataFrame, sites: Mapping[str, bool]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,9 +14,10 @@ from mqenterprise.pipeline.simulation.happenings import KINDS, Happenings, happe
 from mqenterprise.pipeline.simulation.journeys import NEVER
 from mqenterprise.pipeline.simulation.network import MICRO
 from mqenterprise.topology.names import fold
-from qmnode.export.events import EventKind
+from qmnode.errors import ConfigurationError
+from qmnode.export.events import EventKind, shown
 from qmnode.export.places import Place
-from qmnode.export.segment import SCHEMA, Origin, write_segment
+from qmnode.export.segment import SCHEMA, SUFFIX, Origin, SegmentName, segment_path, write_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,6 +40,7 @@ def write(outcome: Outcome, address: str, progress: Callable[[int, int], None] =
     columns = _Columns(outcome)
     bounds = np.searchsorted(events.node, np.arange(len(outcome.network.names) + 1))
     rows = outcome.traffic.rows_in_segment
+    _check_empty(place, columns.paths(events, bounds.tolist(), rows))
     for node, (begin, end) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
         for first in range(begin, end, rows):
             last = min(first + rows, end)
@@ -47,6 +50,15 @@ def write(outcome: Outcome, address: str, progress: Callable[[int, int], None] =
     directory.write(place, _directory(outcome))
     _put(place, TRUTH, truth(outcome))
     return total
+
+
+def _check_empty(place: Place, ours: set[str]) -> None:
+    """ConfigurationError if there are segments that would be read with these. The same may be written again."""
+    there = {file.path.removeprefix(f"{place.root}/") for file in place.files(SUFFIX)}
+    if others := there - ours:
+        raise ConfigurationError(
+            f"{shown(place.address)} has other segments, such as {min(others)}: write the simulation to a new place"
+        )
 
 
 class _Columns:
@@ -63,6 +75,16 @@ class _Columns:
         self._quotas = pa.array([queue.quota for queue in outcome.queues], pa.int64())
         self._senders = pa.array([f"S-1-5-21-1-2-3-{1000 + number}" for number in range(len(network.names))])
         self._keys = _Keys(outcome)
+
+    def paths(self, events: Happenings, bounds: Sequence[int], rows: int) -> set[str]:
+        """Where in the place all segments go."""
+        found = set()
+        for origin, (begin, end) in zip(self.origins, pairwise(bounds), strict=True):
+            for first in range(begin, end, rows):
+                offsets = first - begin + 1, min(first + rows, end) - begin
+                name = SegmentName(origin.node_id, *offsets, origin.node)
+                found.add(segment_path(name, int(events.time[first : min(first + rows, end)].min())))
+        return found
 
     def table(self, some: Happenings, first: int) -> pa.Table:
         """One segment's rows; ``first`` is the first offset."""

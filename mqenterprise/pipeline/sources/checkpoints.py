@@ -74,6 +74,8 @@ class MessageReader(DataSourceReader):
         self._schema = check_schema(schema, MESSAGES)
         self._condition: Any = None
         for path in paths:
+            if "://" in path:
+                raise ConfigurationError(f"{path}: a store is read from a directory; copy it from there to one first")
             if not is_checkpoint(path):
                 raise ConfigurationError(f"{path} is no copy of a node's store: there is no file {_CURRENT} in it")
 

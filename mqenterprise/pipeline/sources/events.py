@@ -23,9 +23,12 @@ from mqenterprise.pipeline.sources.filters import expression
 from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
 from mqenterprise.pipeline.sources.ranges import Ranges
 from mqenterprise.pipeline.sources.segments import (
+    Piece,
     Pieces,
     Segment,
     Stray,
+    check_places,
+    fair_share,
     find_segments,
     partitions_of,
     pieces_of,
@@ -47,6 +50,10 @@ class EventOptions(NamedTuple):
     partition_bytes: int
     files_per_trigger: int
     bytes_per_trigger: int
+
+    def divided(self, pieces: Sequence[Piece]) -> list[Pieces]:
+        """Work for tasks."""
+        return partitions_of(pieces, fair_share(pieces, self.partition_bytes))
 
 
 def check_schema(schema: StructType, known: StructType) -> pa.Schema:
@@ -74,9 +81,10 @@ class EventReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Segments, gathered to partitions of some size."""
+        check_places(self._options.addresses)
         segments, strays = find_segments(self._options.addresses)
         note_strays(Quarantine(self._options.quarantine), strays)
-        return partitions_of(pieces_of(segments), self._options.partition_bytes) or [Pieces(())]
+        return self._options.divided(pieces_of(segments)) or [Pieces(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of a partition."""
@@ -136,7 +144,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pieces = pieces_of(chosen, wanted)
         self._note_missing(wanted, chosen)
         pieces += pieces_of(repaired, _had(repaired, wanted))
-        return partitions_of(pieces, self._options.partition_bytes)
+        return self._options.divided(pieces)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of a partition."""

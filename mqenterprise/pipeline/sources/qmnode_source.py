@@ -1,5 +1,6 @@
 """``spark.read.format("qmnode")``: events that nodes export, and messages in copies of their stores."""
 
+import json
 from typing import Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
@@ -19,9 +20,10 @@ class QmnodeSource(DataSource):
     """Options:
 
     ``rows``: ``events`` of segments or ``messages`` in copies of stores; without it, what the path has;
-    ``path``: a place, or several with commas between: directories, ``s3://bucket/prefix``;
+    ``path`` (or the argument of ``load``): a place, or several as a list or with commas between: directories,
+    ``s3://bucket/prefix``;
     ``quarantine``: the place for the list of segments that are set aside, ``PATH/_quarantine`` if it is not given;
-    ``partition_bytes``: bytes of segments that one task reads, 32 MiB;
+    ``partition_bytes``: bytes of segments that one task reads at most, 32 MiB;
     ``partition_rows``: messages that one task reads, 250,000;
     ``body``: ``true`` for the bodies of messages, which ``schema`` may ask for as well;
     ``files_per_trigger``, ``bytes_per_trigger``: the most that one batch of a stream takes.
@@ -36,8 +38,10 @@ class QmnodeSource(DataSource):
         """All columns; name fewer with ``schema``, and only those are read."""
         if not self._is_messages():
             return EVENTS
-        body = self.options.get("body", "").lower() == "true"
-        return StructType([field for field in MESSAGES if body or field.name != "body"])
+        body = self.options.get("body", "false").lower()
+        if body not in ("true", "false"):
+            raise ConfigurationError(f"option body={self.options['body']!r}: expected true or false")
+        return StructType([field for field in MESSAGES if body == "true" or field.name != "body"])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
@@ -69,7 +73,8 @@ class QmnodeSource(DataSource):
         )
 
     def _addresses(self) -> tuple[str, ...]:
-        given = [one.strip() for one in self.options.get("path", "").split(",")]
+        several = self.options.get("paths")  # what Spark makes of a list
+        given = json.loads(several) if several else [one.strip() for one in self.options.get("path", "").split(",")]
         if not all(given):
             raise ConfigurationError('say what to read: load("/var/lib/segments") or load("s3://bucket/prefix")')
         return tuple(given)
@@ -79,5 +84,5 @@ class QmnodeSource(DataSource):
         if text is None:
             return default
         if not text.isdecimal():
-            raise ConfigurationError(f"option {name}={text!r}: expected a number of at least 0")
+            raise ConfigurationError(f"option {name}={text!r}: expected a whole number of at least 0")
         return int(text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
@@ -24,11 +25,13 @@ from qmnode.export.segment import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
 
     from pyspark.sql import DataFrame, SparkSession
 
     from mqenterprise.pipeline.sources.quarantine import Quarantine
     from mqenterprise.pipeline.sources.segments import Piece, Pieces
+    from qmnode.export.segment import Footer
 
 _PARTITION: Final = 16 << 20
 """Bytes of segments for one of Python's tasks."""
@@ -40,6 +43,8 @@ _WHOLE_OR_NOTHING: Final = {
     "parquet.page.verify-checksum.enabled": "true",
 }
 """However the session is set: no row is left out silently."""
+_CLOCKS: Final = timedelta(days=1)
+"""By so much the clocks of nodes may differ."""
 _PATTERN: Final = frozenset("*?[]{}\\")
 """Spark takes a path with one of these for a pattern."""
 _T = TypeVar("_T")
@@ -52,11 +57,17 @@ class Wanted:
     pieces: Sequence[Piece]
     columns: Sequence[str] = tuple(SCHEMA.names)
     kinds: Sequence[str] = ()
+    since: datetime | None = None
+    """Segments whose events are all from long before need not be read; ``use`` chooses among the others' rows."""
 
     @property
     def schema(self) -> pa.Schema:
         """Of the rows."""
         return pa.schema([SCHEMA.field(name).with_nullable(True) for name in self.columns])
+
+    def is_over(self, footer: Footer) -> bool:
+        """Whether everything in a segment is from long before ``since``."""
+        return self.since is not None and footer.last_time < (self.since - _CLOCKS).timestamp() * 1e6
 
 
 def with_events(spark: SparkSession, wanted: Wanted, quarantine: Quarantine, use: Callable[[DataFrame], _T]) -> _T:
@@ -75,17 +86,21 @@ def with_events(spark: SparkSession, wanted: Wanted, quarantine: Quarantine, use
 
 
 def _divided(wanted: Wanted, quarantine: Quarantine) -> tuple[list[str], list[Piece]]:
-    """The files that Spark can read, and the pieces that it cannot. A piece without a good footer is in neither."""
+    """The files that Spark can read, and the pieces that it cannot.
+
+    A piece without a good footer is in neither, and one that is too old.
+    """
     types = {field.name: field.type for field in wanted.schema}
 
     def look(piece: Piece) -> str | Piece | None:
-        if not piece.whole or not all(_is_readable(one.address, one.path) for one in piece.copies):
+        readable = piece.whole and all(_is_readable(one.address, one.path) for one in piece.copies)
+        if not readable and wanted.since is None:
             return piece
         good = check_footer(piece, quarantine)
-        if good is None:
+        if good is None or wanted.is_over(good[1]):
             return None
         segment, footer = good
-        same = all(types.get(field.name, field.type) == field.type for field in footer.schema)
+        same = readable and all(types.get(field.name, field.type) == field.type for field in footer.schema)
         return f"file://{segment.path}" if same else piece
 
     with ThreadPoolExecutor(_CHECKED_AT_ONCE, "footers") as checkers:

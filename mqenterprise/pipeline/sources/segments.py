@@ -4,11 +4,13 @@ A plan is made from the names of files alone. What a name promises and the file 
 is read; it is set aside there, with a copy of the same segment read in its place if there is one.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -17,11 +19,14 @@ from pyspark.sql.datasource import InputPartition
 
 from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
 from mqenterprise.pipeline.sources.ranges import Ranges
+from qmnode.errors import ConfigurationError
 from qmnode.export.places import Place, StoredFile
 from qmnode.export.segment import SUFFIX, Footer, SegmentError, SegmentName, read_footer, read_segment
 
 _BATCH: Final = 1 << 14
 """Rows that go to Spark at a time."""
+_WORTH_A_TASK: Final = 1 << 20
+"""Bytes of segments; for fewer, starting a task takes longer than reading them."""
 _T = TypeVar("_T")
 
 
@@ -117,6 +122,25 @@ def pieces_of(segments: Iterable[Segment], wanted: Mapping[str, Ranges] | None =
         if ranges:
             pieces[name] = Piece((segment,), tuple(ranges))
     return list(pieces.values())
+
+
+def check_places(addresses: Iterable[str]) -> None:
+    """ConfigurationError for a directory that is not there: most likely its name is mistaken.
+
+    A bucket has no directories; nothing below a prefix is nothing to read.
+    """
+    for address in addresses:
+        place = Place.open(address)
+        if place.is_local and not Path(place.root).exists():
+            raise ConfigurationError(
+                f"there is no {place.root}: name the directory or bucket that nodes export to (setting export.target)"
+            )
+
+
+def fair_share(pieces: Sequence[Piece], most: int) -> int:
+    """Bytes of segments for a task, so that all processors of this machine have work: ``most``, or less."""
+    whole = sum(piece.copies[0].size for piece in pieces)
+    return min(most, max(whole // (os.cpu_count() or 1) + 1, _WORTH_A_TASK))
 
 
 def partitions_of(pieces: Sequence[Piece], size: int) -> list[Pieces]:
