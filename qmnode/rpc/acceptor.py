@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from qmnode.rpc import byte_order
 from qmnode.rpc.errors import FaultStatus, PduError, RpcError
 from qmnode.rpc.interface import (
     KEEP_CONNECTION_ON_ORPHAN,
@@ -18,6 +19,7 @@ from qmnode.rpc.interface import (
     SyntaxId,
     offered_features,
 )
+from qmnode.rpc.ndr import big_endian_of
 from qmnode.rpc.pdu import (
     CONCURRENT_MULTIPLEXING,
     DID_NOT_EXECUTE,
@@ -65,6 +67,9 @@ class Called:
     context_id: int
     interface: Interface
     representation: Representation
+    """What the answer is written in."""
+    written: Representation
+    """What the request is written in: the same, but for the order of octets."""
     opnum: int
     stub: bytes
     principal: str
@@ -128,7 +133,7 @@ class Acceptor:
         self._port = port
         self._limits = limits or AcceptorLimits()
         handshake = _HANDSHAKE_FRAGMENT if security is not None else self._limits.fragment
-        self._reader = PduReader(self._limits.fragment, handshake)
+        self._reader = PduReader(self._limits.fragment, handshake, big_endian=True)
         self._reassembly = Reassembly(self._limits.request)
         self._contexts: dict[int, tuple[Interface, Representation]] = {}
         self._max_transmit = self._limits.fragment
@@ -206,7 +211,7 @@ class Acceptor:
     def _bind(self, pdu: Pdu) -> None:
         if self.association is not None:
             raise PduError("a second bind: alter_context is for that")
-        body = body_of(pdu, Bind)
+        body = _proposal(pdu)
         try:
             token = self.security.begin(pdu)
         except AuthenticationError as error:
@@ -232,7 +237,7 @@ class Acceptor:
         except AuthenticationError:
             self.fault(pdu.call_id, FaultStatus.ACCESS_DENIED)
             raise
-        self._answer(PduType.ALTER_CONTEXT_RESP, pdu, self._results(body_of(pdu, Bind).contexts), token, WHOLE)
+        self._answer(PduType.ALTER_CONTEXT_RESP, pdu, self._results(_proposal(pdu).contexts), token, WHOLE)
 
     def _auth3(self, pdu: Pdu) -> None:
         if self.association is None:
@@ -280,7 +285,8 @@ class Acceptor:
             raise PduError("a request before a bind")
         try:
             security = self.security.of(pdu)
-            request = RequestBody.parse(opened_body(security, pdu))
+            opened = opened_body(security, pdu)
+            request = RequestBody.parse(byte_order.request_body(opened) if pdu.big_endian else opened)
         except AuthenticationError as error:
             self.fault(pdu.call_id, FaultStatus.ACCESS_DENIED)
             self._close(str(error))
@@ -292,7 +298,7 @@ class Acceptor:
             stub = stub[16:]
         if pdu.call_id in self.calls:
             raise PduError(f"call {pdu.call_id} begins again before it is answered")
-        kind = request.context_id, request.opnum, security
+        kind = request.context_id, request.opnum, security, pdu.big_endian
         whole = self._reassembly.add(pdu.call_id, pdu.is_first, pdu.is_last, kind, stub)
         if whole is None:
             return None
@@ -302,7 +308,11 @@ class Acceptor:
             return None
         self.calls[pdu.call_id] = request.context_id, security
         principal = security.principal if security is not None else ""
-        return Called(pdu.call_id, request.context_id, *context, request.opnum, whole, principal)
+        interface, representation = context
+        written = big_endian_of(representation) if pdu.big_endian else representation
+        return Called(
+            pdu.call_id, request.context_id, interface, representation, written, request.opnum, whole, principal
+        )
 
     def respond(self, call_id: int, stub: bytes) -> None:
         """End a call with a response, unless the client has given it up."""
@@ -328,6 +338,11 @@ class Acceptor:
         association, self.association = self.association, None
         if association is not None:
             self._associations.leave(association)
+
+
+def _proposal(pdu: Pdu) -> Bind:
+    """What a bind or an alter_context proposes."""
+    return body_of(pdu._replace(body=byte_order.bind_body(pdu.body)) if pdu.big_endian else pdu, Bind)
 
 
 def _rejected(reason: Reason) -> ContextResult:

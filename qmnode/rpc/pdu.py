@@ -1,8 +1,8 @@
 """PDUs of connection-oriented RPC: C706 12.6, with the extensions of MS-RPCE 2.2.2.
 
 Every PDU is a header, a body of its kind, and perhaps an authentication verifier: padding, sec_trailer and a token. The
-layouts are declared here; ``read_pdu`` and ``write_pdu`` put the three together. Only little-endian PDUs with ASCII and
-IEEE floating point are read, which is what every peer of the last decades sends.
+layouts are declared here; ``read_pdu`` and ``write_pdu`` put the three together. All that is written is little-endian;
+servers read big-endian PDUs, too. Characters are ASCII, and numbers with a point IEEE's, of which there are none here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import struct
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
+from qmnode.rpc import byte_order
 from qmnode.rpc.errors import PduError
 from qmnode.rpc.interface import SyntaxId
 from qmnode.structures.errors import PacketError
@@ -20,6 +21,9 @@ from qmnode.structures.layout import Structure
 
 HEADER_SIZE: Final = 16
 LITTLE_ENDIAN: Final = b"\x10\0\0\0"
+BIG_ENDIAN: Final = b"\0\0\0\0"
+_ORDER: Final = 2
+"""Octets of a data representation that matter: the order of integers with the set of characters, and floating point."""
 
 
 class PduType(IntEnum):
@@ -208,6 +212,8 @@ class Pdu(NamedTuple):
     verifier: Verifier | None
     whole: bytes
     """All of it, which is what was signed."""
+    big_endian: bool = False
+    """Whether the body and the stub data are."""
 
     @property
     def is_first(self) -> bool:
@@ -221,22 +227,27 @@ class Pdu(NamedTuple):
 
 
 _HEADER: Final = struct.Struct("<4B4sHHI")
+_BIG_HEADER: Final = struct.Struct(">4B4sHHI")
 _TRAILER_SIZE: Final = 8
 AnyBody = TypeVar("AnyBody", bound=Structure)
 
 
 def read_pdu(whole: bytes) -> Pdu:
     """Take a PDU apart, which a PduReader has found. PduError when its parts do not fit in it."""
-    _, _, pdu_type, flags, _, length, auth_length, call_id = _HEADER.unpack_from(whole)
+    big_endian = whole[4] == BIG_ENDIAN[0]
+    form = _BIG_HEADER if big_endian else _HEADER
+    _, _, pdu_type, flags, _, length, auth_length, call_id = form.unpack_from(whole)
     if not auth_length:
-        return Pdu(pdu_type, flags, call_id, whole[HEADER_SIZE:], None, whole)
+        return Pdu(pdu_type, flags, call_id, whole[HEADER_SIZE:], None, whole, big_endian)
     start = length - auth_length - _TRAILER_SIZE
     if start < HEADER_SIZE:
         raise PduError(f"an authentication token of {auth_length} bytes in a PDU of {length}")
-    trailer, end = SecTrailer.parse_from(whole, start)
+    end = start + _TRAILER_SIZE
+    octets = whole[start:end]
+    trailer = SecTrailer.parse(byte_order.trailer(octets) if big_endian else octets)
     if trailer.pad_length > start - HEADER_SIZE:
         raise PduError(f"{trailer.pad_length} bytes of padding in a body of {start - HEADER_SIZE}")
-    return Pdu(pdu_type, flags, call_id, whole[HEADER_SIZE:start], Verifier(trailer, whole[end:]), whole)
+    return Pdu(pdu_type, flags, call_id, whole[HEADER_SIZE:start], Verifier(trailer, whole[end:]), whole, big_endian)
 
 
 def body_of(pdu: Pdu, kind: type[AnyBody]) -> AnyBody:
@@ -280,9 +291,13 @@ def to_syntax(value: SyntaxId) -> Syntax:
 class PduReader:
     """Finds the PDUs in a stream of bytes. Holds less than one PDU of the largest size."""
 
-    def __init__(self, largest: int, largest_handshake: int = 0) -> None:
-        """``largest_handshake``: of binds and the like, whose tokens are not cut into fragments."""
+    def __init__(self, largest: int, largest_handshake: int = 0, *, big_endian: bool = False) -> None:
+        """``largest_handshake``: of binds and the like, whose tokens are not cut into fragments.
+
+        ``big_endian``: whether big-endian PDUs are taken.
+        """
         self.largest = largest
+        self._big_endian = big_endian
         self._largest_of = dict.fromkeys(_HANDSHAKE, max(largest, largest_handshake))
         self._buffer = bytearray()
 
@@ -311,8 +326,10 @@ class PduReader:
         version, minor, pdu_type, _, representation, length, _, _ = _HEADER.unpack_from(buffer, position)
         if version != 5 or minor > 1 or pdu_type not in _TYPES:
             raise PduError(f"version {version}.{minor}, type {pdu_type} is no PDU")
-        if representation[:2] != LITTLE_ENDIAN[:2]:
-            raise PduError(f"data representation {representation.hex()} is not supported: little-endian, ASCII, IEEE")
+        if representation[:_ORDER] != LITTLE_ENDIAN[:_ORDER]:
+            if representation[:_ORDER] != BIG_ENDIAN[:_ORDER] or not self._big_endian:
+                raise PduError(f"data representation {representation.hex()} is not supported")
+            length = int.from_bytes(length.to_bytes(2, "little"), "big")
         largest = self._largest_of.get(pdu_type, self.largest)
         if not HEADER_SIZE <= length <= largest:
             raise PduError(f"a PDU of {length} bytes: at least {HEADER_SIZE}, at most {largest}")

@@ -277,7 +277,7 @@ class RpcConnection(asyncio.Protocol):
             self._acceptor.fault(call.call_id, service.refused.get(call.opnum, FaultStatus.OPNUM_RANGE))
             return
         try:
-            request = method.request.decode(call.stub, call.representation)
+            request = method.request.decode(call.stub, call.written)
         except NdrError as error:
             status = FaultStatus.INVALID_BOUND if isinstance(error, RangeError) else FaultStatus.BAD_STUB_DATA
             log.debug("a call with wrong parameters", method=method.name, peer=self.peer, reason=str(error))

@@ -9,13 +9,13 @@ from samba import credentials, param
 from samba.dcerpc import epmapper, misc
 
 
-def main(address, port, configuration):
+def main(address, port, configuration, options):
     """Print what is listed all at once, what is listed one by one, and how many towers a map brings."""
     loaded = param.LoadParm()
     loaded.load(configuration)
     nobody = credentials.Credentials()
     nobody.set_anonymous()
-    client = epmapper.epmapper(f"ncacn_ip_tcp:{address}[{port}]", loaded, nobody)
+    client = epmapper.epmapper(f"ncacn_ip_tcp:{address}[{port}{options}]", loaded, nobody)
     nothing = misc.policy_handle()
     _, entries, status = client.epm_Lookup(0, None, None, 0, nothing, 500)
     print(status, [entry.annotation for entry in entries])

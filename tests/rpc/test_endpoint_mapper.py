@@ -144,11 +144,13 @@ async def test_impacket_lists_them(remote: Remote) -> None:
 
 
 @pytest.mark.servers
-async def test_samba_lists_and_maps_them(remote: Remote, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["", ",bigendian"])
+async def test_samba_lists_and_maps_them(remote: Remote, tmp_path: Path, options: str) -> None:
     configuration = tmp_path / "empty.conf"
     configuration.touch()
     called = await asyncio.create_subprocess_exec(
         "/usr/bin/python3", str(SAMBA_CLIENT), remote.address, str(remote.endpoint_mapper_port), str(configuration),
+        options,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     output, _ = await asyncio.wait_for(called.communicate(), 120)

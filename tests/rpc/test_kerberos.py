@@ -219,7 +219,7 @@ DRSUAPI = bytes.fromhex("354251e3064bd111ab0400c04fc2dcd204000000")
 MANAGEMENT = interface("mgmt", syntax("afa8bd80-7d8a-11c9-bef4-08002b102989", 1), IS_LISTENING)
 
 
-@pytest.mark.parametrize("options", ["spnego,seal", "spnego,sign", "krb5,seal", "krb5,sign"])
+@pytest.mark.parametrize("options", ["spnego,seal", "spnego,sign", "krb5,seal", "krb5,sign", "spnego,seal,bigendian"])
 @pytest.mark.parametrize("ticket", [True, False], ids=["Kerberos", "NTLM"])
 async def test_samba_calls_with_any_way_to_authenticate(
     domain: Domain, tmp_path: Path, options: str, ticket: bool

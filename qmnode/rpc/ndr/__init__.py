@@ -24,6 +24,7 @@ from qmnode.rpc.ndr.types import (
     Room,
     Type,
     Union,
+    big_endian_of,
 )
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "Room",
     "Type",
     "Union",
+    "big_endian_of",
     "counts",
     "member",
 ]

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 _PADDING: Final = bytes(8)
 _FIRST_REFERENT: Final = 0x00020000
-_U32: Final = struct.Struct("<I")
-_U64: Final = struct.Struct("<Q")
+_WORDS: Final = {
+    (size, order): struct.Struct(f"{order}{'I' if size == 4 else 'Q'}") for size in (4, 8) for order in "<>"
+}
 
 
 class NdrWriter:
@@ -111,6 +112,6 @@ class NdrReader:
                 self.flush()
 
 
-def word_of(pointer_size: int) -> struct.Struct:
+def word_of(pointer_size: int, order: str) -> struct.Struct:
     """The form of counts, offsets and pointers."""
-    return _U32 if pointer_size == 4 else _U64
+    return _WORDS[pointer_size, order]

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, dataclass
 from qmnode.rpc.errors import NdrError, RangeError
 from qmnode.rpc.ndr.streams import NdrReader, NdrWriter
 from qmnode.rpc.ndr.types import (
-    NDR,
-    NDR64,
     POINTER_CODEC,
     Array,
     Codec,
@@ -77,9 +75,9 @@ class _Run:
 
     __slots__ = ("_checks", "_form", "_get", "_names", "_pointers", "align")
 
-    def __init__(self, align: int, members: Sequence[tuple[Member, Codec]], counters: _Counters) -> None:
+    def __init__(self, align: int, members: Sequence[tuple[Member, Codec]], counters: _Counters, order: str) -> None:
         self.align = align
-        form, offset = "<", 0
+        form, offset = order, 0
         for _, codec in members:
             gap = -offset % codec.align
             form += "x" * gap + codec.code
@@ -175,7 +173,7 @@ def _steps(members: Sequence[Member], representation: Representation, align: int
     for one in members:
         codec = one.type.codec(representation)
         if run and (not codec.code or codec.align > align):
-            steps.append(_Run(align, run, counters))
+            steps.append(_Run(align, run, counters, representation.order))
             run = []
         if not codec.code:
             steps.append(_Alone(one, codec))
@@ -185,18 +183,19 @@ def _steps(members: Sequence[Member], representation: Representation, align: int
             align = codec.align
         run.append((one, codec))
     if run:
-        steps.append(_Run(align, run, counters))
+        steps.append(_Run(align, run, counters, representation.order))
     return steps
 
 
 # --- structures -------------------------------------------------------------------------------------------------------
 class _StructureCodec(Codec):
-    __slots__ = ("_conformant", "_kind", "_pads", "_steps")
+    __slots__ = ("_conformant", "_kind", "_pads", "_representation", "_steps")
 
     def __init__(self, kind: type[NdrStructure], representation: Representation) -> None:
         members = kind.MEMBERS
         super().__init__(max(one.type.codec(representation).align for one in members))
         self._kind = kind
+        self._representation = representation
         self._conformant = ""
         last = members[-1]
         if isinstance(last.type, Array):
@@ -214,7 +213,7 @@ class _StructureCodec(Codec):
         for step in self._steps:
             step.write(writer, value)
         if self._conformant:
-            self._array(writer.word.size).write_items(writer, getattr(value, self._conformant))
+            self._array().write_items(writer, getattr(value, self._conformant))
         if self._pads:
             writer.align(self.align)
 
@@ -234,11 +233,10 @@ class _StructureCodec(Codec):
         size, _ = _Counters(self._kind.MEMBERS)(self._conformant)
         if size and target.__dict__[size] != count:
             raise NdrError(f"an array of {count} items, where size_is says {target.__dict__[size]}")
-        target.__dict__[self._conformant] = self._array(reader.word.size).read_items(reader, count)
+        target.__dict__[self._conformant] = self._array().read_items(reader, count)
 
-    def _array(self, word: int) -> Any:
-        representation = NDR if word == NDR.pointer_size else NDR64
-        return self._kind.MEMBERS[-1].type.codec(representation)
+    def _array(self) -> Any:
+        return self._kind.MEMBERS[-1].type.codec(self._representation)
 
 
 class _ParametersCodec(Codec):

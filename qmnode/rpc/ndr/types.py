@@ -8,8 +8,8 @@ end, and the members of unions are aligned like the largest.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from qmnode.rpc.errors import NdrError, RangeError
 from qmnode.rpc.ndr.streams import word_of
@@ -28,15 +28,24 @@ class Representation:
     pointer_size: int
     enumeration: str
     pads_structures: bool
+    order: Literal["<", ">"] = "<"
+    """Of octets, as the struct module says it."""
 
     @property
     def word(self) -> struct.Struct:
         """The form of counts, offsets and pointers."""
-        return word_of(self.pointer_size)
+        return word_of(self.pointer_size, self.order)
 
 
 NDR: Final = Representation("NDR", 4, "H", pads_structures=False)
 NDR64: Final = Representation("NDR64", 8, "I", pads_structures=True)
+_BIG_ENDIAN: Final = {one: replace(one, order=">") for one in (NDR, NDR64)}
+
+
+def big_endian_of(representation: Representation) -> Representation:
+    """The same, as big-endian machines write it."""
+    return _BIG_ENDIAN[representation]
+
 
 CONTEXT_HANDLE_SIZE: Final = 20
 NULL_CONTEXT_HANDLE: Final = bytes(CONTEXT_HANDLE_SIZE)
@@ -93,9 +102,9 @@ class Type:
 class _FixedCodec(Codec):
     __slots__ = ("_form",)
 
-    def __init__(self, align: int, code: str) -> None:
+    def __init__(self, align: int, code: str, order: str) -> None:
         super().__init__(align, code)
-        self._form = struct.Struct(f"<{code}")
+        self._form = struct.Struct(f"{order}{code}")
 
     def write(self, writer: NdrWriter, value: Any) -> None:
         writer.align(self.align)
@@ -107,7 +116,7 @@ class _FixedCodec(Codec):
 
 
 class Fixed(Type):
-    """A number, or a run of bytes, of the same form in both representations."""
+    """A number of the same form in both representations."""
 
     __slots__ = ("_align", "_code")
 
@@ -116,7 +125,40 @@ class Fixed(Type):
         self._code, self._align = code, align
 
     def _make(self, representation: Representation) -> Codec:
-        return _FixedCodec(self._align, self._code)
+        return _FixedCodec(self._align, self._code, representation.order)
+
+
+class _TurnedCodec(Codec):
+    """A run of bytes here, which travels as big-endian fields."""
+
+    __slots__ = ("_big", "_little")
+
+    def __init__(self, align: int, fields: str) -> None:
+        super().__init__(align)
+        self._big, self._little = struct.Struct(f">{fields}"), struct.Struct(f"<{fields}")
+
+    def write(self, writer: NdrWriter, value: Any) -> None:
+        writer.align(self.align)
+        writer.data += self._big.pack(*self._little.unpack(value))
+
+    def read(self, reader: NdrReader, size: int | None = None, length: int | None = None) -> Any:
+        reader.align(self.align)
+        return self._little.pack(*reader.fields(self._big))
+
+
+class Identifier(Type):
+    """A run of bytes that has fields: kept as little-endian machines write it."""
+
+    __slots__ = ("_align", "_fields")
+
+    def __init__(self, fields: str, align: int) -> None:
+        super().__init__()
+        self._fields, self._align = fields, align
+
+    def _make(self, representation: Representation) -> Codec:
+        if representation.order == "<":
+            return _FixedCodec(self._align, f"{struct.calcsize('<' + self._fields)}s", "<")
+        return _TurnedCodec(self._align, self._fields)
 
 
 class Enumeration(Type):
@@ -125,7 +167,8 @@ class Enumeration(Type):
     __slots__ = ()
 
     def _make(self, representation: Representation) -> Codec:
-        return _FixedCodec(struct.calcsize(representation.enumeration), representation.enumeration)
+        code = representation.enumeration
+        return _FixedCodec(struct.calcsize(code), code, representation.order)
 
 
 U8: Final = Fixed("B", 1)
@@ -133,8 +176,8 @@ U16: Final = Fixed("H", 2)
 U32: Final = Fixed("I", 4)
 U64: Final = Fixed("Q", 8)
 ENUM: Final = Enumeration()
-GUID: Final = Fixed("16s", 4)
-CONTEXT_HANDLE: Final = Fixed("20s", 4)
+GUID: Final = Identifier("IHH8s", 4)
+CONTEXT_HANDLE: Final = Identifier("IIHH8s", 4)
 
 
 # --- pointers ---------------------------------------------------------------------------------------------------------
@@ -262,10 +305,14 @@ class Array(Type):
 
 
 class _StringCodec(Codec):
-    __slots__ = ()
+    __slots__ = ("_encoding",)
+
+    def __init__(self, word: int, order: str) -> None:
+        super().__init__(word)
+        self._encoding = "utf-16-le" if order == "<" else "utf-16-be"
 
     def write(self, writer: NdrWriter, value: Any) -> None:
-        encoded = value.encode("utf-16-le", "surrogatepass") + b"\0\0"
+        encoded = value.encode(self._encoding, "surrogatepass") + b"\0\0"
         writer.put_word(len(encoded) // 2)
         writer.put_word(0)
         writer.put_word(len(encoded) // 2)
@@ -278,7 +325,7 @@ class _StringCodec(Codec):
         actual = reader.word_value()
         if not 0 < actual <= count:
             raise NdrError(f"a string of {actual} characters with room for {count}")
-        text = reader.take(2 * actual).decode("utf-16-le", "surrogatepass")
+        text = reader.take(2 * actual).decode(self._encoding, "surrogatepass")
         end = text.find("\0")
         if end != len(text) - 1:
             raise NdrError("a string with a null in it, or none at its end")
@@ -291,7 +338,7 @@ class WideString(Type):
     __slots__ = ()
 
     def _make(self, representation: Representation) -> Codec:
-        return _StringCodec(representation.pointer_size)
+        return _StringCodec(representation.pointer_size, representation.order)
 
 
 WIDE_STRING: Final = WideString()
