@@ -118,6 +118,18 @@ class TestInventory:
         assert hosts["site_cordoba"]["hosts"] == ["cor-router", "cor-warehouse"]
         assert hosts["_meta"]["hostvars"]["cor-router"]["ansible_host"] == "203.0.113.10"
 
+    def test_a_site_without_hosts_is_told(self, tmp_path: Path) -> None:
+        file = tmp_path / "none.msmq.yaml"
+        sample = str(REPOSITORY / "inventory/contoso.yaml")
+        plugin = {"plugin": "msmq.enterprise.directory", "source": "declared", "declared": sample, "site": "Bremem"}
+        file.write_text(yaml.safe_dump(plugin))
+
+        answer = run("ansible-inventory", "-i", file, "--list")
+
+        assert "no queue manager is in the site 'Bremem'; there are some in Amsterdam, Bremen" in " ".join(
+            answer.stderr.split()
+        )
+
     def test_a_directory_that_is_away_stops_the_play(self, tmp_path: Path) -> None:
         file = tmp_path / "away.msmq.yaml"
         settings = {"servers": ["ldap://127.0.0.1:1"], "bind": "anonymous", "start_tls": False}
@@ -152,6 +164,18 @@ class TestPrograms:
 
         assert "qmnode[enterprise]" in answer.stdout
         assert "delegate" in answer.stdout
+
+    def test_settings_that_are_given_count_more_than_those_of_the_environment(self, tmp_path: Path) -> None:
+        given = {"servers": ["ldap://127.0.0.1:1"], "bind": "anonymous", "start_tls": False}
+        python = f"ansible_python_interpreter={sys.executable}"
+        arguments = ("localhost", "-i", "localhost,", "-c", "local", "-e", python, "-m", "msmq.enterprise.site_info")
+        environment = {"MQENTERPRISE_DIRECTORY": str(tmp_path / "of-the-environment.yaml")}
+
+        by_option = run("ansible", *arguments, "-a", json.dumps({"directory": given}), code=2, **environment)
+        by_environment = run("ansible", *arguments, code=2, **environment)
+
+        assert "127.0.0.1:1" in by_option.stdout
+        assert "of-the-environment.yaml cannot be read" in by_environment.stdout
 
     def test_lint(self) -> None:
         run("ansible-lint", "--offline", "--profile=production", "--strict", cwd=PLAYBOOKS)

@@ -148,6 +148,32 @@ class TestFaults:
             assert "make room on the disk" in stopped.said
         small.play("rollout", "--limit", SHOP).ok()
 
+    @pytest.mark.parametrize(
+        ("wrong", "told"),
+        [
+            (
+                {"queue_manager_settings": {"quotas": {"queue_manager_quotta": 1}}},
+                "node.yaml: quotas.queue_manager_quotta:",
+            ),
+            ({"queue_manager_settings": {"transfer": {"retry_interval": "soon"}}}, "transfer.retry_interval:"),
+            ({"queue_manager_management_listen": "everywhere"}, "'everywhere' is not ADDRESS:PORT"),
+            (
+                {"queue_manager_management_listen": "127.0.0.1:8443", "queue_manager_tokens": [{"nam": "grafana"}]},
+                "tokens.yaml: 0.name: Field required",
+            ),
+        ],
+    )
+    def test_settings_that_are_wrong(self, small: LabEnterprise, wrong: dict[str, Any], told: str) -> None:
+        """The node that runs is not stopped for them."""
+        process = started_at(small, SHOP)
+        for arguments in (("--check",), ()):
+            stopped = small.play("rollout", *arguments, "--limit", SHOP, **wrong)
+            assert stopped.code != 0
+            assert f"The node of {SHOP} would not start with its settings" in stopped.said
+            assert told in stopped.said
+            assert stopped.changed == 0
+        assert started_at(small, SHOP) == process
+
     def test_a_node_that_does_not_become_ready(self, small: LabEnterprise) -> None:
         """Somebody else has its port."""
         small.hosts.stop_node(ROUTER)

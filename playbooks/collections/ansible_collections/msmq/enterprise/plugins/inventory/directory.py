@@ -140,7 +140,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             declared = self._declared()
             machines, links, identifiers = self._from_declaration(declared) if self._only_declared() else self._read()
         except (DirectoryOperationError, TargetError, DeclarationError) as error:
-            raise AnsibleParserError(f"{path}: {error}") from error
+            raise AnsibleParserError(f"{path}: {error}") from None  # Ansible would say it again for each cause
         addresses = {fold(each.name): list(each.addresses) for each in declared.machines} if declared else {}
         self._fill(machines, links, identifiers, addresses)
 
@@ -189,6 +189,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             if machine["foreign"] or (site is not None and fold(site) not in map(fold, machine["sites"])):
                 continue
             self._host(machine, fold(machine["name"]) in gates, identifiers, addresses)
+        if site is not None and machines and not self.inventory.hosts:
+            known = sorted({each for machine in machines for each in machine["sites"]}, key=fold)
+            self.display.warning(f"no queue manager is in the site {site!r}; there are some in {', '.join(known)}")
 
     def _host(self, machine, is_gate, identifiers, addresses):
         name, known = machine["name"].lower(), fold(machine["name"])

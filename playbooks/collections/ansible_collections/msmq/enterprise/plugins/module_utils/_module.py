@@ -9,7 +9,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 try:
     import structlog
@@ -46,7 +46,8 @@ except ImportError:
     MISSING = traceback.format_exc()
 
 CONNECTION = {
-    "directory_file": {"type": "path", "fallback": (env_fallback, ["MQENTERPRISE_DIRECTORY"])},
+    # Without both the environment is asked; a fallback here would contradict `directory`.
+    "directory_file": {"type": "path"},
     "directory": {
         "type": "dict",
         "options": {

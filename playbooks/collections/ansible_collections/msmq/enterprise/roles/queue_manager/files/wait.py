@@ -59,10 +59,15 @@ def said(log: str) -> str:
     try:
         if log == "journal":
             read = ["journalctl", "--unit", "qmnode", "--lines", "8", "--output", "cat", "--no-pager"]
-            return subprocess.run(read, capture_output=True, text=True, check=False).stdout[-900:]
-        return "".join(Path(log).read_text(errors="replace").splitlines(keepends=True)[-8:])[-900:]
+            text = subprocess.run(read, capture_output=True, text=True, check=False).stdout
+        else:
+            text = Path(log).read_text(errors="replace")
     except OSError as error:
         return str(error)
+    lines = text.splitlines()[-8:]
+    while len(lines) > 1 and sum(map(len, lines)) > 900:
+        del lines[0]
+    return "\n".join(lines)[-900:]
 
 
 def main() -> None:

@@ -1,0 +1,44 @@
+"""Check a node's settings on the controller, as the node does when it starts.
+
+Standard input is one JSON document with ``settings`` and ``tokens``. Exit code 1 with all that is wrong.
+"""
+
+import json
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+from qmnode.management.tokens import Tokens
+from qmnode.settings import ConfigurationError, read_settings
+
+
+def check(folder: Path, settings: dict, tokens: list) -> None:
+    """ConfigurationError when the node would not start with these."""
+    written = folder / "node.yaml"
+    written.write_text(json.dumps(settings))
+    listen = read_settings(written).management.listen
+    if not listen:
+        return
+    host, _, port = listen.rpartition(":")
+    try:
+        socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"management.listen: {listen!r} is not ADDRESS:PORT: {error}") from error
+    file = folder / "tokens.yaml"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(tokens))
+    Tokens(file)
+
+
+def main() -> None:
+    """Check."""
+    given = json.load(sys.stdin)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            check(Path(folder), given["settings"], given["tokens"])
+        except ConfigurationError as error:
+            sys.exit(str(error).replace(f"{folder}/", ""))
+
+
+main()
