@@ -21,6 +21,7 @@ from mqenterprise.directory.errors import ConditionFailed
 from mqenterprise.directory.repository import Change, ChangeKind
 from qmnode import MessageQueuingError
 from qmnode.model.packet import message_from_packet
+from qmnode.rpc import ntlm
 from qmnode.rpc.authentication import InitiatorAuthentication, acceptor_authentication
 from qmnode.rpc.client import RpcClient
 from qmnode.rpc.interface import Method, interface, syntax
@@ -134,6 +135,22 @@ async def test_integrity_alone_is_taken(domain: Domain, tmp_path: Path, mechanis
     async with domain.serving(tmp_path) as remote:
         await remote.send(b"one")
         async with await remote.connect(security=with_integrity) as node:
+            queue = await node.open_queue(NAME)
+            assert domain.is_principal(remote)
+            assert (await queue.receive(0)).body == b"one"
+
+
+async def test_kerberos_proves_the_agreement_when_it_was_not_the_first_choice(domain: Domain, tmp_path: Path) -> None:
+    level = AuthenticationLevel.PRIVACY
+
+    def prefers_another(host: str) -> SecurityContext:
+        ticket = initiator_context(SERVICE, domain.controller.host, domain.account, level)
+        password = ntlm.initiator_context(SERVICE, host, domain.account, "Secret-1", level, CONTEXT_ID)
+        return NegotiationInitiator([(("1.2.3.4",), password), (KERBEROS, ticket)], level, CONTEXT_ID)
+
+    async with domain.serving(tmp_path) as remote:
+        await remote.send(b"one")
+        async with await remote.connect(security=prefers_another) as node:
             queue = await node.open_queue(NAME)
             assert domain.is_principal(remote)
             assert (await queue.receive(0)).body == b"one"
