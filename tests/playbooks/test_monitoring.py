@@ -121,6 +121,32 @@ def test_prometheus_takes_the_rules(promtool: Path, arguments: tuple[str | Path,
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_playbook_writes_rules_dashboard_and_targets(tmp_path: Path) -> None:
+    """Checked, run, and run again."""
+    monitor = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    nodes = {"one": {"ansible_host": "192.0.2.1"}, "two": {"ansible_host": "2001:db8::2"}, "three.contoso.test": {}}
+    groups = {"monitoring": {"monitor": monitor | {"monitoring_root": str(tmp_path / "root")}}, "queue_managers": nodes}
+    inventory = tmp_path / "hosts.yaml"
+    inventory.write_text(yaml.safe_dump({name: {"hosts": hosts} for name, hosts in groups.items()}))
+
+    def play(*arguments: str) -> str:
+        program = Path(sys.executable).with_name("ansible-playbook")
+        command = [program, "-i", inventory, PLAYBOOKS / "monitoring.yml", *arguments]
+        environment = os.environ | {"ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (changed,) = re.findall(r"^monitor .*changed=(\d+)", done.stdout, re.MULTILINE)
+        return str(changed)
+
+    assert play("--check", "--diff") == "1"
+    assert not (tmp_path / "root").exists()
+    assert (play(), play()) == ("1", "0")
+    (job,) = json.loads((tmp_path / "root/etc/prometheus/targets/msmq.json").read_text())
+    assert set(job["targets"]) == {"192.0.2.1:8443", "[2001:db8::2]:8443", "three.contoso.test:8443"}
+    assert (tmp_path / "root/etc/prometheus/rules/msmq.rules.yml").read_bytes() == RULES.read_bytes()
+    assert json.loads((tmp_path / "root/var/lib/grafana/dashboards/msmq-dashboard.json").read_text())["panels"]
+
+
 def test_every_alert_is_tried() -> None:
     tried = TRIED.read_text("utf-8")
     assert {rule["alert"] for rule in rules()} == set(re.findall(r'alertname="(\w+)"', tried))
