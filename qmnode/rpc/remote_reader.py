@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qmnode.errors import MessageQueuingError
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 
     from qmnode.model.queue_manager import QueueManager
     from qmnode.rpc.protection import SecurityContext
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A connection that is being made, and how many wait for it."""
+
+    task: asyncio.Task[RemoteNode]
+    waiting: int = 0
 
 
 class RemoteReader:
@@ -33,7 +42,7 @@ class RemoteReader:
             identifier=manager.identifier,
         )
         self._nodes: dict[str, RemoteNode] = {}
-        self._connecting: dict[str, asyncio.Lock] = {}
+        self._connecting: dict[str, _Attempt] = {}
 
     def reads(self, name: FormatName, access: Access) -> bool:
         """Whether a queue can be opened so over there."""
@@ -66,17 +75,44 @@ class RemoteReader:
         return computer
 
     async def _node(self, host: str) -> RemoteNode:
+        """The connection to a computer. Who asks while it is being made waits for that one, and hears how it ended."""
         key = host.upper()
-        lock = self._connecting.setdefault(key, asyncio.Lock())
-        async with lock:
-            node = self._nodes.get(key)
-            if node is None or node.is_lost:
-                node = await RemoteNode.connect(host, self._options)
-                node.on_idle = self._idle
-                self._nodes[key] = node
-        if not lock.locked():
-            self._connecting.pop(key, None)
+        node = self._nodes.get(key)
+        if node is not None and not node.is_lost:
+            return node
+        attempt = self._connecting.get(key)
+        if attempt is None:
+            attempt = self._connecting[key] = _Attempt(asyncio.ensure_future(self._connect(key, host)))
+        attempt.waiting += 1
+        try:
+            return await asyncio.shield(attempt.task)
+        except asyncio.CancelledError:
+            if attempt.waiting == 1:
+                self._give_up(key, attempt)
+            raise
+        finally:
+            attempt.waiting -= 1
+
+    async def _connect(self, key: str, host: str) -> RemoteNode:
+        own = asyncio.current_task()
+        try:
+            node = await RemoteNode.connect(host, self._options)
+        finally:
+            if key in self._connecting and self._connecting[key].task is own:
+                del self._connecting[key]
+        node.on_idle = self._idle
+        self._nodes[key] = node
         return node
+
+    def _give_up(self, key: str, attempt: _Attempt) -> None:
+        """Nobody waits any more for a connection, which is perhaps there just now. The next who asks makes another."""
+        task = attempt.task
+        if not task.done():
+            task.cancel()
+            if self._connecting.get(key) is attempt:
+                del self._connecting[key]
+        elif not task.cancelled() and task.exception() is None:
+            task.result().queue_closed()
 
     def _idle(self, node: RemoteNode) -> None:
         key = node.host.upper()

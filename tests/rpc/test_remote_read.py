@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from qmnode.local.server import LocalServer
 from qmnode.rpc.interfaces import qm2qm
 from qmnode.rpc.interfaces.qm2qm import QM2QM, Action, RemoteReadDesc, RemoteReadDesc2
 from qmnode.rpc.ndr import NDR, NDR64
+from qmnode.rpc.remote_node import RemoteNode
 from qmnode.rpc.server import RpcServer
 from qmnode.rpc_settings import RemoteReadSettings
 from qmnode.settings import LocalSettings, Settings
@@ -404,3 +406,69 @@ async def test_settings_and_limits_are_kept(tmp_path: Path) -> None:
         await first.cursor().peek(0)
         assert await failure(first.cursor().peek(0)) is ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
         assert NAME
+
+
+class Connecting:
+    """Connections that are made when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began = self.given_up = 0
+        self.go_on = asyncio.Event()
+        self._connect = RemoteNode.connect
+        monkeypatch.setattr(RemoteNode, "connect", self.connect)
+
+    async def connect(self, host: str, options: object) -> RemoteNode:
+        self.began += 1
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.given_up += 1
+            raise
+        return await self._connect(host, options)
+
+
+async def test_who_opens_queues_of_a_computer_that_is_away_waits_for_one_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connecting = Connecting(monkeypatch)
+    settings = Settings(remote_read=RemoteReadSettings(endpoint_mapper_port=1))
+    async with QueueManager.open(tmp_path / "reading", settings) as manager:
+        name = r"DIRECT=TCP:127.9.8.7\private$\orders"
+        opens = [asyncio.create_task(manager.open_queue(name)) for _ in range(10)]
+        await eventually(lambda: connecting.began == 1)
+        opens[0].cancel()
+        connecting.go_on.set()
+        for one in opens[1:]:
+            assert await failure(one) is ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE
+        assert (connecting.began, opens[0].cancelled()) == (1, True)
+        assert await failure(manager.open_queue(name)) is ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE
+        assert connecting.began == 2, "the next one tries again"
+
+
+async def test_a_connection_that_nobody_waits_for_any_more_is_given_up(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connecting = Connecting(monkeypatch)
+    settings = Settings(remote_read=RemoteReadSettings(endpoint_mapper_port=remote.endpoint_mapper_port))
+    name = rf"DIRECT=TCP:{remote.address}\private$\orders"
+    async with QueueManager.open(tmp_path / "reading", settings) as manager:
+        opens = [asyncio.create_task(manager.open_queue(name)) for _ in range(3)]
+        await eventually(lambda: connecting.began == 1)
+        for one in opens:
+            one.cancel()
+        await asyncio.gather(*opens, return_exceptions=True)
+        await eventually(lambda: connecting.given_up == 1)
+        connecting.go_on.set()
+        for passes in range(40):
+            opening = asyncio.create_task(manager.open_queue(name))
+            for _ in range(passes):
+                await asyncio.sleep(0.0005)
+            opening.cancel()
+            if passes % 2:
+                async with await manager.open_queue(name):
+                    assert len(remote.server.server.connections) in (1, 2)
+            with suppress(asyncio.CancelledError):
+                await (await opening).close()
+            await eventually(lambda: not remote.server.server.connections)
+        async with await manager.open_queue(name):
+            assert len(remote.server.server.connections) == 1
