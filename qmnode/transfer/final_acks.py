@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.model.dead_letter_header import packet_of
 from qmnode.model.ports import Entry
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.record import NEVER, PREFIX_SIZE, with_prefix
 from qmnode.protocol.disposition import Fate
 from qmnode.protocol.envelope import read_sending_fields
 from qmnode.protocol.final_acks import ON_THE_WAY, final_ack_fate
@@ -45,10 +45,13 @@ class FinalAcks:
         self._departure = departure
 
     def wait_for(self, entries: Iterable[Entry], destination: Guid) -> None:
-        """These arrived at ``destination``: they wait, in the batch that takes them out of their outgoing queue."""
+        """These arrived at ``destination``: they wait, in the batch that takes them out of their outgoing queue.
+
+        They do not expire here: how they end is known where they are.
+        """
         queue = self._manager.awaiting_final_ack_queue
         for lookup_identifier, value in entries:
-            queue.insert(lookup_identifier, value)
+            queue.insert(lookup_identifier, with_prefix(value, expires=NEVER))
             number = read_sending_fields(memoryview(value)[PREFIX_SIZE:])[2]
             self._state.store.put(Family.OUTGOING, _key(number), _LOOKUP.pack(lookup_identifier) + destination)
 

@@ -137,6 +137,20 @@ async def test_a_transactional_message_is_in_the_journal_only_after_it_was_recei
     assert await bodies(pair.alice, JOURNAL, 1) == [b"tx"]
 
 
+@pytest.mark.parametrize("lifetime", ["time_to_reach_queue", "time_to_be_received"])
+async def test_a_message_that_arrived_does_not_expire_at_its_source(pair: Pair, lifetime: str) -> None:
+    """It would be a dead letter there, and be read at its destination."""
+    sent = Message(b"tx", positive_journaling_requested=True, negative_journaling_requested=True, **{lifetime: 600})
+    await send_in_transaction(pair.alice, pair.direct("BOB", TRANSACTIONAL), [sent])
+    waiting = pair.alice.awaiting_final_ack_queue
+    await eventually(lambda: waiting.message_count == 1)
+    assert [expiry(value) for _, value in waiting.scan()] == [NEVER]
+    there = [expiry(value) for _, value in pair.bob.names.find(TRANSACTIONAL).scan()]
+    assert (there == [NEVER]) is (lifetime == "time_to_reach_queue")
+    assert await bodies(pair.bob, TRANSACTIONAL, 1) == [b"tx"]
+    assert await bodies(pair.alice, JOURNAL, 1) == [b"tx"]
+
+
 async def test_a_transactional_message_to_no_queue_is_a_dead_letter_of_its_source(pair: Pair) -> None:
     name = pair.direct("BOB", r".\private$\none")
     await send_in_transaction(pair.alice, name, [Message(b"tx", negative_journaling_requested=True)])

@@ -1,0 +1,140 @@
+"""How a message can end at its destination, and what is left of it: acknowledgments, journals and dead letters, each
+once and no other (MS-MQQB 3.1.5.5.4, 3.1.5.7, 3.1.5.8, 3.1.7.2, 3.1.7.15)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from qmnode import Access, Message
+from qmnode.model.packet import received_message
+from qmnode.structures.message_classes import MessageClass
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually
+from tests.transport.test_transfer import nothing_outgoing, send_in_transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from qmnode.model.queue_manager import QueueManager
+
+ADMIN: Final = r".\private$\admin"
+NOWHERE: Final = r".\private$\none"
+C = MessageClass
+REACHED: Final = C.MQMSG_CLASS_ACK_REACH_QUEUE
+
+
+async def received(bob: QueueManager, queue: str) -> None:
+    async with await bob.open_queue(f"DIRECT=OS:{queue}") as source:
+        await source.receive(timeout=60)
+
+
+async def received_again_after_an_abort(bob: QueueManager, queue: str) -> None:
+    async with await bob.open_queue(f"DIRECT=OS:{queue}") as source:
+        for end in ("abort", "commit"):
+            transaction = bob.transaction()
+            await source.receive(timeout=60, transaction=transaction)
+            await getattr(transaction, end)()
+
+
+async def purged(bob: QueueManager, queue: str) -> None:
+    async with await bob.open_queue(f"DIRECT=OS:{queue}") as source:
+        await source.peek(timeout=60)
+        await source.purge()
+
+
+async def deleted(bob: QueueManager, queue: str) -> None:
+    async with await bob.open_queue(f"DIRECT=OS:{queue}") as source:
+        await source.peek(timeout=60)
+    await bob.delete_queue(queue)
+
+
+async def left_alone(bob: QueueManager, queue: str) -> None:
+    """It ends by itself."""
+
+
+def left(pair: Pair) -> dict[str, list[MessageClass]]:
+    """The classes of what lies in each queue that keeps something of the message."""
+    alice, bob = pair.alice, pair.bob
+    queues = {
+        "told": alice.names.find(ADMIN),
+        "journal": alice.journal_queue,
+        "dead": alice.dead_letter_queue,
+        "dead in a transaction": alice.transactional_dead_letter_queue,
+        "waiting": alice.awaiting_final_ack_queue,
+        "dead there": bob.dead_letter_queue,
+        "dead there in a transaction": bob.transactional_dead_letter_queue,
+    }
+    found = {
+        name: [MessageClass(received_message(*entry).message_class) for entry in queue.scan()]
+        for name, queue in queues.items()
+    }
+    return {name: classes for name, classes in found.items() if classes}
+
+
+ENDS: Final[list[tuple[Callable[[QueueManager, str], Awaitable[None]], list[MessageClass]]]] = [
+    (received, [REACHED, C.MQMSG_CLASS_ACK_RECEIVE]),
+    (received_again_after_an_abort, [REACHED, C.MQMSG_CLASS_ACK_RECEIVE]),
+    (purged, [REACHED, C.MQMSG_CLASS_NACK_Q_PURGED]),
+    (deleted, [REACHED, C.MQMSG_CLASS_NACK_Q_DELETED]),
+    (left_alone, [REACHED, C.MQMSG_CLASS_NACK_RECEIVE_TIMEOUT]),
+]
+
+
+async def send(pair: Pair, queue: str, *, transactional: bool, lifetime: int = 0xFFFF_FFFF) -> None:
+    """A message that wants everything to be known of it."""
+    message = Message(
+        b"watched", recoverable=True, acknowledgements_requested=0x0F, time_to_be_received=lifetime,
+        administration_queue_format_name=pair.direct("ALICE", ADMIN),
+        positive_journaling_requested=True, negative_journaling_requested=True,
+    )  # fmt: skip
+    if transactional:
+        await send_in_transaction(pair.alice, pair.direct("BOB", queue), [message])
+    else:
+        async with await pair.alice.open_queue(pair.direct("BOB", queue), Access.SEND) as out:
+            await out.send(message)
+
+
+async def ends_with(pair: Pair, expected: dict[str, list[MessageClass]]) -> None:
+    """Wait until that is left, and for whatever else may be on its way."""
+    await eventually(lambda: left(pair) == expected and nothing_outgoing(pair.alice) and nothing_outgoing(pair.bob))
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize(("end", "told"), ENDS, ids=lambda case: getattr(case, "__name__", ""))
+async def test_a_message_that_arrived_is_known_to_have_ended_as_it_did(
+    pair: Pair, end: Callable[[QueueManager, str], Awaitable[None]], told: list[MessageClass], transactional: bool
+) -> None:
+    """The source of a transactional message has it in a journal or a dead-letter queue, as it ended. That of another
+    message only knows that it arrived: its dead letter is where it was."""
+    if end is received_again_after_an_abort and not transactional:
+        pytest.skip("a queue that is not transactional is not read in a transaction")
+    queue = TRANSACTIONAL if transactional else PLAIN
+    await send(pair, queue, transactional=transactional, lifetime=6 if end is left_alone else 0xFFFF_FFFF)
+    await end(pair.bob, queue)
+    was_read = told[-1] is C.MQMSG_CLASS_ACK_RECEIVE
+    expected: dict[str, list[MessageClass]] = {"told": told}
+    if transactional:
+        expected |= {"journal": [C.MQMSG_CLASS_NORMAL]} if was_read else {"dead in a transaction": told[-1:]}
+    else:
+        expected |= {"journal": [C.MQMSG_CLASS_NORMAL]} | ({} if was_read else {"dead there": told[-1:]})
+    await ends_with(pair, expected)
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("wrong", ["no queue", "another kind"])
+async def test_a_message_that_no_queue_takes_is_kept_and_told_of(pair: Pair, wrong: str, transactional: bool) -> None:
+    """That there is no queue is told to nobody by default (5.1)."""
+    told: list[MessageClass] = []
+    reason, queue = C.MQMSG_CLASS_NACK_BAD_DST_Q, NOWHERE
+    if wrong == "another kind":
+        queue = PLAIN if transactional else TRANSACTIONAL
+        reason = C.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_Q if transactional else C.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_MSG
+        told = [reason]
+    await send(pair, queue, transactional=transactional)
+    expected = {"told": told} if told else {}
+    if transactional:
+        expected |= {"dead in a transaction": [reason]}
+    else:
+        expected |= {"journal": [C.MQMSG_CLASS_NORMAL], "dead there": [reason]}
+    await ends_with(pair, expected)
