@@ -134,6 +134,32 @@ def test_a_route_is_compared_with_the_cheapest(lives: DataFrame, links: DataFram
     assert (one["cost"], one["least_cost"], one["expected"], one["detour"]) == (6, 4, ["North", "South"], True)
 
 
+def test_what_is_told_of_in_part_goes_through_every_job(
+    spark: SparkSession, events: DataFrame, links: DataFrame
+) -> None:
+    """Segments come late, and not every node exports: an end without a beginning, a death without a place or reason."""
+    parts = [
+        told("C", "received", 9, 11, queue=BACK),
+        told("B", "died", 9, 12, peer="C", reason=0x8002),
+        told("C", "refused", 9, 13),
+        told("A", "transferred", 9, 14, peer="B"),
+        acknowledged(9, 15, 0x4000),
+    ]
+    told_of = spark.createDataFrame([{name: row.get(name) for name in SCHEMA.names} for row in parts], events.schema)
+    lives = message_life.finished(message_life.lives_of(told_of)).persist()
+    machines = table(spark, "machines", *((name, name, site, None) for name, site in SITES.items()))
+    published = table(spark, "keys", ("C", "old", "p", NOON, None, None))
+
+    assert lives.count() == 5
+    assert rows_of(routes.routes(lives, links)) == []
+    assert rows_of(link_costs.link_use(lives, machines)) == []
+    assert rows_of(keys.key_use(lives, published)) == []
+    assert sum(row["messages"] for row in rows_of(service_levels.service_levels(lives))) == 5
+    assert [(row["queue"], row["came"]) for row in rows_of(service_levels.backlog(lives))] == [(QUEUE, 1)]
+    causes = {row["cause"]: row["messages"] for row in rows_of(dead_letters.dead_letters(lives))}
+    assert causes == {"did not reach its queue in time": 1, "unknown": 1}
+
+
 def test_service_levels_are_counted_by_queue_pair_of_sites_and_hour(lives: DataFrame) -> None:
     found = {(row["destination_site"], row["queue"]): row for row in rows_of(service_levels.service_levels(lives))}
 
@@ -205,8 +231,8 @@ def samples(spark: SparkSession, queue: str, sizes: list[int], quota: int | None
 def test_the_day_is_told_when_a_queue_will_be_full(spark: SparkSession) -> None:
     growing = samples(spark, "growing", [100, 101, 102, 103], 2_000)
     full = samples(spark, "full", [200, 200, 200], 2_000)
-    endless = samples(spark, "endless", [7, 8], None)
-    sizes = capacity.sizes_of(growing.unionByName(full).unionByName(endless))
+    endless, closed = samples(spark, "endless", [7, 8], None), samples(spark, "closed", [0, 0], 0)
+    sizes = capacity.sizes_of(growing.unionByName(full).unionByName(endless).unionByName(closed))
     found = {row["queue"]: row for row in rows_of(capacity.capacity(sizes))}
 
     one = found["growing"]
@@ -214,6 +240,7 @@ def test_the_day_is_told_when_a_queue_will_be_full(spark: SparkSession) -> None:
     assert one["full_on"] == date(2026, 1, 10), "970 bytes are left: in a little more than four days"
     assert (found["full"]["used"], found["full"]["full_on"]) == (1.0, date(2026, 1, 5)), "it does not grow any more"
     assert found["endless"]["full_on"] is None
+    assert (found["closed"]["used"], found["closed"]["full_on"]) == (None, date(2026, 1, 5)), "it takes nothing"
 
 
 def test_growth_is_the_same_in_whatever_order_it_is_added_up(spark: SparkSession) -> None:

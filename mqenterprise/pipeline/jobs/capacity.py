@@ -66,7 +66,7 @@ def capacity(sizes: DataFrame) -> DataFrame:
         (_slope(size, seconds) * _DAY).alias("growth_bytes_a_day"),
         F.count(F.lit(1)).alias("hours"),
     )
-    left = (quota - size) / F.col("growth_bytes_a_day")
+    left = F.try_divide(quota - size, F.col("growth_bytes_a_day"))
     days = F.when(size >= quota, 0).when((F.col("growth_bytes_a_day") > 0) & (left < 36_525), F.ceil(left))
     return rows.select(
         F.date_format(F.col("last")["time"], "yyyy-MM-dd").alias("date"),
@@ -78,7 +78,7 @@ def capacity(sizes: DataFrame) -> DataFrame:
         size.alias("bytes"),
         "peak_bytes",
         quota.alias("quota"),
-        (size / quota).alias("used"),
+        F.try_divide(size, quota).alias("used"),
         "growth_bytes_a_day",
         "hours",
         F.date_add(F.to_date(F.col("last")["time"]), days.cast("int")).alias("full_on"),

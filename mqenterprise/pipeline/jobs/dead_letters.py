@@ -33,9 +33,9 @@ CAUSES: Final[dict[int, str]] = {
 
 
 def cause_of(reason: Column) -> Column:
-    """The cause in words; a class that has none by its number."""
+    """The cause in words; a class that has none by its number, and ``unknown`` when nobody told it."""
     named = F.create_map(*(F.lit(value) for pair in CAUSES.items() for value in (int(pair[0]), pair[1])))
-    return F.coalesce(named[reason], F.concat(F.lit("class 0x"), F.lpad(F.hex(reason), 4, "0")))
+    return F.coalesce(named[reason], F.concat(F.lit("class 0x"), F.lpad(F.hex(reason), 4, "0")), F.lit("unknown"))
 
 
 def dead_letters(lives: DataFrame) -> DataFrame:

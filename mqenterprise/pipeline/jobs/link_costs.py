@@ -58,7 +58,11 @@ def link_use(lives: DataFrame, machines: DataFrame) -> DataFrame:
     deaths = (
         lives.where("status = 'died' and death.peer is not null")
         .select(
-            "date", "site", "death.peer", "size", F.element_at(stops_of(F.col("hops")), -1)["site"].alias("from_site")
+            "date",
+            "site",
+            "death.peer",
+            "size",
+            F.try_element_at(stops_of(F.col("hops")), F.lit(-1))["site"].alias("from_site"),
         )
         .join(F.broadcast(places.dropDuplicates(["peer"])), "peer")
         .select(

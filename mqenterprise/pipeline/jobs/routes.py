@@ -41,9 +41,11 @@ def routes(lives: DataFrame, links: DataFrame) -> DataFrame:
     """
     taken = (
         lives.select(*(name for name in INPUT if name != "hops"), stops_of(F.col("hops")).alias("stops"))
+        # Those of which only the end is told, or an acknowledgment, were nowhere yet.
+        .where(F.size("stops") > 0)
         .withColumn("path", F.col("stops")["node"])
         .withColumn("sites", _without_repeats(F.col("stops")["site"]))
-        .withColumn("hops", F.greatest(F.size("path") - 1, F.lit(0)))
+        .withColumn("hops", F.size("path") - 1)
         .withColumn("hop_us", _differences(F.col("stops")["time"]))
         .drop("stops")
     )
