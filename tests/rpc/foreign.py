@@ -9,7 +9,9 @@ from impacket.dcerpc.v5.ndr import (
     NDRCALL,
     NDRENUM,
     NDRPOINTER,
+    NDRPOINTERNULL,
     NDRSTRUCT,
+    NDRULONG,
     NDRUNION,
     NDRUSMALL,
     NDRUniConformantVaryingArray,
@@ -90,6 +92,40 @@ class PointerToQueueFormat(NDRPOINTER):
     referent = (("Data", QueueFormat),)
 
 
+class CreateCursor(NDRSTRUCT):
+    structure = (("hCursor", DWORD), ("srv_hACQueue", DWORD), ("cli_pQMQueue", DWORD))
+
+
+class TransferUnion(NDRUNION):
+    """Of its three members this one alone travels with R_QMCreateRemoteCursor."""
+
+    commonHdr = (("tag", NDRULONG),)
+    commonHdr64 = (("tag", NDRULONG),)
+    union = {2: ("CreateCursor", CreateCursor)}  # noqa: RUF012
+
+
+def _transfer_buffer():
+    """The members of CACTransferBufferV1 in their order: p a pointer, d a DWORD, b an octet, w a WORD."""
+    kinds = {"p": NDRPOINTERNULL, "d": DWORD, "b": "<B=0", "w": "<H=0"}
+    order = (
+        "p:pClass p:ppMessageID p:ppCorrelationID p:pSentTime p:pArrivedTime p:pPriority p:pDelivery p:pAcknowledge "
+        "p:pAuditing p:pApplicationTag p:ppBody d:ulBodyBufferSizeInBytes d:ulAllocBodyBufferInBytes p:pBodySize "
+        "p:ppTitle d:ulTitleBufferSizeInWCHARs p:pulTitleBufferSizeInWCHARs d:ulAbsoluteTimeToQueue "
+        "p:pulRelativeTimeToQueue d:ulRelativeTimeToLive p:pulRelativeTimeToLive p:pTrace p:pulSenderIDType "
+        "p:ppSenderID p:pulSenderIDLenProp p:pulPrivLevel d:ulAuthLevel p:pAuthenticated p:pulHashAlg p:pulEncryptAlg "
+        "p:ppSenderCert d:ulSenderCertLen p:pulSenderCertLenProp p:ppwcsProvName d:ulProvNameLen "
+        "p:pulAuthProvNameLenProp p:pulProvType d:fDefaultProvider p:ppSymmKeys d:ulSymmKeysSize "
+        "p:pulSymmKeysSizeProp b:bEncrypted b:bAuthenticated w:uSenderIDLen p:ppSignature d:ulSignatureSize "
+        "p:pulSignatureSizeProp p:ppSrcQMID p:pUow p:ppMsgExtension d:ulMsgExtensionBufferInBytes p:pMsgExtensionSize "
+        "p:ppConnectorType p:pulBodyType p:pulVersion"
+    )
+    return tuple((name, kinds[kind]) for kind, name in (item.split(":") for item in order.split()))
+
+
+class CACTransferBufferV1(NDRSTRUCT):
+    structure = (("uTransferType", DWORD), ("transfer", TransferUnion), *_transfer_buffer())
+
+
 def call(opnum: int, *fields):
     """A request: opnum and parameters."""
     return type(f"Request{opnum}", (NDRCALL,), {"opnum": opnum, "structure": fields})
@@ -147,6 +183,10 @@ QMCOMM_CALLS = {
         answer(CONTEXT, ("pdwContext", DWORD), ("dwpQueue", DWORD), ("phQueue", DWORD), STATUS),
     ),
     "R_QMCloseRemoteQueueContext": (call(3, CONTEXT), answer(CONTEXT)),
+    "R_QMCreateRemoteCursor": (
+        call(4, ("ptb1", CACTransferBufferV1), ("hQueue", DWORD)),
+        answer(("phCursor", DWORD), STATUS),
+    ),
     "R_QMGetRTQMServerPort": (call(31, ("fIP", DWORD)), answer(STATUS)),
 }
 CALLS = QM2QM_CALLS | QMCOMM_CALLS

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qmnode.rpc.interfaces import qm2qm, qmcomm
 from qmnode.rpc.interfaces.queue_format import ObjectIdentifier, QueueFormatValue
+from qmnode.rpc.interfaces.transfer_buffer import CreateRemoteCursor, TransferBuffer
 from qmnode.structures.guid import Guid
 
 if TYPE_CHECKING:
@@ -142,6 +143,22 @@ def _start(case: str, buffer: bytes | None) -> list[Stub]:
     ]  # fmt: skip
 
 
+def _cursor() -> TransferBuffer:
+    transfer = CreateRemoteCursor(cursor=1, server_queue=2, client_queue=3)
+    return TransferBuffer(transfer=transfer, absolute_time_to_queue=4, is_encrypted=5, is_authenticated=6)
+
+
+def _transfer_buffer(theirs: Any) -> None:
+    """Zeroed out, but for the cursor and a member of each size."""
+    buffer = theirs["ptb1"]
+    buffer["uTransferType"] = 2
+    buffer["transfer"]["tag"] = 2
+    for value, name in enumerate(("hCursor", "srv_hACQueue", "cli_pQMQueue"), 1):
+        buffer["transfer"]["CreateCursor"][name] = value
+    buffer["ulAbsoluteTimeToQueue"], buffer["bEncrypted"], buffer["bAuthenticated"] = 4, 5, 6
+    theirs["hQueue"] = 0x01020304
+
+
 STUBS = [
     *_start("empty", None),
     *_start("message", PACKET),
@@ -176,6 +193,9 @@ STUBS = [
          _filling(_context, pdwContext=1, dwpQueue=2, phQueue=3)),
     Stub("R_QMCloseRemoteQueueContext", 0, "", qmcomm.CloseRemoteQueueContext(handle=CONTEXT), _context),
     Stub("R_QMCloseRemoteQueueContext", 1, "", qmcomm.CloseRemoteQueueContext(), _filling()),
+    Stub("R_QMCreateRemoteCursor", 0, "", qmcomm.CreateRemoteCursorRequest(buffer=_cursor(), queue=0x01020304),
+         _transfer_buffer),
+    Stub("R_QMCreateRemoteCursor", 1, "", qmcomm.CreateRemoteCursorResponse(cursor=5, status=0), _filling(phCursor=5)),
     Stub("R_QMGetRTQMServerPort", 0, "", qmcomm.ServerPortRequest(ip=1), _filling(fIP=1)),
     Stub("R_QMGetRTQMServerPort", 1, "", qm2qm.Status(status=2103), lambda theirs: _status(theirs, 2103)),
 ]  # fmt: skip

@@ -29,8 +29,9 @@ REPRESENTATIONS = pytest.mark.parametrize("representation", [NDR, NDR64], ids=la
 EVERY_STUB = pytest.mark.parametrize("stub", STUBS, ids=lambda one: one.name)
 PADDING = frozenset(range(0xAA, 0xC0)) | {0xEE}
 """What impacket pads with; all else pads with zeros."""
-NOT_THE_SPECIFICATION = {("R_QMOpenRemoteQueue.request.private", "NDR64")}
-"""A structure of 36 bytes aligned to 8: MS-RPCE 2.2.5.3.4.1 wants its trailing gap, which impacket leaves out."""
+NOT_THE_SPECIFICATION = {("R_QMOpenRemoteQueue.request.private", "NDR64"), ("R_QMCreateRemoteCursor.request", "NDR64")}
+"""A structure of 36 bytes aligned to 8: MS-RPCE 2.2.5.3.4.1 wants its trailing gap, which impacket leaves out. A union
+is aligned like the largest of all its members (2.2.5.3.4.4), by impacket like the one that travels."""
 
 
 def golden() -> dict[tuple[str, str], bytes]:
@@ -61,7 +62,7 @@ def without_padding(foreign: bytes, ours: bytes) -> bytes:
 @EVERY_STUB
 def test_a_stub_is_what_impacket_makes_of_the_same_values(stub: Stub, representation: Representation) -> None:
     if (stub.name, representation.name) in NOT_THE_SPECIFICATION:
-        pytest.skip("impacket leaves the trailing gap out")
+        pytest.skip("impacket leaves gaps out")
     foreign = theirs(stub, representation).getData()
     ours = stub.ours.encode(representation)
     assert len(ours) == len(foreign)
@@ -73,7 +74,7 @@ def test_a_stub_is_what_impacket_makes_of_the_same_values(stub: Stub, representa
 @EVERY_STUB
 def test_impacket_reads_what_we_make(stub: Stub, representation: Representation) -> None:
     if (stub.name, representation.name) in NOT_THE_SPECIFICATION:
-        pytest.skip("impacket leaves the trailing gap out")
+        pytest.skip("impacket leaves gaps out")
     ours = stub.ours.encode(representation)
     kind = CALLS[stub.method][stub.direction]
     own = theirs(stub, representation).getData()
