@@ -36,6 +36,8 @@ OPEN_TIMEOUT: Final = 300.0
 """Seconds that opening may take: 3.2.4.1."""
 CALL_TIMEOUT: Final = 60.0
 """Seconds for other calls that wait for nothing."""
+TICKET_TIMEOUT: Final = 30.0
+"""Seconds that a domain controller has to give a ticket."""
 _OLD_VERSION: Final = (5, 1)
 """Below this RemoteQMStartReceive2 is missing (3.2.4.2)."""
 _STATUS: Final = {
@@ -252,8 +254,11 @@ async def _find_port(host: str, options: RemoteReadOptions) -> int:
 
 
 async def _connect(host: str, port: int, interfaces: Sequence[Interface], options: RemoteReadOptions) -> RpcClient:
-    # A domain controller that is slow to give a ticket holds up nobody else.
-    security = await asyncio.to_thread(options.security, host) if options.security is not None else None
+    security = None
+    if options.security is not None:
+        # A domain controller that is slow to give a ticket holds up nobody else.
+        async with asyncio.timeout(TICKET_TIMEOUT):
+            security = await asyncio.to_thread(options.security, host)
     return await RpcClient.connect(
         host,
         port,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +15,7 @@ from qmnode.rpc.authentication import acceptor_authentication, initiator_authent
 from qmnode.rpc.errors import FaultStatus
 from qmnode.rpc.interfaces.qm2qm import QM2QM
 from qmnode.rpc.pdu import WHOLE, PduType, SecTrailer, write_pdu_to_protect
+from qmnode.rpc.protection import AuthenticationError
 from qmnode.rpc_settings import RemoteReadSettings
 from qmnode.settings import Settings
 from qmnode.structures.error_codes import ErrorCode
@@ -128,6 +131,29 @@ async def test_handshakes_that_are_begun_and_not_ended_are_not_kept(remote: Remo
                 break
         assert number == 16
         assert await client.closes()
+
+
+async def test_a_domain_controller_that_does_not_answer_holds_up_nobody(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qmnode.rpc.remote_node.TICKET_TIMEOUT", 0.5)
+    asked, answers = threading.Event(), threading.Event()
+
+    def ask(host: str) -> object:
+        asked.set()
+        answers.wait(60)
+        raise AuthenticationError("no ticket")
+
+    waiting = asyncio.create_task(remote.connect(security=ask))
+    try:
+        await eventually(asked.is_set)
+        async with await remote.connect():
+            assert not answers.is_set()
+        with pytest.raises(MessageQueuingError) as caught:
+            await waiting
+        assert caught.value.code is ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE
+    finally:
+        answers.set()
 
 
 @MECHANISMS
