@@ -11,6 +11,7 @@ import pandas as pd
 
 from mqenterprise.pipeline.report.figures import READ, WHOLE, Figures
 from mqenterprise.pipeline.report.page import page
+from mqenterprise.pipeline.report.plots import seconds
 from mqenterprise.pipeline.sources.quarantine import Record
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -128,6 +129,27 @@ def test_messages_are_counted_also_when_nobody_asked_for_service_levels() -> Non
         ("8", "messages sent"), ("3", "received"), ("4", "in their queues"), ("0", "on their way"),
         ("1", "died (12.50%)"),
     ]  # fmt: skip
+
+
+def test_messages_whose_sending_nobody_told_have_no_latency() -> None:
+    late = [row | {"latency_us_sum": 540_000.0, "reached": 9} for row in LEVELS]
+    unknown = {
+        "site": "unknown",
+        "hour": pd.NaT,
+        "latency_us_sum": None,
+        "latency_us_max": None,
+        "latency_us_p99": None,
+    }
+    alone = figures(service_levels=[row | unknown for row in LEVELS])
+    both = figures(service_levels=[*late, *(row | unknown for row in LEVELS)])
+
+    assert "mean time to the queue" not in page(alone)
+    assert "<b>60 ms</b><span>mean time to the queue" in page(both)
+    assert both.by_queue()["latency"].tolist() == [60_000.0]
+
+
+def test_times_below_zero_are_told_as_such() -> None:
+    assert seconds(-80.0) == "-80 s"
 
 
 def test_the_same_figures_give_the_same_page() -> None:

@@ -110,8 +110,14 @@ class Figures:
     @property
     def mean_latency(self) -> float | None:
         """Seconds."""
-        reached = _sum(self["service_levels"], "reached")
-        return _sum(self["service_levels"], "latency_us_sum") / reached / 1e6 if reached else None
+        rows = self._timed()
+        reached = _sum(rows, "reached")
+        return _sum(rows, "latency_us_sum") / reached / 1e6 if reached else None
+
+    def _timed(self) -> pd.DataFrame:
+        """Service levels of messages whose sending was told: only so it is known how long they took."""
+        rows = self["service_levels"]
+        return rows[rows["latency_us_sum"].notna() & rows["hour"].notna()]
 
     @property
     def detours(self) -> int:
@@ -131,21 +137,19 @@ class Figures:
         table = rows.groupby("queue", as_index=False).agg(
             messages=("messages", "sum"),
             received=("received", "sum"),
-            reached=("reached", "sum"),
             died=("died", "sum"),
-            latency=("latency_us_sum", "sum"),
             worst=("latency_us_max", "max"),
             p99=("latency_us_p99", "max"),
         )
         growth = self["backlog"].groupby("queue")["growth"].sum() if len(self["backlog"]) else pd.Series(dtype="int64")
         table["waiting"] = table["queue"].map(growth).fillna(0).astype("int64")
-        table["latency"] = table["latency"] / table["reached"].where(table["reached"] > 0)
+        timed = self._timed().groupby("queue")[["latency_us_sum", "reached"]].sum()
+        table["latency"] = table["queue"].map(timed["latency_us_sum"] / timed["reached"])
         return table.sort_values(["messages", "queue"], ascending=[False, True])
 
     def pair_hours(self, most: int = 24) -> pd.DataFrame:
         """Mean latency in seconds: pairs of sites by hour of the day; the busiest pairs."""
-        rows = self["service_levels"]
-        rows = rows[rows["reached"] > 0] if len(rows) else rows
+        rows = self._timed()
         if rows.empty:
             return pd.DataFrame()
         rows = rows.assign(pair=rows["site"] + " → " + rows["destination_site"], of_day=rows["hour"].dt.hour)

@@ -205,7 +205,9 @@ def _time_axis(axes: Axes) -> None:
 
 
 def seconds(value: float) -> str:
-    """A time in the unit that reads best."""
+    """A time in the unit that reads best; below zero when the clocks of two nodes differ."""
+    if value < 0:
+        return f"-{seconds(-value)}"
     for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min")):
         if value < limit:
             return f"{value * factor:.3g} {unit}"
