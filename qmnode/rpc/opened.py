@@ -139,6 +139,16 @@ class RemoteQueues:
             return None
         return queue
 
+    def of_client(self, number: int, caller: Caller) -> RemoteQueue | None:
+        """A queue that the caller has opened, as the same principal, perhaps in another association from its machine.
+
+        Clients that make one call at a time on a connection cancel a read that waits over another one.
+        """
+        queue = self._by_number.get(number)
+        if queue is None or queue.owner is None or queue.principal != caller.principal:
+            return None
+        return queue if queue.owner is caller.association or queue.owner.peer == caller.peer else None
+
     def close(self, queue: RemoteQueue) -> None:
         """Close Queue (MS-MQDMPR 3.1.7.1.6): its waiting reads end, messages that were not ended are given back."""
         if self._by_number.pop(queue.number, None) is None:

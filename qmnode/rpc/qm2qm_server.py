@@ -218,7 +218,7 @@ class Qm2qmServer:
         """RemoteQMCancelReceive, 3.1.4.6."""
         if not request.p_queue or request.p_queue != request.h_queue:
             return Status(status=ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        queue = self._queues.of_owner(request.h_queue, caller)
+        queue = self._queues.of_client(request.h_queue, caller)
         if queue is None or not queue.reads:
             return Status(status=ErrorCode.MQ_ERROR_INVALID_HANDLE)
         entry = queue.reads.get(request.request_id)

@@ -117,6 +117,29 @@ async def test_a_waiting_receive_holds_up_nobody(remote: Remote) -> None:
     assert await waiting == b"late"
 
 
+async def test_a_waiting_receive_is_cancelled_over_another_connection(remote: Remote) -> None:
+    """impacket makes one call at a time on a connection, and an association of each."""
+    foreign = await in_thread(lambda: Foreign(remote.address, remote.port))
+    assert await in_thread(lambda: foreign.open(NAME)) == 0
+    waiting = asyncio.ensure_future(in_thread(lambda: foreign.start(timeout=0xFFFFFFFF, request=7)))
+    await eventually(lambda: any(one.reads for one in remote.server.queues._by_number.values()))
+
+    def cancel(request: int) -> int:
+        other = Foreign(remote.address, remote.port)
+        cancelled = other.call(
+            "RemoteQMCancelReceive", hQueue=foreign.handle, pQueue=foreign.handle, dwRequestID=request
+        )
+        other.close()
+        return int(cancelled["ErrorCode"])
+
+    assert await in_thread(lambda: cancel(8)) == 0xC00E0001
+    assert await in_thread(lambda: cancel(7)) == 0
+    started = await waiting
+    assert (started["ErrorCode"], started["pphContext"]["uuid"]) == (0x400E03E9, bytes(16))
+    await remote.send(b"one")
+    assert message_from_packet(packet_of(await in_thread(foreign.start))).body == b"one"
+
+
 async def test_the_endpoint_mapper_knows_both_interfaces_and_no_other(remote: Remote) -> None:
     mapper = remote.endpoint_mapper_port
     assert await in_thread(lambda: mapped_port(remote.address, mapper, QM2QM)) == remote.port
@@ -168,6 +191,27 @@ async def test_ntlm_with_privacy_is_who_it_says(tmp_path: Path, users: Path, ndr
         assert await in_thread(lambda: work("bob", "Secret-2")) == [ACCESS_DENIED]
         assert await in_thread(lambda: Foreign(remote.address, remote.port).open(NAME)) == ACCESS_DENIED
     """The messages that left are gone: alice acknowledged the first."""
+
+
+async def test_nobody_cancels_what_somebody_waits_for(tmp_path: Path, users: Path) -> None:
+    async with serving(tmp_path, users=users) as remote:
+
+        def connect(user: str, password: str) -> Foreign:
+            return Foreign(remote.address, remote.port, user=user, password=password, domain="CONTOSO")
+
+        alice = await in_thread(lambda: connect("alice", "Secret-1"))
+        assert await in_thread(lambda: alice.open(NAME)) == 0
+        waiting = asyncio.ensure_future(in_thread(lambda: alice.start(timeout=60_000, request=7)))
+        await eventually(lambda: any(one.reads for one in remote.server.queues._by_number.values()))
+        for other in (lambda: connect("", ""), lambda: connect("bob", "Secret-2")):
+            cancelled = await in_thread(
+                lambda other=other: other().call(
+                    "RemoteQMCancelReceive", hQueue=alice.handle, pQueue=alice.handle, dwRequestID=7
+                )
+            )
+            assert cancelled["ErrorCode"] == INVALID_HANDLE
+        await remote.send(b"one")
+        assert message_from_packet(packet_of(await waiting)).body == b"one"
 
 
 async def test_ntlm_with_integrity_is_taken_and_less_is_refused(tmp_path: Path, users: Path) -> None:
