@@ -17,6 +17,8 @@ from qmnode.management.documents import (
     QueueSettings,
 )
 from qmnode.management.problems import responses
+from qmnode.management.transfer_document import TransferDocument
+from qmnode.model.administration import SequencePlace, TransferInformation
 from qmnode.model.api import Access, QueueType
 from qmnode.operations.names import queue_name
 
@@ -142,6 +144,20 @@ async def show_connection_history(name: QueueName, node: Node) -> ConnectionHist
     """The last ten attempts to connect, and what became of each."""
     attempts = node.manager.outgoing_queue(queue_name(name)).connection_history
     return ConnectionHistory(attempts=[AttemptDocument.of(attempt) for attempt in attempts])
+
+
+@router.get(
+    "/v1/outgoing-queues/{name}/transfer",
+    **_OUTGOING,
+    summary="Show how far the transactional messages of an outgoing queue are",
+    responses=responses(404),
+)
+async def show_transfer(name: QueueName, node: Node) -> TransferDocument:
+    """What was acknowledged, what waits for that, and when it is sent again."""
+    queue, transfer = node.manager.outgoing_queue(queue_name(name)), node.manager.transfer
+    if transfer is None:
+        return TransferDocument.of(TransferInformation(SequencePlace(0, 0, 0)))
+    return TransferDocument.of(transfer.transfer_information(queue))
 
 
 @router.post(

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from qmnode.structures.guid import ZERO_GUID, Guid
 
@@ -52,6 +52,42 @@ class TransactionInformation:
     operation_count: int
     queues: tuple[str, ...]
     """Path names of the queues that it sends to, receives from or moves between."""
+
+
+class SequencePlace(NamedTuple):
+    """SEQUENCE_INFO, MS-MQMQ 2.2.5."""
+
+    sequence_identifier: int
+    number: int
+    previous: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransferInformation:
+    """How far the transactional messages of an outgoing queue are: OutgoingTransferInfo, 3.1.1.4."""
+
+    next: SequencePlace
+    """EodNextSeq: the place of the next message that is sent to the queue."""
+    last_acknowledged: SequencePlace | None = None
+    """EodLastAck."""
+    last_acknowledged_time: float = 0
+    """EodLastAckTime: seconds since 1970, 0 for never."""
+    acknowledgment_count: int = 0
+    """EodLastAckCount: order acknowledgments since the start of the node."""
+    unacknowledged_count: int = 0
+    """EodNoAckCount: messages that were sent and wait for their order acknowledgment."""
+    first_unacknowledged: SequencePlace | None = None
+    """EodFirstNonAck."""
+    last_unacknowledged: SequencePlace | None = None
+    """EodLastNonAck."""
+    unread_count: int = 0
+    """EodNoReadCount: messages that arrived and wait for their final acknowledgment."""
+    resend_count: int = 0
+    """EodResendCount: how often in a row they were sent again without progress."""
+    resend_interval: int = 0
+    """EodResendInterval: seconds."""
+    resend_time: float = 0
+    """EodResendTime: seconds since 1970, 0 while nothing waits for an acknowledgment."""
 
 
 @dataclass(frozen=True, slots=True)

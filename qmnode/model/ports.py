@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from qmnode.model.administration import TransferInformation
     from qmnode.model.api import Access, QueueApi, Share
     from qmnode.model.outgoing import OutgoingQueue
     from qmnode.model.queue import Queue
@@ -201,6 +202,9 @@ class Transfer(Protocol):
 
     def is_awaited(self, queue: "OutgoingQueue") -> bool:
         """Whether an order acknowledgment for messages of this queue is still to come (MS-MQQB 3.1.5.6)."""
+
+    def transfer_information(self, queue: "OutgoingQueue") -> "TransferInformation":
+        """How far its transactional messages are (OutgoingTransferInfo, 3.1.1.4)."""
 
     def queue_added(self, queue: "OutgoingQueue") -> None:
         """There is a new outgoing queue."""

@@ -65,7 +65,7 @@ class OutgoingSequence:
     """
 
     __slots__ = (
-        "acknowledged", "active_id", "awaiting_final", "destination", "last_ack_count", "last_ack_time", "next_id",
+        "acknowledged", "active_id", "destination", "last_ack_count", "last_ack_time", "next_id",
         "next_number", "previous_sent", "queue", "resend_at", "resend_index", "sent",
     )  # fmt: skip
 
@@ -93,8 +93,6 @@ class OutgoingSequence:
         """TimeOfLastAck, seconds since 1970."""
         self.last_ack_count = 0
         """LastAckCount."""
-        self.awaiting_final = 0
-        """Messages that wait for their FinalAck (EodNoReadCount); kept by whoever owns AwaitingFinalACKTable."""
 
     def idle(self) -> bool:
         """Whether every number that was given out is acknowledged."""
@@ -315,23 +313,47 @@ class OutgoingSequences:
         self._waiting.pop(sequence, None)
 
 
-def transfer_info(sequence: OutgoingSequence, table: tuple[int, ...]) -> dict[str, int | float | SequenceInfo | None]:
-    """OutgoingTransferInfo, MS-MQDMPR 3.1.1.4, as 3.1.5.6 and 3.1.5.8.8 set it. ``table`` is the ResendTimerTable."""
+class TransferInfo(NamedTuple):
+    """OutgoingTransferInfo, MS-MQDMPR 3.1.1.4, as far as the sequence knows it; 3.1.5.6 and 3.1.5.8.8 set it."""
+
+    last_ack_time: int
+    """EodLastAckTime: seconds since 1970, 0 for never."""
+    last_ack_count: int
+    """EodLastAckCount."""
+    no_ack_count: int
+    """EodNoAckCount: sent, and not acknowledged."""
+    first_non_ack: SequenceInfo | None
+    """EodFirstNonAck."""
+    last_non_ack: SequenceInfo | None
+    """EodLastNonAck."""
+    last_ack: SequenceInfo | None
+    """EodLastAck."""
+    next_seq: SequenceInfo
+    """EodNextSeq."""
+    resend_count: int
+    """EodResendCount."""
+    resend_interval: int
+    """EodResendInterval: seconds."""
+    resend_time: float | None
+    """EodResendTime, on the monotonic clock; None while nothing waits for an acknowledgment."""
+
+
+def transfer_info(sequence: OutgoingSequence, table: tuple[int, ...]) -> TransferInfo:
+    """What operators see of a sequence. ``table`` is the ResendTimerTable."""
     unacknowledged = max(0, sequence.sent - sequence.acknowledged)
 
     def info(number: int) -> SequenceInfo:
         return SequenceInfo(sequence.active_id, number, number - 1)
 
-    return {
-        "EodLastAckTime": sequence.last_ack_time,
-        "EodLastAckCount": sequence.last_ack_count,
-        "EodNoAckCount": unacknowledged,
-        "EodResendInterval": table[sequence.resend_index],
-        "EodFirstNonAck": info(sequence.acknowledged + 1) if unacknowledged else None,
-        "EodLastNonAck": info(sequence.sent) if unacknowledged else None,
-        "EodLastAck": info(sequence.acknowledged) if sequence.acknowledged else None,
-        "EodNextSeq": SequenceInfo(sequence.next_id, sequence.next_number, sequence.next_number - 1),
-        "EodNoReadCount": sequence.awaiting_final,
-        "EodResendCount": sequence.resend_index,
-        "EodResendTime": sequence.resend_at,
-    }
+    return TransferInfo(
+        last_ack_time=sequence.last_ack_time,
+        last_ack_count=sequence.last_ack_count,
+        no_ack_count=unacknowledged,
+        first_non_ack=info(sequence.acknowledged + 1) if unacknowledged else None,
+        last_non_ack=info(sequence.sent) if unacknowledged else None,
+        last_ack=info(sequence.acknowledged) if sequence.acknowledged else None,
+        next_seq=SequenceInfo(sequence.next_id, sequence.next_number, sequence.next_number - 1),
+        resend_count=sequence.resend_index,
+        resend_interval=table[sequence.resend_index],
+        resend_time=sequence.resend_at,
+    )

@@ -424,7 +424,8 @@ class Departure:
                 continue
             value = position.value
             if value[FLAGS] & FOLLOWED and fate_of(value) is Fate.AWAIT_FINAL_ACK:
-                self._transfer.final_acks.wait_for(self.queue.release([lookup_identifier]), self.destination)
+                arrived = self.queue.release([lookup_identifier])
+                self._transfer.final_acks.wait_for(arrived, self.destination, self._sequence_key)
             else:
                 released.append(lookup_identifier)
         self.queue.release(released)

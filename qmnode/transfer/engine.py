@@ -10,7 +10,7 @@ import structlog
 
 from qmnode.directory import Directory, WorkgroupDirectory
 from qmnode.errors import ConfigurationError, MessageQueuingError
-from qmnode.model.administration import ConnectionInformation
+from qmnode.model.administration import ConnectionInformation, TransferInformation
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet_parts import SOURCE
 from qmnode.model.queue_manager import QueueManager
@@ -20,7 +20,7 @@ from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.connection import NextHop
 from qmnode.protocol.envelope import read_sending_fields
 from qmnode.protocol.incoming import Route
-from qmnode.protocol.outgoing import AckResult
+from qmnode.protocol.outgoing import AckResult, transfer_info
 from qmnode.protocol.received import MessageReader, ReceivedMessage
 from qmnode.protocol.reception import OrderAckReceived
 from qmnode.protocol.session import Session
@@ -41,6 +41,7 @@ from qmnode.transfer.arrivals import Arrivals
 from qmnode.transfer.departures import Departure
 from qmnode.transfer.final_acks import FinalAcks
 from qmnode.transfer.forwarding import Forwarding
+from qmnode.transfer.information import connection_information, transfer_information
 from qmnode.transfer.key_reading import KeyReading
 from qmnode.transfer.next_hops import Resolver
 from qmnode.transfer.notices import Notices, source_of
@@ -254,6 +255,15 @@ class Transfer:
     def is_awaited(self, queue: OutgoingQueue) -> bool:
         """Whether an order acknowledgment for messages of this queue is still to come."""
         return self.state.outgoing.is_awaited(self.state.key_of(queue))
+
+    def transfer_information(self, queue: OutgoingQueue) -> TransferInformation:
+        """How far its transactional messages are."""
+        state, key = self.state, self.state.key_of(queue)
+        return transfer_information(
+            transfer_info(state.outgoing.get(key), state.parameters.resend_table()),
+            self.final_acks.waiting_of(key),
+            self.manager.clock.time() - self._loop.time(),
+        )
 
     def queue_added(self, queue: OutgoingQueue) -> None:
         """An outgoing queue is there."""
@@ -471,21 +481,4 @@ class Transfer:
     def connections(self) -> Sequence[ConnectionInformation]:
         """The connections that there are now."""
         opened = [one.connection for one in self._departures.values() if one.connection is not None]
-        return [_information(connection) for connection in (*opened, *self.accepted)]
-
-
-def _information(connection: Connection) -> ConnectionInformation:
-    session = connection.session
-    host = f"[{connection.address}]" if ":" in connection.address else connection.address
-    return ConnectionInformation(
-        address=f"{host}:{connection.port}",
-        state=session.state.name.lower(),
-        incoming=not connection.initiator,
-        queue_manager_identifier=session.remote,
-        established=connection.established,
-        sent_messages=session.sent_count,
-        received_messages=session.received_count,
-        sent_bytes=connection.sent_bytes,
-        received_bytes=connection.received_bytes,
-        unacknowledged_messages=session.in_flight() if connection.initiator else session.unsettled(),
-    )
+        return [connection_information(connection) for connection in (*opened, *self.accepted)]

@@ -4,6 +4,7 @@ They lie in an internal queue, with an index by message identifier beside it: no
 """
 
 from collections.abc import Iterable
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 _LOOKUP: Final = Struct(">Q")
 _NUMBER: Final = Struct(">I")
+_DESTINATION: Final = slice(_LOOKUP.size, _LOOKUP.size + len(ZERO_GUID))
+COUNTED: Final = 10_000
+"""So many that wait are looked through to count those of one outgoing queue."""
 
 
 class FinalAcks:
@@ -44,8 +48,9 @@ class FinalAcks:
         self._state = state
         self._departure = departure
 
-    def wait_for(self, entries: Iterable[Entry], destination: Guid) -> None:
-        """These arrived at ``destination``: they wait, in the batch that takes them out of their outgoing queue.
+    def wait_for(self, entries: Iterable[Entry], destination: Guid, outgoing: bytes) -> None:
+        """These arrived at ``destination``: they wait, in the batch that takes them out of their outgoing queue, which
+        ``outgoing`` names.
 
         They do not expire here: how they end is known where they are.
         """
@@ -53,7 +58,9 @@ class FinalAcks:
         for lookup_identifier, value in entries:
             queue.insert(lookup_identifier, with_prefix(value, expires=NEVER))
             number = read_sending_fields(memoryview(value)[PREFIX_SIZE:])[2]
-            self._state.store.put(Family.OUTGOING, _key(number), _LOOKUP.pack(lookup_identifier) + destination)
+            self._state.store.put(
+                Family.OUTGOING, _key(number), _LOOKUP.pack(lookup_identifier) + destination + outgoing
+            )
 
     def take(self, acknowledgment: FinalAckReceived) -> None:
         """A FinalAck came."""
@@ -67,7 +74,7 @@ class FinalAcks:
         lookup_identifier = _LOOKUP.unpack_from(record)[0]
         queue = manager.awaiting_final_ack_queue
         value = queue.value_of(lookup_identifier)
-        destination = record[_LOOKUP.size :] or ZERO_GUID
+        destination = record[_DESTINATION] or ZERO_GUID
         fate = Fate.RELEASE if value is None else final_ack_fate(packet_of(value), acknowledgment, destination)
         if fate is Fate.KEEP:
             return
@@ -76,6 +83,17 @@ class FinalAcks:
             queue.take_this(lookup_identifier)
             queue.remove(lookup_identifier, value)
             self._end((lookup_identifier, value), fate, acknowledgment)
+
+    def waiting_of(self, outgoing: bytes) -> int:
+        """How many messages of an outgoing queue wait, among the first ``COUNTED`` of all."""
+        store = self._state.store
+        store.make_visible()
+        count = 0
+        for key, record in islice(store.scan(Family.OUTGOING, AWAITING_FINAL_ACK), COUNTED):
+            if not key.startswith(AWAITING_FINAL_ACK):
+                break
+            count += record[_DESTINATION.stop :] == outgoing
+        return count
 
     def _take_early(self, acknowledgment: FinalAckReceived) -> None:
         """The message may still be in its outgoing queue: it was received, or refused, before the order

@@ -89,6 +89,15 @@ async def test_the_attempts_to_connect_of_an_outgoing_queue_are_told(
     assert (missing.status_code, missing.json()["name"]) == (404, "MQ_ERROR_QUEUE_NOT_FOUND")
 
 
+async def test_how_far_transactional_messages_are_is_told(client: httpx.AsyncClient, managed: Managed) -> None:
+    """This node has no network: nothing was sent, and nothing is known."""
+    async with await managed.manager.open_queue(OUTGOING, Access.SEND):
+        answer = await client.get(f"/v1/outgoing-queues/{quote(OUTGOING)}/transfer")
+    assert (answer.status_code, answer.json()["next"], answer.json()["unread_messages"]) == (200, None, 0)
+    missing = await client.get("/v1/outgoing-queues/orders/transfer")
+    assert (missing.status_code, missing.json()["name"]) == (404, "MQ_ERROR_QUEUE_NOT_FOUND")
+
+
 async def test_only_outgoing_queues_are_paused(client: httpx.AsyncClient, managed: Managed) -> None:
     await managed.manager.create_queue(NAME)
     answer = await client.post("/v1/outgoing-queues/orders/pause")

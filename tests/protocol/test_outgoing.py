@@ -317,17 +317,17 @@ def test_a_queue_is_forgotten_only_when_nothing_waits() -> None:
     assert list(sequences) == []
 
 
-def test_transfer_info_is_what_management_shows() -> None:
+def test_transfer_info_says_how_far_the_sequence_is() -> None:
     sequences = table()
     sequence = sent(sequences, 5)
     ack(sequences, sequence, 2)
     info = transfer_info(sequence, TransferSettings().resend_table())
-    assert info["EodLastAck"] == (sequence.active_id, 2, 1)
-    assert info["EodFirstNonAck"] == (sequence.active_id, 3, 2)
-    assert info["EodLastNonAck"] == (sequence.active_id, 5, 4)
-    assert info["EodNextSeq"] == (sequence.next_id, 6, 5)
-    assert (info["EodNoAckCount"], info["EodLastAckCount"], info["EodLastAckTime"]) == (3, 1, TIME)
-    assert (info["EodResendInterval"], info["EodResendCount"], info["EodResendTime"]) == (30, 0, 30.0)
+    assert info.last_ack == (sequence.active_id, 2, 1)
+    assert info.first_non_ack == (sequence.active_id, 3, 2)
+    assert info.last_non_ack == (sequence.active_id, 5, 4)
+    assert info.next_seq == (sequence.next_id, 6, 5)
+    assert (info.no_ack_count, info.last_ack_count, info.last_ack_time) == (3, 1, TIME)
+    assert (info.resend_interval, info.resend_count, info.resend_time) == (30, 0, 30.0)
 
 
 def test_a_restored_store_goes_on_with_a_new_sequence_although_the_last_is_not_acknowledged() -> None:

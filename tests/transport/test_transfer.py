@@ -8,8 +8,10 @@ import pytest
 
 from qmnode import Access, Message, QueueManager
 from qmnode.model.api import QueueApi
+from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.record import NEVER, expiry
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.names import parse_single_format_name
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually
 
 if TYPE_CHECKING:
@@ -126,6 +128,47 @@ async def test_positive_source_journaling(pair: Pair) -> None:
     assert await bodies(pair.bob, TRANSACTIONAL, 1) == [b"tx"]
     assert await bodies(pair.alice, JOURNAL, 1) == [b"tx"]
     assert not pair.alice.awaiting_final_ack_queue.message_count
+
+
+async def test_operators_see_how_far_transactional_messages_are(pair: Pair) -> None:
+    """What waits for its order acknowledgment, and what arrived and was not read yet."""
+    name = pair.direct("BOB", TRANSACTIONAL)
+    out = pair.alice.opening.find(parse_single_format_name(name), Access.SEND)
+    assert isinstance(out, OutgoingQueue)
+    watched = [Message(b"%d" % number, positive_journaling_requested=True) for number in range(3)]
+    await send_in_transaction(pair.alice, name, [*watched, Message(b"unwatched")])
+    transfer = pair.alice.network.transfer_information
+    await eventually(lambda: transfer(out).unread_count == 3)
+    told = transfer(out)
+    assert told.last_acknowledged is not None
+    assert (told.last_acknowledged.number, told.next.number, told.unacknowledged_count) == (4, 5, 0)
+    assert (told.resend_time, told.resend_count) == (0, 0)
+    assert told.acknowledgment_count > 0
+    assert abs(told.last_acknowledged_time - pair.alice.clock.time()) < 60
+    await bodies(pair.bob, TRANSACTIONAL, 2)
+    await eventually(lambda: transfer(out).unread_count == 1)
+    await pair.stop("ALICE")
+    await pair.start("ALICE")
+    out = pair.alice.opening.find(parse_single_format_name(name), Access.SEND)
+    assert isinstance(out, OutgoingQueue)
+    assert pair.alice.network.transfer_information(out).unread_count == 1
+    await bodies(pair.bob, TRANSACTIONAL, 2)
+    await eventually(lambda: pair.alice.network.transfer_information(out).unread_count == 0)
+
+
+async def test_operators_see_when_transactional_messages_are_sent_again(pair: Pair) -> None:
+    name = pair.direct("BOB", TRANSACTIONAL)
+    pair.bob.network.notices.order = lambda acknowledgment: None  # lost on its way
+    await send_in_transaction(pair.alice, name, [Message(b"1"), Message(b"2")])
+    out = pair.alice.opening.find(parse_single_format_name(name), Access.SEND)
+    assert isinstance(out, OutgoingQueue)
+    await bodies(pair.bob, TRANSACTIONAL, 2)
+    told = pair.alice.network.transfer_information(out)
+    assert told.first_unacknowledged is not None and told.last_unacknowledged is not None
+    places = told.first_unacknowledged.number, told.last_unacknowledged.number, told.unacknowledged_count
+    assert (*places, told.last_acknowledged) == (1, 2, 2, None)
+    assert told.resend_interval == 30
+    assert 0 < told.resend_time - pair.alice.clock.time() <= 30
 
 
 async def test_a_transactional_message_is_in_the_journal_only_after_it_was_received(pair: Pair) -> None:

@@ -1,0 +1,64 @@
+"""How far the transactional messages of an outgoing queue are, as JSON."""
+
+from datetime import UTC, datetime
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from qmnode.model.administration import SequencePlace, TransferInformation
+
+
+class PlaceDocument(BaseModel):
+    """The place of a message in a transactional sequence (SEQUENCE_INFO, MS-MQMQ 2.2.5)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    sequence: str = Field(description="TxSequenceID, hexadecimal", examples=["0x6921a4c200000007"])
+    number: int
+    previous: int
+
+    @classmethod
+    def of(cls, place: SequencePlace | None) -> Self | None:
+        """From the model."""
+        if place is None:
+            return None
+        return cls(sequence=f"{place.sequence_identifier:#x}", number=place.number, previous=place.previous)
+
+
+class TransferDocument(BaseModel):
+    """How far the transactional messages of an outgoing queue are (OutgoingTransferInfo, MS-MQDMPR 3.1.1.4)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    unacknowledged_messages: int = Field(description="Sent; their order acknowledgment has not come")
+    first_unacknowledged: PlaceDocument | None
+    last_unacknowledged: PlaceDocument | None
+    last_acknowledged: PlaceDocument | None
+    last_acknowledged_time: datetime | None
+    acknowledgments: int = Field(description="Order acknowledgments since the node started")
+    unread_messages: int = Field(description="Arrived; how they end has not been told. Counted up to 10,000")
+    next: PlaceDocument | None = Field(description="Of the next message that is sent to the queue; null before any")
+    resend_count: int = Field(description="How often in a row they were sent again without progress")
+    resend_interval: int = Field(description="Seconds")
+    resend_time: datetime | None
+
+    @classmethod
+    def of(cls, information: TransferInformation) -> Self:
+        """From the model."""
+        return cls(
+            unacknowledged_messages=information.unacknowledged_count,
+            first_unacknowledged=PlaceDocument.of(information.first_unacknowledged),
+            last_unacknowledged=PlaceDocument.of(information.last_unacknowledged),
+            last_acknowledged=PlaceDocument.of(information.last_acknowledged),
+            last_acknowledged_time=_moment(information.last_acknowledged_time),
+            acknowledgments=information.acknowledgment_count,
+            unread_messages=information.unread_count,
+            next=PlaceDocument.of(information.next if information.next.sequence_identifier else None),
+            resend_count=information.resend_count,
+            resend_interval=information.resend_interval,
+            resend_time=_moment(information.resend_time),
+        )
+
+
+def _moment(seconds: float) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds else None
