@@ -18,8 +18,12 @@ def main(name, address, port, options, mechanism, password, configuration):
     user.set_password(password)
     user.set_domain("LAB")
     user.set_realm("LAB.TEST")
-    with_tickets = mechanism == "kerberos"
-    user.set_kerberos_state(credentials.MUST_USE_KERBEROS if with_tickets else credentials.DONT_USE_KERBEROS)
+    states = {
+        "kerberos": credentials.MUST_USE_KERBEROS,
+        "ntlm": credentials.DONT_USE_KERBEROS,
+        "either": credentials.AUTO_USE_KERBEROS,
+    }
+    user.set_kerberos_state(states[mechanism])
     binding = f"ncacn_ip_tcp:{address}[{port},{options},target_hostname={name},target_principal=host/{name}]"
     client = mgmt.mgmt(binding, loaded, user)
     for _ in range(3):
