@@ -20,6 +20,7 @@ from mqenterprise.commands.opening import FAILED, DirectoryFile, complain
 from mqenterprise.directory.configuration import load_settings
 from qmnode.directory import DirectoryOperationError
 from qmnode.errors import ConfigurationError
+from qmnode.export.events import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,7 +139,7 @@ def analyze(
     from mqenterprise.pipeline.analysis import Analysis
     from mqenterprise.pipeline.catalogue import JOBS
     from mqenterprise.pipeline.session import open_session
-    from mqenterprise.pipeline.sources.segments import check_places
+    from mqenterprise.pipeline.sources.segments import check_bucket, check_places
     from qmnode.export.places import Place
 
     if job != "all" and job not in JOBS:
@@ -146,6 +147,7 @@ def analyze(
     with _explained(), _Steps() as steps:
         if not stream:
             check_places(sources)
+        check_bucket(target)
         if directory_file is not None:
             load_settings(directory_file)  # a mistake in it is told before Spark starts
         steps.say("Starting Spark")
@@ -184,10 +186,12 @@ def _report(analysis: Analysis, summed: Summed, title: str) -> None:
 
 
 def _tell(summed: Summed, target: str) -> None:
+    from qmnode.export.places import below
+
     console = _console()
     console.print(
         f"{summed.segments:,} new segments with {summed.events:,} events; "
-        f"{len(summed.tables)} tables written to {target}; the report is {target.rstrip('/')}/{REPORT}",
+        f"{len(summed.tables)} tables written to {shown(target)}; the report is {shown(below(target, REPORT))}",
         markup=False,
     )
     for record in summed.aside:
@@ -212,6 +216,7 @@ def simulate(
     from mqenterprise.pipeline.simulation.writing import TRUTH, write
     from mqenterprise.topology.check import load
     from mqenterprise.topology.problems import DeclarationError
+    from qmnode.export.places import below
 
     with _explained():
         try:
@@ -226,8 +231,8 @@ def simulate(
             steps.say("Writing segments")
             events = write(outcome, target, steps.at)
     _console().print(
-        f"{len(outcome.messages.sent):,} messages in {events:,} events are in {target}; "
-        f"the truth is {target.rstrip('/')}/{TRUTH}",
+        f"{len(outcome.messages.sent):,} messages in {events:,} events are in {shown(target)}; "
+        f"the truth is {shown(below(target, TRUTH))}",
         markup=False,
     )
 

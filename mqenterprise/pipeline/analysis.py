@@ -20,7 +20,7 @@ from mqenterprise.pipeline.sources.reading import Wanted, with_events
 from mqenterprise.pipeline.sources.segments import find_segments, pieces_of
 from mqenterprise.pipeline.tables import Tables
 from qmnode.errors import ConfigurationError
-from qmnode.export.events import FORMAT
+from qmnode.export.events import FORMAT, shown
 from qmnode.export.places import Place, below
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Analysis:
         roots = [Place.open(address).root for address in self.sources]
         target = Place.open(self.target).root
         if target in roots:
-            raise ConfigurationError(f"{self.target} is where segments are: write the tables to a place of their own")
+            raise ConfigurationError(f"segments are in {shown(self.target)}: write the tables to a place of their own")
         segments, strays = find_segments(self.sources)
         if not any(target.startswith(f"{root}/") for root in roots):
             return segments, strays

@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from qmnode.errors import ConfigurationError
+from qmnode.export.events import shown
 from qmnode.export.places import Place, below
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class StoredTable:
         if delta is None:
             return None
         chosen = [("date", "in", sorted(dates))] if dates is not None else None
-        return delta.to_pyarrow_table(partitions=chosen, columns=None if columns is None else list(columns))
+        return delta.to_pyarrow_table(filters=chosen, columns=None if columns is None else list(columns))
 
     def dates(self) -> frozenset[str]:
         """All dates that the table has."""
@@ -115,7 +116,7 @@ class StoredTable:
         """The rows, those of some dates or all, read in parallel. TableNotFoundError."""
         delta = self._delta()
         if delta is None:
-            raise TableNotFoundError(f"{self.address} is not there")
+            raise TableNotFoundError(f"{shown(self.address)} is not there")
         schema = StructType.fromJson(json.loads(delta.schema().to_json()))
         actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
         files = [
@@ -145,7 +146,7 @@ class StoredTable:
         version = delta.version()
         if _names(pa.schema(delta.schema().to_arrow())) != _names(schema):
             raise ConfigurationError(
-                f"{self.address} has other columns, of another version of this program: write to a new place"
+                f"{shown(self.address)} has other columns, of another version of this program: write to a new place"
             )
         written = self._write(frame, schema)
         touched = {row["date"] for row in written} | set(dates if dates is not None else self.dates())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -76,6 +77,7 @@ def test_segments_tables_and_report_in_a_bucket_are_as_in_a_directory(
         done = RUNNER.invoke(app, ["analyze", "service-levels", "--from", source, "--to", target])
         assert done.exit_code == 0, done.output
         assert "the report is" in done.output
+        assert "testing:testing" not in made.output + done.output, "credentials are not told"
 
     for name in ("message_life", "service_levels", "backlog"):
         assert rows(places["bucket"][1], name) == rows(places["directory"][1], name)
@@ -83,6 +85,10 @@ def test_segments_tables_and_report_in_a_bucket_are_as_in_a_directory(
     with place.file_system.open_input_stream(f"{place.root}/report.html") as stream:
         assert b"where messages went" in stream.read()
     assert isinstance(place.file_system, fs.S3FileSystem)
+    missing = re.sub("@[^/]*/", "@no-such-bucket/", bucket)
+    for source, target in ((missing, str(tmp_path / "nothing")), (places["bucket"][0], missing)):
+        done = RUNNER.invoke(app, ["analyze", "keys", "--from", source, "--to", target])
+        assert (done.exit_code, "there is no bucket no-such-bucket" in done.output) == (1, True), done.output
 
 
 def test_a_job_that_is_not_there_is_named_with_those_that_are() -> None:

@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from qmnode.export.events import FORMAT
+from qmnode.export.events import FORMAT, shown
 from qmnode.export.places import Place
 
 FOLDER: Final = "_quarantine"
@@ -52,7 +52,7 @@ class Quarantine:
             Place.open(self.address).put(_name(record.path), json.dumps(asdict(record), sort_keys=True).encode())
         except OSError as error:
             print(  # an executor has no better place
-                f"{record.path} is set aside ({record.sentence}), and {self.address} cannot be written: {error}",
+                f"{record.path} is set aside ({record.sentence}), and {shown(self.address)} cannot be written: {error}",
                 file=sys.stderr,
             )
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-from pyarrow import compute
+from pyarrow import compute, fs
 from pyspark.sql.datasource import InputPartition
 
 from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
 from mqenterprise.pipeline.sources.ranges import Ranges
 from qmnode.errors import ConfigurationError
+from qmnode.export.events import shown
 from qmnode.export.places import Place, StoredFile
 from qmnode.export.segment import SUFFIX, Footer, SegmentError, SegmentName, read_footer, read_segment
 
@@ -125,7 +126,7 @@ def pieces_of(segments: Iterable[Segment], wanted: Mapping[str, Ranges] | None =
 
 
 def check_places(addresses: Iterable[str]) -> None:
-    """ConfigurationError for a directory that is not there: most likely its name is mistaken.
+    """ConfigurationError for a directory or bucket that is not there: most likely its name is mistaken. OSError.
 
     A bucket has no directories; nothing below a prefix is nothing to read.
     """
@@ -135,6 +136,15 @@ def check_places(addresses: Iterable[str]) -> None:
             raise ConfigurationError(
                 f"there is no {place.root}: name the directory or bucket that nodes export to (setting export.target)"
             )
+        check_bucket(address)
+
+
+def check_bucket(address: str) -> None:
+    """ConfigurationError if a place is in a bucket that is not there. OSError."""
+    place = Place.open(address)
+    bucket = place.root.partition("/")[0]
+    if not place.is_local and place.file_system.get_file_info(bucket).type == fs.FileType.NotFound:
+        raise ConfigurationError(f"there is no bucket {bucket}: create it, or correct {shown(address)}")
 
 
 def fair_share(pieces: Sequence[Piece], most: int) -> int:
