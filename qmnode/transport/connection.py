@@ -13,6 +13,8 @@ from qmnode.transport.incomplete import SMALL, IncompletePackets
 from qmnode.transport.rate import Rate, Rates
 
 BUFFER_SIZE: Final = 256 * 1024
+UNSETTLED_BYTES: Final = 16 * 1024 * 1024
+"""So much may come while messages wait for the disk, or for the directory to say who sent them."""
 _BUFFER: Final = bytearray(BUFFER_SIZE)
 _VIEW: Final = memoryview(_BUFFER)
 """One for all connections: the loop reads into it and the session takes the bytes out in the same step."""
@@ -31,7 +33,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_alarm", "_handler", "_holds", "_incomplete", "_loop", "_processing", "_rate", "_rates", "_read_paused",
         "_transport", "_unsettled_limit", "_waits_for_rate", "address", "established", "initiator", "on_lost",
-        "on_writable", "port", "received_bytes", "sent_bytes", "session", "writable",
+        "on_writable", "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +59,8 @@ class Connection(asyncio.BufferedProtocol):
         """Seconds since 1970 when the session opened; 0 before."""
         self.sent_bytes = 0
         self.received_bytes = 0
+        self.unsettled_bytes = 0
+        """What came since all that had come before was settled."""
         self._handler = handler
         self._unsettled_limit = unsettled_limit
         self._rates = rates
@@ -93,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes came."""
         self.received_bytes += count
         session = self.session
+        self.unsettled_bytes = self.unsettled_bytes + count if session.unsettled() else count
         before = session.received_count
         session.receive_data(_VIEW[:count], self._loop.time())
         self._take_rate(session.received_count - before)
@@ -183,7 +188,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _check_reading(self, transport: asyncio.Transport) -> None:
         """Stop reading while the store is behind: the peer's window, and then TCP's, hold it back."""
-        behind = self.session.unsettled() >= self._unsettled_limit or self._waits_for_rate
+        unsettled = self.session.unsettled()
+        behind = unsettled >= self._unsettled_limit or self._waits_for_rate
+        if unsettled and self.unsettled_bytes >= UNSETTLED_BYTES:
+            behind = True
         if behind is not self._read_paused:
             self._read_paused = behind
             if behind:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,9 @@ from qmnode.protocol.connection import NextHop
 from qmnode.security_settings import SecuritySettings
 from qmnode.structures.guid import new_guid
 from qmnode.structures.queue_formats import DirectQueueFormatName
+from qmnode.structures.security_header import SecurityHeader
 from qmnode.transfer.next_hops import Resolver
+from qmnode.transport.connection import BUFFER_SIZE, UNSETTLED_BYTES
 from qmnode.transport.rate import Rates
 from tests.conformance.frames import FRAMES
 from tests.protocol.machines import message
@@ -135,6 +138,37 @@ async def test_half_packets_of_all_connections_have_one_limit(tmp_path: Path) ->
             await peer.__aexit__()
         await eventually(lambda: len(node.network.accepted) == 1)
         assert node.network._incomplete._total == 0
+
+
+async def test_large_messages_that_wait_for_the_directory_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window of the largest messages is 256 MiB: the socket is no longer read long before."""
+    address, answered = loopback_address(), asyncio.Event()
+    name = DirectQueueFormatName(direct_format_name=rf"TCP:{address}\private$\plain")
+    async with QueueManager.open(tmp_path, settings_of("BOB", address)) as node:
+        await node.network.start()
+        await node.create_queue(PLAIN)
+        judge = node.network.security.judge
+
+        async def slowly(arrivals: Any, now: float) -> Any:
+            await answered.wait()
+            return await judge(arrivals, now)
+
+        monkeypatch.setattr(node.network.security, "judge", slowly)
+        async with HostilePeer("127.9.7.3", address) as peer:
+            await peer.establish(new_guid())
+            for number in range(1, 13):
+                peer.send(message(number, queue=name, body=bytes(4_000_000), security_header=SecurityHeader()))
+            await eventually(lambda: any(one.unsettled_bytes >= UNSETTLED_BYTES for one in node.network.accepted))
+            (connection,) = node.network.accepted
+            before = connection.received_bytes
+            await asyncio.sleep(0.2)  # nothing comes: there is nothing to wait for
+            assert connection.received_bytes == before < 4_100_000 + UNSETTLED_BYTES + 2 * BUFFER_SIZE
+            answered.set()
+            queue = await node.open_queue(f"DIRECT=OS:{PLAIN}")
+            for _ in range(12):
+                assert len((await queue.receive(timeout=60)).body) == 4_000_000
 
 
 def test_all_connections_of_an_address_share_its_rate() -> None:
