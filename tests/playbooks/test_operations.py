@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import time
 from functools import cache
@@ -20,7 +21,7 @@ import yaml
 import qmnode
 from qmnode import Access, Message, MessageQueuingError, QueueType
 from tests.lab.aws import ENVIRONMENT
-from tests.lab.enterprise import LabEnterprise, Played
+from tests.lab.enterprise import PROJECT, LabEnterprise, Played
 from tests.playbooks.conftest import rolled_out
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class TestLimit:
         assert f"{GATE}: the node does not answer" in away.said
 
     def test_one_node_is_backed_up_without_the_controller(self, running: LabEnterprise, tmp_path: Path) -> None:
-        done = running.play("backup", "--limit", SHOP, backup_to=str(tmp_path / "kept")).ok()
+        done = running.play("backup", "--limit", SHOP, backup_to=os.path.relpath(tmp_path / "kept", PROJECT)).ok()
         assert changes(done) == {SHOP: 1}
         (kept,) = (tmp_path / "kept").iterdir()
         assert kept.name.startswith(f"{SHOP}-20")
@@ -203,7 +204,7 @@ class TestPublish:
         (parts / "queues.yaml").write_text(yaml.safe_dump({"queues": queues}))
         (parts / "rest.yaml").write_text(yaml.safe_dump({key: declared[key] for key in declared if key != "queues"}))
 
-        play_thrice(running, "publish_queues", declared=str(parts))
+        play_thrice(running, "publish_queues", declared=os.path.relpath(parts, PROJECT))
         gone = [{"machine": SHOP, "name": "several", "state": "absent"}]
         play_thrice(running, "publish_queues", queues=gone)
 

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qmnode
+from tests.lab.enterprise import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.lab.enterprise import LabEnterprise
 
@@ -39,7 +41,8 @@ class TestRollOut:
             assert empty.code != 0, playbook
             assert f"There is no host in the group {group} of the inventory" in empty.said
 
-        foretold = small.play("provision", "--check", "--diff", declared=str(small.declared)).ok()
+        from_here = os.path.relpath(small.declared, PROJECT)
+        foretold = small.play("provision", "--check", "--diff", declared=from_here).ok()
         assert foretold.changed == 1
         assert small.command("plan", str(small.declared), check=False).returncode == 2
 
@@ -108,6 +111,26 @@ class TestRollOut:
 
         assert started_at(small, SHOP) != started
         assert small.play("rollout", "--limit", SHOP).ok().changed == 0
+
+    def test_a_node_that_cannot_log_in_any_more_is_let_in_again(self, small: LabEnterprise, tmp_path: Path) -> None:
+        small.command("directory", "admit", SHOP, "--output", str(tmp_path / "elsewhere"))
+        refused = small.play("rotate_keys", "--check", "--limit", SHOP)
+        assert refused.code != 0
+        assert "or the password is wrong" in refused.said
+
+        assert small.play("rollout", "--check", "--limit", SHOP).ok().changed > 0
+        small.play("rollout", "--limit", SHOP).ok()
+
+        small.play("rotate_keys", "--check", "--limit", SHOP).ok()
+        assert small.play("rollout", "--limit", SHOP).ok().changed == 0
+
+    @pytest.mark.parametrize("wrong", ["yesterday", "2026-01-31", "2199-01-31T08:00:00+00:00"])
+    def test_a_rotation_begins_at_a_moment_that_was(self, small: LabEnterprise, wrong: str) -> None:
+        refused = small.play("rotate_keys", "--limit", SHOP, rotation_begun=wrong)
+        assert refused.code != 0
+        assert "rotation_begun is" in refused.said
+        assert "Traceback" not in refused.said
+        assert refused.changed == 0
 
 
 class TestFaults:

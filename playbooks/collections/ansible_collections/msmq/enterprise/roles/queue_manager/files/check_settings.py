@@ -20,7 +20,7 @@ def check(folder: Path, settings: dict, tokens: list) -> None:
     listen = read_settings(written).management.listen
     if not listen:
         return
-    host, _, port = listen.rpartition(":")
+    host, port = listen.rpartition(":")[::2]
     try:
         socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, ValueError) as error:

@@ -12,6 +12,9 @@ import sys
 import time
 from pathlib import Path
 
+READ = ("node.yaml", "directory.yaml", "directory.password")
+"""Settings that a node reads when it starts."""
+
 
 def free_bytes(path: Path) -> int:
     """Free space where a path is, or will be."""
@@ -57,9 +60,7 @@ def main() -> None:
         "current": current.readlink().name if current.is_symlink() else None,
         "releases": sorted(each.parent.name for each in releases.glob("*/.complete")),
         "running": since is not None,
-        "stale": changed_after(since, [settings / "node.yaml", settings / "directory.yaml", unit, current])
-        if since is not None
-        else [],
+        "stale": [] if since is None else changed_after(since, [*(settings / name for name in READ), unit, current]),
         "clock": round(time.time() - float(sys.argv[5]), 1),
     }
     print(json.dumps(found))

@@ -71,8 +71,8 @@ def main() -> None:
     """Rotate, or say what is to be rotated."""
     programs, account, settings, data, path, computer, begun, mode = sys.argv[1:9]
     keys = Keys(programs, account, settings, data, computer)
+    since = moment(begun)
     rows = keys.run("status")
-    since = datetime.fromisoformat(begun).timestamp()
     if not any(is_due(row, since) for row in rows) or mode == "check":
         print(json.dumps({"changed": any(is_due(row, since) for row in rows), "keys": rows}))
         return
@@ -84,6 +84,19 @@ def main() -> None:
     after = keys.run("retire", wait=0)
     fingerprints_read(path)
     print(json.dumps({"changed": states(rows) != states(after), "keys": after}))
+
+
+def moment(begun: str) -> float:
+    """When the rotation began; ends the program when that is no moment, or is still to come."""
+    try:
+        given = datetime.fromisoformat(begun)
+    except ValueError:
+        given = None
+    if given is None or given.tzinfo is None:
+        sys.exit(f"rotation_begun is {begun!r}: write a moment with its time zone, such as 2026-01-31T08:00:00+00:00")
+    if given.timestamp() > time.time() + 60:
+        sys.exit(f"rotation_begun is {begun}, which is still to come: each run would replace every key again")
+    return given.timestamp()
 
 
 def is_due(row: dict, since: float) -> bool:
