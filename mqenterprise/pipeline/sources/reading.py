@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from mqenterprise.pipeline.sources.segments import check_footer, partitions_of, read_pieces
+from mqenterprise.pipeline.sources.segments import check_footer, fair_share, partitions_of, read_pieces
 from qmnode.export.places import Place
 from qmnode.export.segment import SCHEMA
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from qmnode.export.segment import Footer
 
 _PARTITION: Final = 16 << 20
-"""Bytes of segments for one of Python's tasks."""
+"""Bytes of segments for one of Python's tasks at most."""
 _CHECKED_AT_ONCE: Final = 8
 _WHOLE_OR_NOTHING: Final = {
     "ignoreCorruptFiles": "false",
@@ -119,7 +119,7 @@ def _by_spark(spark: SparkSession, wanted: Wanted, paths: Sequence[str]) -> Data
 
 def _by_python(spark: SparkSession, wanted: Wanted, pieces: Sequence[Piece], quarantine: Quarantine) -> DataFrame:
     """By as many tasks as there is work for."""
-    parts, schema = partitions_of(pieces, _PARTITION), wanted.schema
+    parts, schema = partitions_of(pieces, fair_share(pieces, _PARTITION)), wanted.schema
     rows = from_arrow_schema(schema)
     if not parts:
         return spark.createDataFrame([], rows)
