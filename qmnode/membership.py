@@ -90,7 +90,7 @@ class Membership:
         known = {queue.identifier for queue in self._manager.queue_collection.values() if queue.is_published}
         if identifier is None or identifier in known:
             self._spawn(self.follow(identifier))
-        elif not self._is_adopting:
+        if identifier not in known and not self._is_adopting:  # when anything may have changed, one may be new as well
             self._is_adopting = True
             self._spawn(self._adopt_soon())
 

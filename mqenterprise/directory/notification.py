@@ -108,6 +108,7 @@ class SyncFeed:
     def __init__(self, connection: LdapConnection) -> None:
         self._connection = connection
         self._cookie = b""
+        self._resumed = False
         self._refreshing = True
 
     def changes(self, stop: threading.Event) -> Iterator[Changed]:
@@ -116,8 +117,6 @@ class SyncFeed:
             session.broken = True  # a search is open on it for good
             identifier = self._ask(session)
             self._refreshing = True
-            if not self._cookie:
-                yield RELOAD
             while not stop.is_set():
                 try:
                     message = session.wire.receive(identifier, LISTEN)
@@ -131,7 +130,8 @@ class SyncFeed:
                     yield change
 
     def _ask(self, session: Session) -> int:
-        cookie = octets(self._cookie) if self._cookie else b""
+        self._resumed = bool(self._cookie)
+        cookie = octets(self._cookie) if self._resumed else b""
         control = element(SEQUENCE, integer(REFRESH_AND_PERSIST, ENUMERATED) + cookie)
         request = search_request(self._connection.root, Scope.SUBTREE.value, WATCHED, ("objectGUID",), 0)
         try:
@@ -158,10 +158,9 @@ class SyncFeed:
         _, begin, end = header(value, 0)
         parts = elements(value, begin, end)
         state = number(value, parts[0])
-        resumed = bool(self._cookie)
         if len(parts) > 2:
             self._cookie = value[parts[2][1] : parts[2][2]]
-        if self._refreshing and not resumed:
+        if self._refreshing and not self._resumed:
             return None  # what is there from the start is no change
         dn, attributes = message.entry()
         guid = attributes.get("objectguid")
@@ -182,15 +181,15 @@ class SyncFeed:
         inner = elements(data, begin, end)
         cookie = next((data[first:last] for kind, first, last in inner if kind == OCTETS), None)
         done = next((data[first] != 0 for kind, first, _ in inner if kind == BOOLEAN), True)
-        resumed = bool(self._cookie)
         if cookie:
             self._cookie = cookie
         if tag == 0xA3:  # entries that are gone, by an identifier that is OpenLDAP's own
             return RELOAD
         if tag in (0xA1, 0xA2) and done:
             self._refreshing = False
-            # "Present" means that the server forgot what was deleted meanwhile.
-            return RELOAD if tag == 0xA2 and resumed else None
+            # "Present" means that the server forgot what was deleted meanwhile. From the start, what was there came as
+            # no change; whoever reads it from now on is told of all that is made later.
+            return RELOAD if tag == 0xA2 or not self._resumed else None
         return None
 
 

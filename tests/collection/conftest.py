@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 import yaml
+from ansible.module_utils import _internal
 from ansible.module_utils.testing import patch_module_args
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def modules(directory_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr(sys, "path", [str(COLLECTIONS), *sys.path])
     base = importlib.import_module("ansible_collections.msmq.enterprise.plugins.module_utils._module")
     monkeypatch.setattr(base, "forbid_core_dumps", lambda: None)  # this process is not the module's own
+    monkeypatch.setattr(_internal, "is_controller", False)  # filters, which are tested beside, import the controller
     configured = structlog.get_config()
     yield Modules(directory_file=str(directory_file))
     structlog.configure(**configured)

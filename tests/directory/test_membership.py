@@ -10,14 +10,19 @@ from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 import qmnode.membership
 from mqenterprise.directory.admission import admit
+from qmnode import QueueManager
 from qmnode.directory import ENTRY_POINT_GROUP, Queue, open_directory
 from qmnode.errors import ConfigurationError
-from qmnode.membership import directory_of
+from qmnode.file_directory import FileDirectory
+from qmnode.membership import Membership, directory_of
+from qmnode.model.published import PublishedQueues
 from qmnode.service import Service
-from qmnode.settings import NodeSettings
+from qmnode.settings import NodeSettings, Settings
+from qmnode.structures.guid import Guid, guid_to_text, new_guid
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -179,3 +184,38 @@ async def test_queues_that_an_administrator_publishes_are_taken_over(
             while not any(each.pathname.lower().endswith("\\prices") for each in await manager.queues()):
                 await asyncio.sleep(0.05)
         await (await manager.open_queue(f"DIRECT=OS:{computer}\\prices")).close()
+
+
+class WatchedFile(FileDirectory):
+    """A file that says by hand that it has changed."""
+
+    def watch(self, on_changed: Callable[[Guid | None], None]) -> None:
+        self.tell = on_changed
+
+
+async def test_when_anything_may_have_changed_queues_may_be_new(tmp_path: Path) -> None:
+    """A feed of changes that begins late, or has lost its place, tells of no object by itself."""
+    declared: dict[str, list[dict[str, str]]] = {
+        "queue_managers": [
+            {
+                "identifier": guid_to_text(new_guid()),
+                "computer_name": "ALPHA",
+                "qualified_computer_name": "alpha.example",
+            }
+        ]
+    }
+    file = tmp_path / "directory.yaml"
+    file.write_text(yaml.safe_dump(declared))
+    directory = WatchedFile(file)
+    settings = node_settings(tmp_path, "ALPHA", None)
+
+    async with QueueManager.open(tmp_path / "data", Settings(computer_name="ALPHA")) as manager:
+        membership = Membership(directory, manager, settings)
+        manager.published = PublishedQueues(manager, directory)
+        await membership.join()
+        declared["queues"] = [{"identifier": guid_to_text(new_guid()), "pathname": "ALPHA\\prices"}]
+        file.write_text(yaml.safe_dump(declared))
+        directory.tell(None)
+        async with asyncio.timeout(60):
+            while not any(each.pathname.lower().endswith("\\prices") for each in await manager.queues()):
+                await asyncio.sleep(0.05)
