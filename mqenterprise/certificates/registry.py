@@ -62,6 +62,10 @@ class CertificateRegistry:
             for entry in _entries(each):
                 yield _registered(each.name, entry)
 
+    def check_user(self, user: str) -> None:
+        """CertificateError when the directory does not know this user."""
+        self._user(user)
+
     def register(self, user: str, encoded: bytes) -> Registered:
         """Add a certificate (DER). One that the user has already is left as it is.
 

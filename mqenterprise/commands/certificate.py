@@ -53,6 +53,7 @@ def register(
 ) -> None:
     """Register a certificate for a user: a given one, or an internal one that is made here."""
     with _registry(directory_file) as registry:
+        registry.check_user(user)  # before a key is made for nobody
         added = registry.register(user, _encoded(user, certificate, internal, days, bits))
         show([row_of(added, time.time(), 0)], COLUMNS, as_json=as_json, empty="")
 

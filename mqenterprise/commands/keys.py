@@ -150,7 +150,8 @@ def _run(chosen: _Chosen, work: Callable[[Fleet], Coroutine[Any, Any, Outcome]],
 def _report(outcome: Outcome, waiting: Waiting, *, as_json: bool, destroyed: bool) -> None:
     now = time.time()
     rows = [row for keys in outcome.done for row in rows_of(keys, waiting, now, destroyed=destroyed)]
-    show(rows, COLUMNS, as_json=as_json, empty="no queue managers")
+    if rows or as_json or not outcome.failed:
+        show(rows, COLUMNS, as_json=as_json, empty="no queue managers")
     for name, sentence in sorted(outcome.failed.items()):
         complain(f"{name}: {sentence}")
     if outcome.failed:

@@ -17,7 +17,7 @@ from mqenterprise.commands.opening import (
     show,
 )
 from mqenterprise.directory.entities import PrivacyLevel, Queue, equals
-from mqenterprise.directory.errors import ConstraintViolated, DirectoryError
+from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, ObjectAlreadyExists
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
 
 if TYPE_CHECKING:
@@ -70,7 +70,11 @@ def publish(
         named = _given(
             label, type_, quota, journal_quota, journaling, authentication, privacy, base_priority, multicast
         )
-        added = directory.queues.add(replace(Queue(pathname=pathname, transactional=transactional), **named))
+        try:
+            added = directory.queues.add(replace(Queue(pathname=pathname, transactional=transactional), **named))
+        except ObjectAlreadyExists:
+            complain(f"{pathname} is published already; mqenterprise queue set changes it")
+            raise typer.Exit(FAILED) from None
         show([_row(added)], COLUMNS, as_json=as_json, empty="")
 
 

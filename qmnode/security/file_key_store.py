@@ -83,6 +83,11 @@ class FileKeyStore:
                 clear = encode_contents(KeyStoreContents(found + 1, pairs))
                 self._store(self._sealing.seal(clear, str(self._path)))
                 return found + 1
+        except FileNotFoundError:
+            raise KeyStoreUnavailableError(
+                f"{self._path} cannot be written: there is no folder {self._path.parent} on this machine; "
+                f"do this where the node's keys are, or say where they are"
+            ) from None
         except OSError as error:
             raise KeyStoreUnavailableError(f"{self._path} cannot be written: {error.strerror}") from None
 

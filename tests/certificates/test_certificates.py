@@ -210,6 +210,13 @@ class TestCommands:
         assert left["fingerprint"] != added["fingerprint"]
         assert left["not_after"] in run("list", user.name)
 
+    def test_no_key_is_made_for_a_user_that_nobody_knows(self, run: Any, tmp_path: Path) -> None:
+        key = tmp_path / "nobody.key"
+
+        run("register", "nobody at all", "--internal", key, code=1)
+
+        assert not key.exists()
+
     def test_a_given_certificate_replaces_one(self, run: Any, user: User, tmp_path: Path) -> None:
         first, second = tmp_path / "first.pem", tmp_path / "second.der"
         now = time.time()

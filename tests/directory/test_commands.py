@@ -275,7 +275,7 @@ class TestQueue:
         assert row["transactional"] is True
         assert pathname in run("queue", "list", *where, "--computer", computer).stdout
         twice = run("queue", "publish", pathname, *where)
-        assert (twice.returncode, "already" in twice.stderr) == (1, True)
+        assert (twice.returncode, "published already; mqenterprise queue set" in twice.stderr) == (1, True)
         assert run("queue", "unpublish", pathname, *where).returncode == 0
         gone = run("queue", "find", pathname, *where)
         assert (gone.returncode, gone.stdout) == (1, "no such queue\n")

@@ -65,6 +65,11 @@ def test_the_file_is_the_owners_alone_whatever_the_umask(path: Path) -> None:
         assert file.stat().st_mode & 0o777 == 0o600, file
 
 
+def test_a_store_that_is_on_another_machine_is_told(tmp_path: Path) -> None:
+    with pytest.raises(KeyStoreUnavailableError, match=r"no folder .*/elsewhere on this machine; do this where"):
+        FileKeyStore(tmp_path / "elsewhere/keys").replace_now((pair(),), expected_version=0)
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o700])
 def test_wider_permissions_are_refused(path: Path, mode: int) -> None:
     FileKeyStore(path).replace_now((pair(),), expected_version=0)
