@@ -62,17 +62,21 @@ class DomainController:
         }
         return DirectorySettings.model_validate(values | changed)
 
-    def kinit(self) -> None:
-        """A ticket for the administrator, in the cache that KRB5CCNAME names.
-
-        The controller's service that registers its own principals is not among those that we start.
-        """
+    def register_service(self, service: str) -> None:
+        """Let tickets be asked for to a service that the controller's own account runs: ``service/host``."""
         connection = LdapConnection(self.settings())
         account = f"CN=DC1,OU=Domain Controllers,{self.root}"
         name = Change(ChangeKind.ADD, "servicePrincipalName", (f"ldap/{self.host}".encode(),))
         with suppress(ConditionFailed):
             connection.modify(account, [name])
         connection.close()
+
+    def kinit(self) -> None:
+        """A ticket for the administrator, in the cache that KRB5CCNAME names.
+
+        The controller's service that registers its own principals is not among those that we start.
+        """
+        self.register_service("ldap")
         command = ["kinit", f"administrator@{self.realm}"]
         done = subprocess.run(command, input=PASSWORD.encode(), capture_output=True, timeout=30, check=False)
         assert done.returncode == 0, done.stderr.decode()

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 from qmnode.protocol import reception as reception_module
 from qmnode.protocol.acknowledgments import order_queue_of
-from qmnode.protocol.history import MessageIdHistory
-from qmnode.protocol.incoming import IncomingSequences, Route
-from qmnode.protocol.received import DestinationName, MessageReader, ReceivedMessage
-from qmnode.protocol.reception import Admission, Destination, DestinationKind, Reception, Verdict
+from qmnode.protocol.incoming import Route
+from qmnode.protocol.received import DestinationName
+from qmnode.protocol.reception import Admission, Destination, DestinationKind, Verdict
 from qmnode.protocol.records import Family
-from qmnode.protocol_settings import TransferSettings
 from qmnode.structures.acks import FinalAckBody, OrderAckBody, final_ack, order_ack
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.debug_header import DebugHeader
@@ -26,71 +24,7 @@ from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from qmnode.structures.user_header import UserFlags, UserHeader
 from qmnode.structures.user_message import UserMessage
 from tests.protocol.machines import ALICE, ALL_ACKNOWLEDGMENTS, BOB, CAROL, TIME, message, transactional
-
-SEQUENCE = 0x6_0000_0001
-ADMIN = DirectQueueFormatName(direct_format_name=r"OS:alice\private$\admin")
-
-
-class Receiver:
-    """Bob's queue manager: reception with a store that takes records, and queues as the test says."""
-
-    def __init__(self, store: dict[tuple[Family, bytes], bytes] | None = None, **parameters: Any) -> None:
-        self.parameters = TransferSettings(**parameters)
-        self.history = MessageIdHistory(self.parameters)
-        self.incoming = IncomingSequences(self.parameters)
-        self.reception = Reception(BOB, self.parameters, self.history, self.incoming)
-        self.store = {} if store is None else store
-        pairs = [(family, key, value) for (family, key), value in self.store.items()]
-        self.history.load((key, value) for family, key, value in pairs if family is Family.MESSAGE_ID_HISTORY)
-        self.incoming.load(((k, v) for family, k, v in pairs if family is Family.INCOMING_SEQUENCE), 0.0)
-        self.destination = Destination(DestinationKind.LOCAL, "queue")
-        self.reader = MessageReader()
-
-    def read(self, *packets: bytes) -> list[ReceivedMessage]:
-        return [self.reader.read(packet) for packet in packets]
-
-    def admit(self, *packets: bytes, address: str = "127.0.0.7", **more: Any) -> Admission:
-        """Admit packets and write what comes of it."""
-        messages = self.read(*packets)
-        destinations = dict.fromkeys(self.reception.unresolved(messages, {}), self.destination)
-        admission = self.reception.admit(messages, destinations, now=0.0, time=TIME, address=address, **more)
-        return admission
-
-    def take(self, *packets: bytes, **more: Any) -> Admission:
-        """Admit, write and sync."""
-        admission = self.admit(*packets, **more)
-        for family, key, value in admission.records:
-            if value is None:
-                self.store.pop((family, key), None)
-            else:
-                self.store[family, key] = value
-        self.reception.persisted(admission, 0.0)
-        return admission
-
-    def transactional_queue(self) -> Receiver:
-        self.destination = Destination(DestinationKind.LOCAL, "queue", transactional=True)
-        return self
-
-    def forwarding(self) -> Receiver:
-        self.destination = Destination(DestinationKind.FORWARD, "outgoing")
-        return self
-
-    def without_queue(self) -> Receiver:
-        self.destination = Destination(DestinationKind.UNKNOWN)
-        return self
-
-
-def identifiers(admission: Admission) -> list[int]:
-    return [taken.received.message_id for taken in admission.taken]
-
-
-def answered(admission: Admission) -> list[int]:
-    return [acknowledgment.message_class for acknowledgment in admission.administration]
-
-
-def asking(message_id: int = 1, **more: Any) -> bytes:
-    """A message that wants every acknowledgment."""
-    return message(message_id, properties=ALL_ACKNOWLEDGMENTS, admin_queue=ADMIN, **more)
+from tests.protocol.receiver import ADMIN, SEQUENCE, Receiver, answered, asking, identifiers
 
 
 # --- duplicates ---
@@ -395,96 +329,6 @@ def test_duplicates_and_refused_messages_are_not_reported() -> None:
     receiver.take(traced(1))
     assert receiver.take(traced(1)).traces == []
     assert receiver.without_queue().take(traced(2)).traces == []
-
-
-# --- forwarding ---
-FAR = PrivateQueueFormatNameId(private_queue_identifier=3)
-
-
-def test_a_forwarded_message_has_one_hop_more() -> None:
-    admission = Receiver().forwarding().take(message(1, queue=FAR, address=CAROL, hops=4))
-    (taken,) = admission.taken
-    assert UserFlags.RC.get(UserMessage.parse(taken.packet).user_header.flags) == 5
-
-
-def test_too_many_hops_are_refused() -> None:
-    receiver = Receiver().forwarding()
-    admission = receiver.take(
-        asking(1, queue=FAR, address=CAROL, hops=28),
-        asking(2, queue=FAR, address=CAROL, hops=29),
-        transactional(3, SEQUENCE, 1, 0, queue=FAR, address=CAROL, hops=29),
-    )
-    assert identifiers(admission) == [1]
-    assert answered(admission) == [MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED]
-    assert [final.message_class for final in admission.final_acks] == [MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED]
-
-
-def test_transactional_messages_pass_through_again_and_untouched_by_sequences() -> None:
-    """They are sent again on purpose, end to end; a router's history would swallow what the destination waits for."""
-    receiver = Receiver().forwarding()
-    packet = transactional(1, SEQUENCE, 5, 4, queue=FAR, address=CAROL)
-    assert identifiers(receiver.take(packet, packet)) == [1, 1]
-    assert receiver.store == {}
-    assert receiver.incoming.take_order_acknowledgments(100.0) == []
-
-
-@pytest.mark.parametrize("recoverable", [False, True])
-def test_what_passes_through_may_come_by_again(recoverable: bool) -> None:
-    """A route that changes brings it back: a router's history would acknowledge it, and it would be gone."""
-    receiver = Receiver().forwarding()
-    packet = message(1, queue=FAR, address=CAROL, recoverable=recoverable)
-    assert identifiers(receiver.take(packet)) == [1]
-    assert identifiers(receiver.take(packet)) == [1]
-    assert receiver.store == {}
-
-
-def test_what_ends_on_its_way_is_told_of_once() -> None:
-    receiver = Receiver().forwarding()
-    for packet, final_acks in (
-        (asking(1, queue=FAR, address=CAROL, hops=29), 0),
-        (transactional(2, SEQUENCE, 1, 0, queue=FAR, address=CAROL, hops=29), 1),
-    ):
-        first, again = receiver.take(packet), receiver.take(packet)
-        assert len(first.administration) == 1 - final_acks
-        assert again.administration == again.dead_letters == []
-        # The FinalAck may have been lost, and its source sends the message until it has one.
-        assert len(first.final_acks) == len(again.final_acks) == final_acks
-
-
-def test_a_message_for_which_there_is_no_outgoing_queue_leaves_no_trace() -> None:
-    receiver = Receiver()
-    receiver.destination = Destination(DestinationKind.FULL)
-    admission = receiver.take(asking(1, queue=FAR, address=CAROL))
-    assert admission.stopped
-    assert (identifiers(admission), admission.administration, receiver.store) == ([], [], {})
-    assert identifiers(receiver.forwarding().take(asking(1, queue=FAR, address=CAROL))) == [1]
-
-
-def connector() -> Receiver:
-    receiver = Receiver()
-    receiver.destination = Destination(DestinationKind.CONNECTOR, "plain", transactional_queue="ordered")
-    return receiver
-
-
-def test_a_connector_takes_transactional_messages_and_others_once() -> None:
-    receiver = connector()
-    packets = asking(1, queue=FAR, address=CAROL), transactional(2, SEQUENCE, 1, 0, queue=FAR, address=CAROL)
-    assert identifiers(receiver.take(*packets)) == [1, 2]
-    admission = receiver.take(*packets)
-    assert (identifiers(admission), admission.duplicates) == ([], 2)
-    assert len(receiver.incoming.take_order_acknowledgments(100.0)) == 1
-
-
-def test_arrival_at_a_connector_is_not_arrival_and_its_packet_is_as_it_was() -> None:
-    receiver = connector()
-    packet = asking(1, queue=FAR, address=CAROL)
-    admission = receiver.take(packet)
-    assert admission.administration == []
-    assert admission.taken[0].packet == packet
-
-
-def test_arrival_at_a_router_is_not_arrival() -> None:
-    assert Receiver().forwarding().take(asking(1, queue=FAR, address=CAROL)).administration == []
 
 
 # --- the order queue ---

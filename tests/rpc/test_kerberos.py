@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING
 import pytest
 from impacket.dcerpc.v5.rpcrt import RPC_C_AUTHN_LEVEL_PKT_INTEGRITY, RPC_C_AUTHN_LEVEL_PKT_PRIVACY
 
-from mqenterprise.directory.connection import LdapConnection
-from mqenterprise.directory.errors import ConditionFailed
-from mqenterprise.directory.repository import Change, ChangeKind
 from qmnode import MessageQueuingError
 from qmnode.model.packet import message_from_packet
 from qmnode.rpc import ntlm
@@ -41,7 +38,7 @@ from tests.rpc.foreign_client import Foreign, mapped_port, packet_of
 from tests.rpc.raw_client import RawClient, bind_pdu
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from qmnode.rpc.protection import SecurityContext
     from qmnode.rpc.server import Caller
@@ -86,6 +83,15 @@ class Domain:
         openers = {queue.opener.principal.casefold() for queue in remote.server.queues._by_number.values()}
         return openers == {self.account.casefold()}
 
+    async def read_one(self, folder: Path, security: Callable[[str], SecurityContext]) -> None:
+        """A message is received by a client with these credentials, which the server takes for the administrator's."""
+        async with self.serving(folder) as remote:
+            await remote.send(b"one")
+            async with await remote.connect(security=security) as node:
+                queue = await node.open_queue(NAME)
+                assert self.is_principal(remote)
+                assert (await queue.receive(0)).body == b"one"
+
 
 @pytest.fixture
 def domain(domain_controller: DomainController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Domain]:
@@ -93,12 +99,7 @@ def domain(domain_controller: DomainController, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "tickets"))  # impacket takes no FILE:
     monkeypatch.setenv("KRB5RCACHENAME", "none:")
     domain_controller.kinit()
-    connection = LdapConnection(domain_controller.settings())
-    account = f"CN=DC1,OU=Domain Controllers,{domain_controller.root}"
-    name = Change(ChangeKind.ADD, "servicePrincipalName", (f"{SERVICE}/{domain_controller.host}".encode(),))
-    with suppress(ConditionFailed):
-        connection.modify(account, [name])
-    connection.close()
+    domain_controller.register_service(SERVICE)
     keytab = tmp_path / "keytab"
     configuration = str(domain_controller.folder / "dc/etc/smb.conf")
     tool = shutil.which("samba-tool")
@@ -132,12 +133,7 @@ async def test_integrity_alone_is_taken(domain: Domain, tmp_path: Path, mechanis
         ticket = initiator_context(SERVICE, domain.controller.host, domain.account, level)
         return ticket if mechanism == "kerberos" else NegotiationInitiator([(KERBEROS, ticket)], level, CONTEXT_ID)
 
-    async with domain.serving(tmp_path) as remote:
-        await remote.send(b"one")
-        async with await remote.connect(security=with_integrity) as node:
-            queue = await node.open_queue(NAME)
-            assert domain.is_principal(remote)
-            assert (await queue.receive(0)).body == b"one"
+    await domain.read_one(tmp_path, with_integrity)
 
 
 async def test_kerberos_proves_the_agreement_when_it_was_not_the_first_choice(domain: Domain, tmp_path: Path) -> None:
@@ -148,12 +144,7 @@ async def test_kerberos_proves_the_agreement_when_it_was_not_the_first_choice(do
         password = ntlm.initiator_context(SERVICE, host, domain.account, "Secret-1", level, CONTEXT_ID)
         return NegotiationInitiator([(("1.2.3.4",), password), (KERBEROS, ticket)], level, CONTEXT_ID)
 
-    async with domain.serving(tmp_path) as remote:
-        await remote.send(b"one")
-        async with await remote.connect(security=prefers_another) as node:
-            queue = await node.open_queue(NAME)
-            assert domain.is_principal(remote)
-            assert (await queue.receive(0)).body == b"one"
+    await domain.read_one(tmp_path, prefers_another)
 
 
 def test_without_a_ticket_the_reason_is_said(domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
