@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qmnode.model.message import Acknowledgment as Acknowledgment
     from qmnode.model.message import Message as Message
     from qmnode.node import QueueManager as QueueManager
-    from qmnode.settings import Settings as Settings
+    from qmnode.settings.node import Settings as Settings
 
 _HOMES = {
     "Access": "qmnode.model.api",
@@ -35,7 +35,7 @@ _HOMES = {
     "QueueInformation": "qmnode.model.api",
     "QueueManager": "qmnode.node",
     "QueueType": "qmnode.model.api",
-    "Settings": "qmnode.settings",
+    "Settings": "qmnode.settings.node",
     "Share": "qmnode.model.api",
     "connect": "qmnode.local.remote",
 }

@@ -6,21 +6,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from qmnode.directory import Directory
+from qmnode.dcerpc.authentication import initiator_authentication
+from qmnode.delivery.engine import Transfer
+from qmnode.delivery.signing import MessageSigning
+from qmnode.directory.port import Directory
 from qmnode.export.exporter import Exporter, check_export
 from qmnode.export.recorder import EventRecorder
 from qmnode.model.clock import SystemClock
 from qmnode.model.ports import Clock
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
-from qmnode.rpc.authentication import initiator_authentication
-from qmnode.rpc.remote_reader import RemoteReader
+from qmnode.remote_read.remote_reader import RemoteReader
 from qmnode.security.queue_policy import QueueAccessPolicy
-from qmnode.settings import Settings
+from qmnode.settings.node import Settings
 from qmnode.storage.backup import back_up
 from qmnode.storage.store import Store
 from qmnode.structures.sid import ANONYMOUS
-from qmnode.transfer.engine import Transfer
-from qmnode.transfer.signing import MessageSigning
 
 
 class QueueManager(ModelQueueManager):

@@ -13,17 +13,17 @@ from typing import Any, Final
 
 import structlog
 
-from qmnode.directory import Directory, WorkgroupDirectory
+from qmnode.dcerpc.authentication import acceptor_authentication
+from qmnode.directory.membership import Membership, directory_of
+from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.errors import MessageQueuingError
 from qmnode.local.changes import LocalChange
 from qmnode.local.server import LocalServer
 from qmnode.management.audit import audit_entry
 from qmnode.management.server import ManagementServer
-from qmnode.membership import Membership, directory_of
 from qmnode.node import QueueManager
-from qmnode.rpc.authentication import acceptor_authentication
-from qmnode.rpc.remote_read import RemoteReadServer
-from qmnode.settings import ConfigurationError, LogSettings, NodeSettings, read_settings
+from qmnode.remote_read.server import RemoteReadServer
+from qmnode.settings.node import ConfigurationError, LogSettings, NodeSettings, read_settings
 from qmnode.structures.error_codes import ErrorCode
 
 log = structlog.get_logger(__name__)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qmnode.directory import (
+from qmnode.directory.port import (
     DirectoryOperationError,
     DirectoryOperationResult,
     DirectoryOptions,

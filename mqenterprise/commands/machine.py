@@ -10,7 +10,7 @@ import typer
 from mqenterprise.commands.opening import AsJson, DirectoryFile, opened, show
 from mqenterprise.directory.machine_access import RIGHTS, MachineAccess
 from mqenterprise.topology.trustees import Trustees
-from qmnode.operations.access_control import Change
+from qmnode.administration.access_control import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.service import EnterpriseDirectory
-from qmnode.directory import DirectoryOperationError
+from qmnode.directory.port import DirectoryOperationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

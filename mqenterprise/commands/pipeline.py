@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from mqenterprise.commands.opening import FAILED, DirectoryFile, complain
 from mqenterprise.directory.configuration import load_settings
-from qmnode.directory import DirectoryOperationError
+from qmnode.directory.port import DirectoryOperationError
 from qmnode.errors import ConfigurationError
 from qmnode.export.events import shown
 

@@ -30,7 +30,7 @@ from mqenterprise.topology.render import done_summary, plan_lines, summary
 from mqenterprise.topology.session import Applied, apply_declared, apply_plan, plan_declared
 from mqenterprise.topology.target import TargetError
 from mqenterprise.topology.wanted import wanted
-from qmnode.directory import DirectoryOperationError
+from qmnode.directory.port import DirectoryOperationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

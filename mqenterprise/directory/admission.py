@@ -10,7 +10,7 @@ import yaml
 
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.names import name_of, parent_of, split_dn
-from qmnode.directory import QueueManager
+from qmnode.directory.port import QueueManager
 
 if TYPE_CHECKING:
     from pathlib import Path

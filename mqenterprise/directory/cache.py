@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mqenterprise.directory.mapping import satisfies
 from mqenterprise.directory.names import normalized
-from qmnode.directory import (
+from qmnode.directory.port import (
     DirectoryObject,
     DirectoryServerType,
     Enterprise,

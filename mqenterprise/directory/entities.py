@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qmnode.directory import (
+from qmnode.directory.port import (
     DirectoryObject,
     DirectoryServerType,
     Enterprise,

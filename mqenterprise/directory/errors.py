@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qmnode.directory import DirectoryOperationError, DirectoryOperationResult
+from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
 
 
 class DirectoryError(DirectoryOperationError):

@@ -14,7 +14,7 @@ from mqenterprise.directory.repository import Change as EntryChange
 from mqenterprise.directory.repository import ChangeKind
 from mqenterprise.directory.security import QUEUE_MANAGER_RIGHTS, to_active_directory, to_message_queuing
 from mqenterprise.directory.settings import ServerKind
-from qmnode.operations.access_control import Change
+from qmnode.administration.access_control import Change
 from qmnode.structures.access_masks import QueueManagerAccess
 from qmnode.structures.errors import PacketError
 from qmnode.structures.security_descriptor import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mqenterprise.directory.entities import DistributionList, QueueAlias, QueueManagerSettings
 from mqenterprise.directory.errors import ConstraintViolated
 from mqenterprise.directory.names import escape_filter
-from qmnode.directory import (
+from qmnode.directory.port import (
     DirectoryObject,
     Enterprise,
     Filter,

@@ -19,7 +19,7 @@ from mqenterprise.directory.mapping import (
     satisfies,
 )
 from mqenterprise.directory.repository import Change, ChangeKind, Entry
-from qmnode.directory import DirectoryObject
+from qmnode.directory.port import DirectoryObject
 from qmnode.structures.guid import guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:

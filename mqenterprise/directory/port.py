@@ -34,7 +34,7 @@ from mqenterprise.directory.security import (
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.directory.workers import Workers
-from qmnode.directory import (
+from qmnode.directory.port import (
     AnyDirectoryObject,
     DirectoryObject,
     DirectoryOperationError,
@@ -108,7 +108,7 @@ class PortSettings(BaseModel):
 
 
 class LdapPort:
-    """Implements :class:`qmnode.directory.Directory`."""
+    """Implements :class:`qmnode.directory.port.Directory`."""
 
     def __init__(
         self,

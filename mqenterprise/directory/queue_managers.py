@@ -23,7 +23,7 @@ from mqenterprise.directory.objects import ObjectRepository
 from mqenterprise.directory.repositories import configurations_of
 from mqenterprise.directory.repository import Change, ChangeKind, Entry, Scope
 from mqenterprise.directory.security import with_full_control
-from qmnode.directory import DirectoryServerType, Filter, QueueManager
+from qmnode.directory.port import DirectoryServerType, Filter, QueueManager
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

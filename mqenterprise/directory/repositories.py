@@ -19,7 +19,7 @@ from mqenterprise.directory.names import (
 )
 from mqenterprise.directory.objects import ObjectRepository
 from mqenterprise.directory.repository import Scope
-from qmnode.directory import Queue, RoutingLink, Site, User
+from qmnode.directory.port import Queue, RoutingLink, Site, User
 from qmnode.structures.guid import ZERO_GUID, guid_to_text
 
 if TYPE_CHECKING:

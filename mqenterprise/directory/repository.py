@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from qmnode.directory import DirectoryObject
+from qmnode.directory.port import DirectoryObject
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

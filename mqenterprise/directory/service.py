@@ -22,7 +22,7 @@ from mqenterprise.directory.repositories import (
     SiteRepository,
     UserRepository,
 )
-from qmnode.directory import Enterprise
+from qmnode.directory.port import Enterprise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

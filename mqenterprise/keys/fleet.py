@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.rotation import KeysOfNode, Rotation
-from qmnode.directory import DirectoryOperationError
+from qmnode.directory.port import DirectoryOperationError
 from qmnode.security.errors import KeyStoreError, LegacyUnavailableError, WeakAlgorithmError
 from qmnode.security.key_store import KeyStoreOptions
 from qmnode.security.key_stores import open_key_store

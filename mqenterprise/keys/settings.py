@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mqenterprise.keys.errors import KeyRotationError
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 
 ENVIRONMENT: Final = "MQENTERPRISE_KEYS"
 DAY: Final = 86_400.0

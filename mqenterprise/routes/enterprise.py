@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import did_you_mean
+from qmnode.delivery.topology import snapshot_of
 from qmnode.routing import Machine, RoutingLink, Site, TopologySnapshot
 from qmnode.structures.guid import Guid, guid_to_text
-from qmnode.transfer.topology import snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

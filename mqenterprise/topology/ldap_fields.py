@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from mqenterprise.directory import mapping
 from mqenterprise.directory.mapping import Attribute, ObjectMapping, Values, default_of
 from mqenterprise.topology.resources import Value
-from qmnode.directory import OperatingSystemType, PrivacyLevel
+from qmnode.directory.port import OperatingSystemType, PrivacyLevel
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_text, guid_to_text, new_guid
 from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts

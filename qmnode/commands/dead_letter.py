@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qmnode.administration.dead_letters import chosen, dead_letters, retry
 from qmnode.commands.messages import CountOption, Show, ShowOption, lookup, print_messages
 from qmnode.commands.output import print_json, progress, say
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import BodyForm, MessageDocument, identifier_text, lookup_text
-from qmnode.operations.dead_letters import chosen, dead_letters, retry
 
 if TYPE_CHECKING:
     from typing import TextIO

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qmnode.administration.messages import browse, unit_for
+from qmnode.administration.names import MACHINE_JOURNAL, format_name, is_format_name, queue_name
 from qmnode.commands.output import print_json, print_table, progress, say, size_text
 from qmnode.commands.remote import NodeOption, PasswordFileOption, RemoteTarget, UserOption
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, run_async, with_node
@@ -23,8 +25,6 @@ from qmnode.management.documents import (
 )
 from qmnode.model.api import Access, QueueType
 from qmnode.model.message import Message
-from qmnode.operations.messages import browse, unit_for
-from qmnode.operations.names import MACHINE_JOURNAL, format_name, is_format_name, queue_name
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
 

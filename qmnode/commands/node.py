@@ -64,7 +64,7 @@ def init(
 ) -> None:
     """Make a node: a configuration, and a message store with an identity. Overwrites nothing."""
     from qmnode.node import QueueManager
-    from qmnode.settings import read_settings
+    from qmnode.settings.node import read_settings
 
     if config.exists():
         say(f"{config} exists already: qmnode run --config {config}")

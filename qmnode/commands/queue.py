@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from qmnode.administration.names import format_name, queue_name
 from qmnode.commands import queue_acl
 from qmnode.commands.output import print_facts, print_json, print_table, quota_text, say, size_text
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, YesOption, confirm, with_node
 from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
 from qmnode.model.api import Access, QueueType
-from qmnode.operations.names import format_name, queue_name
 from qmnode.structures.names import PathName, QueueKind, QueueNameError
 
 if TYPE_CHECKING:

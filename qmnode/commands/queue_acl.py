@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from qmnode.administration.access_control import RIGHTS, TRUSTEES, Change, QueueAccessList, change_access, show_access
+from qmnode.administration.names import queue_name
 from qmnode.commands.output import print_json, print_table, say
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
 from qmnode.management.access_documents import AccessDocument
-from qmnode.operations.access_control import RIGHTS, TRUSTEES, Change, QueueAccessList, change_access, show_access
-from qmnode.operations.names import queue_name
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Show and change who may use a queue.")
 

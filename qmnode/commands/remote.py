@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from qmnode.operations.names import is_format_name, queue_name
+from qmnode.administration.names import is_format_name, queue_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -84,9 +84,9 @@ class RemoteTarget:
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[QueueApi]:
         """The queue, opened to be received from."""
-        from qmnode.rpc.authentication import initiator_authentication
-        from qmnode.rpc.remote_node import RemoteNode, RemoteReadOptions
-        from qmnode.rpc_settings import RemoteReadSettings
+        from qmnode.dcerpc.authentication import initiator_authentication
+        from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
+        from qmnode.settings.remote_read import RemoteReadSettings
         from qmnode.structures.names import parse_single_format_name
 
         mechanism: Literal["ntlm", "negotiate"] = "negotiate" if self.password_file is None else "ntlm"

@@ -23,7 +23,7 @@ def run(
     """
     from qmnode.security.process import forbid_core_dumps
     from qmnode.service import Service, configure_log
-    from qmnode.settings import ConfigurationError, read_settings
+    from qmnode.settings.node import ConfigurationError, read_settings
 
     try:
         settings = read_settings(config)

@@ -45,7 +45,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def data_directory(data: Path | None, config: Path | None) -> Path:
     """Where the store is: as it was said, or as the configuration says."""
-    from qmnode.settings import read_settings
+    from qmnode.settings.node import read_settings
 
     return data if data is not None else read_settings(config).data
 
@@ -53,7 +53,7 @@ def data_directory(data: Path | None, config: Path | None) -> Path:
 def with_node(socket: Path | None, config: Path | None, work: Callable[[RemoteQueueManager], Awaitable[T]]) -> T:
     """Do something with the running node. MQ_ERROR_SERVICE_NOT_AVAILABLE, exit code 3, if it does not answer."""
     import qmnode
-    from qmnode.settings import read_settings
+    from qmnode.settings.node import read_settings
 
     address = socket if socket is not None else read_settings(config).local.socket
 

@@ -20,7 +20,7 @@ from qmnode.export.events import EventKind, shown
 from qmnode.export.log import count_of
 from qmnode.export.recorder import EventRecorder
 from qmnode.model.queue import Queue
-from qmnode.settings import ExportSettings
+from qmnode.settings.node import ExportSettings
 from qmnode.storage.store import Store
 from qmnode.structures.guid import guid_to_text
 

@@ -32,7 +32,7 @@ from qmnode.local.frames import (
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueManagerApi, Share, TransactionApi
 from qmnode.model.message import DEFAULTS, Message
 from qmnode.model.packet import message_from_packet, whole_value
-from qmnode.settings import LocalSettings
+from qmnode.settings.node import LocalSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.unix_sockets import bind_unix_socket, peer_credentials

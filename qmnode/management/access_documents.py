@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from qmnode.operations.access_control import RIGHTS, TRUSTEES, Change, QueueAccessList
+from qmnode.administration.access_control import RIGHTS, TRUSTEES, Change, QueueAccessList
 
 
 class AccessRuleDocument(BaseModel):

@@ -4,12 +4,12 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request
 
+from qmnode.administration.access_control import change_access, show_access
+from qmnode.administration.names import queue_name
 from qmnode.management.access_documents import AccessChange, AccessDocument
 from qmnode.management.context import Node, note
 from qmnode.management.problems import responses
 from qmnode.management.queue_routes import QueueName
-from qmnode.operations.access_control import change_access, show_access
-from qmnode.operations.names import queue_name
 
 router = APIRouter()
 

@@ -10,7 +10,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qmnode.management.tokens import Caller
-from qmnode.settings import ConfigurationError
+from qmnode.settings.node import ConfigurationError
 
 log = structlog.get_logger(__name__)
 

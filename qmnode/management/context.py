@@ -8,14 +8,14 @@ from typing import Annotated, Any, Protocol, TypeVar, cast
 
 from fastapi import Depends, HTTPException, Request
 
+from qmnode.administration.names import format_name, queue_name
 from qmnode.errors import MessageQueuingError
 from qmnode.management.tokens import Caller, Role
 from qmnode.model.administration import ConnectionList
 from qmnode.model.api import Access, QueueApi, QueueType
 from qmnode.model.queue_manager import QueueManager
-from qmnode.operations.names import format_name, queue_name
 from qmnode.security.service import KeyStoreStatus
-from qmnode.settings import ManagementSettings
+from qmnode.settings.node import ManagementSettings
 from qmnode.structures.error_codes import ErrorCode
 
 T = TypeVar("T")

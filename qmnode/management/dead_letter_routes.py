@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from qmnode.administration.dead_letters import chosen, dead_letters, retry
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import Context, Node, note, require_operate
 from qmnode.management.documents import (
@@ -19,7 +20,6 @@ from qmnode.management.documents import (
     lookup_text,
 )
 from qmnode.management.problems import responses
-from qmnode.operations.dead_letters import chosen, dead_letters, retry
 from qmnode.structures.error_codes import ErrorCode
 
 router = APIRouter()

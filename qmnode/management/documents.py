@@ -13,12 +13,12 @@ from typing import Annotated, Any, Final, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from qmnode.administration.dead_letters import reason
+from qmnode.administration.names import queue_name
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import QueueInformation, QueuePrivacyLevel, QueueProperties, QueueType
 from qmnode.model.message import INFINITE, Message
 from qmnode.model.outgoing import ConnectionAttempt
-from qmnode.operations.dead_letters import reason
-from qmnode.operations.names import queue_name
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
 from qmnode.structures.message_security import SenderIdentifierType

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from qmnode.administration.messages import browse, unit_for
+from qmnode.administration.names import format_name, queue_name
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import Context, Node, note, require_operate
 from qmnode.management.documents import (
@@ -21,8 +23,6 @@ from qmnode.management.problems import responses
 from qmnode.management.queue_routes import QueueName
 from qmnode.model.api import Access, QueueApi
 from qmnode.model.message import Message
-from qmnode.operations.messages import browse, unit_for
-from qmnode.operations.names import format_name, queue_name
 from qmnode.structures.error_codes import ErrorCode
 
 router = APIRouter()

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
+from qmnode.administration.names import queue_name
 from qmnode.management.context import Node, note
 from qmnode.management.documents import (
     ORDERS,
@@ -20,7 +21,6 @@ from qmnode.management.problems import responses
 from qmnode.management.transfer_document import TransferDocument
 from qmnode.model.administration import SequencePlace, TransferInformation
 from qmnode.model.api import Access, QueueType
-from qmnode.operations.names import queue_name
 
 router = APIRouter()
 

@@ -18,7 +18,7 @@ from qmnode.management.doorway import Doorway
 from qmnode.management.tokens import Tokens
 from qmnode.model.administration import ConnectionList
 from qmnode.model.queue_manager import QueueManager
-from qmnode.settings import ConfigurationError, ManagementSettings
+from qmnode.settings.node import ConfigurationError, ManagementSettings
 from qmnode.unix_sockets import bind_unix_socket, peer_credentials
 
 log = structlog.get_logger(__name__)

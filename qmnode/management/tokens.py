@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from qmnode.settings import ConfigurationError
+from qmnode.settings.node import ConfigurationError
 
 _EVERYBODY: Final = 0o007
 

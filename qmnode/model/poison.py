@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.model.departures import kept
 from qmnode.model.packet import with_class
 from qmnode.model.record import PREFIX, with_prefix
-from qmnode.settings import PoisonSettings
+from qmnode.settings.node import PoisonSettings
 from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:

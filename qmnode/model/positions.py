@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from qmnode.model.ports import Entry, MessageStore
-from qmnode.settings import ReadAheadSettings
+from qmnode.settings.node import ReadAheadSettings
 
 if TYPE_CHECKING:
     from qmnode.model.transaction import Transaction

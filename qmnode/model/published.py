@@ -5,7 +5,7 @@ A node without a directory keeps its public queues to itself: they have identifi
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qmnode.directory import (
+from qmnode.directory.port import (
     Directory,
     DirectoryOperationError,
     DirectoryOperationResult,

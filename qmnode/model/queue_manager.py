@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, Unpack, cast
 
-from qmnode.directory import Directory
+from qmnode.directory.port import Directory
 from qmnode.errors import MessageQueuingError
 from qmnode.model.administrator import Administrator
 from qmnode.model.api import (
@@ -43,7 +43,7 @@ from qmnode.model.queue import DEFAULT_PROPERTIES, Queue
 from qmnode.model.queue_properties import check_properties
 from qmnode.model.quotas import EnqueueStatus, Quotas
 from qmnode.model.transaction import Transaction
-from qmnode.settings import Settings
+from qmnode.settings.node import Settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import PathName, QueueKind

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import INFINITE
-from qmnode.settings import QuotaSettings
+from qmnode.settings.node import QuotaSettings
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from qmnode.protocol.commands import CloseReason, ConnectionStatus
 from qmnode.protocol.states import CONNECTION, ConnectionAction, ConnectionInput, ConnectionState
 from qmnode.protocol.timers import Timer, Timers
-from qmnode.protocol_settings import TransferSettings
+from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import ZERO_GUID, Guid
 
 HISTORY_LENGTH: Final = 32

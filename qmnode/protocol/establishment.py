@@ -7,7 +7,7 @@ from typing import Final
 
 from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.limits import ACK_TIMEOUT, RECOVERABLE_ACK_TIMEOUT
-from qmnode.protocol_settings import SessionSettings
+from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.internal_packets import (
     ConnectionParameters,

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Final
 
 from qmnode.protocol.records import Family, Record
-from qmnode.protocol_settings import TransferSettings
+from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import Guid
 
 PAGE_SHIFT: Final = 10

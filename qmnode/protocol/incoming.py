@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.timers import Timer
-from qmnode.protocol_settings import TransferSettings
+from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import Guid
 
 _VALUE: Final = Struct("<QIII")

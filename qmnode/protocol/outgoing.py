@@ -25,7 +25,7 @@ from qmnode.protocol.envelope import (
 from qmnode.protocol.errors import LocalProtocolError
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.timers import Timer
-from qmnode.protocol_settings import TransferSettings
+from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import ZERO_GUID, Guid
 
 _VALUE: Final = Struct("<QIQI")

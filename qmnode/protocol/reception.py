@@ -24,7 +24,7 @@ from qmnode.protocol.limits import MAXIMUM_HOPS
 from qmnode.protocol.received import DIRECT, DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.protocol.records import Record
 from qmnode.protocol.tracing import TraceReport, received_report
-from qmnode.protocol_settings import TransferSettings
+from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.acks import FinalAckBody, MessageKind, OrderAckBody, message_kind
 from qmnode.structures.base_header import INFINITE, BaseFlags
 from qmnode.structures.errors import PacketError

@@ -36,7 +36,7 @@ from qmnode.protocol.receiving import ReceiveSequence
 from qmnode.protocol.sending import Disposition, SendSequence
 from qmnode.protocol.states import SESSION, Action, Input, Role, SessionState
 from qmnode.protocol.timers import Timer, Timers
-from qmnode.protocol_settings import SessionSettings
+from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.base_header import INFINITE, BaseFlags
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid

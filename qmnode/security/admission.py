@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from qmnode.directory import PrivacyLevel
+from qmnode.directory.port import PrivacyLevel
 from qmnode.security.access_check import Token, access_check
 from qmnode.security.errors import MessageDeferredError, MessageRefusedError
 from qmnode.security.identity import anonymous, place_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from qmnode.security.identity import Sender, SenderDirectory, Senders
     from qmnode.security.protector import MessageProtector
-    from qmnode.security_settings import SecuritySettings
+    from qmnode.settings.security import SecuritySettings
 
 
 @dataclass(frozen=True, slots=True)

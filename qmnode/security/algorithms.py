@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives import hashes
 
 from qmnode.security.errors import WeakAlgorithmError
-from qmnode.security_settings import WeakAlgorithm
+from qmnode.settings.security import WeakAlgorithm
 from qmnode.structures import public_keys
 from qmnode.structures.message_security import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from qmnode.security_settings import SecuritySettings
+    from qmnode.settings.security import SecuritySettings
 
 SMALLEST_STRONG_MODULUS: Final = 1024
 """Bits. What the specification gives the enhanced providers; a smaller key counts as weak."""

@@ -37,7 +37,7 @@ from qmnode.structures.message_security import EncryptionAlgorithm, PrivacyLevel
 if TYPE_CHECKING:
     from qmnode.security.key_ring import KeyRing
     from qmnode.security.public_key_lists import PublishedKey, PublishedKeys
-    from qmnode.security_settings import SecuritySettings
+    from qmnode.settings.security import SecuritySettings
     from qmnode.structures.guid import Guid
 
 SHORT_KEY: Final = 5

@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qmnode.directory import (
+from qmnode.directory.port import (
     DirectoryOperationError,
     DirectoryOperationResult,
     GroupExpansion,
@@ -34,9 +34,9 @@ from qmnode.structures.user_certificates import MqUserSignCerts
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from qmnode.directory import Directory
+    from qmnode.directory.port import Directory
     from qmnode.security.certificates import SenderCertificate
-    from qmnode.security_settings import SecuritySettings
+    from qmnode.settings.security import SecuritySettings
 
 
 @dataclass(frozen=True, slots=True)

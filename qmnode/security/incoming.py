@@ -35,7 +35,7 @@ from qmnode.structures.security_header import SecurityFlags
 
 if TYPE_CHECKING:
     from qmnode.security.key_ring import KeyRing
-    from qmnode.security_settings import SecuritySettings
+    from qmnode.settings.security import SecuritySettings
     from qmnode.structures.fields import Octets
     from qmnode.structures.guid import Guid
 

@@ -17,7 +17,7 @@ from qmnode.security.rsa_keys import PrivateKey
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from qmnode.security_settings import SecuritySettings
+    from qmnode.settings.security import SecuritySettings
 
 LONGEST_NAME = 64
 """Characters of a certificate's common name (RFC 5280, ub-common-name)."""

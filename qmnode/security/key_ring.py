@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from qmnode.security.rsa_keys import PrivateKey
-    from qmnode.security_settings import SecuritySettings
+    from qmnode.settings.security import SecuritySettings
 
 
 class KeyPurpose(enum.StrEnum):

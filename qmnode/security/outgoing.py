@@ -21,7 +21,7 @@ from qmnode.structures.user_message import UserMessage
 if TYPE_CHECKING:
     from qmnode.security.outcomes import Signer
     from qmnode.security.public_key_lists import PublishedKeys
-    from qmnode.security_settings import SecuritySettings
+    from qmnode.settings.security import SecuritySettings
     from qmnode.structures.guid import Guid
 
 CHOICES_KEPT: Final = 1024

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from qmnode.security.outcomes import Deferred, Opened, Protected, ProtectionRequest, Refused, Unprotectable
-    from qmnode.security_settings import SecuritySettings
+    from qmnode.settings.security import SecuritySettings
     from qmnode.structures.guid import Guid
 
 

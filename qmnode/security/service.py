@@ -23,11 +23,11 @@ from qmnode.structures.message_security import AuthenticationLevel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qmnode.directory import Directory
+    from qmnode.directory.port import Directory
     from qmnode.security.admission import Arrival, QueueRules
     from qmnode.security.key_store import KeyStore
     from qmnode.security.public_key_lists import PublishedKeys
-    from qmnode.security_settings import SecuritySettings
+    from qmnode.settings.security import SecuritySettings
 
     Keys = dict[Guid, PublishedKeys | Deferred]
 

@@ -14,7 +14,7 @@ import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from qmnode.directory import DirectoryOperationError, DirectoryOperationResult, User, equals
+from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, User, equals
 from qmnode.errors import MessageQueuingError
 from qmnode.security.accounts import security_identifier_of
 from qmnode.security.certificates import parse_certificate
@@ -30,9 +30,9 @@ from qmnode.structures.user_certificates import MqUserSignCerts
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from qmnode.directory import Directory
+    from qmnode.directory.port import Directory
     from qmnode.security.certificates import SenderCertificate
-    from qmnode.security_settings import SecuritySettings, SignerSettings
+    from qmnode.settings.security import SecuritySettings, SignerSettings
 
 log = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ from qmnode.security.errors import KeyStoreError
 from qmnode.security.private_files import read_private
 
 if TYPE_CHECKING:
-    from qmnode.security_settings import TlsSettings
+    from qmnode.settings.security import TlsSettings
 
 FIRST_BYTE: Final = 0x16
 """The first byte of a TLS connection (a handshake record); a packet of MS-MQQB begins with 0x10."""

@@ -21,7 +21,7 @@ from rocksdict import (
 )
 
 from qmnode.model.ports import Entry
-from qmnode.settings import StorageSettings
+from qmnode.settings.node import StorageSettings
 from qmnode.storage.errors import StoreError
 from qmnode.storage.express import ExpressMemory
 from qmnode.storage.layout import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import qmnode
 from qmnode import Access, QueueManager
 from qmnode.local.server import LocalServer
-from qmnode.settings import LocalSettings
+from qmnode.settings.node import LocalSettings
 from tests.bench import Comparison, bench
 from tests.bench.node import NAME, ROUNDS, SETTINGS, Measured, Node, in_directory, outstanding
 

@@ -26,7 +26,7 @@ from qmnode.export.segment import SCHEMA, Origin, table_of, write_segment
 from qmnode.model.api import Access
 from qmnode.model.message import Message
 from qmnode.node import QueueManager
-from qmnode.settings import Settings, TransportSettings
+from qmnode.settings.node import Settings, TransportSettings
 from qmnode.storage.layout import Family
 from tests.bench import Comparison, bench
 

@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 
 from qmnode import Access, Message, QueueManager, Settings
-from qmnode.file_directory import FileDirectory
+from qmnode.directory.file import FileDirectory
 from qmnode.security.file_key_store import FileKeyStore
 from qmnode.security.key_making import make_internal_certificate
-from qmnode.security_settings import SecuritySettings, SignerSettings
+from qmnode.settings.security import SecuritySettings, SignerSettings
 from qmnode.structures.guid import guid_from_text, guid_to_text, new_guid
 from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
 from qmnode.structures.sid import Sid

@@ -19,7 +19,7 @@ from qmnode.protocol.history import MessageIdHistory
 from qmnode.protocol.incoming import IncomingSequences
 from qmnode.protocol.outgoing import OutgoingSequences
 from qmnode.protocol.reception import Destination, DestinationKind, Reception
-from qmnode.protocol_settings import TransferSettings
+from qmnode.settings.protocol import TransferSettings
 from tests.bench import Comparison, bench
 from tests.protocol.machines import BOB, TIME, Link, message, transactional
 

@@ -10,11 +10,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
-from qmnode.directory import WorkgroupDirectory
-from qmnode.rpc.remote_node import RemoteNode, RemoteReadOptions
-from qmnode.rpc.remote_read import RemoteReadServer
-from qmnode.rpc_settings import RemoteReadSettings
-from qmnode.settings import Settings
+from qmnode.directory.port import WorkgroupDirectory
+from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
+from qmnode.remote_read.server import RemoteReadServer
+from qmnode.settings.node import Settings
+from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name
 from tests.bench import Comparison, bench

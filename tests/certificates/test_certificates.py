@@ -25,7 +25,7 @@ from qmnode.security.admission import Arrival, QueueRules
 from qmnode.security.file_key_store import FileKeyStore
 from qmnode.security.outcomes import Admitted, Protected, ProtectionRequest, Refused, Signer
 from qmnode.security.service import SecurityService
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import AuthenticationLevel, SenderIdentifierType
 from tests.security.keys import private_key

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError
-from qmnode.security_settings import SignerSettings, WeakAlgorithm
+from qmnode.settings.security import SignerSettings, WeakAlgorithm
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
 from tests.certificates.enterprise import (

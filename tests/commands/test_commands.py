@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import qmnode
-import qmnode.settings
+import qmnode.settings.node
 from qmnode.cli import COMMANDS
 from qmnode.local.remote import RemoteQueueManager
 from tests.commands.conftest import Command, Daemon
@@ -303,4 +303,4 @@ def test_the_host_s_qualified_name_means_the_node(
     monkeypatch.setattr("socket.getfqdn", lambda: "alpha.example")
     config = tmp_path / "node.yaml"
     command("init", "--config", config, "--data", tmp_path / "data", "--run-directory", tmp_path)
-    assert qmnode.settings.read_settings(config).other_names == ("alpha.example",)
+    assert qmnode.settings.node.read_settings(config).other_names == ("alpha.example",)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.protocol_settings import TransferSettings
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.protocol import TransferSettings
+from qmnode.settings.security import SecuritySettings
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from mqenterprise.directory.errors import (
 )
 from mqenterprise.directory.repository import Change, ChangeKind
 from mqenterprise.directory.service import EnterpriseDirectory
-from qmnode.directory import DirectoryOperationResult
+from qmnode.directory.port import DirectoryOperationResult
 from tests.lab.silence import EndlessServer, Relay, SilentServer
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-import qmnode.membership
+import qmnode.directory.membership
 from mqenterprise.directory.admission import admit
 from qmnode import QueueManager
-from qmnode.directory import ENTRY_POINT_GROUP, Queue, open_directory
+from qmnode.directory.file import FileDirectory
+from qmnode.directory.membership import Membership, directory_of
+from qmnode.directory.port import ENTRY_POINT_GROUP, Queue, open_directory
 from qmnode.errors import ConfigurationError
-from qmnode.file_directory import FileDirectory
-from qmnode.membership import Membership, directory_of
 from qmnode.model.published import PublishedQueues
 from qmnode.service import Service
-from qmnode.settings import NodeSettings, Settings
+from qmnode.settings.node import NodeSettings, Settings
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ LDAP = EntryPoint("ldap", "mqenterprise.directory.port:open_port", ENTRY_POINT_G
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The project's entry point, also where it is not installed."""
-    monkeypatch.setattr(qmnode.membership, "open_directory", partial(open_directory, factories=[LDAP]))
+    monkeypatch.setattr(qmnode.directory.membership, "open_directory", partial(open_directory, factories=[LDAP]))
 
 
 def node_settings(folder: Path, computer: str, given: Path | None) -> NodeSettings:

@@ -17,7 +17,7 @@ from qmnode.model.api import Access
 from qmnode.model.clock import SystemClock
 from qmnode.node import QueueManager
 from qmnode.security.queue_policy import QueueAccessPolicy
-from qmnode.settings import Settings
+from qmnode.settings.node import Settings
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text

@@ -23,7 +23,7 @@ from mqenterprise.directory.entities import (
     equals,
 )
 from mqenterprise.directory.errors import ConstraintViolated, ObjectAlreadyExists, ObjectNotFound
-from qmnode.directory import Filter
+from qmnode.directory.port import Filter
 from qmnode.structures.guid import Guid, new_guid
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mqenterprise.directory.cache import DirectoryCache, from_text
 from mqenterprise.directory.entities import DistributionList, QueueAlias
 from mqenterprise.directory.port import LdapPort, PortSettings, open_port
 from mqenterprise.directory.service import EnterpriseDirectory
-from qmnode.directory import (
+from qmnode.directory.port import (
     Directory,
     DirectoryOperationError,
     DirectoryOperationResult,
@@ -33,7 +33,7 @@ from qmnode.directory import (
     equals,
     search,
 )
-from qmnode.directory_upkeep import DirectoryUpkeep, IdentityChanged, Timer, settle_identity
+from qmnode.directory.upkeep import DirectoryUpkeep, IdentityChanged, Timer, settle_identity
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from tests.lab.silence import Relay, SilentServer
 

@@ -11,8 +11,8 @@ from qmnode.model.api import Access
 from qmnode.model.message import Message
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.node import QueueManager
-from qmnode.protocol_settings import TransferSettings
-from qmnode.settings import ExportSettings, Settings, TransportSettings
+from qmnode.settings.node import ExportSettings, Settings, TransportSettings
+from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import PrivacyLevel

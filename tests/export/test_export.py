@@ -15,7 +15,7 @@ from qmnode.export.segment import SUFFIX, SegmentName, read_segment
 from qmnode.model.api import Access
 from qmnode.model.message import Acknowledgment, Message
 from qmnode.node import QueueManager
-from qmnode.settings import ExportSettings, Settings, TransportSettings
+from qmnode.settings.node import ExportSettings, Settings, TransportSettings
 from qmnode.storage.store import Store
 from qmnode.structures.message_classes import MessageClass
 

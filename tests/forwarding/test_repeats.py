@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from qmnode import Access, Message, QueueManager
-from qmnode.file_directory import FileDirectory
+from qmnode.delivery.repeats import Repeats
+from qmnode.directory.file import FileDirectory
 from qmnode.protocol.received import MessageReader
-from qmnode.protocol_settings import TransferSettings
+from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import guid_to_text
-from qmnode.transfer.repeats import Repeats
 from tests.forwarding.enterprise import Directory, Machine
 from tests.protocol.machines import ALICE, CAROL, transactional
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, eventually, settings_of

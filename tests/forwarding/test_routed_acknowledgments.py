@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qmnode import Access, Message, QueueManager
-from qmnode.file_directory import FileDirectory
+from qmnode.directory.file import FileDirectory
 from qmnode.protocol.incoming import Route
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from tests.forwarding.enterprise import Directory, Machine

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from qmnode import Access, Message, QueueManager
-from qmnode.file_directory import FileDirectory
+from qmnode.directory.file import FileDirectory
 from qmnode.model.api import QueueType
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass

@@ -15,7 +15,10 @@ from mqenterprise.directory import entities
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.service import EnterpriseDirectory
-from qmnode.directory import (
+from qmnode.delivery.next_hops import ResolutionError
+from qmnode.delivery.topology import Topology
+from qmnode.directory.file import FileDirectory
+from qmnode.directory.port import (
     DirectoryObject,
     DirectoryOperationError,
     DirectoryOperationResult,
@@ -24,11 +27,8 @@ from qmnode.directory import (
     Site,
     WorkgroupDirectory,
 )
-from qmnode.file_directory import FileDirectory
 from qmnode.routing.router import Rule
 from qmnode.structures.guid import Guid, new_guid
-from qmnode.transfer.next_hops import ResolutionError
-from qmnode.transfer.topology import Topology
 from tests.forwarding.enterprise import Directory, Machine
 from tests.lab.servers import DirectoryServer
 from tests.transport.conftest import eventually

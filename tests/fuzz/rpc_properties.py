@@ -9,20 +9,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmnode.rpc import byte_order
-from qmnode.rpc.acceptor import Acceptor, Called
-from qmnode.rpc.authentication import AcceptorAuthentication
-from qmnode.rpc.contexts import Associations
-from qmnode.rpc.errors import NdrError, RpcError
-from qmnode.rpc.initiator import Initiator
-from qmnode.rpc.interface import NDR64_SYNTAX, NDR_SYNTAX
-from qmnode.rpc.interfaces.endpoint_mapper import ENDPOINT_MAPPER, Tower, floors_of
-from qmnode.rpc.interfaces.qm2qm import QM2QM
-from qmnode.rpc.interfaces.qmcomm import QMCOMM
-from qmnode.rpc.ndr import NDR, NDR64, big_endian_of
-from qmnode.rpc.negotiation import NTLM, NegotiationInitiator
-from qmnode.rpc.ntlm import initiator_context
-from qmnode.rpc.pdu import (
+from qmnode.dcerpc import byte_order
+from qmnode.dcerpc.acceptor import Acceptor, Called
+from qmnode.dcerpc.authentication import AcceptorAuthentication
+from qmnode.dcerpc.contexts import Associations
+from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, Tower, floors_of
+from qmnode.dcerpc.errors import NdrError, RpcError
+from qmnode.dcerpc.initiator import Initiator
+from qmnode.dcerpc.interface import NDR64_SYNTAX, NDR_SYNTAX
+from qmnode.dcerpc.ndr import NDR, NDR64, big_endian_of
+from qmnode.dcerpc.negotiation import NTLM, NegotiationInitiator
+from qmnode.dcerpc.ntlm import initiator_context
+from qmnode.dcerpc.pdu import (
     BIG_ENDIAN,
     Bind,
     BindAck,
@@ -36,14 +34,16 @@ from qmnode.rpc.pdu import (
     to_syntax,
     write_pdu,
 )
-from qmnode.rpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType
-from qmnode.rpc_settings import RemoteReadSettings
-from tests.rpc.stubs import STUBS
+from qmnode.dcerpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType
+from qmnode.remote_read.qm2qm import QM2QM
+from qmnode.remote_read.qmcomm import QMCOMM
+from qmnode.settings.remote_read import RemoteReadSettings
+from tests.remote_read.stubs import STUBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qmnode.rpc.ndr import Parameters, Representation
+    from qmnode.dcerpc.ndr import Parameters, Representation
 
 INTERFACES = {one.syntax: one for one in (QMCOMM, QM2QM, ENDPOINT_MAPPER)}
 KINDS: tuple[type[Parameters], ...] = tuple(

@@ -12,7 +12,7 @@ from mqenterprise.keys.steps import Waiting
 from qmnode.security.file_key_store import FileKeyStore
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
 from qmnode.security.key_store import KeyStore, KeyStoreConflictError, KeyStoreContents
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.guid import Guid
 
 START = 1_800_000_000.0

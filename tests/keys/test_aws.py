@@ -24,7 +24,7 @@ from qmnode.security.key_store import KeyStore, KeyStoreConflictError, KeyStoreO
 from qmnode.security.key_stores import ENTRY_POINT_GROUP, open_key_store
 from qmnode.security.outcomes import Admitted, Deferred
 from qmnode.security.service import SecurityService
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_security import PrivacyLevel
 from tests.certificates.enterprise import QUEUE, two_nodes

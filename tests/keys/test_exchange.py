@@ -19,7 +19,7 @@ from mqenterprise.directory.entities import QueueManager
 from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.keys.publication import Node, Publication
 from mqenterprise.keys.rotation import Rotation
-from qmnode.directory import DirectoryOperationError, DirectoryOperationResult, WorkgroupDirectory, equals
+from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, WorkgroupDirectory, equals
 from qmnode.security.admission import Arrival, QueueRules
 from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.outcomes import Admitted, Deferred, Protected, ProtectionRequest, Refused

@@ -16,7 +16,7 @@ from mqenterprise.cli import app
 from mqenterprise.directory.entities import QueueManager, User
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.keys.settings import KeySettings, load_key_settings
-from qmnode.settings import NodeSettings
+from qmnode.settings.node import NodeSettings
 
 if TYPE_CHECKING:
     from mqenterprise.directory.embedded import EmbeddedDirectory

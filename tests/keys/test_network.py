@@ -17,7 +17,7 @@ from mqenterprise.keys.settings import KeySettings
 from mqenterprise.keys.steps import Waiting
 from qmnode import Access, Message, MessageQueuingError
 from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.message_security import PrivacyLevel
 from tests.keys.processes import QUEUE, NodeProcess, ReplicatedDirectory
 

@@ -12,7 +12,7 @@ from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.keys.settings import KeySettings
-from qmnode.directory import DirectoryOperationError, DirectoryOperationResult, QueueManager, equals
+from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, QueueManager, equals
 from qmnode.structures.guid import Guid
 from tests.keys.lab import Clock
 from tests.transport.conftest import loopback_address

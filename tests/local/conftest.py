@@ -9,7 +9,7 @@ import pytest
 import qmnode
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.local.server import LocalServer
-from qmnode.settings import LocalSettings
+from qmnode.settings.node import LocalSettings
 
 NAME = r".\private$\orders"
 FORMAT = rf"DIRECT=OS:{NAME}"

@@ -11,7 +11,7 @@ import qmnode
 from qmnode import Access, Message, MessageQueuingError, Share
 from qmnode.local.changes import LocalChange
 from qmnode.local.remote import RemoteQueueManager
-from qmnode.settings import LocalSettings
+from qmnode.settings.node import LocalSettings
 from qmnode.structures.error_codes import ErrorCode
 from tests.local.conftest import FORMAT, NAME, Service
 

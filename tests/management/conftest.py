@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 import qmnode
 from qmnode.management.server import ManagementServer
 from qmnode.service import configure_log
-from qmnode.settings import LogSettings, ManagementSettings, Settings
+from qmnode.settings.node import LogSettings, ManagementSettings, Settings
 
 NAME = r".\private$\orders"
 OPERATOR = "operators-secret"

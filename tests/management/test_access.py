@@ -12,7 +12,7 @@ import pytest
 
 from qmnode.management import doorway
 from qmnode.management.tokens import Role, Tokens
-from qmnode.settings import ConfigurationError
+from qmnode.settings.node import ConfigurationError
 from tests.management.conftest import (
     NAME,
     OPERATOR,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qmnode.node import QueueManager
-from qmnode.settings import Settings
+from qmnode.settings.node import Settings
 
 
 class _Timer:

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from qmnode import Access, Message, MessageQueuingError, Settings
 from qmnode.model.api import CursorApi, QueueApi, TransactionApi
-from qmnode.settings import ReadAheadSettings, StorageSettings
+from qmnode.settings.node import ReadAheadSettings, StorageSettings
 from qmnode.storage.verification import verify
 from tests.model.conftest import FakeClock, Node
 from tests.model.reference import (

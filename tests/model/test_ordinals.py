@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from qmnode.model.ordinals import Ordinal
-from qmnode.settings import StorageSettings
+from qmnode.settings.node import StorageSettings
 from qmnode.storage.store import Store
 
 

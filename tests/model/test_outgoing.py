@@ -9,7 +9,7 @@ from qmnode import Access, Acknowledgment, Message, MessageQueuingError
 from qmnode.model.api import QueueType
 from qmnode.model.dispatch import DispatchCollection
 from qmnode.model.outgoing import ConnectionAttempt, ConnectionStatus
-from qmnode.settings import QuotaSettings, Settings
+from qmnode.settings.node import QuotaSettings, Settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 from tests.model.conftest import FakeClock, Node

@@ -14,7 +14,7 @@ from qmnode.errors import ConfigurationError
 from qmnode.model.api import Access
 from qmnode.model.message import Acknowledgment, Message
 from qmnode.node import QueueManager
-from qmnode.settings import Settings, TransportSettings
+from qmnode.settings.node import Settings, TransportSettings
 from qmnode.structures.guid import guid_to_text
 
 NAME = "DIRECT=OS:NODE1\\private$\\"

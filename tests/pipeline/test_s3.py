@@ -11,7 +11,7 @@ from qmnode.export.places import Place, below
 from qmnode.model.api import Access
 from qmnode.model.message import Message
 from qmnode.node import QueueManager
-from qmnode.settings import ExportSettings, Settings, TransportSettings
+from qmnode.settings.node import ExportSettings, Settings, TransportSettings
 from tests.lab.aws import ENVIRONMENT, PORT, Moto
 from tests.pipeline.segments import put
 

@@ -20,7 +20,7 @@ import yaml
 
 from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.service import EnterpriseDirectory
-from qmnode.directory import Site
+from qmnode.directory.port import Site
 from tests.lab.enterprise import DIRECTORY_PORT, PLAYBOOKS, PROJECT, LoopbackHosts, RealHosts
 from tests.lab.hosts import why_no_hosts
 from tests.lab.waiting import wait_until

@@ -20,7 +20,7 @@ from qmnode import QueueManager
 from qmnode.cli import app as node_application
 from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
-from qmnode.settings import ManagementSettings
+from qmnode.settings.node import ManagementSettings
 from tests.lab.enterprise import PLAYBOOKS
 
 FILES = PLAYBOOKS / "collections/ansible_collections/msmq/enterprise/roles/monitoring/files"

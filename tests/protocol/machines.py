@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role, SessionState
-from qmnode.protocol_settings import SessionSettings
+from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_properties_header import MessagePropertiesHeader, PropertyFlags

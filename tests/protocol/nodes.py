@@ -20,7 +20,7 @@ from qmnode.protocol.reception import Admission, Destination, DestinationKind, R
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
-from qmnode.protocol_settings import SessionSettings, TransferSettings
+from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.structures.acks import is_order_queue
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from tests.protocol.machines import ALICE, BOB, TIME, message, transactional

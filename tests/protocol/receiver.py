@@ -9,7 +9,7 @@ from qmnode.protocol.incoming import IncomingSequences
 from qmnode.protocol.received import MessageReader, ReceivedMessage
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Reception
 from qmnode.protocol.records import Family
-from qmnode.protocol_settings import TransferSettings
+from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from tests.protocol.machines import ALL_ACKNOWLEDGMENTS, BOB, TIME, message
 

@@ -16,7 +16,7 @@ from qmnode.protocol.connection import (
 )
 from qmnode.protocol.states import CONNECTION, ConnectionInput, ConnectionState
 from qmnode.protocol.timers import Timer
-from qmnode.protocol_settings import TransferSettings
+from qmnode.settings.protocol import TransferSettings
 from tests.protocol.machines import TIME
 
 NAME = "PRIVATE=42424242-4242-4242-4242-424242424242\\00000009"

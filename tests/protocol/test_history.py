@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from qmnode.protocol.history import PAGE_SIZE, MessageIdHistory
 from qmnode.protocol.records import Family, Record
-from qmnode.protocol_settings import TransferSettings
+from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import Guid
 from tests.protocol.machines import ALICE, BOB, CAROL, TIME
 

@@ -16,7 +16,7 @@ from qmnode.protocol.outgoing import AckResult, OutgoingSequences
 from qmnode.protocol.received import MessageReader
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role, SessionState
-from qmnode.protocol_settings import SessionSettings, TransferSettings
+from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.internal_packets import (
     ConnectionParameters,

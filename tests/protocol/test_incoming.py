@@ -6,7 +6,7 @@ import pytest
 
 from qmnode.protocol.incoming import PASSING_LIMIT, IncomingSequence, IncomingSequences, Route, Turn
 from qmnode.protocol.timers import Timer
-from qmnode.protocol_settings import TransferSettings
+from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import Guid
 from tests.protocol.machines import ALICE, BOB, CAROL, TIME
 

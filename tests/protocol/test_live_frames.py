@@ -8,7 +8,7 @@ from qmnode.protocol.commands import MessagesReceived, Opened
 from qmnode.protocol.ping import PingClient, ping_response
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role, SessionState
-from qmnode.protocol_settings import SessionSettings
+from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.guid import Guid
 from tests.conformance.frames import FRAMES
 

@@ -10,7 +10,7 @@ from qmnode.protocol.errors import LocalProtocolError
 from qmnode.protocol.outgoing import ROLL_OVER, AckResult, OutgoingSequence, OutgoingSequences, transfer_info
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.timers import Timer
-from qmnode.protocol_settings import TransferSettings
+from qmnode.settings.protocol import TransferSettings
 from tests.protocol.machines import BOB, CAROL, TIME, transactional
 
 QUEUE = b"queue"

@@ -13,7 +13,7 @@ from qmnode.protocol.errors import LocalProtocolError
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role, SessionState
 from qmnode.protocol.timers import Timer
-from qmnode.protocol_settings import SessionSettings
+from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.internal_packets import SessionAck
 from qmnode.structures.session_header import SessionHeader

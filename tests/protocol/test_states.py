@@ -12,7 +12,7 @@ from qmnode.protocol.errors import LocalProtocolError
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import SESSION, Action, Input, Role, SessionState
 from qmnode.protocol.timers import Timer
-from qmnode.protocol_settings import SessionSettings
+from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.guid import Guid
 from qmnode.structures.internal_packets import (
     ConnectionParameters,

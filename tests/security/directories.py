@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from qmnode.directory import (
+from qmnode.directory.port import (
     DirectoryOperationError,
     DirectoryOperationResult,
     QueueManager,

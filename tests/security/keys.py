@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from qmnode.security.algorithms import Policy
 from qmnode.security.rsa_keys import PrivateKey
-from qmnode.security_settings import SecuritySettings, WeakAlgorithm
+from qmnode.settings.security import SecuritySettings, WeakAlgorithm
 
 ALL_WEAK = frozenset(WeakAlgorithm)
 

@@ -14,7 +14,7 @@ from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
 from qmnode.security.outcomes import Protected, ProtectionRequest, Signer
 from qmnode.security.protector import MessageProtector
 from qmnode.security.public_key_lists import PublishedKeys, public_key_list
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_properties_header import MessagePropertiesHeader

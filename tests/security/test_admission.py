@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from qmnode.directory import DirectoryOperationError, DirectoryOperationResult, PrivacyLevel
+from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, PrivacyLevel
 from qmnode.security.admission import Admission, Arrival, QueueRules
 from qmnode.security.identity import SenderDirectory
 from qmnode.security.outcomes import Admitted, Deferred, Refused, Verdict
 from qmnode.security.protector import MessageProtector
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import AuthenticationLevel

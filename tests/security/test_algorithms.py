@@ -14,7 +14,7 @@ from qmnode.security.algorithms import (
     usable_algorithms,
 )
 from qmnode.security.errors import WeakAlgorithmError
-from qmnode.security_settings import SecuritySettings, WeakAlgorithm
+from qmnode.settings.security import SecuritySettings, WeakAlgorithm
 from qmnode.structures.message_security import EncryptionAlgorithm, HashAlgorithm
 
 

@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 from qmnode.security.algorithms import accepting_policy
 from qmnode.security.certificates import parse_certificate
 from qmnode.security.errors import WeakAlgorithmError
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from tests.security.keys import private_key
 from tests.security.messages import DAY, NOW, certificate
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qmnode.directory import (
+from qmnode.directory.port import (
     DirectoryOperationError,
     DirectoryOperationResult,
     QueueManager,
@@ -21,7 +21,7 @@ from qmnode.security.destinations import DestinationDirectory
 from qmnode.security.errors import MessageDeferredError
 from qmnode.security.key_ring import KeyPurpose
 from qmnode.security.public_key_lists import public_key_list
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.error_codes import ErrorCode
 from tests.security.messages import DESTINATION, NOW, USER, encryption_pair
 

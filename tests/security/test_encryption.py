@@ -23,7 +23,7 @@ from qmnode.security.errors import MessageRefusedError
 from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, ReceiveKey, SendKey
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
 from qmnode.security.public_key_lists import PublishedKeys, public_key_list
-from qmnode.security_settings import SecuritySettings, WeakAlgorithm
+from qmnode.settings.security import SecuritySettings, WeakAlgorithm
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 from qmnode.structures.key_blobs import CALG_RSA_KEYX, PublicKeyBlob, SimpleBlob

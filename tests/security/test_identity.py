@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qmnode.directory import (
+from qmnode.directory.port import (
     DirectoryOperationError,
     DirectoryOperationResult,
     GroupExpansion,
@@ -18,7 +18,7 @@ from qmnode.security.errors import MessageDeferredError, MessageRefusedError
 from qmnode.security.identity import SenderClaim, SenderDirectory, anonymous
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
 from qmnode.security.public_key_lists import public_key_list
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import SenderIdentifierType
 from qmnode.structures.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, Sid

@@ -18,7 +18,7 @@ from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
 from qmnode.security.outcomes import Opened, Protected, ProtectionRequest, Refused
 from qmnode.security.protector import MessageProtector
 from qmnode.security.public_key_lists import PublishedKeys, public_key_list
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.message_security import PrivacyLevel
 from tests.security.keys import EVERYTHING_ALLOWED, private_key
 from tests.security.messages import DESTINATION, NOW, encryption_pair, message, source

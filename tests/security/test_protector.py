@@ -19,7 +19,7 @@ from qmnode.security.algorithms import (
 from qmnode.security.key_ring import KeyRing
 from qmnode.security.outcomes import Deferred, Opened, Protected, ProtectionRequest, Refused, Unprotectable
 from qmnode.security.protector import MessageProtector
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass

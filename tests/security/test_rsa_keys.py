@@ -17,7 +17,7 @@ from qmnode.security.rsa_keys import (
     public_key_from_wire,
     public_key_to_wire,
 )
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from tests.security.keys import ciphertexts, private_key, same_key
 
 

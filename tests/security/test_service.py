@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qmnode.directory import DirectoryOperationError, DirectoryOperationResult, QueueManager
+from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, QueueManager
 from qmnode.errors import MessageQueuingError
 from qmnode.security.admission import Arrival, QueueRules
 from qmnode.security.file_key_store import FileKeyStore
@@ -16,7 +16,7 @@ from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.outcomes import Admitted, Deferred, Protected, ProtectionRequest, Refused, Unprotectable
 from qmnode.security.public_key_lists import public_key_list
 from qmnode.security.service import SecurityService
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
 from tests.security.directories import FakeDirectory
 from tests.security.messages import (

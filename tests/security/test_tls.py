@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.rsa_keys import PrivateKey
 from qmnode.security.tls import FIRST_BYTE, acceptor_context, initiator_context, requires_tls
-from qmnode.security_settings import TlsSettings
+from qmnode.settings.security import TlsSettings
 from tests.security.keys import private_key
 
 PEM = serialization.Encoding.PEM

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import qmnode
-from qmnode.settings import ConfigurationError, NodeSettings, read_settings
+from qmnode.settings.node import ConfigurationError, NodeSettings, read_settings
 
 PROJECT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.servers

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qmnode.settings import StorageSettings
+from qmnode.settings.node import StorageSettings
 from qmnode.storage.errors import StoreError
 from qmnode.storage.layout import NEWEST_FORMAT, QUEUE_KEY, Family
 from qmnode.storage.origin import IDENTIFIERS

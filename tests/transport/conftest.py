@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from qmnode import QueueManager
-from qmnode.protocol_settings import TransferSettings
-from qmnode.settings import Settings, TransportSettings
+from qmnode.settings.node import Settings, TransportSettings
+from qmnode.settings.protocol import TransferSettings
 
 PLAIN = r".\private$\plain"
 TRANSACTIONAL = r".\private$\tx"

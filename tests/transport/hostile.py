@@ -7,7 +7,7 @@ from typing import Self
 
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
-from qmnode.protocol_settings import SessionSettings
+from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.guid import Guid
 
 

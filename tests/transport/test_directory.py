@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from qmnode import Access, Message, QueueManager
-from qmnode.directory import Queue as DirectoryQueue
-from qmnode.directory import QueueManager as DirectoryQueueManager
-from qmnode.directory import equals
-from qmnode.file_directory import FileDirectory
+from qmnode.directory.file import FileDirectory
+from qmnode.directory.port import Queue as DirectoryQueue
+from qmnode.directory.port import QueueManager as DirectoryQueueManager
+from qmnode.directory.port import equals
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.message_security import PrivacyLevel
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, eventually, loopback_address, settings_of

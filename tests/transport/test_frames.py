@@ -10,15 +10,15 @@ from typing import Final
 import pytest
 
 from qmnode import Access, QueueManager
+from qmnode.delivery.next_hops import Resolver
+from qmnode.delivery.notices import next_position
 from qmnode.model.clock import SystemClock
 from qmnode.model.packet import value_of_packet
 from qmnode.protocol.connection import NextHop
-from qmnode.protocol_settings import SessionSettings
-from qmnode.settings import Settings, TransportSettings
+from qmnode.settings.node import Settings, TransportSettings
+from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import parse_single_format_name
-from qmnode.transfer.next_hops import Resolver
-from qmnode.transfer.notices import next_position
 from tests.conformance.frames import FRAMES
 from tests.transport.conftest import loopback_address
 

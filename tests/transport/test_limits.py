@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from qmnode import Access, Message, QueueManager
+from qmnode.delivery.next_hops import Resolver
 from qmnode.protocol.connection import NextHop
-from qmnode.security_settings import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.guid import new_guid
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from qmnode.structures.security_header import SecurityHeader
-from qmnode.transfer.next_hops import Resolver
 from qmnode.transport.connection import BUFFER_SIZE, UNSETTLED_BYTES
 from qmnode.transport.rate import Rates
 from tests.conformance.frames import FRAMES

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from qmnode import Access, Message, QueueManager
+from qmnode.delivery.departures import Departure
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.protocol_settings import TransferSettings
-from qmnode.transfer.departures import Departure
+from qmnode.settings.protocol import TransferSettings
 from tests.transport.conftest import TRANSACTIONAL, Pair, eventually, settings_of
 from tests.transport.test_transfer import bodies, send_in_transaction
 

@@ -16,7 +16,7 @@ from mqenterprise.directory.configuration import load_settings, settings_from
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.pipeline.sources.events import check_schema
-from qmnode.directory import UNLIMITED_QUOTA
+from qmnode.directory.port import UNLIMITED_QUOTA
 from qmnode.errors import ConfigurationError
 from qmnode.security.public_key_lists import PublishedKeys
 from qmnode.structures.errors import PacketError

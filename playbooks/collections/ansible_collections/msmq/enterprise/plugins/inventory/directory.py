@@ -94,7 +94,7 @@ try:
     from mqenterprise.topology.resources import Kind
     from mqenterprise.topology.single import items
     from mqenterprise.topology.target import TargetError
-    from qmnode.directory import DirectoryOperationError
+    from qmnode.directory.port import DirectoryOperationError
     from qmnode.structures.guid import guid_to_text
 
     MISSING = None

@@ -24,7 +24,7 @@ try:
     from mqenterprise.topology.problems import DeclarationError
     from mqenterprise.topology.single import NotPossible
     from mqenterprise.topology.target import TargetError
-    from qmnode.directory import DirectoryOperationError
+    from qmnode.directory.port import DirectoryOperationError
     from qmnode.security.errors import KeyStoreError
     from qmnode.security.process import forbid_core_dumps
 

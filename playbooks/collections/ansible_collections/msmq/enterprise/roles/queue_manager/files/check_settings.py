@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from qmnode.management.tokens import Tokens
-from qmnode.settings import ConfigurationError, read_settings
+from qmnode.settings.node import ConfigurationError, read_settings
 
 
 def check(folder: Path, settings: dict, tokens: list) -> None:

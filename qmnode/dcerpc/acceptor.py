@@ -1,0 +1,349 @@
+"""The server's side of a connection, without I/O: bytes in, calls out; answers in, bytes out.
+
+Everything that a connection may do, and when, is here. ``receive`` takes what came and returns events; ``respond`` and
+``fault`` end calls; ``data_to_send`` gives what is to be written. ``closed`` says that nothing more is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qmnode.dcerpc import byte_order
+from qmnode.dcerpc.errors import FaultStatus, PduError, RpcError
+from qmnode.dcerpc.interface import (
+    KEEP_CONNECTION_ON_ORPHAN,
+    REPRESENTATIONS,
+    SECURITY_CONTEXT_MULTIPLEXING,
+    Interface,
+    SyntaxId,
+    offered_features,
+)
+from qmnode.dcerpc.ndr import big_endian_of
+from qmnode.dcerpc.pdu import (
+    CONCURRENT_MULTIPLEXING,
+    DID_NOT_EXECUTE,
+    OBJECT_UUID,
+    SUPPORT_HEADER_SIGN,
+    WHOLE,
+    Bind,
+    BindAck,
+    BindNak,
+    ContextElement,
+    ContextResult,
+    FaultBody,
+    Pdu,
+    PduReader,
+    PduType,
+    Reason,
+    RejectReason,
+    RequestBody,
+    ResponseBody,
+    Result,
+    body_of,
+    read_pdu,
+    syntax_of,
+    to_syntax,
+    write_pdu,
+)
+from qmnode.dcerpc.protection import AuthenticationError, opened_body, protected_pdu, token_pdu
+from qmnode.dcerpc.reassembly import Reassembly, fragments
+from qmnode.dcerpc.security_contexts import SecurityContexts
+from qmnode.structures.errors import PacketError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from qmnode.dcerpc.contexts import Association, Associations
+    from qmnode.dcerpc.ndr import Representation
+    from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A request has come, whole."""
+
+    call_id: int
+    context_id: int
+    interface: Interface
+    representation: Representation
+    """What the answer is written in."""
+    written: Representation
+    """What the request is written in: the same, but for the order of octets."""
+    opnum: int
+    stub: bytes
+    principal: str
+    """Who calls; empty for nobody in particular."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The client no longer wants the call; it still wants an answer."""
+
+    call_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Orphaned:
+    """The client no longer wants the call nor an answer."""
+
+    call_id: int
+
+
+Event = Called | Cancelled | Orphaned
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptorLimits:
+    """What a connection may take."""
+
+    fragment: int = 5840
+    """Bytes of a PDU, either way."""
+    request: int = 64 * 1024
+    """Bytes of a request, and of all that have begun together."""
+    contexts: int = 32
+    """Presentation contexts."""
+    security_contexts: int = 16
+    """Security contexts: a client that has several interfaces on a connection may have one for each."""
+
+
+_RESPONSE: Final = ResponseBody(context_id=0, stub=b"")
+_FEATURES: Final = SECURITY_CONTEXT_MULTIPLEXING | KEEP_CONNECTION_ON_ORPHAN
+_HANDSHAKE_FRAGMENT: Final = 0xFFFF
+"""Bytes of a PDU with a token, which is as large as a ticket (MS-RPCE 2.2.2.11)."""
+
+
+class Acceptor:
+    """One connection that a client opened."""
+
+    def __init__(
+        self,
+        interfaces: Mapping[SyntaxId, Interface],
+        associations: Associations,
+        peer: str,
+        port: int,
+        *,
+        limits: AcceptorLimits | None = None,
+        security: Callable[[AuthenticationType, AuthenticationLevel, int], SecurityContext] | None = None,
+    ) -> None:
+        """``security`` makes the acceptor's side of a security context; without it nobody can authenticate."""
+        self._interfaces = interfaces
+        self._associations = associations
+        self._peer = peer
+        self._port = port
+        self._limits = limits or AcceptorLimits()
+        handshake = _HANDSHAKE_FRAGMENT if security is not None else self._limits.fragment
+        self._reader = PduReader(self._limits.fragment, handshake, big_endian=True)
+        self._reassembly = Reassembly(self._limits.request)
+        self._contexts: dict[int, tuple[Interface, Representation]] = {}
+        self._max_transmit = self._limits.fragment
+        self._out: list[bytes] = []
+        self.security = SecurityContexts(security, self._limits.security_contexts)
+        self.association: Association | None = None
+        self.calls: dict[int, tuple[int, SecurityContext | None]] = {}
+        """Calls that have not ended: their presentation contexts, and what protects them."""
+        self.pdus = 0
+        """How many PDUs have come, whole."""
+        self.closed = False
+        self.reason = ""
+        """Why it was closed."""
+
+    # Bytes
+
+    def data_to_send(self) -> list[bytes]:
+        """What is to be written, once."""
+        out, self._out = self._out, []
+        return out
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a PDU has begun that is not complete."""
+        return self._reader.is_partial
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the association is there, and no handshake is under way."""
+        return self.association is not None and self.security.complete
+
+    def receive(self, received: bytes) -> list[Event]:
+        """What came of these bytes. After an error of the client's the connection is closed."""
+        events: list[Event] = []
+        try:
+            for whole in self._reader.feed(received):
+                self.pdus += 1
+                event = self._take(read_pdu(whole))
+                if event is not None:
+                    events.append(event)
+                if self.closed:
+                    break
+        except (RpcError, AuthenticationError, PacketError) as error:
+            self._close(str(error))
+        return events
+
+    def _close(self, reason: str) -> None:
+        self.closed = True
+        self.reason = self.reason or reason
+
+    def _take(self, pdu: Pdu) -> Event | None:
+        match pdu.pdu_type:
+            case PduType.REQUEST:
+                return self._request(pdu)
+            case PduType.BIND:
+                self._bind(pdu)
+            case PduType.ALTER_CONTEXT:
+                self._alter_context(pdu)
+            case PduType.AUTH3:
+                self._auth3(pdu)
+            case PduType.CO_CANCEL:
+                opened_body(self.security.of(pdu), pdu)
+                return Cancelled(pdu.call_id) if pdu.call_id in self.calls else None
+            case PduType.ORPHANED:
+                opened_body(self.security.of(pdu), pdu)
+                self._reassembly.forget(pdu.call_id)
+                if self.calls.pop(pdu.call_id, None) is not None:
+                    return Orphaned(pdu.call_id)
+            case _:
+                raise PduError(f"a client sends no {PduType(pdu.pdu_type).name}")
+        return None
+
+    # Association
+
+    def _bind(self, pdu: Pdu) -> None:
+        if self.association is not None:
+            raise PduError("a second bind: alter_context is for that")
+        body = _proposal(pdu)
+        try:
+            token = self.security.begin(pdu)
+        except AuthenticationError as error:
+            self._reject(pdu.call_id, RejectReason.AUTHENTICATION_TYPE_NOT_RECOGNIZED, str(error))
+            return
+        self.association = self._associations.join(body.group_id, self._peer)
+        if self.association is None:
+            self._reject(pdu.call_id, RejectReason.NOT_SPECIFIED, "no such association group")
+            return
+        self._max_transmit = min(self._limits.fragment, body.max_receive)
+        agreed = CONCURRENT_MULTIPLEXING | (SUPPORT_HEADER_SIGN if pdu.verifier is not None else 0)
+        self._answer(PduType.BIND_ACK, pdu, self._results(body.contexts), token, WHOLE | pdu.flags & agreed)
+
+    def _reject(self, call_id: int, reason: RejectReason, sentence: str) -> None:
+        self._out.append(write_pdu(PduType.BIND_NAK, call_id, BindNak(reason=reason).write()))
+        self._close(sentence)
+
+    def _alter_context(self, pdu: Pdu) -> None:
+        if self.association is None:
+            raise PduError("alter_context before a bind")
+        try:
+            token = self.security.proceed(pdu)
+        except AuthenticationError:
+            self.fault(pdu.call_id, FaultStatus.ACCESS_DENIED)
+            raise
+        self._answer(PduType.ALTER_CONTEXT_RESP, pdu, self._results(_proposal(pdu).contexts), token, WHOLE)
+
+    def _auth3(self, pdu: Pdu) -> None:
+        if self.association is None:
+            raise PduError("an auth3 before a bind")
+        self.security.finish(pdu)
+
+    def _answer(self, pdu_type: PduType, pdu: Pdu, results: Sequence[ContextResult], token: bytes, flags: int) -> None:
+        assert self.association is not None
+        body = BindAck(
+            max_transmit=self._max_transmit,
+            max_receive=self._limits.fragment,
+            group_id=self.association.group_id,
+            secondary_address=f"{self._port}\0".encode() if pdu_type is PduType.BIND_ACK else b"",
+            results=tuple(results),
+        ).write()
+        if pdu.verifier is None:
+            self._out.append(write_pdu(pdu_type, pdu.call_id, body, flags))
+        else:
+            self._out.append(token_pdu(pdu.verifier.trailer, pdu_type, pdu.call_id, body, token, flags))
+
+    def _results(self, proposed: Sequence[ContextElement]) -> list[ContextResult]:
+        return [self._result(element) for element in proposed]
+
+    def _result(self, element: ContextElement) -> ContextResult:
+        offered = [syntax_of(one) for one in element.transfer_syntaxes]
+        for one in offered:
+            features = offered_features(one)
+            if features is not None:
+                return ContextResult(result=Result.NEGOTIATE_ACK, reason=features & _FEATURES)
+        interface = self._interfaces.get(syntax_of(element.abstract_syntax))
+        if interface is None:
+            return _rejected(Reason.ABSTRACT_SYNTAX_NOT_SUPPORTED)
+        chosen = next((one for one in offered if one in REPRESENTATIONS), None)
+        if chosen is None:
+            return _rejected(Reason.TRANSFER_SYNTAXES_NOT_SUPPORTED)
+        if element.context_id not in self._contexts and len(self._contexts) >= self._limits.contexts:
+            return _rejected(Reason.LOCAL_LIMIT_EXCEEDED)
+        self._contexts[element.context_id] = interface, REPRESENTATIONS[chosen]
+        return ContextResult(result=Result.ACCEPTANCE, transfer_syntax=to_syntax(chosen))
+
+    # Calls
+
+    def _request(self, pdu: Pdu) -> Event | None:
+        if self.association is None:
+            raise PduError("a request before a bind")
+        try:
+            security = self.security.of(pdu)
+            opened = opened_body(security, pdu)
+            request = RequestBody.parse(byte_order.request_body(opened) if pdu.big_endian else opened)
+        except AuthenticationError as error:
+            self.fault(pdu.call_id, FaultStatus.ACCESS_DENIED)
+            self._close(str(error))
+            return None
+        stub = request.stub
+        if pdu.flags & OBJECT_UUID:
+            if len(stub) < 16:
+                raise PduError("a request that ends within its object's identifier")
+            stub = stub[16:]
+        if pdu.call_id in self.calls:
+            raise PduError(f"call {pdu.call_id} begins again before it is answered")
+        kind = request.context_id, request.opnum, security, pdu.big_endian
+        whole = self._reassembly.add(pdu.call_id, pdu.is_first, pdu.is_last, kind, stub)
+        if whole is None:
+            return None
+        context = self._contexts.get(request.context_id)
+        if context is None:
+            self.fault(pdu.call_id, FaultStatus.UNKNOWN_INTERFACE, request.context_id)
+            return None
+        self.calls[pdu.call_id] = request.context_id, security
+        principal = security.principal if security is not None else ""
+        interface, representation = context
+        written = big_endian_of(representation) if pdu.big_endian else representation
+        return Called(
+            pdu.call_id, request.context_id, interface, representation, written, request.opnum, whole, principal
+        )
+
+    def respond(self, call_id: int, stub: bytes) -> None:
+        """End a call with a response, unless the client has given it up."""
+        call = self.calls.pop(call_id, None)
+        if call is None or self.closed:
+            return
+        context_id, security = call
+        token_size = security.token_size if security is not None else 0
+        for flags, piece, hint in fragments(stub, self._max_transmit, token_size):
+            head = _RESPONSE.put(alloc_hint=hint, context_id=context_id).write()
+            self._out.append(protected_pdu(security, PduType.RESPONSE, call_id, head, piece, flags))
+
+    def fault(self, call_id: int, status: int, context_id: int = 0, *, executed: bool = False) -> None:
+        """End a call with a fault."""
+        context_id, _ = self.calls.pop(call_id, (context_id, None))
+        flags = WHOLE if executed else WHOLE | DID_NOT_EXECUTE
+        body = FaultBody(context_id=context_id, status=status).write()
+        self._out.append(write_pdu(PduType.FAULT, call_id, body, flags))
+
+    def lost(self) -> None:
+        """The connection is gone, and its calls have ended: leave the association."""
+        self.closed = True
+        association, self.association = self.association, None
+        if association is not None:
+            self._associations.leave(association)
+
+
+def _proposal(pdu: Pdu) -> Bind:
+    """What a bind or an alter_context proposes."""
+    return body_of(pdu._replace(body=byte_order.bind_body(pdu.body)) if pdu.big_endian else pdu, Bind)
+
+
+def _rejected(reason: Reason) -> ContextResult:
+    return ContextResult(result=Result.PROVIDER_REJECTION, reason=reason)

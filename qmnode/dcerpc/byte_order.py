@@ -1,0 +1,66 @@
+"""What big-endian clients write, as little-endian: in RPC each side writes in its own order (C706 14.1).
+
+Only what the layouts in ``pdu`` are read from is put in order here; what was signed or sealed stays as it came, and
+stub data are read in the order that they were written in.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from qmnode.dcerpc.errors import PduError
+
+_BIND_HEAD: Final = "HHIB3s"
+_ELEMENT_HEAD: Final = "HBB"
+_SYNTAX: Final = "IHH8sI"
+_REQUEST_HEAD: Final = "IHH"
+_TRAILER: Final = "BBBBI"
+
+
+class _Turner:
+    """Reads big-endian fields and keeps them little-endian."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._position = 0
+        self.turned = b""
+
+    def take(self, form: str) -> tuple[int, ...]:
+        """The next fields. PduError when they are not there."""
+        big = struct.Struct(f">{form}")
+        if self._position + big.size > len(self._body):
+            raise PduError(f"{big.size} bytes at {self._position} in a body of {len(self._body)}")
+        fields = big.unpack_from(self._body, self._position)
+        self._position += big.size
+        self.turned += struct.pack(f"<{form}", *fields)
+        return fields
+
+    def whole(self) -> bytes:
+        """All of it, with what was not taken as it is."""
+        return self.turned + self._body[self._position :]
+
+
+def bind_body(body: bytes) -> bytes:
+    """The body of a bind or an alter_context."""
+    turner = _Turner(body)
+    *_, elements, _ = turner.take(_BIND_HEAD)
+    for _ in range(elements):
+        _, transfer_syntaxes, _ = turner.take(_ELEMENT_HEAD)
+        for _ in range(1 + transfer_syntaxes):
+            turner.take(_SYNTAX)
+    return turner.whole()
+
+
+def request_body(body: bytes) -> bytes:
+    """The body of a request, but for its stub data."""
+    turner = _Turner(body)
+    turner.take(_REQUEST_HEAD)
+    return turner.whole()
+
+
+def trailer(octets: bytes) -> bytes:
+    """A sec_trailer."""
+    turner = _Turner(octets)
+    turner.take(_TRAILER)
+    return turner.whole()

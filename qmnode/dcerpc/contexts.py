@@ -1,0 +1,107 @@
+"""Associations and their context handles: C706 5.1.6 and 12.6.3.1. What is open ends with the association."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from qmnode.dcerpc.errors import FaultStatus, RpcFault
+from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Opened = TypeVar("Opened")
+
+_ATTRIBUTES: Final = bytes(4)
+
+
+class ContextHandles:
+    """The context handles of an association: unguessable, of one type each, and of the principal that made them."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: dict[bytes, tuple[Any, str, Callable[[], object]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def create(self, value: object, principal: str, rundown: Callable[[], object]) -> bytes:
+        """A handle for a value; ``rundown`` is called when the association ends before the handle is closed.
+
+        RpcFault NO_MEMORY when there are too many.
+        """
+        if len(self._open) >= self._limit:
+            raise RpcFault(FaultStatus.NO_MEMORY, f"the association has {self._limit} context handles: close some")
+        handle = _ATTRIBUTES + os.urandom(16)
+        self._open[handle] = value, principal, rundown
+        return handle
+
+    def get(self, handle: bytes, kind: type[Opened], principal: str) -> Opened | None:
+        """What a handle stands for; None for the null handle. RpcFault CONTEXT_MISMATCH if it is no handle of these."""
+        if handle == NULL_CONTEXT_HANDLE:
+            return None
+        found = self._open.get(handle)
+        if found is None or not isinstance(found[0], kind) or found[1] != principal:
+            raise RpcFault(FaultStatus.CONTEXT_MISMATCH, "no such context handle in this association")
+        value: Opened = found[0]
+        return value
+
+    def close(self, handle: bytes) -> None:
+        """The handle is null from now on."""
+        self._open.pop(handle, None)
+
+    def run_down(self) -> None:
+        """The association is gone: run down what is still open, the youngest first."""
+        opened, self._open = self._open, {}
+        for _, _, rundown in reversed(opened.values()):
+            rundown()
+
+
+class Association:
+    """An association group: the connections of one client, which share context handles."""
+
+    def __init__(self, group_id: int, peer: str, handles: int) -> None:
+        self.group_id = group_id
+        self.peer = peer
+        self.handles = ContextHandles(handles)
+        self.connections = 0
+        self.held = 0
+        """Bytes of messages that are locked for this client, and so in memory."""
+
+
+class Associations:
+    """All association groups of a server."""
+
+    def __init__(self, handles: int) -> None:
+        self._handles = handles
+        self._groups: dict[int, Association] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def join(self, group_id: int, peer: str) -> Association | None:
+        """A new group for 0, else the one that the client has; None if that is not a group of this peer's."""
+        if group_id:
+            group = self._groups.get(group_id)
+            if group is None or group.peer != peer:
+                return None
+        else:
+            group = Association(self._free_id(), peer, self._handles)
+            self._groups[group.group_id] = group
+        group.connections += 1
+        return group
+
+    def leave(self, group: Association) -> None:
+        """A connection is gone; with the last one the group ends and its handles are run down."""
+        group.connections -= 1
+        if not group.connections:
+            del self._groups[group.group_id]
+            group.handles.run_down()
+
+    def _free_id(self) -> int:
+        while True:
+            group_id = secrets.randbits(32)
+            if group_id and group_id not in self._groups:
+                return group_id

@@ -1,0 +1,191 @@
+"""NTLM through pyspnego: MS-NLMP, and how DCE/RPC protects PDUs with it (MS-RPCE 3.3.1.5.2).
+
+pyspnego takes the file of users from the environment; it is set around each step, which waits for nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from qmnode.dcerpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType
+from qmnode.errors import MessageQueuingError
+from qmnode.structures.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+_SIGNATURE: Final = 16
+_one_at_a_time: Final = threading.Lock()
+"""The environment is one for all threads."""
+_ONLY_VERSION_2: Final = {"LM_COMPAT_LEVEL": "5"}
+_MALFORMED: Final = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, OSError, ImportError, struct.error,
+)  # fmt: skip
+"""What pyspnego's parsers raise for bytes that are no token, besides its own errors."""
+
+
+class NtlmContext:
+    """A security context of pyspnego's NTLM."""
+
+    auth_type = AuthenticationType.NTLM
+    token_size = _SIGNATURE
+
+    def __init__(
+        self, make: Callable[[], Any], level: AuthenticationLevel, context_id: int, environment: Mapping[str, str]
+    ) -> None:
+        self.level = level
+        self.context_id = context_id
+        self.header_signing = False  # NTLM always signs the headers, whatever was negotiated
+        self._environment = {**_ONLY_VERSION_2, **environment}
+        self._kinds = buffer_kinds()
+        with reported(), _environment(self._environment):
+            self._context = make()
+
+    @property
+    def complete(self) -> bool:
+        """Whether both sides know who the other one is."""
+        return bool(self._context.complete)
+
+    @property
+    def principal(self) -> str:
+        """The initiator, ``DOMAIN\\user``."""
+        return str(self._context.client_principal or "") if self.complete else ""
+
+    def step(self, token: bytes) -> bytes:
+        """Take a token of the other side; the token to send, perhaps none."""
+        with reported(), _environment(self._environment):
+            answer: bytes | None = self._context.step(token or None)
+        if self.complete:
+            self._check_strength()
+        return answer or b""
+
+    def _check_strength(self) -> None:
+        from spnego import ContextReq
+
+        wanted = ContextReq.integrity
+        if self.level is AuthenticationLevel.PRIVACY:
+            wanted |= ContextReq.confidentiality
+        if self._context.context_attr & wanted != wanted:
+            raise AuthenticationError("the other side did not negotiate the protection that it asked for")
+
+    # The agreement of SPNEGO on NTLM
+
+    @property
+    def signs_agreement(self) -> bool:
+        """Whether the messages had an integrity code: then the agreement on NTLM has one, too (MS-SPNG 3.3.5.1)."""
+        return self.complete and bool(self._context._requires_mech_list_mic)
+
+    def sign(self, data: bytes) -> bytes:
+        """The integrity code of the agreement. What follows is sealed as if it had not been made."""
+        with reported():
+            code: bytes = self._context.sign(data)
+            self._context._reset_ntlm_crypto_state(outgoing=True)
+            return code
+
+    def verify(self, data: bytes, code: bytes) -> None:
+        """Check the other side's. AuthenticationError when it is another."""
+        with reported():
+            self._context.verify(data, code)
+            self._context._reset_ntlm_crypto_state(outgoing=False)
+
+    # PDUs
+
+    def _buffers(self, head: bytes, body: bytes, trailer: bytes, token: bytes | None) -> list[Any]:
+        kinds = self._kinds
+        signature = kinds.header if token is None else (kinds.header, token)
+        return [(kinds.sign_only, head), (kinds.data, body), (kinds.sign_only, trailer), signature]
+
+    def protect(self, head: bytes, body: bytes, trailer: bytes) -> tuple[bytes, bytes]:
+        """The body as it is sent, and its token."""
+        with reported():
+            if self.level is not AuthenticationLevel.PRIVACY:
+                return body, self._context.sign(head + body + trailer)
+            wrapped = self._context.wrap_iov(self._buffers(head, body, trailer, None)).buffers
+            found = {buffer.type: buffer.data for buffer in wrapped if buffer.type != self._kinds.sign_only}
+            return found[self._kinds.data], found[self._kinds.header]
+
+    def unprotect(self, head: bytes, body: bytes, trailer: bytes, token: bytes) -> bytes:
+        """The body as it was. AuthenticationError when anything is not as it was sent."""
+        with reported():
+            if self.level is not AuthenticationLevel.PRIVACY:
+                self._context.verify(head + body + trailer, token)
+                return body
+            opened = self._context.unwrap_iov(self._buffers(head, body, trailer, token)).buffers
+            data: bytes = next(buffer.data for buffer in opened if buffer.type == self._kinds.data)
+            return data
+
+
+@contextlib.contextmanager
+def reported() -> Iterator[None]:
+    """What goes wrong in pyspnego, with what peers send, is AuthenticationError."""
+    from spnego.exceptions import SpnegoError
+
+    try:
+        yield
+    except (SpnegoError, *_MALFORMED) as error:
+        raise AuthenticationError(f"{type(error).__name__}: {error}") from error
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    with _one_at_a_time:
+        before = {name: os.environ.get(name) for name in values}
+        os.environ.update(values)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def buffer_kinds() -> Any:
+    """pyspnego's kinds of buffers. MQ_ERROR_SERVICE_NOT_AVAILABLE in clear words when it is missing."""
+    try:
+        from spnego.iov import BufferType
+    except ImportError as error:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
+            "authentication of remote readers needs pyspnego: pip install 'qmnode[rpc]'",
+        ) from error
+    return BufferType
+
+
+def _flags() -> Any:
+    from spnego import ContextReq
+
+    return (
+        ContextReq.mutual_auth | ContextReq.replay_detect | ContextReq.sequence_detect
+        | ContextReq.confidentiality | ContextReq.integrity | ContextReq.dce_style
+    )  # fmt: skip
+
+
+def acceptor_context(users: Path, level: AuthenticationLevel, context_id: int) -> NtlmContext:
+    """The acceptor's side, with the users of a file."""
+    buffer_kinds()
+    from qmnode.dcerpc.ntlm_acceptor import NtlmAcceptor
+
+    environment = {"NTLM_USER_FILE": str(users.absolute())}
+    return NtlmContext(lambda: NtlmAcceptor(usage="accept", context_req=_flags()), level, context_id, environment)
+
+
+def initiator_context(
+    service: str, host: str, account: str, password: str, level: AuthenticationLevel, context_id: int
+) -> NtlmContext:
+    """The initiator's side, with a password."""
+    buffer_kinds()
+    import spnego
+
+    return NtlmContext(
+        lambda: spnego.client(
+            account, password, hostname=host, service=service, protocol="ntlm", context_req=_flags()
+        ),
+        level, context_id, {},
+    )  # fmt: skip

@@ -1,0 +1,78 @@
+"""Fragments: putting calls together from them, and cutting stub data into them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from qmnode.dcerpc.errors import PduError
+from qmnode.dcerpc.pdu import FIRST_FRAGMENT, HEADER_SIZE, LAST_FRAGMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_OVERHEAD: Final = HEADER_SIZE + 8 + 8
+_ALIGNMENT: Final = 16
+SMALLEST_FRAGMENT: Final = 200
+"""A peer that takes less gets this all the same: C706 12.6.3.1 has everyone take 1,432 bytes."""
+_PARTIAL_CALLS: Final = 64
+
+
+class Reassembly:
+    """The calls of a connection of which some fragments have come, within a limit on what they hold together."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+        self._partial: dict[int, tuple[object, bytearray]] = {}
+
+    def add(self, call_id: int, first: bool, last: bool, kind: object, stub: bytes) -> bytes | None:
+        """The whole stub data when this was the last fragment. PduError for fragments that do not fit together.
+
+        ``kind``: what all fragments of a call have in common.
+        """
+        if first and last:
+            if call_id in self._partial:
+                raise PduError(f"call {call_id} begins again before it is complete")
+            if len(stub) > self._limit:
+                raise PduError(f"a call of {len(stub)} bytes: at most {self._limit}")
+            return stub
+        if first:
+            if call_id in self._partial or len(self._partial) >= _PARTIAL_CALLS:
+                raise PduError(f"call {call_id} begins again, or too many calls have begun")
+            self._partial[call_id] = (kind, bytearray())
+        found = self._partial.get(call_id)
+        if found is None:
+            raise PduError(f"a later fragment of call {call_id}, which has not begun")
+        if found[0] != kind:
+            raise PduError(f"fragments of call {call_id} are for different methods, or of different clients")
+        if not stub and not last:
+            raise PduError("an empty fragment that is not the last one")
+        self._held += len(stub)
+        if self._held > self._limit:
+            raise PduError(f"fragments of more than {self._limit} bytes")
+        found[1].extend(stub)
+        if not last:
+            return None
+        del self._partial[call_id]
+        self._held -= len(found[1])
+        return bytes(found[1])
+
+    def forget(self, call_id: int) -> None:
+        """The call was given up."""
+        found = self._partial.pop(call_id, None)
+        if found is not None:
+            self._held -= len(found[1])
+
+
+def fragments(stub: bytes, largest: int, token_size: int) -> Iterator[tuple[int, bytes, int]]:
+    """The flags, the piece and the alloc_hint of each fragment: PDUs of at most ``largest`` bytes."""
+    room = max(largest, SMALLEST_FRAGMENT) - _OVERHEAD - token_size
+    if token_size:
+        room -= _ALIGNMENT
+    size = len(stub)
+    if size <= room:
+        yield FIRST_FRAGMENT | LAST_FRAGMENT, stub, size
+        return
+    for start in range(0, size, room):
+        flags = (FIRST_FRAGMENT if start == 0 else 0) | (LAST_FRAGMENT if start + room >= size else 0)
+        yield flags, stub[start : start + room], size - start

@@ -1,0 +1,343 @@
+"""DCE/RPC over TCP, the server's side: a protocol for each connection and a task for each call, no threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import structlog
+
+from qmnode.dcerpc.acceptor import Acceptor, AcceptorLimits, Called, Event
+from qmnode.dcerpc.contexts import Association, Associations
+from qmnode.dcerpc.errors import FaultStatus, NdrError, RangeError, RpcFault
+from qmnode.dcerpc.interface import Interface, Method, SyntaxId
+from qmnode.dcerpc.ndr import Parameters
+from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
+
+log = structlog.get_logger(__name__)
+
+_WRITE_LIMIT: Final = 4 * 1024 * 1024
+"""Bytes of answers that wait for a slow client before its requests are no longer read."""
+_ATTEMPTS: Final = 100
+_LINGER: Final = 5.0
+"""Seconds that a client has to read the last words of a connection."""
+_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+"""A client whose machine vanished is noticed within a minute, and what it held is given back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What clients may take of a server."""
+
+    connections: int = 2000
+    connections_per_peer: int = 500
+    calls_per_connection: int = 1024
+    """Calls of a connection under way, those that wait for a message among them."""
+    context_handles: int = 4096
+    """Context handles of an association."""
+    bind_timeout: float = 15.0
+    """Seconds until a connection has bound, and until a PDU that has begun is complete."""
+    acceptor: AcceptorLimits = field(default_factory=AcceptorLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, and over which connection."""
+
+    association: Association
+    principal: str
+    """Empty for a client that did not authenticate."""
+    peer: str
+    local_address: str
+    local_port: int
+
+
+Handler = Callable[[Caller, Any], Awaitable[Parameters]]
+"""Does one method: takes the request's parameters, returns the response's. Raises RpcFault for a fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """An interface and who does its methods, by number."""
+
+    interface: Interface
+    handlers: Mapping[int, Handler]
+    refused: Mapping[int, int]
+    """The statuses of the faults that methods end with which the interface has and this server does not do."""
+
+
+def service(
+    interface: Interface, handlers: Mapping[Method, Handler], refused: Mapping[int, int] | None = None
+) -> Service:
+    """An interface with handlers for its methods."""
+    return Service(interface, {method.opnum: handler for method, handler in handlers.items()}, refused or {})
+
+
+class RpcServer:
+    """Listens on one port and serves interfaces."""
+
+    def __init__(
+        self,
+        services: list[Service],
+        *,
+        limits: ServerLimits | None = None,
+        security: Callable[[AuthenticationType, AuthenticationLevel, int], SecurityContext] | None = None,
+    ) -> None:
+        self.services: dict[SyntaxId, Service] = {one.interface.syntax: one for one in services}
+        self.interfaces = {one.interface.syntax: one.interface for one in services}
+        self.limits = limits or ServerLimits()
+        self.security = security
+        self.associations = Associations(self.limits.context_handles)
+        self.connections: set[RpcConnection] = set()
+        self.per_peer: dict[str, int] = {}
+        self.port = 0
+        """The port that it listens on, once started."""
+        self._servers: list[asyncio.AbstractServer] = []
+
+    async def start(self, address: str, port: int) -> None:
+        """Listen at an address, or at all of them when it is empty; port 0 is any. OSError if that cannot be."""
+        server = await self._listen(address, port)
+        self._servers.append(server)
+        self.port = self.port or server.sockets[0].getsockname()[1]
+        log.info("listening for remote procedure calls", address=address or "any", port=self.port)
+
+    async def _listen(self, address: str, port: int) -> asyncio.Server:
+        """Any port is the same one for IPv4 and IPv6, since clients hear of one."""
+        loop = asyncio.get_running_loop()
+        for _ in range(_ATTEMPTS):
+            server = await loop.create_server(lambda: RpcConnection(self), address or None, port, backlog=256)
+            ports = [one.getsockname()[1] for one in server.sockets]
+            if len(set(ports)) == 1:
+                return server
+            server.close()
+            await server.wait_closed()
+            with contextlib.suppress(OSError):  # the other one may be taken there
+                return await loop.create_server(lambda: RpcConnection(self), address or None, ports[0], backlog=256)
+        raise OSError(errno.EADDRINUSE, "no port is free for both IPv4 and IPv6")
+
+    async def stop(self) -> None:
+        """Stop listening, end the connections and run down what they had."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.abort("the server stops")
+        while self.connections:
+            await asyncio.gather(*(connection.gone.wait() for connection in list(self.connections)))
+        for server in self._servers:
+            await server.wait_closed()
+        self._servers = []
+
+
+class RpcConnection(asyncio.Protocol):
+    """One client connection."""
+
+    def __init__(self, server: RpcServer) -> None:
+        self.server = server
+        self.gone = asyncio.Event()
+        self.peer = ""
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._transport: asyncio.Transport
+        self._acceptor: Acceptor
+        self._local: tuple[str, int] = ("", 0)
+        self._callers: dict[str, Caller] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing = False
+        self._unsent = 0
+        """Bytes of answers that have not been handed to the transport."""
+        self._room = asyncio.Event()
+        self._pdus = 0
+
+    # The connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        server, limits = self.server, self.server.limits
+        self.peer = str(transport.get_extra_info("peername")[0])
+        self._local = transport.get_extra_info("sockname")[:2]
+        self._acceptor = Acceptor(
+            server.interfaces,
+            server.associations,
+            self.peer,
+            self._local[1],
+            limits=limits.acceptor,
+            security=server.security,
+        )
+        of_peer = server.per_peer.get(self.peer, 0)
+        server.connections.add(self)
+        server.per_peer[self.peer] = of_peer + 1
+        if len(server.connections) > limits.connections or of_peer >= limits.connections_per_peer:
+            self.abort("too many connections")
+            return
+        self._transport.set_write_buffer_limits(high=_WRITE_LIMIT)
+        connected: socket.socket = transport.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._timer = self._loop.call_later(limits.bind_timeout, self._too_slow)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        acceptor = self._acceptor
+        if acceptor.closed:
+            return
+        for event in acceptor.receive(data):
+            self._happened(event)
+        if acceptor.closed:
+            log.info("closing a connection of remote procedure calls", peer=self.peer, reason=acceptor.reason)
+            self._flush()
+            self._transport.close()
+            self._timer = self._timer or self._loop.call_later(_LINGER, self._transport.abort)
+            return
+        self._watch()
+        self._flush_soon()
+
+    def _watch(self) -> None:
+        """A bind, a handshake or a PDU that has begun must come to its end in time."""
+        acceptor = self._acceptor
+        bound = acceptor.is_bound
+        progress, self._pdus = acceptor.pdus != self._pdus, acceptor.pdus
+        if bound and self._timer is not None and (progress or not acceptor.is_partial):
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and (acceptor.is_partial or not bound):
+            self._timer = self._loop.call_later(self.server.limits.bind_timeout, self._too_slow)
+
+    def _too_slow(self) -> None:
+        self._timer = None
+        self.abort("a bind or a PDU was not complete in time")
+
+    def abort(self, reason: str) -> None:
+        """End the connection at once."""
+        log.debug("ending a connection of remote procedure calls", peer=self.peer, reason=reason)
+        self._acceptor.closed = True
+        self._transport.abort()
+
+    def pause_writing(self) -> None:
+        """The client does not read its answers: read no more of its requests."""
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._transport.resume_reading()
+        self._room.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client went away: its calls end, and what only it had is run down."""
+        self._acceptor.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self._ending = self._loop.create_task(self._end(tasks))
+        else:
+            self._left()
+
+    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._left()
+
+    def _left(self) -> None:
+        self._acceptor.lost()
+        server = self.server
+        server.connections.discard(self)
+        left = server.per_peer.get(self.peer, 1) - 1
+        if left:
+            server.per_peer[self.peer] = left
+        else:
+            server.per_peer.pop(self.peer, None)
+        self.gone.set()
+
+    # Calls
+
+    def _happened(self, event: Event) -> None:
+        if isinstance(event, Called):
+            self._called(event)
+            return
+        task = self._tasks.get(event.call_id)
+        if task is not None:
+            task.cancel()
+
+    def _called(self, call: Called) -> None:
+        if len(self._tasks) >= self.server.limits.calls_per_connection:
+            self._acceptor.fault(call.call_id, FaultStatus.TOO_BUSY)
+            return
+        method = call.interface.methods.get(call.opnum)
+        service = self.server.services[call.interface.syntax]
+        handler = service.handlers.get(call.opnum)
+        if method is None or handler is None:
+            self._acceptor.fault(call.call_id, service.refused.get(call.opnum, FaultStatus.OPNUM_RANGE))
+            return
+        try:
+            request = method.request.decode(call.stub, call.written)
+        except NdrError as error:
+            status = FaultStatus.INVALID_BOUND if isinstance(error, RangeError) else FaultStatus.BAD_STUB_DATA
+            log.debug("a call with wrong parameters", method=method.name, peer=self.peer, reason=str(error))
+            self._acceptor.fault(call.call_id, status)
+            return
+        task = self._loop.create_task(self._perform(call, method, handler, request))
+        self._tasks[call.call_id] = task
+        task.add_done_callback(lambda done: self._done(call.call_id, done))
+
+    def _done(self, call_id: int, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(call_id) is task:
+            del self._tasks[call_id]
+        acceptor = self._acceptor
+        if task.cancelled() and call_id in acceptor.calls and not acceptor.closed:
+            acceptor.fault(call_id, FaultStatus.CANCEL, executed=True)
+        self._flush_soon()
+
+    async def _wait_for_room(self) -> None:
+        """A client that does not read its answers gets no more of them made: they would all be in memory."""
+        while self._unsent + self._transport.get_write_buffer_size() > _WRITE_LIMIT:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _perform(self, call: Called, method: Method, handler: Handler, request: Parameters) -> None:
+        acceptor = self._acceptor
+        await self._wait_for_room()
+        try:
+            response = await handler(self._who_calls(call.principal), request)
+            stub = response.encode(call.representation)
+        except RpcFault as fault:
+            log.debug("a call ends with a fault", method=method.name, peer=self.peer, reason=str(fault))
+            acceptor.fault(call.call_id, fault.status)
+        except Exception:
+            # A mistake of ours must cost the client one call, not the connection.
+            log.exception("a remote procedure call failed unexpectedly", method=method.name, peer=self.peer)
+            acceptor.fault(call.call_id, FaultStatus.UNSPECIFIED, executed=True)
+        else:
+            acceptor.respond(call.call_id, stub)
+            self._unsent += len(stub)
+
+    def _who_calls(self, principal: str) -> Caller:
+        """The same value for all calls of a principal."""
+        caller = self._callers.get(principal)
+        if caller is None:
+            association = self._acceptor.association
+            assert association is not None
+            caller = self._callers[principal] = Caller(association, principal, self.peer, *self._local)
+        return caller
+
+    def _flush_soon(self) -> None:
+        """What ends in this pass of the loop leaves together."""
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        self._unsent = 0
+        out = self._acceptor.data_to_send()
+        if out and not self._transport.is_closing():
+            self._transport.writelines(out)
+        if self._transport.get_write_buffer_size() <= _WRITE_LIMIT:
+            self._room.set()

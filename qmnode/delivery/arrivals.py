@@ -1,0 +1,356 @@
+"""Batches of received messages: decided by the protocol, put into their queues, acknowledged after the sync."""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+import structlog
+
+from qmnode.delivery.notices import PRIORITY_AT, next_position
+from qmnode.model.batches import insert_many
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.packet import RecordFacts, record_facts, stored_prefix, value_of_packet
+from qmnode.model.ports import Entry
+from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.queue import Queue
+from qmnode.model.record import REPORT, RecordFlag
+from qmnode.protocol.received import DestinationName, ReceivedMessage
+from qmnode.protocol.reception import Admission, Destination, DestinationKind, Verdict
+from qmnode.security.admission import Arrival, QueueRules
+from qmnode.security.outcomes import Admitted, Deferred, Refused
+from qmnode.structures.acks import is_order_queue
+from qmnode.structures.guid import Guid
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatName, PublicFormatName
+from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
+from qmnode.structures.user_header import UserFlags
+from qmnode.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from qmnode.delivery.engine import Transfer
+
+log = structlog.get_logger(__name__)
+
+_KB: Final = 1024
+_FORWARD: Final = DestinationKind.FORWARD
+_INFINITE: Final = 0xFFFF_FFFF
+_PRIVATE, _PUBLIC, _DIRECT = 3, 5, 7
+_TRANSACTIONAL: Final = RecordFlag.TRANSACTIONAL.value
+_JOURNALING: Final = (RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL).value
+_NAMES_KEPT: Final = 4096
+_HOPS: Final = UserFlags.RC.mask
+_SECURED: Final = UserFlags.SH.mask
+
+
+class Arrivals:
+    """Takes what sessions receive, in the order of each session."""
+
+    def __init__(self, transfer: "Transfer") -> None:
+        self._transfer = transfer
+        self._manager = transfer.manager
+        self._state = transfer.state
+        self._loop = asyncio.get_running_loop()
+        self._written: asyncio.Future[None] | None = None
+        self._batch: list[tuple[Connection, Admission]] = []
+        self._names: dict[DestinationName, tuple[FormatName | None, bool]] = {}
+        self._judging: dict[Connection, deque[Sequence[ReceivedMessage]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> None:
+        """A batch of a session. What has a security header is judged first, and what comes behind it waits."""
+        queue = self._judging.get(connection)
+        if queue is not None:
+            queue.append(messages)
+        elif any(received.headers.user_flags & _SECURED for received in messages) or self._transfer.forwarding.is_news(
+            messages
+        ):
+            self._judging[connection] = deque([messages])
+            task = self._loop.create_task(self._judge(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self.admit(connection, messages, {})
+
+    async def _judge(self, connection: Connection) -> None:
+        """Have the batches of a session judged, one after the other (3.1.5.8.3)."""
+        queue = self._judging[connection]
+        try:
+            while queue and not connection.session.closed:
+                messages = queue[0]
+                if self._transfer.forwarding.is_news(messages):
+                    await self._transfer.forwarding.learn()
+                verdicts, deferred = await self._verdicts(messages)
+                if connection.session.closed:
+                    return
+                if deferred is None:
+                    self.admit(connection, messages, verdicts)
+                else:
+                    # It is neither acknowledged nor refused: the session ends and the sender sends it again.
+                    self.admit(connection, messages[:deferred], verdicts)
+                    written = self._written
+                    if written is not None:
+                        await asyncio.wait([written])
+                    connection.close()
+                queue.popleft()
+        finally:
+            del self._judging[connection]
+
+    async def _verdicts(self, messages: Sequence[ReceivedMessage]) -> tuple[dict[int, Verdict], int | None]:
+        """By ordinal; and the place of the first message that cannot be judged now."""
+        arrivals: list[Arrival] = []
+        places: list[int] = []
+        rules: dict[DestinationName, QueueRules | None] = {}
+        for place, received in enumerate(messages):
+            if not received.headers.user_flags & _SECURED:
+                continue
+            name = received.destination
+            if name not in rules:
+                destination = self._destination(name)
+                is_here = isinstance(destination.queue, Queue) and destination.kind is DestinationKind.LOCAL
+                rules[name] = _rules(cast("Queue", destination.queue)) if is_here else None
+            demanded = rules[name]
+            if demanded is not None:
+                arrivals.append(Arrival(received.packet, demanded))
+                places.append(place)
+        security, now = self._transfer.security, self._manager.clock.time()
+        judged = await security.judge(arrivals, now)
+        if any(map(_is_undecipherable, judged)) and await self._transfer.keys.know_more():
+            judged = await security.judge(arrivals, now)
+        verdicts: dict[int, Verdict] = {}
+        for place, verdict in zip(places, judged, strict=True):
+            match verdict:
+                case Admitted(written, _, _, fingerprint):
+                    verdicts[messages[place].ordinal] = Verdict(packet=written)
+                    if fingerprint is not None and self._manager.recorder is not None:
+                        self._manager.recorder.key_used(written, fingerprint)
+                case Refused(message_class, sentence):
+                    log.info("a message failed its checks", reason=sentence)
+                    verdicts[messages[place].ordinal] = Verdict(refused=message_class)
+                case Deferred(sentence):
+                    log.warning("a message cannot be judged now", reason=sentence)
+                    return verdicts, place
+        return verdicts, None
+
+    def _plain_verdicts(
+        self,
+        messages: Sequence[ReceivedMessage],
+        destinations: Mapping[DestinationName, Destination],
+        verdicts: Mapping[int, Verdict],
+    ) -> Mapping[int, Verdict]:
+        """What queues have against messages without a security header: nothing, mostly, and then no message is
+        looked at."""
+        against: dict[DestinationName, Verdict] = {}
+        for name, destination in destinations.items():
+            if destination.kind is DestinationKind.LOCAL and isinstance(destination.queue, Queue):
+                refusal = self._transfer.security.refusal_of_plain(_rules(destination.queue))
+                if refusal is not None:
+                    against[name] = Verdict(refused=refusal.message_class)
+        if not against:
+            return verdicts
+        refused = {
+            received.ordinal: against[received.destination]
+            for received in messages
+            if received.destination in against and not received.headers.user_flags & _SECURED
+        }
+        return {**verdicts, **refused}
+
+    def admit(
+        self, connection: Connection, messages: Sequence[ReceivedMessage], verdicts: Mapping[int, Verdict]
+    ) -> None:
+        """Decide, store, and acknowledge when it is on disk: one step, without waiting in between."""
+        manager, state = self._manager, self._state
+        now = manager.clock.time()
+        reception = state.reception
+        destinations = {name: self._destination(name) for name in reception.unresolved(messages, {})}
+        admission = reception.admit(
+            messages,
+            destinations,
+            now=self._loop.time(),
+            time=int(now),
+            address=connection.address,
+            verdicts=self._plain_verdicts(messages, destinations, verdicts),
+            room=self._room(),
+        )
+        # A reader may be waiting: the acknowledgment of the arrival comes before that of the receiving.
+        self._consequences(connection, admission)
+        self._store(connection, admission, now)
+        written = state.store.durable()
+        if written is not self._written:
+            self._written, self._batch = written, []
+            written.add_done_callback(partial(self._persisted, self._batch))
+        self._batch.append((connection, admission))
+
+    def _store(self, connection: Connection, admission: Admission, now: float) -> None:
+        manager = self._manager
+        headers, here, facts = None, None, RecordFacts(0, 0, 0)
+        sent_time, prefix = -1, b""
+        queue: Queue | None = None
+        next_place = manager.sequence.next
+        arrived: list[Entry] = []
+        forwarded: dict[OutgoingQueue, int] = {}
+        for packet, destination, received in admission.taken:
+            if received.headers is not headers or destination is not here or packet is not received.packet:
+                headers, here, facts = received.headers, destination, _facts(packet, destination)
+                sent_time = -1
+                before, queue = queue, _queue_of(destination, facts)
+                # Whether a message that passes is there already is asked of the queue with those before it.
+                if before is not None and (before is not queue or isinstance(queue, OutgoingQueue)):
+                    insert_many(before, arrived)
+                    arrived = []
+                if isinstance(queue, OutgoingQueue):
+                    forwarded[queue] = max(forwarded.get(queue, 0), headers.user_flags & _HOPS)
+            passes = isinstance(queue, OutgoingQueue) and facts.flags & _TRANSACTIONAL
+            if passes and self._transfer.is_repeated(cast("OutgoingQueue", queue), received):
+                continue
+            if received.sent_time != sent_time:
+                sent_time = received.sent_time
+                prefix = stored_prefix(facts, sent_time, now)
+            arrived.append((7 - (packet[PRIORITY_AT] & 7) << LANE_SHIFT | next_place(), prefix + packet))
+        if queue is not None:
+            insert_many(queue, arrived)
+        for outgoing, hops in forwarded.items():
+            self._transfer.forwarded(outgoing, connection.session.remote, hops)
+        for packet, reason in admission.dead_letters:
+            position = next_position(manager, packet)
+            manager.departures.add_to_dead_letters(position, value_of_packet(packet, now), reason)
+        self._state.write(admission.records)
+
+    def _consequences(self, connection: Connection, admission: Admission) -> None:
+        transfer, notices = self._transfer, self._transfer.notices
+        for acknowledgment in admission.administration:
+            notices.administration(acknowledgment)
+        for final in admission.final_acks:
+            notices.final(final)
+        for report in admission.traces:
+            notices.trace(report)
+        for order_ack in admission.order_acks_received:
+            transfer.take_order_ack(connection, order_ack)
+        for final_ack in admission.final_acks_received:
+            transfer.final_acks.take(final_ack)
+        recorder = self._manager.recorder
+        if recorder is not None:
+            for received, reason in admission.refused:
+                recorder.refused(received.packet, reason)
+        if admission.refused:
+            _log_refusals(connection, admission.refused)
+        if admission.without_place:
+            log.warning(
+                "transactional messages wait at their source: too many sequences, see transfer.incoming_sequences and "
+                "transfer.incoming_sequences_per_neighbour",
+                address=connection.address, count=admission.without_place,
+            )  # fmt: skip
+
+    def _persisted(self, batch: list[tuple[Connection, Admission]], written: "asyncio.Future[None]") -> None:
+        """The batch is on disk: only now may anyone be told."""
+        if written.exception() is not None:
+            log.error("received messages could not be stored", reason=str(written.exception()))
+            for connection, _ in batch:
+                connection.close()
+            return
+        now = self._loop.time()
+        reception = self._state.reception
+        for connection, admission in batch:
+            reception.persisted(admission, now)
+            connection.settled(admission.ordinal, admission.recoverable_ordinal)
+            if admission.stopped:
+                log.warning("a session is closed: the queue manager is full", address=connection.address)
+                connection.close()
+        self._transfer.timers_changed()
+
+    # Destinations
+
+    def _room(self) -> int | None:
+        quotas = self._manager.quotas
+        if quotas.throttled:
+            return 0
+        return None if quotas.limit == float("inf") else max(0, int(quotas.limit) - quotas.used)
+
+    def _destination(self, name: DestinationName) -> Destination:
+        """Where a name leads now."""
+        parsed, is_order_queue = self._parsed(name)
+        if parsed is None:
+            return Destination(DestinationKind.UNKNOWN)
+        manager = self._manager
+        if is_order_queue:
+            return Destination(DestinationKind.ORDER_QUEUE)
+        if name.kind != _DIRECT and name.address not in (manager.identifier, bytes(16)):
+            return self._transfer.forwarding.destination(parsed, name.address)
+        found = manager.names.local(parsed)
+        if found is None or found.is_internal or isinstance(found, OutgoingQueue) or parsed.is_read_only:
+            return Destination(DestinationKind.UNKNOWN)
+        room = None
+        if found.quota != _INFINITE:
+            room = max(0, found.quota * _KB - found.total_bytes - found.reserved_bytes)
+        return Destination(DestinationKind.LOCAL, found, found.transactional, room=room)
+
+    def _parsed(self, name: DestinationName) -> tuple[FormatName | None, bool]:
+        """A destination as a format name, and whether it is the order queue of this node."""
+        known = self._names.get(name)
+        if known is None:
+            if len(self._names) >= _NAMES_KEPT:
+                self._names.clear()
+            known = self._names[name] = _parse(name), _is_order_queue(name, self._manager.identifier)
+        return known
+
+
+def _log_refusals(connection: Connection, refused: Sequence[tuple[ReceivedMessage, MessageClass]]) -> None:
+    """A line for each reason, not for each message: whoever sends them does not fill the disk with lines."""
+    reasons: dict[MessageClass, list[ReceivedMessage]] = {}
+    for received, message_class in refused:
+        reasons.setdefault(message_class, []).append(received)
+    for message_class, messages in reasons.items():
+        headers = messages[0].headers
+        log.info(
+            "messages were refused", reason=message_class.name, count=len(messages), address=connection.address,
+            first_message_id=messages[0].message_id, source=headers.source_queue_manager.hex(),
+        )  # fmt: skip
+
+
+def _queue_of(destination: Destination, facts: RecordFacts) -> Queue:
+    queue = destination.queue
+    if destination.transactional_queue is not None and facts.flags & _TRANSACTIONAL:
+        queue = destination.transactional_queue
+    assert isinstance(queue, Queue)
+    return queue
+
+
+def _facts(packet: bytes, destination: Destination) -> RecordFacts:
+    facts = record_facts(packet, transit=destination.kind is _FORWARD)
+    if facts.flags & _TRANSACTIONAL and facts.flags & _JOURNALING:
+        return facts._replace(flags=facts.flags | REPORT)  # its source waits for a FinalAck
+    return facts
+
+
+def _is_undecipherable(verdict: object) -> bool:
+    return isinstance(verdict, Refused) and verdict.message_class is MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION
+
+
+def _rules(queue: Queue) -> QueueRules:
+    owner = queue.parent if queue.parent is not None else queue
+    return QueueRules(owner.authentication, owner.privacy_level, owner.security)
+
+
+def _parse(name: DestinationName) -> FormatName | None:
+    """The format name of a destination; None for what is none."""
+    try:
+        if name.kind == _PRIVATE:
+            return PrivateFormatName(name.address, int.from_bytes(name.name, "little"))
+        if name.kind == _PUBLIC:
+            return PublicFormatName(Guid(name.name))
+        if name.kind == _DIRECT:
+            return DirectFormatName.parse(name.name.decode("utf-16-le").removesuffix("\0"))
+    except ValueError:
+        return None
+    return None
+
+
+def _is_order_queue(name: DestinationName, own: Guid) -> bool:
+    if name.kind == _PRIVATE:
+        number = int.from_bytes(name.name, "little")
+        return name.address == own and is_order_queue(PrivateQueueFormatNameId(private_queue_identifier=number))
+    if name.kind != _DIRECT:
+        return False
+    text = name.name.decode("utf-16-le", "replace").removesuffix("\0")
+    return is_order_queue(DirectQueueFormatName(direct_format_name=text))

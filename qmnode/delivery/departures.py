@@ -1,0 +1,506 @@
+"""One outgoing queue on its way: the messages under way, and what becomes of them.
+
+A message under way is *locked* in its queue: it cannot expire, be purged or be read by anybody else until its fate is
+known. What a broken session leaves without a fate stays locked and goes first in the next one.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from qmnode.delivery.links import Link, report_failure
+from qmnode.delivery.repeats import Repeats
+from qmnode.delivery.unacknowledged import FOLLOWED, UNACKNOWLEDGED_LIMIT, Unacknowledged, fate_of
+from qmnode.model.batches import lock_first
+from qmnode.model.dead_letter_header import packet_of
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.outgoing import OutgoingQueueState as ModelState
+from qmnode.model.packet import TransactionOffsets
+from qmnode.model.packet_parts import SEQUENCE, SEQUENCE_AT
+from qmnode.model.ports import Entry
+from qmnode.model.positions import PositionState
+from qmnode.model.queue import Queue
+from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL
+from qmnode.protocol.commands import (
+    Closed,
+    Command,
+    MessagesAcknowledged,
+    MessagesExpired,
+    MessagesReceived,
+    Opened,
+    RoomAvailable,
+    StatusChanged,
+)
+from qmnode.protocol.disposition import Fate, has_expired
+from qmnode.protocol.envelope import Packet, read_sending_fields, with_sequence_fields
+from qmnode.protocol.received import ReceivedMessage
+from qmnode.structures.base_header import BaseFlags, BaseHeader
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.places import offset_of
+from qmnode.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from qmnode.delivery.engine import Transfer
+
+log = structlog.get_logger(__name__)
+
+_PROTECTED_AT_ONCE: Final = 32
+"""Half of the window, by default."""
+_SOURCE: Final = slice(16, 32)
+"""UserHeader.SourceQueueManager in a packet."""
+_ADDRESS: Final = slice(32, 48)
+"""UserHeader.QueueManagerAddress in a packet."""
+_TRACED_AT: Final = offset_of(BaseHeader, "flags") + 1
+_TRACED: Final = BaseFlags.TR.mask >> 8
+"""The second byte of BaseHeader.Flags tells whether a message is traced."""
+_read_sequence: Final = SEQUENCE.unpack_from
+
+
+class Departure:
+    """An outgoing queue that is being emptied."""
+
+    def __init__(self, transfer: "Transfer", queue: OutgoingQueue) -> None:
+        self.queue = queue
+        self._transfer = transfer
+        self._state = transfer.state
+        self._loop = asyncio.get_running_loop()
+        self._sequence_key = self._state.key_of(queue)
+        self._link = Link(transfer, queue, self.handle, self._schedule)
+        self._reading = False
+        self._again: deque[int] = deque()
+        self._sent = Unacknowledged(queue, transfer.manager.identifier)
+        self._held = 0
+        """Messages taken for the session that wait for the disk, or to be encrypted."""
+        self._written_last: asyncio.Future[None] | None = None
+        """What the last of those wait for: nothing that is taken after them is sent before them."""
+        self._returning = False
+        """Whether those are to be given back, and nothing is taken before they are: a place in a sequence that was
+        overtaken is taken for a gap, and what is in it for a duplicate."""
+        self._protecting: asyncio.Task[None] | None = None
+        self._protected: dict[int, tuple[bytes, float]] = {}
+        """Messages under way as they were encrypted."""
+        self._repeats = Repeats()
+        self._offsets = TransactionOffsets()
+        self._unsynced = False
+        self._scheduled = False
+        queue.subscriber = self._message_available
+        if queue.message_count and queue.state is not ModelState.ON_HOLD:
+            self._schedule()
+
+    @property
+    def destination(self) -> Guid:
+        """The queue manager whose acknowledgments count; null while it is not known."""
+        return self._state.outgoing.get(self._sequence_key).destination
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection to the next hop, established or not."""
+        return self._link.connection
+
+    # The queue has messages
+
+    def _message_available(self, queue: Queue, lookup_identifier: int, value: bytes) -> None:
+        self._unsynced = True
+        self._schedule()
+
+    def is_repeated(self, received: ReceivedMessage) -> bool:
+        """Whether a transactional message of another queue manager waits here already."""
+        if self._reading:
+            return False
+        if self.queue.message_count <= len(self.queue.locked):  # also after a purge: nothing waits
+            self._repeats.forget()
+        return self._repeats.is_repeated(received)
+
+    def gave_up(self) -> None:
+        """A message left the queue without having been sent."""
+        self._repeats.forget()
+
+    def _schedule(self) -> None:
+        """Look at the queue when this step is over: once, however many messages came."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Take what the window has room for."""
+        self._scheduled = False
+        connection = self._link.connection
+        if connection is None or not self._reading:
+            if connection is None and (self.queue.message_count or self._again) and self._transfer.running:
+                self._link.messages_available()
+            return
+        if self.queue.state is ModelState.ON_HOLD or self._protecting is not None or self._link.draining:
+            return
+        if self._again:
+            self._send_again(connection)
+        if self._again or self._returning or self._protecting is not None:
+            return
+        room = min(connection.room() - self._held, UNACKNOWLEDGED_LIMIT - len(self._sent))
+        entries = lock_first(self.queue, room) if room > 0 else []
+        if not entries:
+            return
+        # The sender's own copy is synced before the message leaves.
+        store = self._state.store
+        written = store.durable() if self._unsynced else store.pending()
+        self._unsynced = False
+        if written is None and self._held:
+            written = self._written_last
+        if written is None:
+            self._send_written(connection, entries)
+        else:
+            self._held += len(entries)
+            self._written_last = written
+            written.add_done_callback(partial(self._written, connection, entries))
+
+    def _written(self, connection: Connection, entries: list[Entry], written: "asyncio.Future[None]") -> None:
+        if written.exception() is not None:
+            return  # the store has failed, and everybody was told
+        self._send_written(connection, entries)
+        self._let_go(len(entries))
+        self._schedule()
+
+    def _let_go(self, count: int) -> None:
+        """So many held messages were sent or given back."""
+        self._held -= count
+        if not self._held:
+            self._returning = False
+
+    def _send_written(self, connection: Connection, entries: list[Entry]) -> None:
+        if self._is_overtaking(connection, again=False):
+            self._give_back(entries)
+        elif self._protecting is None and not self._transfer.protection.is_any_needed(entries):
+            self._send(connection, entries)
+        else:
+            self._held += len(entries)
+            before = self._protecting
+            self._protecting = task = self._loop.create_task(self._protect(connection, entries, before))
+            task.add_done_callback(report_failure)
+
+    def _is_overtaking(self, connection: Connection, again: bool) -> bool:
+        """Whether held messages cannot be sent now: others go before them, or their session is gone."""
+        if connection is not self._link.connection or connection.session.closed:
+            return True
+        return not again and (bool(self._again) or self._returning)
+
+    async def _protect(
+        self, connection: Connection, entries: list[Entry], before: "asyncio.Task[None] | None", again: bool = False
+    ) -> None:
+        """Encrypt for the destination (3.1.7.1.5); then send in the same order.
+
+        A few at a time: the receiver decrypts and verifies the first while the others are on their way.
+        """
+        if before is not None:
+            await asyncio.wait([before])
+        sent = 0
+        try:
+            while sent < len(entries):
+                some = entries[sent : sent + _PROTECTED_AT_ONCE]
+                if not await self._protect_some(connection, some, again):
+                    break
+                sent += len(some)
+            if again:
+                self._again = deque(sorted({*self._again, *(one for one, _ in entries[sent:])}))
+            else:
+                self._give_back(entries[sent:])
+        finally:
+            self._let_go(len(entries))
+            if self._protecting is asyncio.current_task():
+                self._protecting = None
+        self._schedule()
+
+    async def _protect_some(self, connection: Connection, entries: list[Entry], again: bool) -> bool:
+        """Whether these could be protected now, and were sent."""
+        protected = await self._transfer.protection.protect(self.queue, entries)
+        if self._is_overtaking(connection, again):
+            return False
+        if protected is None:
+            connection.close()  # the directory is away: later
+            return False
+        if len(self._protected) > 2 * UNACKNOWLEDGED_LIMIT:
+            self._protected = {one: value for one, value in self._protected.items() if one in self.queue.locked}
+        now = self._loop.time()
+        self._protected.update((one, (value, now)) for one, value in protected)
+        self._send(connection, protected, again)
+        return True
+
+    def _protect_again(self, connection: Connection) -> bool:
+        """Encrypt anew what comes next and was encrypted long ago: the private key to it may be destroyed by now.
+
+        The receiver knows a duplicate by its identifiers, however it was encrypted. Whether there is anything."""
+        old = self._loop.time() - self._transfer.protection.lifetime
+        stale: list[Entry] = []
+        while self._again and len(stale) < connection.room() - self._held:
+            one = self._again[0]
+            position = self.queue.locked.get(one)
+            if position is not None:
+                if one not in self._protected or self._protected[one][1] > old:
+                    break
+                stale.append((one, position.value))
+            self._again.popleft()
+        if stale:
+            self._held += len(stale)
+            self._protecting = task = self._loop.create_task(self._protect(connection, stale, None, again=True))
+            task.add_done_callback(report_failure)
+        return bool(stale)
+
+    def _give_back(self, entries: Sequence[Entry]) -> None:
+        """Messages that were taken and not sent are available again, and so will be those that were taken later."""
+        queue = self.queue
+        self._returning = self._held > 0 and (self._returning or bool(entries))
+        for lookup_identifier, _ in reversed(entries):
+            if lookup_identifier not in queue.locked:
+                continue
+            position = queue.unlock(lookup_identifier)
+            if position.state is PositionState.PURGE_PENDING:
+                queue.delete(lookup_identifier, position.value, MessageClass.MQMSG_CLASS_NACK_Q_PURGED)
+            else:
+                queue.make_available(lookup_identifier, position.value)
+
+    # Sending
+
+    def _send(self, connection: Connection, entries: list[Entry], again: bool = False) -> None:
+        room = connection.session.room()
+        if len(entries) > room:  # the peer made its window smaller: what gets a place in the sequence is sent
+            self._put_back(entries[room:], again)
+            entries = entries[:room]
+        tokens: list[int] = []
+        packets: list[Packet] = []
+        sent: dict[int, int] = {}
+        own, address, time = self._transfer.manager.identifier, self._link.owner, self._transfer.time()
+        addressed, offset_of = address != ZERO_GUID, self._offsets.of
+        sequence = self._state.outgoing.get(self._sequence_key)
+        for index, (lookup_identifier, value) in enumerate(entries):
+            flags, expires = FACTS.unpack_from(value)
+            packet: Packet = packet_of(value) if flags & NAMED_DEAD_LETTER else value[PREFIX_SIZE:]
+            if addressed and packet[_ADDRESS] == ZERO_GUID:
+                packet = b"".join((packet[: _ADDRESS.start], address, packet[_ADDRESS.stop :]))
+            if flags & TRANSACTIONAL and packet[_SOURCE] == own:
+                if expires <= time and not again and self._expires_now(lookup_identifier, value, packet):
+                    continue
+                offset = offset_of(value)
+                identifier, number, previous = _read_sequence(value, offset + SEQUENCE_AT)
+                bridge = sequence.prepare(identifier, number)  # 3.1.7.1.3
+                if bridge is None and sequence.is_acknowledged(identifier, number):
+                    # The destination takes no message in this place any more.
+                    self._arrived(lookup_identifier)
+                    self._state.write_lazily()
+                    continue
+                if bridge is None:  # not before those ahead of it are acknowledged
+                    self._put_back(entries[index:], again=True)
+                    break
+                sent[number] = lookup_identifier
+                if bridge != previous:
+                    packet = with_sequence_fields(packet, offset - PREFIX_SIZE, identifier, number, bridge)
+            tokens.append(lookup_identifier)
+            packets.append(packet)
+        if not packets:
+            return
+        if sent:
+            self._sent.update(sent)
+            if sequence.resend_at is None:
+                self._state.outgoing.sent(sequence, self._loop.time())
+                self._transfer.timers_changed()
+        connection.send(tokens, packets, time, again=again)
+        if not again:
+            for packet in packets:
+                if packet[_TRACED_AT] & _TRACED:
+                    self._transfer.notices.sent(packet, connection.address)
+
+    def _put_back(self, entries: list[Entry], again: bool) -> None:
+        """Not now: these are next."""
+        if again:
+            self._again.extendleft(lookup_identifier for lookup_identifier, _ in reversed(entries))
+        else:
+            self._give_back(entries)
+
+    def _expires_now(self, lookup_identifier: int, value: bytes, packet: Packet) -> bool:
+        """A transactional message that is too late must not get a place: those behind it would wait for it."""
+        lifetime, sent_time, _, _ = read_sending_fields(packet)
+        if not has_expired(lifetime, sent_time, self._transfer.time()):
+            return False
+        self._expire(lookup_identifier)
+        return True
+
+    def _expire(self, lookup_identifier: int) -> None:
+        queue = self.queue
+        if lookup_identifier in queue.locked:
+            value = queue.unlock(lookup_identifier).value
+            queue.delete(lookup_identifier, value, queue.expiry_reason)
+            self._state.write_lazily()
+
+    def _send_again(self, connection: Connection) -> None:
+        """What was sent before and has no fate yet goes first."""
+        queue = self.queue
+        while self._again and connection.room() > 0:
+            if self._protected and self._protect_again(connection):
+                return
+            if not self._again:
+                return
+            lookup_identifier = self._again.popleft()
+            position = queue.locked.get(lookup_identifier)
+            if position is None:
+                continue
+            before = len(self._again)
+            value = position.value
+            if lookup_identifier in self._protected:
+                value = self._protected[lookup_identifier][0]  # never in clear what was not
+            self._send(connection, [(lookup_identifier, value)], again=True)
+            if len(self._again) > before:
+                return
+
+    def resend(self) -> None:
+        """Transactional Ack Wait Timer Event, 3.1.6.5: the sequence was rewound; begin at its first message."""
+        first = sorted(self._sent.values())
+        waiting = set(first)
+        self._again = deque([*first, *(one for one in self._again if one not in waiting)])
+        self._schedule()
+
+    # What the session says
+
+    def handle(self, connection: Connection, commands: Sequence[Command]) -> None:
+        """Commands of the session."""
+        for command in commands:
+            match command:
+                case MessagesAcknowledged():
+                    self._acknowledged(command)
+                case RoomAvailable():
+                    self._schedule()
+                case MessagesReceived(messages):
+                    self._transfer.arrivals.take(connection, messages)
+                case MessagesExpired(tokens, _):
+                    for token in tokens:
+                        assert isinstance(token, int)
+                        self._expire(token)
+                case StatusChanged(status):
+                    self._link.status_changed(status)
+                case Opened():
+                    self._opened(connection)
+                case Closed():
+                    self._closed(connection, command)
+
+    def _opened(self, connection: Connection) -> None:
+        connection.established = self._transfer.manager.clock.time()
+        # Whose acknowledgments count: a direct name's destination is at the other end, that of others is known by name.
+        self._state.outgoing.get(self._sequence_key).destination = (
+            connection.session.remote if connection.session.direct else self._link.owner
+        )
+        self._reading = True
+        self._repeats.forget()
+        self.queue.readers += 1
+        self.queue.peer = f"{connection.address} {guid_to_text(connection.session.remote)}"
+        self._transfer.record_session(connection, opened=True)
+        self._link.opened()
+        self._schedule()
+
+    def _acknowledged(self, command: MessagesAcknowledged) -> None:
+        """3.1.5.5: deleted, or kept in the journal. Transactional ones stay for their order acknowledgment."""
+        queue = self.queue
+        if command.released:
+            queue.release(command.released)  # type: ignore[arg-type]
+        if command.journaled:
+            manager = self._transfer.manager
+            for entry in queue.release(command.journaled):  # type: ignore[arg-type]
+                manager.departures.add_to_journal(manager.journal_queue, *entry)
+        if command.released or command.journaled:
+            self._state.write_lazily()
+        self._link.acknowledged()
+
+    def order_acknowledged(self, number: int) -> None:
+        """Messages of the sequence up to this one arrived (3.1.5.6). They are in the batch of their sequence."""
+        self._arrived(*self._sent.take(number))
+        self._schedule()
+
+    def _arrived(self, *lookup_identifiers: int) -> None:
+        released: list[int] = []
+        locked = self.queue.locked
+        for lookup_identifier in lookup_identifiers:
+            position = locked.get(lookup_identifier)
+            if position is None:
+                continue
+            value = position.value
+            if value[FLAGS] & FOLLOWED and fate_of(value) is Fate.AWAIT_FINAL_ACK:
+                arrived = self.queue.release([lookup_identifier])
+                self._transfer.final_acks.wait_for(arrived, self.destination, self._sequence_key)
+            else:
+                released.append(lookup_identifier)
+        self.queue.release(released)
+
+    def find(self, sequence_id: int, number: int) -> Entry | None:
+        """A message of this queue manager that is not acknowledged yet, by its place in the sequence."""
+        return self._sent.find(sequence_id, number)
+
+    def remove(self, entry: Entry, number: int, on_the_way: bool) -> None:
+        """A message that ``find`` found has ended; ``on_the_way``: without reaching its destination, so that those
+        behind it must not wait for it."""
+        if self._sent.pop(number, None) is None:
+            self.queue.take_this(entry[0])
+            self.queue.remove(*entry)
+            if self.queue.recorder is not None:
+                self.queue.recorder.transferred(self.queue, entry[1])
+        else:
+            self.queue.release([entry[0]])
+        if on_the_way:
+            outgoing = self._state.outgoing
+            outgoing.take_refusal(outgoing.get(self._sequence_key), number)
+        self._state.write_lazily()
+        self._transfer.timers_changed()
+
+    def _closed(self, connection: Connection, command: Closed) -> None:
+        if connection is not self._link.connection:
+            return
+        if self._reading:
+            self._transfer.record_session(connection, opened=False, state=command.reason.name.lower())
+        if command.error is not None:
+            log.warning(
+                "a peer broke the protocol", queue=self.queue.pathname, address=connection.address,
+                section=command.error.section, reason=str(command.error),
+            )  # fmt: skip
+        queue = self.queue
+        if self._reading:
+            self._reading = False
+            queue.readers -= 1
+            if not queue.readers:
+                queue.forget_window()
+        self._state.outgoing.disconnected(self._state.outgoing.get(self._sequence_key))
+        fateless = {one for one in (*command.unacknowledged, *self._sent.values(), *self._again) if one in queue.locked}
+        self._again = deque(sorted(fateless))
+        self._returning = self._held > 0
+        self._link.closed(command.reason)
+
+    # The connection
+
+    def pause(self) -> None:
+        """Pause Queue, 3.1.7.13."""
+        self._link.pause()
+
+    def resume(self) -> None:
+        """Resume Queue, 3.1.7.14."""
+        self._link.resume()
+        self._schedule()
+
+    def disconnect(self) -> None:
+        """Take Offline, MS-MQDMPR 3.1.4.12."""
+        self._link.disconnect()
+
+    def connect(self) -> None:
+        """Bring Online, MS-MQDMPR 3.1.4.13."""
+        self._link.connect()
+        self._schedule()
+
+    def forwarded(self, sender: Guid, hops: int) -> None:
+        """Messages for this queue came from another queue manager."""
+        self._link.forwarded(sender, hops)
+
+    def reroute(self) -> None:
+        """The topology is another."""
+        self._link.reroute()
+
+    def stop(self) -> None:
+        """The node stops, or the queue is gone."""
+        self.queue.subscriber = None
+        self._link.stop()

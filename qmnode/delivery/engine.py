@@ -1,0 +1,484 @@
+"""Transfer: everything that carries messages between this queue manager and others, started and stopped as one."""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import structlog
+
+from qmnode.delivery.arrivals import Arrivals
+from qmnode.delivery.departures import Departure
+from qmnode.delivery.final_acks import FinalAcks
+from qmnode.delivery.forwarding import Forwarding
+from qmnode.delivery.information import connection_information, transfer_information
+from qmnode.delivery.key_reading import KeyReading
+from qmnode.delivery.next_hops import Resolver
+from qmnode.delivery.notices import Notices, source_of
+from qmnode.delivery.protection import Protection
+from qmnode.delivery.routes import DirectoryResolver
+from qmnode.delivery.state import TransferState
+from qmnode.delivery.topology import Topology
+from qmnode.directory.port import Directory, WorkgroupDirectory
+from qmnode.errors import ConfigurationError, MessageQueuingError
+from qmnode.model.administration import ConnectionInformation, TransferInformation
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.packet_parts import SOURCE
+from qmnode.model.queue_manager import QueueManager
+from qmnode.model.record import EXPRESS, FLAGS, PREFIX_SIZE
+from qmnode.protocol.acknowledgments import final_acknowledgment, position_deleted
+from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
+from qmnode.protocol.connection import NextHop
+from qmnode.protocol.envelope import read_sending_fields
+from qmnode.protocol.incoming import Route
+from qmnode.protocol.outgoing import AckResult, transfer_info
+from qmnode.protocol.received import MessageReader, ReceivedMessage
+from qmnode.protocol.reception import OrderAckReceived
+from qmnode.protocol.session import Session
+from qmnode.protocol.states import Role
+from qmnode.security.errors import KeyStoreError
+from qmnode.security.key_store import KeyStore, KeyStoreOptions
+from qmnode.security.key_stores import open_key_store
+from qmnode.security.service import SecurityService
+from qmnode.security.tls import acceptor_context, initiator_context, requires_tls
+from qmnode.settings.node import Settings
+from qmnode.storage.store import Store
+from qmnode.structures.acks import FinalAckBody
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import Guid
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.user_message import UserMessage
+from qmnode.transport.alarm import Alarm
+from qmnode.transport.connection import Connection, Handler
+from qmnode.transport.dialing import dial, is_reachable
+from qmnode.transport.incomplete import IncompletePackets
+from qmnode.transport.listener import Listener
+from qmnode.transport.ping import PingServer, ping
+from qmnode.transport.rate import Rates
+
+log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+_CLEANUP_INTERVAL: Final = 60.0
+"""Seconds between looks at the message-id history; entries live for 30 minutes at least (3.1.2.8)."""
+_UNSETTLED_WINDOWS: Final = 4
+"""A session is not read while so many windows of its messages wait for the disk."""
+
+_DRAIN_LOOK: Final = 0.02
+"""Seconds between two looks at what is left."""
+_STANDSTILL: Final = 0.5
+"""Seconds without a message that left after which the others are not waited for."""
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    return await asyncio.to_thread(work)
+
+
+class Transfer:
+    """Sessions for the outgoing queues of a queue manager, and those that others open.
+
+    Made before anything is sent, so that transactional messages get their numbers; ``start`` opens the network.
+    """
+
+    def __init__(
+        self, manager: QueueManager, store: Store, settings: Settings, directory: Directory | None, path: Path
+    ) -> None:
+        """``path`` is the node's directory, where a file key store is."""
+        self.manager = manager
+        self.security: SecurityService
+        """Made when the identifier of the node is settled: at the start."""
+        self._tls: ssl.SSLContext | None = None
+        self._directory = directory
+        self._topology: Topology | None = None
+        self._security_settings = settings.security
+        self._path = path
+        self.keys = KeyReading(self, directory)
+        self.settings = settings.transport
+        self.session_settings = self._session_settings = settings.session
+        self.state = TransferState(store, settings.transfer)
+        self.notices = Notices(manager)
+        self.final_acks = FinalAcks(manager, self.state, self._departure_of)
+        self.arrivals = Arrivals(self)
+        self.protection = Protection(self)
+        self.resolver = Resolver()
+        self.forwarding = Forwarding(manager, None)
+        self.running = False
+        self._loop = asyncio.get_running_loop()
+        self._departures: dict[bytes, Departure] = {}
+        self.accepted: dict[Connection, None] = {}
+        """Connections that others opened, the oldest first."""
+        self._rates = Rates(self.settings.messages_per_second)
+        self._incomplete = IncompletePackets(self.settings.incomplete_bytes)
+        self._alarm = Alarm(self._loop, self._timer_expired)
+        self._cleanup_at = 0.0
+        self._listener = Listener(
+            self._accept,
+            sessions=self.settings.sessions,
+            sessions_per_peer=self.settings.sessions_per_peer,
+            make_room=self._make_room,
+        )
+        self._ping_server: PingServer
+        manager.transfer = self
+
+    # The whole
+
+    async def start(self) -> None:
+        """Listen, and connect for every outgoing queue that has messages. OSError if the address is not free;
+        MQ_ERROR_SERVICE_NOT_AVAILABLE when the node is in hardened mode."""
+        if self.manager.settings.hardened_security:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
+                "a node in hardened mode has no sessions: unset hardened_security to have them",
+            )
+        settings, identifier = self.settings, self.manager.identifier
+        store = self._open_key_store(identifier)
+        self.state.begin(identifier)
+        if self._directory is not None:
+            await self._join(self._directory, identifier)
+        directory = self._directory or WorkgroupDirectory()
+        self.security = SecurityService(identifier, self._security_settings, directory, store, _in_thread)
+        await self.keys.start(store)
+        tls = self._security_settings.tls
+        if tls is not None:
+            self._tls = initiator_context(tls)
+            self._listener.use_tls(acceptor_context(tls), lambda address: requires_tls(tls, address))
+        self._ping_server = PingServer(self.manager.identifier, self._is_full)
+        self._listener.start(settings.address, settings.port)
+        try:
+            await self._ping_server.start(settings.address, settings.ping_port)
+        except OSError:
+            await self._listener.stop()
+            raise
+        self.running = True
+        self._cleanup_at = self._loop.time() + _CLEANUP_INTERVAL
+        for queue in list(self.manager.queue_collection.values()):
+            if isinstance(queue, OutgoingQueue):
+                self.queue_added(queue)
+        self.timers_changed()
+        log.info("connected to the network", address=settings.address or "*", port=settings.port)
+
+    async def _join(self, directory: Directory, identifier: Guid) -> None:
+        """Know the enterprise, and be known in it."""
+        self._topology = Topology(directory, identifier, self.state.parameters.routing_refresh, self._rerouted)
+        self.resolver = DirectoryResolver(directory, self._topology)
+        self.forwarding = Forwarding(self.manager, self._topology)
+        self.notices.knows = self._topology.knows
+        await self._topology.start()
+
+    def _open_key_store(self, identifier: Guid) -> KeyStore:
+        settings = self._security_settings
+        options = KeyStoreOptions(settings=settings.key_store_settings, directory=self._path, identifier=identifier)
+        try:
+            return open_key_store(settings.key_store, options)
+        except KeyStoreError as error:
+            raise ConfigurationError(f"security.key_store: {error}") from error
+
+    def forwarded(self, queue: OutgoingQueue, sender: Guid, hops: int) -> None:
+        """Messages that ``sender`` passed on, over so many hops at most, are in an outgoing queue."""
+        departure = self._departures.get(self.state.key_of(queue))
+        if departure is not None:
+            departure.forwarded(sender, hops)
+
+    def is_repeated(self, queue: OutgoingQueue, received: ReceivedMessage) -> bool:
+        """Whether a transactional message that passes waits in its outgoing queue already."""
+        departure = self._departures.get(self.state.key_of(queue))
+        return departure is not None and departure.is_repeated(received)
+
+    def read_topology_soon(self) -> None:
+        """Others seem to know something else of the enterprise."""
+        if self._topology is not None:
+            self._topology.read_soon()
+
+    def _rerouted(self) -> None:
+        """The topology is another: next hops may be, and the role of this node."""
+        session = self._session_settings
+        is_routing_server = self._topology is not None and self._topology.is_routing_server()
+        self.session_settings = session.of_routing_server() if is_routing_server else session
+        for departure in self._departures.values():
+            departure.reroute()
+
+    async def drain(self, limit: float) -> int:
+        """Take nothing more from others and let go what is on its way to them, for at most so many seconds.
+
+        The messages that are left. Those that are recoverable wait on the disk; express ones end with the node. It is
+        given up early when nothing moves: whom they are for is away.
+        """
+        if not self.running:
+            return 0
+        await self._listener.stop()
+        for connection in list(self.accepted):
+            connection.close()
+        left = fewest = self._on_their_way()
+        now = self._loop.time()
+        until, moved = now + limit, now
+        while left and now < until and now < moved + _STANDSTILL:
+            await asyncio.sleep(_DRAIN_LOOK)
+            left, now = self._on_their_way(), self._loop.time()
+            if left < fewest:
+                fewest, moved = left, now
+        return left
+
+    def _on_their_way(self) -> int:
+        queues = self.manager.queue_collection.values()
+        return sum(queue.message_count for queue in queues if isinstance(queue, OutgoingQueue))
+
+    async def stop(self) -> None:
+        """Close every session, and the sockets."""
+        if not self.running:
+            return
+        self.running = False
+        if self._topology is not None:
+            await self._topology.stop()
+        await self._listener.stop()
+        await self._ping_server.stop()
+        self._alarm.stop()
+        for departure in self._departures.values():
+            departure.stop()
+        for connection in list(self.accepted):
+            connection.close()
+        self.state.stop()
+        await self.keys.stop()
+        await self.security.close()
+
+    def time(self) -> int:
+        """Seconds since 1970."""
+        return int(self.manager.clock.time())
+
+    # What the model tells (qmnode.model.ports.Transfer)
+
+    def next_numbers(self, queue: OutgoingQueue, count: int) -> tuple[int, int]:
+        """The next transactional messages of a queue."""
+        return self.state.next_numbers(queue, count)
+
+    def is_awaited(self, queue: OutgoingQueue) -> bool:
+        """Whether an order acknowledgment for messages of this queue is still to come."""
+        return self.state.outgoing.is_awaited(self.state.key_of(queue))
+
+    def transfer_information(self, queue: OutgoingQueue) -> TransferInformation:
+        """How far its transactional messages are."""
+        state, key = self.state, self.state.key_of(queue)
+        return transfer_information(
+            transfer_info(state.outgoing.get(key), state.parameters.resend_table()),
+            self.final_acks.waiting_of(key),
+            self.manager.clock.time() - self._loop.time(),
+        )
+
+    def queue_added(self, queue: OutgoingQueue) -> None:
+        """An outgoing queue is there."""
+        if self.running:
+            self._departures[self.state.key_of(queue)] = Departure(self, queue)
+
+    def queue_removed(self, queue: OutgoingQueue) -> None:
+        """It is gone."""
+        key = self.state.key_of(queue)
+        departure = self._departures.pop(key, None)
+        if departure is not None:
+            departure.stop()
+        record = self.state.outgoing.forget(key)
+        if record is not None:
+            self.state.write([record])
+
+    def paused(self, queue: OutgoingQueue) -> None:
+        """Pause Queue."""
+        departure = self._departures.get(self.state.key_of(queue))
+        if departure is not None:
+            departure.pause()
+
+    def resumed(self, queue: OutgoingQueue) -> None:
+        """Resume Queue."""
+        departure = self._departures.get(self.state.key_of(queue))
+        if departure is not None:
+            departure.resume()
+
+    def disconnect(self) -> None:
+        """Take Offline: close every session. What is in outgoing queues waits."""
+        for departure in self._departures.values():
+            departure.disconnect()
+        for connection in list(self.accepted):
+            connection.close()
+
+    def connect(self) -> None:
+        """Bring Online."""
+        for departure in self._departures.values():
+            departure.connect()
+
+    def gave_up(self, queue: OutgoingQueue, value: bytes) -> bool:
+        """A message that passes ends here: once, however many copies of it there are."""
+        source, number = value[SOURCE], read_sending_fields(memoryview(value)[PREFIX_SIZE:])[2]
+        history = self.state.history
+        history.neighbour = ""
+        first = history.add(Guid(source), number, not value[FLAGS] & EXPRESS, self.time())
+        self.state.write(history.take_records())
+        departure = self._departures.get(self.state.key_of(queue))
+        if departure is not None:
+            departure.gave_up()
+        return first
+
+    def message_left(self, value: bytes, reason: int) -> None:
+        """A transactional message left its queue here: its source may wait for a FinalAck."""
+        packet = value[PREFIX_SIZE:]
+        if source_of(packet) == self.manager.identifier:
+            return
+        message = UserMessage.parse(packet)
+        name = MessageReader().read(packet).destination
+        sequence = self.state.incoming.find(source_of(packet), name.key())
+        route = sequence.route if sequence is not None else Route(False, "")
+        message_class = MessageClass(reason)
+        _, final = position_deleted(message, message_class, route)
+        if message_class == MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT:
+            final = final_acknowledgment(message, message_class, route)
+        if final is not None:
+            self.notices.final(final)
+
+    # Sessions
+
+    def new_connection(
+        self, session: Session, handler: Handler, *, initiator: bool, on_lost: Callable[[], object] | None = None
+    ) -> Connection:
+        """A connection with this node's limits."""
+        connection = Connection(
+            session,
+            handler,
+            initiator=initiator,
+            unsettled_limit=_UNSETTLED_WINDOWS * self.session_settings.window_size,
+            rates=self._rates,
+            incomplete=self._incomplete,
+        )
+        connection.on_lost = on_lost
+        return connection
+
+    def _accept(self, lost: Callable[[], object]) -> Connection:
+        session = Session(
+            Role.ACCEPTOR,
+            self.manager.identifier,
+            self.session_settings,
+            self._loop.time(),
+            refuse=not self.manager.connection_active,
+        )
+        connection = self.new_connection(session, self._handle_accepted, initiator=False, on_lost=lost)
+        self.accepted[connection] = None
+        return connection
+
+    def _make_room(self) -> bool:
+        """Close the oldest connection that has brought no message: whoever has something to say says it at once."""
+        for connection in self.accepted:
+            if not connection.session.received_count:
+                connection.close()
+                return True
+        return False
+
+    def _handle_accepted(self, connection: Connection, commands: Sequence[Command]) -> None:
+        for command in commands:
+            match command:
+                case MessagesReceived(messages):
+                    self.arrivals.take(connection, messages)
+                case Opened():
+                    connection.established = self.manager.clock.time()
+                    self.record_session(connection, opened=True)
+                case Closed():
+                    self.accepted.pop(connection, None)
+                    if connection.established:
+                        self.record_session(connection, opened=False, state=command.reason.name.lower())
+                    if command.error is not None:
+                        log.warning(
+                            "a peer broke the protocol", address=connection.address,
+                            section=command.error.section, reason=str(command.error),
+                        )  # fmt: skip
+                case _:
+                    pass
+
+    def record_session(self, connection: Connection, *, opened: bool, state: str = "") -> None:
+        """Tell whoever keeps a record."""
+        if self.manager.recorder is not None:
+            self.manager.recorder.session(
+                opened,
+                peer=connection.address,
+                peer_identifier=connection.session.remote,
+                incoming=not connection.initiator,
+                state=state,
+            )
+
+    async def dial(self, connection: Connection, hop: NextHop) -> None:
+        """Open a connection to a next hop. DialingError."""
+        named = hop.host_name or hop.address
+        encrypted = requires_tls(self._security_settings.tls, hop.address, named)
+        tls = self._tls if encrypted else None
+        await dial(
+            lambda: connection, hop.address, self.settings.port, self.settings.address, tls=tls, host_name=hop.host_name
+        )
+
+    async def is_reachable(self, hop: NextHop) -> bool:
+        """Whether a next hop takes connections."""
+        return await is_reachable(hop.address, self.settings.port, self.settings.address)
+
+    async def ping(self, hop: NextHop) -> bool:
+        """Ping a next hop."""
+        return await ping(self.manager.identifier, hop.address, self.settings.ping_port, self.settings.address)
+
+    def _is_full(self) -> bool:
+        return self._listener.sessions >= self.settings.sessions or not self.manager.connection_active
+
+    # Acknowledgments and timers
+
+    def take_order_ack(self, connection: Connection, received: OrderAckReceived) -> None:
+        """Receiving an OrderAck packet, 3.1.5.6."""
+        body = received.body
+        outgoing = self.state.outgoing
+        result, sequence = outgoing.take_order_ack(
+            received.author, body.tx_sequence_id, body.tx_sequence_number, self._loop.time(), self.time()
+        )
+        if result is AckResult.FORGED:
+            log.warning("a forged order acknowledgment", address=connection.address)
+            if received.author == connection.session.remote:
+                self._loop.call_soon(connection.close)
+        if result is not AckResult.PROGRESS or sequence is None:
+            return
+        self.state.changed(sequence)
+        departure = self._departures.get(sequence.queue)
+        if departure is not None:
+            departure.order_acknowledged(sequence.acknowledged)
+        self.timers_changed()
+
+    def _departure_of(self, body: FinalAckBody) -> Departure | None:
+        for sequence in self.state.outgoing:
+            if body.tx_sequence_id in (sequence.active_id, sequence.next_id):
+                return self._departures.get(sequence.queue)
+        return None
+
+    def timers_changed(self) -> None:
+        """Look again when the next timer of the state expires."""
+        if not self.running:
+            return
+        state = self.state
+        deadline = self._cleanup_at
+        for timer in (state.incoming.next_timer(), state.outgoing.next_timer()):
+            if timer is not None and timer[1] < deadline:
+                deadline = timer[1]
+        self._alarm.set(deadline)
+
+    def _timer_expired(self) -> None:
+        now = self._loop.time()
+        state = self.state
+        for acknowledgment in state.incoming.take_order_acknowledgments(now):
+            self.notices.order(acknowledgment)
+        for sequence in state.outgoing.take_resends(now):
+            departure = self._departures.get(sequence.queue)
+            if departure is not None:
+                departure.resend()
+        if now >= self._cleanup_at:
+            self._cleanup_at = now + _CLEANUP_INTERVAL
+            state.history.clean(self.time())
+            self.security.clean_up(self.manager.clock.time())
+            self.protection.clean_up(self.manager.clock.time())
+            state.write(state.history.take_records())
+            state.store.durable()
+        self.timers_changed()
+
+    # For management
+
+    def connections(self) -> Sequence[ConnectionInformation]:
+        """The connections that there are now."""
+        opened = [one.connection for one in self._departures.values() if one.connection is not None]
+        return [connection_information(connection) for connection in (*opened, *self.accepted)]

@@ -1,0 +1,122 @@
+"""AwaitingFinalACKTable: transactional messages that arrived, and whose end their sender wants to know (3.1.5.7).
+
+They lie in an internal queue, with an index by message identifier beside it: nothing of them is in memory.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from qmnode.delivery.state import AWAITING_FINAL_ACK
+from qmnode.model.dead_letter_header import packet_of
+from qmnode.model.ports import Entry
+from qmnode.model.record import NEVER, PREFIX_SIZE, with_prefix
+from qmnode.protocol.disposition import Fate
+from qmnode.protocol.envelope import read_sending_fields
+from qmnode.protocol.final_acks import ON_THE_WAY, final_ack_fate
+from qmnode.protocol.reception import FinalAckReceived
+from qmnode.storage.layout import Family
+from qmnode.structures.guid import ZERO_GUID, Guid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qmnode.delivery.departures import Departure
+    from qmnode.delivery.state import TransferState
+    from qmnode.model.queue_manager import QueueManager
+    from qmnode.structures.acks import FinalAckBody
+
+_LOOKUP: Final = Struct(">Q")
+_NUMBER: Final = Struct(">I")
+_DESTINATION: Final = slice(_LOOKUP.size, _LOOKUP.size + len(ZERO_GUID))
+COUNTED: Final = 10_000
+"""So many that wait are looked through to count those of one outgoing queue."""
+
+
+class FinalAcks:
+    """Waits for final acknowledgments and does what they say."""
+
+    def __init__(
+        self,
+        manager: "QueueManager",
+        state: "TransferState",
+        departure: "Callable[[FinalAckBody], Departure | None]",
+    ) -> None:
+        """``departure`` finds the outgoing queue of a sequence that is not acknowledged to its end."""
+        self._manager = manager
+        self._state = state
+        self._departure = departure
+
+    def wait_for(self, entries: Iterable[Entry], destination: Guid, outgoing: bytes) -> None:
+        """These arrived at ``destination``: they wait, in the batch that takes them out of their outgoing queue, which
+        ``outgoing`` names.
+
+        They do not expire here: how they end is known where they are.
+        """
+        queue = self._manager.awaiting_final_ack_queue
+        for lookup_identifier, value in entries:
+            queue.insert(lookup_identifier, with_prefix(value, expires=NEVER))
+            number = read_sending_fields(memoryview(value)[PREFIX_SIZE:])[2]
+            self._state.store.put(
+                Family.OUTGOING, _key(number), _LOOKUP.pack(lookup_identifier) + destination + outgoing
+            )
+
+    def take(self, acknowledgment: FinalAckReceived) -> None:
+        """A FinalAck came."""
+        store, manager = self._state.store, self._manager
+        key = _key(acknowledgment.body.message_id)
+        store.make_visible()
+        record = store.get(Family.OUTGOING, key)
+        if record is None:
+            self._take_early(acknowledgment)
+            return
+        lookup_identifier = _LOOKUP.unpack_from(record)[0]
+        queue = manager.awaiting_final_ack_queue
+        value = queue.value_of(lookup_identifier)
+        destination = record[_DESTINATION] or ZERO_GUID
+        fate = Fate.RELEASE if value is None else final_ack_fate(packet_of(value), acknowledgment, destination)
+        if fate is Fate.KEEP:
+            return
+        store.delete(Family.OUTGOING, key)
+        if value is not None:
+            queue.take_this(lookup_identifier)
+            queue.remove(lookup_identifier, value)
+            self._end((lookup_identifier, value), fate, acknowledgment)
+
+    def waiting_of(self, outgoing: bytes) -> int:
+        """How many messages of an outgoing queue wait, among the first ``COUNTED`` of all."""
+        store = self._state.store
+        store.make_visible()
+        count = 0
+        for key, record in islice(store.scan(Family.OUTGOING, AWAITING_FINAL_ACK), COUNTED):
+            if not key.startswith(AWAITING_FINAL_ACK):
+                break
+            count += record[_DESTINATION.stop :] == outgoing
+        return count
+
+    def _take_early(self, acknowledgment: FinalAckReceived) -> None:
+        """The message may still be in its outgoing queue: it was received, or refused, before the order
+        acknowledgment for it came."""
+        body = acknowledgment.body
+        departure = self._departure(body)
+        if departure is None:
+            return
+        entry = departure.find(body.tx_sequence_id, body.tx_sequence_number)
+        if entry is None:
+            return
+        fate = final_ack_fate(packet_of(entry[1]), acknowledgment, departure.destination)
+        if fate is not Fate.KEEP:
+            departure.remove(entry, body.tx_sequence_number, acknowledgment.message_class in ON_THE_WAY)
+            self._end(entry, fate, acknowledgment)
+
+    def _end(self, entry: Entry, fate: Fate, acknowledgment: FinalAckReceived) -> None:
+        departures = self._manager.departures
+        if fate is Fate.JOURNAL:
+            departures.add_to_journal(self._manager.journal_queue, *entry)
+        elif fate is Fate.TRANSACTIONAL_DEAD_LETTER:
+            departures.add_to_dead_letters(*entry, acknowledgment.message_class)
+
+
+def _key(message_id: int) -> bytes:
+    return AWAITING_FINAL_ACK + _NUMBER.pack(message_id)

@@ -1,0 +1,91 @@
+"""Messages for others: into the outgoing queue of their destination, or into a connector queue."""
+
+from collections.abc import Iterable
+
+import structlog
+
+from qmnode.delivery.topology import Topology
+from qmnode.directory.port import DirectoryOperationError
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import Queue
+from qmnode.model.queue_manager import QueueManager
+from qmnode.model.record import FLAGS, TRANSACTIONAL
+from qmnode.protocol.received import ReceivedMessage
+from qmnode.protocol.reception import Destination, DestinationKind
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.names import ConnectorFormatName, FormatName
+
+log = structlog.get_logger(__name__)
+
+_UNKNOWN = Destination(DestinationKind.UNKNOWN)
+
+
+class Forwarding:
+    """Decides about messages whose destination is another queue manager (MS-MQQB 3.1.5.8.5).
+
+    Only those for queue managers of the enterprise are passed on: a node is no open relay. Whether this one is a
+    routing server does not matter: who sent it here knows the enterprise as it was, or as it will be.
+    """
+
+    def __init__(self, manager: QueueManager, topology: Topology | None) -> None:
+        self._manager = manager
+        self._topology = topology
+
+    def is_news(self, messages: Iterable[ReceivedMessage]) -> bool:
+        """Whether a message is for a queue manager that the topology does not have, and that may have joined since."""
+        topology = self._topology
+        if topology is None:
+            return False
+        last = None
+        for received in messages:
+            name = received.destination
+            if name is last:
+                continue
+            last = name
+            if name.address not in (self._manager.identifier, ZERO_GUID) and not topology.knows(name.address):
+                return True
+        return False
+
+    async def learn(self) -> None:
+        """Read the topology now. What it does not have after that is refused."""
+        assert self._topology is not None
+        try:
+            await self._topology.read()
+        except DirectoryOperationError as error:
+            log.warning("the topology is not read: the last known serves", reason=error.sentence)
+
+    def destination(self, name: FormatName, machine: Guid) -> Destination:
+        """Where a message for a queue of ``machine`` goes."""
+        topology = self._topology
+        if topology is None or not topology.knows(machine):
+            return _UNKNOWN
+        site = topology.connector_site(machine)
+        try:
+            if site is not None:
+                plain, transactional = (connector_queue(self._manager, site, kind) for kind in (False, True))
+                return Destination(DestinationKind.CONNECTOR, plain, transactional_queue=transactional)
+            queue = self._manager.opening.find(name, Access.SEND)
+        except MessageQueuingError as error:
+            log.warning("a message cannot be forwarded", destination=str(name), reason=str(error))
+            full = error.code == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+            return Destination(DestinationKind.FULL) if full else _UNKNOWN
+        if isinstance(queue, OutgoingQueue):
+            return Destination(DestinationKind.FORWARD, queue)
+        return _UNKNOWN  # a public queue that is here, and which the sender believes to be elsewhere
+
+
+def connector_queue(manager: QueueManager, site: Guid, transactional: bool) -> Queue:
+    """The connector queue of a foreign site (MS-MQMQ 2.1.6), new when it is first needed."""
+    return manager.opening.find(ConnectorFormatName(site, transactional), Access.RECEIVE)
+
+
+def move_to_connector(queue: OutgoingQueue, site: Guid) -> None:
+    """What was sent here to a foreign queue manager is for the connector: all of it, in one batch."""
+    manager = queue.manager
+    while (entry := queue.take()) is not None:
+        queue.remove(*entry)
+        connector_queue(manager, site, bool(entry[1][FLAGS] & TRANSACTIONAL)).insert(*entry)
+    manager.store.durable()

@@ -1,0 +1,133 @@
+"""The private keys of a running node: read at the start, again and again, and whenever somebody asks.
+
+A rotation writes the key store and waits until every node has read it; a retired key leaves this process with the next
+reading. A store that is away keeps no node from starting: what is encrypted waits at its sender until it is back.
+"""
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from qmnode.directory.port import Directory, DirectoryOperationError
+from qmnode.security.errors import KeyStoreError
+from qmnode.security.key_store import KeyStore
+from qmnode.security.publication import publish_first_keys
+from qmnode.security.service import KeyStoreStatus
+
+if TYPE_CHECKING:
+    from qmnode.delivery.engine import Transfer
+
+log = structlog.get_logger(__name__)
+
+_AWAY: Final = 5.0
+"""Seconds between two attempts to read a store that is away, or to publish what could not be published."""
+_AGAIN: Final = 5.0
+"""Seconds between two readings that messages cause: whoever sends rubbish must not keep the store busy."""
+_PATIENCE: Final = 20.0
+"""Seconds that the start of the node waits for its keys: they may have to be made."""
+_TROUBLE: Final = "key store"
+
+
+class KeyReading:
+    """Keeps the key pairs of :class:`~qmnode.security.service.SecurityService` those of the store."""
+
+    def __init__(self, transfer: "Transfer", directory: Directory | None) -> None:
+        self._transfer = transfer
+        self._store: KeyStore
+        self._directory = directory
+        self._interval = transfer.manager.settings.security.key_reload_interval
+        self._is_published = directory is None
+        self._status = KeyStoreStatus()
+        self._looked_at = 0.0
+        self._asked = asyncio.Event()
+        self._was_read = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def status(self) -> KeyStoreStatus:
+        """How the last reading went."""
+        return self._status
+
+    async def start(self, store: KeyStore) -> None:
+        """Begin to read, and wait for the first time; but not long for a store that does not answer."""
+        self._store = store
+        self._task = asyncio.create_task(self._run(), name="key reading")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._was_read.wait(), _PATIENCE)
+
+    async def stop(self) -> None:
+        """Read no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def know_more(self) -> bool:
+        """Read the store again because a message does not decrypt: whether there is another set of keys, or no answer.
+
+        A rotation waits until every node has read its new key; this is for when the times that it knows are wrong.
+        """
+        now = self._transfer.manager.clock.time()
+        if not 0 <= now - self._looked_at < _AGAIN:
+            self._looked_at = now
+            before = self._status
+            return await self.read() != before
+        return False
+
+    def read_soon(self) -> None:
+        """Read without being waited for."""
+        self._asked.set()
+
+    async def read(self) -> KeyStoreStatus:
+        """Read the store now. Never raises: what went wrong is in the status, the log, and the status of the node."""
+        if self._task is None:
+            return self._status  # the node is not on the network yet
+        async with self._turn:
+            fault = None if self._is_published else await self._publish()
+            status = await self._transfer.security.load_keys()
+            self._tell(status, fault)
+            self._was_read.set()
+            return status
+
+    async def _run(self) -> None:
+        while True:
+            await self.read()
+            is_well = self._status.fault is None and self._is_published
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), self._interval if is_well else min(self._interval, _AWAY))
+            self._asked.clear()
+
+    async def _publish(self) -> str | None:
+        """The first keys, if there are none yet; why it was not possible, or None."""
+        assert self._directory is not None
+        transfer = self._transfer
+        settings, now = transfer.manager.settings.security, transfer.manager.clock.time()
+        try:
+            await publish_first_keys(self._store, self._directory, transfer.manager.identifier, settings, now)
+        except (DirectoryOperationError, KeyStoreError) as error:
+            return str(error)
+        self._is_published = True
+        return None
+
+    def _tell(self, status: KeyStoreStatus, unpublished: str | None) -> None:
+        before, self._status = self._status, status
+        troubles = self._transfer.manager.troubles
+        if self._directory is None and not status.version:
+            return  # a workgroup: nobody knows a key of this node, and there is none
+        fault = status.fault or unpublished
+        if fault is None:
+            if troubles.pop(_TROUBLE, None) is not None:
+                log.info("the key store is read again", version=status.version)
+            elif status.fingerprints != before.fingerprints:
+                log.info("the node's keys", version=status.version, keys=status.fingerprints)
+        elif troubles.get(_TROUBLE) != fault:
+            troubles[_TROUBLE] = fault
+            if status.fault is not None and not status.fingerprints:
+                log.error("the key store is away: encrypted messages wait until it is back", reason=fault)
+            elif status.fault is not None:
+                log.warning("the key store is away: the keys that were read go on serving", reason=fault)
+            else:
+                log.warning("the node's public keys are not published", reason=fault)

@@ -1,0 +1,318 @@
+"""The way of one outgoing queue to its next hop: looked up, dialled, tried again, and shown to operators."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from qmnode.delivery.forwarding import move_to_connector
+from qmnode.delivery.next_hops import ConnectorHere, ResolutionError
+from qmnode.model.outgoing import ConnectionAttempt, OutgoingQueue
+from qmnode.model.outgoing import ConnectionStatus as ModelConnectionStatus
+from qmnode.model.outgoing import OutgoingQueueState as ModelState
+from qmnode.protocol.commands import CloseReason, ConnectionStatus
+from qmnode.protocol.connection import (
+    CloseConnection,
+    NextHop,
+    OpenConnection,
+    OutgoingConnection,
+    OutgoingQueueState,
+    ResolveDestination,
+    SendPing,
+)
+from qmnode.protocol.session import Session
+from qmnode.protocol.states import Role
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.transport.alarm import Alarm
+from qmnode.transport.connection import Connection, Handler
+from qmnode.transport.dialing import DialingError
+
+if TYPE_CHECKING:
+    from qmnode.delivery.engine import Transfer
+
+log = structlog.get_logger(__name__)
+
+_SUSPICIOUS_HOPS: Final = 10
+"""More than a message has on its way in an enterprise whose queue managers agree."""
+_DRAINING: Final = 1.0
+"""Seconds for which a session that is to be left may wait for its last acknowledgments."""
+
+
+class Link:
+    """Keeps an outgoing queue connected while it has messages."""
+
+    def __init__(
+        self, transfer: "Transfer", queue: OutgoingQueue, handle: Handler, schedule: Callable[[], object]
+    ) -> None:
+        """``handle`` takes the commands of sessions; ``schedule`` looks at the queue when this step is over."""
+        self.connection: Connection | None = None
+        self._held = False
+        self.draining = False
+        """Whether nothing new is to be sent on the connection, as messages are to go another way."""
+        self.owner = ZERO_GUID
+        """The queue manager of a public queue: messages to it are addressed when it is known."""
+        self._transfer = transfer
+        self._queue = queue
+        self._handle = handle
+        self._schedule = schedule
+        self._loop = asyncio.get_running_loop()
+        self._way = OutgoingConnection(queue.pathname, transfer.state.parameters, ping=transfer.settings.ping)
+        self._alarm = Alarm(self._loop, self._expired)
+        self._task: asyncio.Task[None] | None = None
+        self._review = Alarm(self._loop, self._begin_review)
+        self._reviewing: asyncio.Task[None] | None = None
+        self._paused = queue.state is ModelState.ON_HOLD
+        if self._paused or not transfer.manager.connection_active:
+            self._way.pause(*self._now())
+
+    @property
+    def hop(self) -> NextHop | None:
+        """The next hop in use, or being tried."""
+        return self._way.hop
+
+    def _now(self) -> tuple[float, int]:
+        return self._loop.time(), self._transfer.time()
+
+    # What the queue and its session say
+
+    def messages_available(self) -> None:
+        """The queue has messages and no session."""
+        self._way.messages_available(*self._now())
+        self._work()
+
+    def status_changed(self, status: ConnectionStatus) -> None:
+        """The session says how far it is."""
+        self._way.status_changed(status, self._transfer.time())
+        self._show_history()
+
+    def opened(self) -> None:
+        """The session is established."""
+        self._way.session_opened(*self._now())
+        self._work()
+        if self.hop != self._way.next_hops[0]:
+            self._review_later()
+
+    def closed(self, reason: CloseReason) -> None:
+        """The session closed."""
+        self.connection = None
+        self._review.stop()
+        self._way.session_closed(reason, self._queue.message_count > 0, *self._now())
+        if self._held:
+            self._held = self.draining = False
+            self._way.forget_hops()
+        elif self.draining:
+            self.draining = False
+            self._way.reroute(*self._now())
+        self._work()
+
+    def pause(self) -> None:
+        """Pause Queue, 3.1.7.13."""
+        self._paused = True
+        if self.connection is not None:
+            self.connection.session.pause(self._loop.time())
+            self.connection.process()
+        self._way.pause(*self._now())
+        self._work()
+
+    def resume(self) -> None:
+        """Resume Queue, 3.1.7.14."""
+        self._paused = False
+        if not self._transfer.manager.connection_active:
+            return
+        if self.connection is not None:
+            self.connection.session.resume()
+        self._way.resume(self._queue.message_count > 0, *self._now())
+        self._work()
+
+    def disconnect(self) -> None:
+        """Take Offline, MS-MQDMPR 3.1.4.12."""
+        self._way.pause(*self._now())
+        self._give_up()
+        self._work()
+
+    def connect(self) -> None:
+        """Bring Online, MS-MQDMPR 3.1.4.13."""
+        if not self._paused:
+            self.resume()
+
+    def stop(self) -> None:
+        """The node stops, or the queue is gone."""
+        self._alarm.stop()
+        self._review.stop()
+        if self._reviewing is not None:
+            self._reviewing.cancel()
+        self._give_up()
+
+    # Another way
+
+    def reroute(self) -> None:
+        """The topology is another. A session that is open stays if its hop is still the best that answers."""
+        self._way.reroute(*self._now())
+        self._work()
+        self._begin_review()
+
+    def forwarded(self, sender: Guid, hops: int) -> None:
+        """A message that is to go this way came from ``sender``, over so many hops.
+
+        If it came from where it is to go, or from far, queue managers disagree about the way: while a change of the
+        directory reaches one after the other, messages would circle and be gone at the hop limit within milliseconds.
+        So they rest here for a while, and the way is looked up anew.
+        """
+        hop, connection = self.hop, self.connection
+        if hops < _SUSPICIOUS_HOPS and (hop is None or hop.identifier != sender):
+            return
+        self._transfer.read_topology_soon()
+        if connection is not None and not self._held:
+            log.info("a message comes back, or from far: it rests", queue=self._queue.pathname, hops=hops)
+            self._held = True
+            self._drain(connection)
+
+    def _review_later(self) -> None:
+        self._review.set(self._loop.time() + self._transfer.state.parameters.better_hop_interval)
+
+    def _begin_review(self) -> None:
+        hop = self.hop
+        under_way = self._reviewing is not None and not self._reviewing.done()
+        if under_way or self.connection is None or hop is None or hop.identifier == ZERO_GUID:
+            return
+        self._reviewing = self._loop.create_task(self._find_better(self.connection, hop))
+        self._reviewing.add_done_callback(report_failure)
+
+    async def _find_better(self, connection: Connection, hop: NextHop) -> None:
+        """Leave this hop if there is no way through it any more, or if a better one takes connections."""
+        try:
+            hops = await self._transfer.resolver.next_hops(self._queue.pathname)
+        except (ResolutionError, ConnectorHere) as error:
+            log.info("no better next hop", queue=self._queue.pathname, reason=str(error))
+            return
+        better = list(takewhile(lambda one: one.identifier != hop.identifier, hops))
+        leave = len(better) == len(hops)
+        for one in () if leave else better:
+            leave = await self._transfer.is_reachable(one)
+            if leave:
+                break
+        if connection is not self.connection:
+            return
+        if leave:
+            log.debug("another next hop", queue=self._queue.pathname, from_address=connection.address)
+            self._drain(connection)
+        elif better:
+            self._review_later()
+
+    def _drain(self, connection: Connection) -> None:
+        """Close when what is under way has its acknowledgment, or soon: the destination knows what came twice."""
+        self.draining = True
+        self._loop.call_later(_DRAINING, connection.close)
+        self.acknowledged()
+
+    def acknowledged(self) -> None:
+        """Messages were acknowledged: go on with draining."""
+        connection = self.connection
+        if self.draining and connection is not None and not connection.session.in_flight():
+            self._loop.call_soon(connection.close)
+
+    # What is to be done
+
+    def _expired(self) -> None:
+        self._way.expire(*self._now())
+        self._work()
+
+    def _work(self) -> None:
+        """Do what the way asks for, and show operators where it is."""
+        for command in self._way.commands():
+            match command:
+                case ResolveDestination(format_name):
+                    self._start(self._resolve(format_name))
+                case SendPing(hop):
+                    self._start(self._ping(hop))
+                case OpenConnection(hop, pinged):
+                    self._start(self._open(hop, pinged))
+                case CloseConnection():
+                    self._give_up()
+        if self._transfer.running:
+            timer = self._way.next_timer()
+            self._alarm.set(None if timer is None else timer[1])
+        offline = not self._paused and self._way.queue_state is OutgoingQueueState.ON_HOLD
+        state = ModelState.DISCONNECTED if offline else ModelState[self._way.queue_state.name]
+        if state is not self._queue.state and self._queue.recorder is not None:
+            peer = "" if self._way.hop is None else self._way.hop.address
+            self._queue.recorder.queue_state(self._queue, state.value, peer)
+        self._queue.state = state
+        self._queue.next_hops = tuple(hop.address for hop in self._way.next_hops)
+        self._show_history()
+
+    def _give_up(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        if self.connection is not None:
+            self.connection.close()
+
+    def _show_history(self) -> None:
+        self._queue.connection_history = [
+            ConnectionAttempt(ModelConnectionStatus[entry.status.name], entry.time, entry.error, (entry.address,))
+            for entry in self._way.history
+        ]
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        if not self._transfer.running:
+            work.close()
+            return
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(report_failure)
+
+    async def _resolve(self, format_name: str) -> None:
+        try:
+            hops = await self._transfer.resolver.next_hops(format_name)
+            self.owner = await self._transfer.protection.owner(format_name) or ZERO_GUID
+        except ConnectorHere as connector:
+            move_to_connector(self._queue, connector.site)
+            self._way.ends_here(*self._now())
+        except ResolutionError as error:
+            log.info("no next hop", queue=format_name, reason=str(error))
+            self._way.resolution_failed(error.status, error.error, *self._now())
+        else:
+            self._way.destination_resolved(hops, *self._now())
+        self._work()
+
+    async def _ping(self, hop: NextHop) -> None:
+        accepted = await self._transfer.ping(hop)
+        self._way.ping_ended(accepted, *self._now())
+        self._work()
+
+    async def _open(self, hop: NextHop, pinged: bool) -> None:
+        transfer = self._transfer
+        session = Session(
+            Role.INITIATOR,
+            transfer.manager.identifier,
+            transfer.session_settings,
+            self._loop.time(),
+            remote=hop.identifier,
+            direct=hop.identifier == ZERO_GUID,
+            pinged=pinged,
+        )
+        connection = transfer.new_connection(session, self._handle, initiator=True)
+        connection.on_writable = self._schedule
+        self.connection = connection
+        try:
+            await transfer.dial(connection, hop)
+        except DialingError as error:
+            if self.connection is connection:
+                self.connection = None
+                log.info("no connection", queue=self._queue.pathname, address=hop.address, reason=str(error))
+                messages_left = self._queue.message_count > 0
+                self._way.session_closed(error.status, messages_left, *self._now(), error=error.error)
+                self._work()
+        except asyncio.CancelledError:
+            if self.connection is connection:
+                self.connection = None
+            connection.close()
+            raise
+
+
+def report_failure(task: "asyncio.Task[None]") -> None:
+    """A task of an outgoing queue is done: nothing that it raised goes unseen."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("an outgoing queue is stuck", exc_info=error)

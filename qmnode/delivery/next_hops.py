@@ -1,0 +1,60 @@
+"""From the name of an outgoing queue to the addresses of its next hops (MS-MQQB 3.1.5.2.1, 3.1.7.4, 3.1.7.5)."""
+
+import asyncio
+import errno
+import socket
+from typing import Final
+
+from qmnode.protocol.commands import ConnectionStatus
+from qmnode.protocol.connection import NextHop
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.names import DirectFormatName, DirectProtocol, parse_single_format_name
+
+RESOLUTION_TIMEOUT: Final = 20.0
+
+
+class ResolutionError(Exception):
+    """There is no next hop now: the status for the connection history, and why."""
+
+    def __init__(self, status: ConnectionStatus, sentence: str, error: int = 0) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.error = error
+
+
+class ConnectorHere(Exception):
+    """Messages go no further: an application here takes them to the foreign ``site``, from its connector queue."""
+
+    def __init__(self, site: Guid) -> None:
+        super().__init__("into the connector queue")
+        self.site = site
+
+
+async def addresses_of(host: str, identifier: Guid = ZERO_GUID) -> list[NextHop]:
+    """The addresses of a computer, as the system resolves its name."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(RESOLUTION_TIMEOUT):
+            found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        raise ResolutionError(ConnectionStatus.DNS_FAILURE, f"no answer about {host}", errno.ETIMEDOUT) from None
+    except OSError as error:
+        raise ResolutionError(ConnectionStatus.DNS_FAILURE, f"{host}: {error}", error.errno or 0) from error
+    addresses = dict.fromkeys(str(entry[4][0]) for entry in found)
+    return [NextHop(address, host, identifier) for address in addresses]
+
+
+class Resolver:
+    """Next hops of direct format names. Others need a directory (:class:`qmnode.delivery.routes.DirectoryResolver`)."""
+
+    async def next_hops(self, format_name: str) -> list[NextHop]:
+        """The next hops, best first. ResolutionError if there are none."""
+        name = parse_single_format_name(format_name)
+        if isinstance(name, DirectFormatName):
+            if name.protocol is DirectProtocol.TCP:
+                return [NextHop(name.path.computer)]
+            return await addresses_of(name.path.computer)
+        raise ResolutionError(
+            ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE,
+            f"{format_name}: this node has no directory; use a direct format name",
+        )

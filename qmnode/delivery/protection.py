@@ -1,0 +1,153 @@
+"""Outgoing messages that are to be encrypted: once, at their source, for the destination queue manager.
+
+They were signed when they were sent (:mod:`qmnode.delivery.signing`).
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from qmnode.delivery.routes import DirectoryResolver
+from qmnode.directory.port import DirectoryOperationError
+from qmnode.model.dead_letter_header import without_dead_letter_header
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.packet_parts import SOURCE
+from qmnode.model.ports import Entry
+from qmnode.model.record import PREFIX_SIZE
+from qmnode.security.key_caches import AgedCache
+from qmnode.security.outcomes import Deferred, Protected, ProtectionRequest, Unprotectable
+from qmnode.structures.base_header import BaseHeader
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_properties_header import MessagePropertiesHeader
+from qmnode.structures.names import PrivateFormatName, PublicFormatName, parse_single_format_name
+from qmnode.structures.places import offset_of, size_of
+from qmnode.structures.user_header import UserHeader
+
+if TYPE_CHECKING:
+    from qmnode.delivery.engine import Transfer
+
+log = structlog.get_logger(__name__)
+
+_PRIVACY_AT: Final = offset_of(MessagePropertiesHeader, "privacy_level")
+_NUMBER: Final = Struct("<I")
+_REACH_AT: Final = PREFIX_SIZE + offset_of(BaseHeader, "time_to_reach_queue")
+_ADDRESS_AT: Final = PREFIX_SIZE + size_of(BaseHeader) + offset_of(UserHeader, "queue_manager_address")
+_SENT_AT: Final = PREFIX_SIZE + size_of(BaseHeader) + offset_of(UserHeader, "sent_time")
+_read_head: Final = Struct(
+    f"<{_REACH_AT}xI{_ADDRESS_AT - _REACH_AT - 4}x16s{_SENT_AT - _ADDRESS_AT - 16}xI"
+).unpack_from
+"""TimeToReachQueue, QueueManagerAddress and SentTime of a stored value."""
+_OWNERS_KEPT: Final = 4096
+
+
+class _Owner(NamedTuple):
+    """The queue manager of a queue: a public queue may be created anew on another computer."""
+
+    identifier: Guid
+    cached_time: float
+
+
+class Protection:
+    """What :mod:`qmnode.security` does to messages on their way out."""
+
+    def __init__(self, transfer: "Transfer") -> None:
+        self._transfer = transfer
+        settings = transfer.manager.settings.security
+        self._owners: AgedCache[str, _Owner] = AgedCache(_OWNERS_KEPT, settings.public_key_lifetime)
+        self._longest = settings.longest_time_to_reach_queue
+        self.lifetime = settings.symmetric_key_short_lifetime / 1000
+        """Seconds after which a message that is sent again is encrypted again."""
+
+    def clean_up(self, now: float) -> None:
+        """Forget what has aged."""
+        self._owners.clean_up(now)
+
+    def is_needed(self, entry: Entry) -> bool:
+        """Whether a message asks for encryption, and was not encrypted by its source before."""
+        value = entry[1]
+        place = _NUMBER.unpack_from(value, 4)[0]
+        if not value[place + _PRIVACY_AT]:
+            return False
+        return value[SOURCE] == self._transfer.manager.identifier
+
+    def is_any_needed(self, entries: Sequence[Entry]) -> bool:
+        """Whether ``is_needed`` for one of them; mostly for none."""
+        read = _NUMBER.unpack_from
+        for entry in entries:
+            value = entry[1]
+            if value[read(value, 4)[0] + _PRIVACY_AT] and self.is_needed(entry):
+                return True
+        return False
+
+    async def protect(self, queue: OutgoingQueue, entries: Sequence[Entry]) -> list[Entry] | None:
+        """The entries with what asked for it encrypted; without those that never can be, which end here. None: the
+        directory does not answer now."""
+        destination = await self.owner(queue.pathname)
+        if destination is None:
+            return None
+        places = [place for place, entry in enumerate(entries) if self.is_needed(entry)]
+        now = self._transfer.manager.clock.time()
+        requests = [ProtectionRequest(self._packet(entries[place][1], destination, int(now))) for place in places]
+        outcomes = await self._transfer.security.protect(requests, now)
+        if any(isinstance(outcome, Deferred) for outcome in outcomes):
+            return None
+        protected: dict[int, Entry] = {}
+        ended: set[int] = set()
+        for place, outcome in zip(places, outcomes, strict=True):
+            lookup_identifier, value = entries[place]
+            match outcome:
+                case Protected(packet):
+                    protected[place] = (lookup_identifier, value[:PREFIX_SIZE] + packet)
+                case Unprotectable(error):
+                    log.warning("a message cannot be protected", queue=queue.pathname, reason=str(error))
+                    ended.add(place)
+                    self._end(queue, lookup_identifier)
+        return [protected.get(place, entry) for place, entry in enumerate(entries) if place not in ended]
+
+    def _end(self, queue: OutgoingQueue, lookup_identifier: int) -> None:
+        """It must not leave in clear: 3.1.7.1.5.1."""
+        if lookup_identifier in queue.locked:
+            value = queue.unlock(lookup_identifier).value
+            queue.delete(lookup_identifier, value, MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION)
+            self._transfer.state.write_lazily()
+
+    def _packet(self, value: bytes, destination: Guid, now: int) -> bytes:
+        """The packet of a stored value, addressed to its destination."""
+        value = without_dead_letter_header(value)
+        reach, address, sent_time = _read_head(value)
+        # Counted from when it was sent; but the private key is kept from when it is encrypted, which may be later.
+        latest = now - sent_time + self._longest
+        if destination == ZERO_GUID or address != ZERO_GUID:
+            destination = address
+        if reach <= latest and destination == address:
+            return value[PREFIX_SIZE:]
+        return b"".join(
+            (
+                value[PREFIX_SIZE:_REACH_AT],
+                _NUMBER.pack(min(reach, latest)),
+                value[_REACH_AT + _NUMBER.size : _ADDRESS_AT],
+                destination,
+                value[_ADDRESS_AT + len(destination) :],
+            )
+        )
+
+    async def owner(self, format_name: str) -> Guid | None:
+        """The destination queue manager; the null GUID for a direct name. None: nobody can say now."""
+        now = self._transfer.manager.clock.time()
+        known = self._owners.get(format_name, now)
+        if known is not None:
+            return known.identifier
+        name = parse_single_format_name(format_name)
+        resolver = self._transfer.resolver
+        if not isinstance(name, PrivateFormatName | PublicFormatName) or not isinstance(resolver, DirectoryResolver):
+            return ZERO_GUID
+        try:
+            owner = await resolver.owner(name)
+        except DirectoryOperationError as error:
+            log.warning("the destination cannot be looked up", queue=format_name, reason=error.sentence)
+            return None
+        self._owners.add(format_name, _Owner(owner, now))
+        return owner

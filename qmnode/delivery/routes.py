@@ -1,0 +1,82 @@
+"""Next hops of private and public format names: the directory says where, routing says through whom (3.1.7.4)."""
+
+from qmnode.delivery.next_hops import ConnectorHere, ResolutionError, Resolver, addresses_of
+from qmnode.delivery.topology import Topology
+from qmnode.directory.port import (
+    Directory,
+    DirectoryOperationError,
+    DirectoryOperationResult,
+    Queue,
+    QueueManager,
+    equals,
+)
+from qmnode.protocol.commands import ConnectionStatus
+from qmnode.protocol.connection import NextHop
+from qmnode.routing.router import NoRouteError, Rule
+from qmnode.structures.guid import Guid, guid_to_text
+from qmnode.structures.names import PathName, PrivateFormatName, PublicFormatName, parse_single_format_name
+
+
+class DirectoryResolver(Resolver):
+    """Resolves all names, by what the directory and the topology say."""
+
+    def __init__(self, directory: Directory, topology: Topology) -> None:
+        self._directory = directory
+        self._topology = topology
+
+    async def next_hops(self, format_name: str) -> list[NextHop]:
+        """The next hops, best first. ResolutionError if there are none; ConnectorHere if the way ends here."""
+        name = parse_single_format_name(format_name)
+        if not isinstance(name, PrivateFormatName | PublicFormatName):
+            return await super().next_hops(format_name)
+        try:
+            destination = await self.owner(name)
+            router = self._topology.router()
+            if router is None:
+                return await self._addresses(destination)
+            found = router.next_hops(destination)
+            if found.rule is Rule.CONNECTOR:
+                assert found.site is not None
+                raise ConnectorHere(found.site)
+            return await self._first_that_resolve([*found.hops, *found.fall_back])
+        except DirectoryOperationError as error:
+            raise ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, error.sentence) from error
+        except NoRouteError as error:
+            self._topology.read_soon()  # it may be new
+            raise ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, str(error)) from error
+
+    async def owner(self, name: PrivateFormatName | PublicFormatName) -> Guid:
+        """The queue manager of a queue. DirectoryOperationError if the directory does not know."""
+        if isinstance(name, PrivateFormatName):
+            return name.computer
+        queue = await self._directory.read_directory(Queue, [equals("identifier", name.queue)], ["pathname"])
+        computer = PathName.parse(queue.pathname).computer
+        found = await self._directory.read_directory(
+            QueueManager, [equals("computer_name", computer)], ["identifier", "computer_name"]
+        )
+        assert found.identifier is not None
+        return found.identifier
+
+    async def _first_that_resolve(self, hops: list[Guid]) -> list[NextHop]:
+        """The addresses of all hops that have any: one whose name does not resolve keeps no message from the others."""
+        found: list[NextHop] = []
+        failure: ResolutionError | None = None
+        for hop in hops:
+            try:
+                found += await self._addresses(hop)
+            except ResolutionError as error:
+                failure = error
+            except DirectoryOperationError as error:
+                if error.result is not DirectoryOperationResult.OBJECT_NOT_FOUND:
+                    raise
+                sentence = f"the next hop {guid_to_text(hop)} is not in the directory"
+                failure = ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, sentence)
+        if not found and failure is not None:
+            raise failure
+        return found
+
+    async def _addresses(self, hop: Guid) -> list[NextHop]:
+        found = await self._directory.read_directory(
+            QueueManager, [equals("identifier", hop)], ["computer_name", "qualified_computer_name"]
+        )
+        return await addresses_of(found.qualified_computer_name or found.computer_name, hop)

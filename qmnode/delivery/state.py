@@ -1,0 +1,115 @@
+"""The state of the protocol beside the sessions, in memory and in the store."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.protocol.history import MessageIdHistory
+from qmnode.protocol.incoming import IncomingSequences
+from qmnode.protocol.outgoing import OutgoingSequence, OutgoingSequences
+from qmnode.protocol.reception import Reception
+from qmnode.protocol.records import Family, Record
+from qmnode.settings.protocol import TransferSettings
+from qmnode.storage.layout import QUEUE_KEY
+from qmnode.storage.layout import Family as StoreFamily
+from qmnode.storage.store import Store
+from qmnode.structures.guid import Guid
+
+_PLACES: Final = {
+    Family.INCOMING_SEQUENCE: (StoreFamily.INCOMING, b""),
+    Family.OUTGOING_SEQUENCE: (StoreFamily.OUTGOING, b"s"),
+    Family.SEQUENCE_IDENTIFIERS: (StoreFamily.OUTGOING, b"i"),
+    Family.MESSAGE_ID_HISTORY: (StoreFamily.HISTORY, b""),
+}
+"""Where a kind of record is: the column family, and what stands before its key."""
+AWAITING_FINAL_ACK: Final = b"f"
+"""The prefix in the outgoing family of AwaitingFinalACKTable: message identifier to lookup identifier."""
+_LAZY: Final = 0.02
+"""Seconds for which a deletion may wait for others to share its write. Lost in a crash, a message is sent again, and
+the receiver knows it."""
+
+
+class TransferState:
+    """Sequences, history and reception of one queue manager. Made before the store is written to."""
+
+    def __init__(self, store: Store, settings: TransferSettings) -> None:
+        self.store = store
+        self.parameters = settings
+        self.history = MessageIdHistory(self.parameters)
+        self.incoming = IncomingSequences(self.parameters)
+        self.outgoing = OutgoingSequences(self.parameters, store.sequence_time_stamp)
+        self.reception: Reception
+        self._changed: dict[OutgoingSequence, None] = {}
+        self._lazy: asyncio.TimerHandle | None = None
+        self._load()
+        self._before_write = store.before_write
+        store.before_write = self._write_changed
+
+    def _load(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self.history.load(self._records(Family.MESSAGE_ID_HISTORY))
+        self.incoming.load(self._records(Family.INCOMING_SEQUENCE), now)
+        identifiers = [value for _, value in self._records(Family.SEQUENCE_IDENTIFIERS)]
+        self.outgoing.load(self._records(Family.OUTGOING_SEQUENCE), identifiers[0] if identifiers else None)
+
+    def begin(self, identifier: Guid) -> None:
+        """Receive as this queue manager: who it is may be settled only now."""
+        self.reception = Reception(identifier, self.parameters, self.history, self.incoming)
+
+    def _records(self, family: Family) -> Iterator[tuple[bytes, bytes]]:
+        place, prefix = _PLACES[family]
+        for key, value in self.store.scan(place, prefix):
+            if not key.startswith(prefix):
+                return
+            yield key[len(prefix) :], value
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Records into the batch of this pass."""
+        store = self.store
+        for family, key, value in records:
+            place, prefix = _PLACES[family]
+            if value is None:
+                store.delete(place, prefix + key)
+            else:
+                store.put(place, prefix + key, value)
+
+    def write_lazily(self) -> None:
+        """What is in the batch goes to disk soon, with whatever others write meanwhile."""
+        if self._lazy is None:
+            self._lazy = asyncio.get_running_loop().call_later(_LAZY, self._write_now)
+
+    def _write_now(self) -> None:
+        self._lazy = None
+        self.store.durable()
+
+    def stop(self) -> None:
+        """No more lazy writes: the store's own closing writes what is left."""
+        if self._lazy is not None:
+            self._lazy.cancel()
+            self._lazy = None
+
+    # Outgoing sequences: their records are written once for each batch, whatever the number of messages in it.
+
+    @staticmethod
+    def key_of(queue: OutgoingQueue) -> bytes:
+        """What names an outgoing queue in the protocol's records."""
+        return QUEUE_KEY.pack(queue.queue_id)
+
+    def next_numbers(self, queue: OutgoingQueue, count: int) -> tuple[int, int]:
+        """TxSequenceID and first TxSequenceNumber for messages that are being committed."""
+        key = self.key_of(queue)
+        assignment = self.outgoing.assign(key, count)
+        self.write(record for record in assignment.records if record.family is Family.SEQUENCE_IDENTIFIERS)
+        self.changed(self.outgoing.get(key))
+        return assignment.sequence_id, assignment.first_number
+
+    def changed(self, sequence: OutgoingSequence) -> None:
+        """The sequence's record goes into the next batch."""
+        self._changed[sequence] = None
+
+    def _write_changed(self) -> None:
+        self._before_write()
+        if self._changed:
+            changed, self._changed = self._changed, {}
+            self.write(sequence.record() for sequence in changed)

@@ -1,0 +1,187 @@
+"""The enterprise as routing sees it: read from the directory, turned into a router, and read again."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from qmnode.delivery.next_hops import ResolutionError
+from qmnode.directory.port import Directory, DirectoryOperationError, QueueManager, RoutingLink, Site, search
+from qmnode.protocol.commands import ConnectionStatus
+from qmnode.routing.router import NoRouteError, Router, Rule
+from qmnode.routing.snapshot import Machine, TopologySnapshot
+from qmnode.routing.snapshot import RoutingLink as Link
+from qmnode.routing.snapshot import Site as SnapshotSite
+from qmnode.structures.guid import Guid
+
+log = structlog.get_logger(__name__)
+
+_PAUSE: Final = 1.0
+"""Seconds between two readings at least, however often somebody has reason to ask."""
+_SHARE: Final = 10
+"""How many times as long as a reading took: a large directory in which much changes is not read all the time."""
+
+
+class Topology:
+    """What the directory says of sites, links and queue managers, for the queue manager ``own``.
+
+    The last that was read serves for as long as the directory is away. Reading is asynchronous, and what takes long
+    (the index, the routing table) is made in a thread.
+    """
+
+    def __init__(self, directory: Directory, own: Guid, interval: float, changed: Callable[[], object]) -> None:
+        """Read every ``interval`` seconds and whenever ``read_soon`` is called; ``changed`` after what differs."""
+        self._directory = directory
+        self._own = own
+        self._interval = interval
+        self._changed = changed
+        self._snapshot: TopologySnapshot | None = None
+        self._router: Router | None = None
+        self._problem = ""
+        self._wanted = asyncio.Event()
+        self._reading = asyncio.Lock()
+        self._reads = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read, and keep up with the directory from then on. One that is away keeps nobody from starting."""
+        await self._read_tolerantly()
+        self._directory.watch(lambda _: self.read_soon())
+        self._task = asyncio.create_task(self._keep_up(), name="topology")
+
+    async def stop(self) -> None:
+        """Keep up no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def read_soon(self) -> None:
+        """The directory may say something else now."""
+        self._wanted.set()
+
+    def router(self) -> Router | None:
+        """The router; None in an enterprise without sites, where everybody is a neighbour.
+
+        ResolutionError if the directory has not answered yet, or does not have this queue manager.
+        """
+        if self._snapshot is None:
+            self.read_soon()
+            raise ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, "the directory has not answered yet")
+        if self._router is None and self._snapshot.sites:
+            raise ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, self._problem)
+        return self._router
+
+    def knows(self, machine: Guid) -> bool:
+        """Whether a queue manager is in what was read last; or may be, as nothing was read yet."""
+        return self._snapshot is None or machine in self._snapshot.machines
+
+    def is_routing_server(self) -> bool:
+        """Whether this queue manager is a routing server, as far as is known."""
+        machine = None if self._snapshot is None else self._snapshot.machines.get(self._own)
+        return machine is not None and machine.routing_server
+
+    def connector_site(self, machine: Guid) -> Guid | None:
+        """The foreign site for whose messages this queue manager is a connector, if ``machine`` is in one."""
+        if self._router is None:
+            return None
+        try:
+            found = self._router.next_hops(machine)
+        except NoRouteError:
+            return None  # it waits for a route
+        return found.site if found.rule is Rule.CONNECTOR else None
+
+    async def read(self) -> None:
+        """Read the directory once; who comes meanwhile waits for the same reading. DirectoryOperationError."""
+        reads = self._reads
+        async with self._reading:
+            if self._reads == reads:
+                await self._read()
+                self._reads += 1
+
+    async def _keep_up(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._wanted.wait()
+            self._wanted.clear()
+            began = loop.time()
+            await self._read_tolerantly()
+            await asyncio.sleep(max(_PAUSE, _SHARE * (loop.time() - began)))
+
+    async def _read_tolerantly(self) -> None:
+        try:
+            await self.read()
+        except DirectoryOperationError as error:
+            log.warning("the topology is not read: the last known serves", reason=error.sentence)
+
+    async def _read(self) -> None:
+        directory = self._directory
+        sites = [one async for one in search(directory, Site)]
+        machines = [one async for one in search(directory, QueueManager)]
+        links = [one async for one in search(directory, RoutingLink)]
+        snapshot, router, problem = await asyncio.to_thread(_router_of, sites, machines, links, self._own)
+        if snapshot == self._snapshot:
+            return
+        self._snapshot, self._router, self._problem = snapshot, router, problem
+        log.info(
+            "topology", sites=len(snapshot.sites), links=len(snapshot.links), queue_managers=len(snapshot.machines)
+        )
+        self._changed()
+
+
+def _router_of(
+    sites: list[Site], machines: list[QueueManager], links: list[RoutingLink], own: Guid
+) -> tuple[TopologySnapshot, Router | None, str]:
+    """The index, and the router with the tables that it will need; or why there is none."""
+    snapshot = snapshot_of(sites, machines, links)
+    if not snapshot.sites:
+        return snapshot, None, ""
+    try:
+        router = Router(snapshot, own)
+    except NoRouteError as error:
+        return snapshot, None, str(error)
+    machine = snapshot.machines[own]
+    if snapshot.is_site_gate(machine):
+        for site in machine.sites:
+            router.routing_table(site)
+    return snapshot, router, ""
+
+
+def snapshot_of(
+    sites: Iterable[Site], machines: Iterable[QueueManager], links: Iterable[RoutingLink]
+) -> TopologySnapshot:
+    """What the directory holds, as routing sees it. A link with a cost that is none is left out, and told."""
+    usable = [link for one in links if (link := _link(one)) is not None]
+    return TopologySnapshot.of(map(_machine, machines), map(_site, sites), usable)
+
+
+def _known(identifier: Guid | None) -> Guid:
+    assert identifier is not None, "the directory gives every object an identifier"
+    return identifier
+
+
+def _site(one: Site) -> SnapshotSite:
+    return SnapshotSite(_known(one.identifier), one.name, one.foreign_site)
+
+
+def _link(one: RoutingLink) -> Link | None:
+    try:
+        return Link(one.site1_identifier, one.site2_identifier, one.actual_cost, one.site_gate_identifier_list)
+    except ValueError as error:
+        log.warning("a routing link in the directory is not used", link=one.full_path, reason=str(error))
+        return None
+
+
+def _machine(one: QueueManager) -> Machine:
+    return Machine(
+        _known(one.identifier),
+        one.computer_name,
+        one.site_identifier_list,
+        one.routing_server,
+        one.out_routing_server_identifier_list,
+        one.in_routing_server_identifier_list,
+        one.foreign_system,
+    )

@@ -1,0 +1,61 @@
+"""Transactional messages that were sent and wait for their order acknowledgment (MS-MQQB 3.1.5.6)."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from qmnode.delivery.notices import source_of
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.packet import transaction_offset, user_flags
+from qmnode.model.ports import Entry
+from qmnode.model.record import FLAGS, PREFIX_SIZE, TRANSACTIONAL, RecordFlag
+from qmnode.protocol.disposition import Fate, after_order_ack
+from qmnode.protocol.envelope import read_sending_fields, read_sequence_fields, transaction_header_at
+from qmnode.structures.guid import Guid
+from qmnode.structures.transaction_header import TransactionFlags
+
+UNACKNOWLEDGED_LIMIT: Final = 4096
+"""Transactional messages that may be sent and wait for their order acknowledgment: memory, and the next resending."""
+_FINAL_ACK: Final = TransactionFlags.FA.mask
+FOLLOWED: Final = (RecordFlag.REPORT | RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL).value
+"""Without one of these in its prefix, a message is nothing more to anybody when it has arrived."""
+
+
+class Unacknowledged(dict[int, int]):
+    """Those of one outgoing queue, in their order: the number in the sequence, and the lookup identifier."""
+
+    def __init__(self, queue: OutgoingQueue, own: Guid) -> None:
+        """``own`` is this queue manager: the messages of others that pass have sequences elsewhere."""
+        super().__init__()
+        self._queue = queue
+        self._own = own
+
+    def take(self, number: int) -> list[int]:
+        """Those up to this number are acknowledged: their lookup identifiers. They wait no longer."""
+        arrived = []
+        for one in self:
+            if one > number:
+                break
+            arrived.append(one)
+        return [self.pop(one) for one in arrived]
+
+    def find(self, sequence_id: int, number: int) -> Entry | None:
+        """A message by its place in the sequence, also one that was sent before this process began."""
+        queue = self._queue
+        lookup_identifier = self.get(number)
+        if lookup_identifier is not None and lookup_identifier in queue.locked:
+            entries: Iterable[Entry] = [(lookup_identifier, queue.locked[lookup_identifier].value)]
+        else:
+            entries = islice(queue.scan(), UNACKNOWLEDGED_LIMIT)
+        for entry in entries:
+            packet = memoryview(entry[1])[PREFIX_SIZE:]
+            if entry[1][FLAGS] & TRANSACTIONAL and source_of(bytes(packet[:32])) == self._own:
+                place = transaction_header_at(packet, read_sending_fields(packet)[3])
+                if read_sequence_fields(packet, place)[:2] == (sequence_id, number):
+                    return entry
+        return None
+
+
+def fate_of(value: bytes) -> Fate:
+    """What becomes of a message that has arrived and is ``FOLLOWED``."""
+    return after_order_ack(user_flags(value), bool(value[transaction_offset(value)] & _FINAL_ACK))

@@ -1,0 +1,190 @@
+"""A node's membership in its directory: who it is there, what it knows of it, and the timers that keep that fresh.
+
+MS-MQDMPR 3.1.3 for a node whose QueueManager.DirectoryIntegrated is true. A directory that is away keeps no node from
+starting: it runs under the identifier that it has and from its cache, and settles the rest when the directory is back.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable
+
+import structlog
+
+from qmnode.directory.port import (
+    Directory,
+    DirectoryOperationError,
+    DirectoryOptions,
+    Queue,
+    QueueManager,
+    equals,
+    open_directory,
+    search,
+)
+from qmnode.directory.upkeep import DirectoryUpkeep, IdentityChanged, Timer, settle_identity
+from qmnode.errors import ConfigurationError, MessageQueuingError
+from qmnode.model.queue_manager import QueueManager as ModelQueueManager
+from qmnode.settings.node import NodeSettings
+from qmnode.structures.guid import Guid
+from qmnode.structures.names import DistributionListFormatName, FormatName
+from qmnode.structures.names.multiple import parse_single_format_name
+from qmnode.structures.names.parts import FormatNameError
+
+log = structlog.get_logger(__name__)
+
+_TROUBLE = "directory"
+LOOK = 5.0
+"""Seconds between two looks whether a timer was started meanwhile, as any call that finds no directory starts one."""
+
+
+def directory_of(settings: NodeSettings) -> Directory | None:
+    """The directory that the settings name; nothing in workgroup mode. ConfigurationError when it cannot be opened."""
+    wanted = settings.directory
+    if wanted.name is None:
+        return None
+    options = DirectoryOptions(settings=wanted.settings, cache_path=settings.data / "directory-cache")
+    try:
+        return open_directory(wanted.name, options)
+    except DirectoryOperationError as error:
+        raise ConfigurationError(error.sentence) from error
+
+
+ADOPTION_DELAY = 0.5
+"""Seconds between a notice of a change and the look at what is published as ours."""
+
+
+class Membership:
+    """One node in its directory. ``join`` before the first session, then ``run`` until it is cancelled."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        manager: ModelQueueManager,
+        settings: NodeSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settled = False
+        """Whether the identifier is the one that the directory has."""
+        self._directory = directory
+        self._manager = manager
+        durations = {
+            Timer.SITES_UPDATE: settings.directory.sites_update,
+            Timer.SITE_GATES_UPDATE: settings.directory.site_gates_update,
+            Timer.ONLINE: settings.directory.online_check,
+        }
+        known = QueueManager(computer_name=manager.computer_name, identifier=manager.identifier)
+        self.upkeep = DirectoryUpkeep(directory, known, clock, durations)
+        self._clock = clock
+        self._following: set[asyncio.Future[None]] = set()
+        self._is_adopting = False
+
+    async def join(self) -> None:
+        """Take the identifier that the directory has for this node, read what it says of it, and follow its changes."""
+        await self._settle()
+        await self.upkeep.initialise()
+        self._name_site()
+        await self.adopt()
+        self._directory.watch(self._heard)
+        self._tell()
+
+    def _heard(self, identifier: Guid | None) -> None:
+        known = {queue.identifier for queue in self._manager.queue_collection.values() if queue.is_published}
+        if identifier is None or identifier in known:
+            self._spawn(self.follow(identifier))
+        if identifier not in known and not self._is_adopting:  # when anything may have changed, one may be new as well
+            self._is_adopting = True
+            self._spawn(self._adopt_soon())
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+
+    async def _adopt_soon(self) -> None:
+        """An apply changes many objects of the enterprise; those of one moment are one look at our own queues."""
+        await asyncio.sleep(ADOPTION_DELAY)
+        self._is_adopting = False
+        await self.adopt()
+
+    async def adopt(self) -> None:
+        """Have every public queue that the directory says is ours: an administrator may have published it there."""
+        try:
+            ours = equals("computer", self._manager.computer_name)
+            found = [queue async for queue in search(self._directory, Queue, [ours])]
+        except DirectoryOperationError as error:
+            log.info("our public queues not read", reason=error.sentence)
+            return
+        for queue in found:
+            try:
+                adopted = self._manager.published.adopt(queue)
+            except MessageQueuingError as error:
+                log.warning("public queue not taken over", queue=queue.pathname, reason=str(error))
+                continue
+            if adopted:
+                log.info("public queue taken over from the directory", queue=queue.pathname)
+
+    async def follow(self, identifier: Guid | None = None) -> None:
+        """Take over what the directory says of our public queues, of one or of all."""
+        for queue in tuple(self._manager.queue_collection.values()):
+            if not queue.is_published or identifier not in (None, queue.identifier):
+                continue
+            try:
+                found = await self._directory.read_directory(Queue, [equals("identifier", queue.identifier)])
+            except DirectoryOperationError as error:
+                log.info("public queue not read", queue=queue.pathname, reason=error.sentence)
+                continue
+            if self._manager.published.follow(queue, found):
+                log.info("public queue changed in the directory", queue=queue.pathname)
+
+    async def run(self) -> None:
+        """Do what the timers ask for, as long as the node runs."""
+        while True:
+            due = self.upkeep.next_expiration
+            pause = LOOK if due is None else min(max(due - self._clock(), 0.0), LOOK)
+            await asyncio.sleep(pause)
+            if Timer.ONLINE in await self.upkeep.expire() and not self._directory.offline:
+                await self.follow()  # 3.1.7.1.25
+                await self.adopt()
+            if not self.settled and not self._directory.offline:
+                await self._settle()
+            self._name_site()
+            self._tell()
+
+    def _tell(self) -> None:
+        """Whoever watches the node is to know when its directory is away."""
+        if self._directory.offline:
+            self._manager.troubles[_TROUBLE] = "it does not answer; what it said last is used until it does"
+        else:
+            self._manager.troubles.pop(_TROUBLE, None)
+
+    def _name_site(self) -> None:
+        view = self.upkeep.view
+        sites = (view.sites[one].name for one in view.queue_manager.site_identifier_list if one in view.sites)
+        self._manager.site_name = next(sites, self._manager.site_name)
+
+    async def resolve_distribution_list(self, name: DistributionListFormatName) -> Iterable[FormatName]:
+        """The queues of a distribution list (MS-MQDSSM 3.1.6.9)."""
+        found: list[FormatName] = []
+        for text in await self._directory.resolve_distribution_list(name.group):
+            try:
+                found.append(parse_single_format_name(text))
+            except FormatNameError as error:
+                log.warning("alias in a distribution list is no format name", list=str(name), reason=str(error))
+        return found
+
+    async def _settle(self) -> None:
+        manager = self._manager
+        mine = QueueManager(computer_name=manager.computer_name, identifier=manager.identifier)
+        try:
+            known = await settle_identity(self._directory, mine, drained=manager.is_drained)
+        except DirectoryOperationError as error:
+            log.warning("not joined yet", computer_name=manager.computer_name, reason=error.sentence)
+            return
+        except IdentityChanged as error:
+            log.error("not joined", computer_name=manager.computer_name, reason=str(error))
+            return
+        assert known.identifier is not None
+        if known.identifier != manager.identifier:
+            manager.adopt_identifier(known.identifier)
+            log.info("joined under the directory's identifier", computer_name=manager.computer_name)
+        self.upkeep.view.queue_manager = known
+        self.settled = True

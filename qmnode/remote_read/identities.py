@@ -1,0 +1,85 @@
+"""Who remote callers are to the access check: the SIDs of a principal, and what nobody in particular gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from qmnode.directory.port import DirectoryOperationError, GroupExpansion
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import QueueType
+from qmnode.security.access_check import Token
+from qmnode.security.accounts import security_identifier_of
+from qmnode.security.identity import anonymous
+from qmnode.structures.errors import PacketError
+from qmnode.structures.sid import AUTHENTICATED_USERS, EVERYONE, NETWORK, Sid
+
+if TYPE_CHECKING:
+    from qmnode.dcerpc.server import Caller
+    from qmnode.directory.port import Directory
+    from qmnode.model.queue import Queue
+    from qmnode.model.queue_manager import QueueManager
+    from qmnode.remote_read.opened import RemoteQueue
+    from qmnode.settings.security import SecuritySettings
+
+log = structlog.get_logger(__name__)
+
+
+class Identities:
+    """Tokens of remote callers."""
+
+    def __init__(self, manager: QueueManager, settings: SecuritySettings, directory: Directory) -> None:
+        self._manager = manager
+        self._settings = settings
+        self._directory = directory
+        self._accounts = {account.casefold(): account for account in settings.account_security_identifiers}
+
+    async def token(self, principal: str) -> Token:
+        """The token of a principal, ``DOMAIN\\user`` or ``user@REALM``; the anonymous user's for an empty one.
+
+        An authenticated user of whom nobody knows a SID is one of Authenticated Users and nothing more.
+        """
+        if not principal:
+            return Token(anonymous(self._settings).sids)
+        sids = {EVERYONE, AUTHENTICATED_USERS, NETWORK}
+        for name in (principal, short_name(principal)):
+            account = self._accounts.get(name.casefold(), name)
+            try:
+                user = await security_identifier_of(account, self._settings, self._directory)
+            except MessageQueuingError as error:
+                log.info("no SID for a remote user", account=account, reason=str(error))
+                continue
+            return Token(frozenset(sids | {user} | await self._groups(user)))
+        return Token(frozenset(sids))
+
+    async def _groups(self, user: Sid) -> set[Sid]:
+        if not isinstance(self._directory, GroupExpansion):
+            return set()
+        try:
+            return {Sid.parse(group) for group in await self._directory.expand_groups(user.write())}
+        except (DirectoryOperationError, PacketError) as error:
+            log.info("the groups of a remote user are not known", user=str(user), reason=str(error))
+            return set()
+
+    async def may_use(self, caller: Caller, queue: RemoteQueue) -> bool:
+        """Whether a caller may use a queue that it knows the number of: its own, or one that it could open itself."""
+        opener = queue.opener
+        if caller.principal == opener.principal and (
+            caller.principal or caller.association in (opener.association, queue.owner)
+        ):
+            return True
+        if not self.may_be_seen(caller, queue.descriptor.queue):
+            return False
+        token = await self.token(caller.principal)
+        return self._manager.opening.may_open(queue.descriptor.queue, queue.descriptor.access, token)
+
+    @staticmethod
+    def may_be_seen(caller: Caller, queue: Queue) -> bool:
+        """System queues have no descriptor of their own that could say what nobody in particular may do there."""
+        return bool(caller.principal) or queue.queue_type is not QueueType.SYSTEM or queue.parent is not None
+
+
+def short_name(principal: str) -> str:
+    """The account without its domain or realm."""
+    return principal.rpartition("\\")[2].partition("@")[0]

@@ -1,0 +1,162 @@
+"""qmcomm, the server's side: what of MS-MQMP 3.1.4 opens a remote queue and its cursors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
+from qmnode.dcerpc.server import Service, service
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access, Share
+from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.remote_read import qmcomm
+from qmnode.remote_read.opened import RemoteOpenContext, RemoteQueue, RemoteReadState
+from qmnode.remote_read.qm2qm import PortType, Status
+from qmnode.remote_read.queue_format import QueueFormatValue, to_format_name
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.errors import PacketError
+from qmnode.structures.names import (
+    DirectFormatName,
+    DirectProtocol,
+    FormatName,
+    MachineFormatName,
+    PrivateFormatName,
+    PublicFormatName,
+    QueueNameError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qmnode.dcerpc.server import Caller
+    from qmnode.model.queue_manager import QueueManager
+    from qmnode.remote_read.identities import Identities
+    from qmnode.remote_read.opened import RemoteQueues
+
+log = structlog.get_logger(__name__)
+
+STATUS_SHARING_VIOLATION: Final = 0xC0000043
+"""What MS-MQMP 3.1.4.2 has for MQ_ERROR_SHARING_VIOLATION."""
+_READABLE: Final = (DirectFormatName, PublicFormatName, PrivateFormatName, MachineFormatName)
+_ACCESS: Final = {int(one): one for one in (Access.RECEIVE, Access.PEEK)}
+
+
+class QmcommServer:
+    """Opens queues of this queue manager for remote readers."""
+
+    def __init__(
+        self, manager: QueueManager, queues: RemoteQueues, identities: Identities, port: Callable[[], int]
+    ) -> None:
+        self._manager = manager
+        self._queues = queues
+        self._identities = identities
+        self._port = port
+
+    def service(self) -> Service:
+        """The interface with its handlers."""
+        return service(
+            qmcomm.QMCOMM,
+            {
+                qmcomm.OPEN_REMOTE_QUEUE: self.open_remote_queue,
+                qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT: self.close_remote_queue_context,
+                qmcomm.CREATE_REMOTE_CURSOR: self.create_remote_cursor,
+                qmcomm.GET_SERVER_PORT: self.get_server_port,
+            },
+            dict.fromkeys(qmcomm.SUPPORTING_SERVER_ONLY, ErrorCode.MQ_ERROR_ILLEGAL_OPERATION),
+        )
+
+    async def open_remote_queue(
+        self, caller: Caller, request: qmcomm.OpenRemoteQueueRequest
+    ) -> qmcomm.OpenRemoteQueueResponse:
+        """R_QMOpenRemoteQueue, 3.1.4.2."""
+        try:
+            self._queues.check_room()
+            queue = await self._open(caller, request)
+        except MessageQueuingError as error:
+            log.info("a remote queue was not opened", peer=caller.peer, who=caller.principal, reason=str(error))
+            status = int(error.code)
+            if error.code == ErrorCode.MQ_ERROR_SHARING_VIOLATION:
+                status = STATUS_SHARING_VIOLATION
+            return qmcomm.OpenRemoteQueueResponse(status=status)
+        context = RemoteOpenContext(queue)
+        try:
+            handle = caller.association.handles.create(context, caller.principal, lambda: self._close_context(context))
+        except BaseException:
+            self._queues.close(queue)
+            raise
+        return qmcomm.OpenRemoteQueueResponse(
+            handle=handle, context=queue.number, p_queue=queue.number, h_queue=queue.number, status=0
+        )
+
+    async def _open(self, caller: Caller, request: qmcomm.OpenRemoteQueueRequest) -> RemoteQueue:
+        name = self._at_home(_name_of(request.queue_format), caller)
+        access = _ACCESS.get(request.desired_access)
+        if access is None or request.share_mode not in (Share.DENY_NONE, Share.DENY_RECEIVE):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE,
+                f"access {request.desired_access:#x} with share mode {request.share_mode}: a remote queue is only read",
+            )
+        if not self._manager.names.is_local(name):
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"{name} is not a queue of this computer")
+        token = await self._identities.token(caller.principal)
+        opened = await self._manager.open_queue(str(name), access, Share(request.share_mode), caller=token)
+        assert isinstance(opened, OpenQueueDescriptor)
+        if not self._identities.may_be_seen(caller, opened.queue):
+            opened.closed()
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{name} is not for who did not authenticate")
+        return self._queues.add(opened, caller)
+
+    def _at_home(self, name: FormatName, caller: Caller) -> FormatName:
+        """The address that the caller has connected to is one of this computer's, whatever the settings know."""
+        if not isinstance(name, DirectFormatName) or name.protocol not in (DirectProtocol.TCP, DirectProtocol.OS):
+            return name
+        if name.path.computer != caller.local_address:
+            return name
+        return DirectFormatName(DirectProtocol.OS, replace(name.path, computer=self._manager.computer_name))
+
+    def _close_context(self, context: RemoteOpenContext) -> None:
+        if context.queue.state is RemoteReadState.OPENED:
+            self._queues.close(context.queue)
+
+    async def close_remote_queue_context(
+        self, caller: Caller, request: qmcomm.CloseRemoteQueueContext
+    ) -> qmcomm.CloseRemoteQueueContext:
+        """R_QMCloseRemoteQueueContext, 3.1.4.3. A queue that is being read stays open."""
+        context = caller.association.handles.get(request.handle, RemoteOpenContext, caller.principal)
+        if context is not None:
+            caller.association.handles.close(request.handle)
+            self._close_context(context)
+        return qmcomm.CloseRemoteQueueContext(handle=NULL_CONTEXT_HANDLE)
+
+    async def create_remote_cursor(
+        self, caller: Caller, request: qmcomm.CreateRemoteCursorRequest
+    ) -> qmcomm.CreateRemoteCursorResponse:
+        """R_QMCreateRemoteCursor, 3.1.4.4."""
+        queue = self._queues.find(request.queue)
+        try:
+            if queue is None or not await self._identities.may_use(caller, queue):
+                raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_HANDLE, "no such open queue")
+            return qmcomm.CreateRemoteCursorResponse(cursor=self._queues.add_cursor(queue), status=0)
+        except MessageQueuingError as error:
+            return qmcomm.CreateRemoteCursorResponse(status=int(error.code))
+
+    async def get_server_port(self, caller: Caller, request: qmcomm.ServerPortRequest) -> Status:
+        """R_QMGetRTQMServerPort, 3.1.4.24: one port serves all interfaces; there is none over SPX."""
+        return Status(status=self._port() if request.ip in (PortType.IP_HANDSHAKE, PortType.IP_READ) else 0)
+
+
+def _name_of(value: QueueFormatValue | None) -> FormatName:
+    if value is None:
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, "no QUEUE_FORMAT")
+    try:
+        name = to_format_name(value)
+    except (QueueNameError, PacketError, ValueError) as error:
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, str(error)) from None
+    if not isinstance(name, _READABLE):
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"{name} cannot be read remotely"
+        )
+    return name

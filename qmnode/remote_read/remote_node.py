@@ -1,0 +1,300 @@
+"""A queue manager elsewhere, as a remote reader sees it: finding its ports, opening its queues (MS-MQQP 3.2.4.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from qmnode.dcerpc import endpoint_mapper_interface as endpoint_mapper
+from qmnode.dcerpc.client import RpcClient
+from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, port_of, tower_of
+from qmnode.dcerpc.errors import FaultStatus, RpcError, RpcFault
+from qmnode.dcerpc.protection import AuthenticationError
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access, Share
+from qmnode.remote_read import qm2qm, qmcomm
+from qmnode.remote_read.qm2qm import QM2QM, PortType
+from qmnode.remote_read.qmcomm import QMCOMM
+from qmnode.remote_read.queue_format import to_queue_format
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import Guid, new_guid
+from qmnode.structures.names import FormatName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from qmnode.dcerpc.interface import Interface, Method
+    from qmnode.dcerpc.ndr import Parameters, Representation
+    from qmnode.dcerpc.protection import SecurityContext
+    from qmnode.remote_read.remote_queue import RemoteReadQueue
+
+ENDPOINT_MAPPER_PORT: Final = 135
+DEFAULT_PORT: Final = 2103
+"""Of qmcomm, when no endpoint mapper is asked (MS-MQMP 3.1.4.24)."""
+OPEN_TIMEOUT: Final = 300.0
+"""Seconds that opening may take: 3.2.4.1."""
+CALL_TIMEOUT: Final = 60.0
+"""Seconds for other calls that wait for nothing."""
+TICKET_TIMEOUT: Final = 30.0
+"""Seconds that a domain controller has to give a ticket."""
+_OLD_VERSION: Final = (5, 1)
+"""Below this RemoteQMStartReceive2 is missing (3.2.4.2)."""
+_STATUS: Final = {
+    0xC000000D: ErrorCode.MQ_ERROR_INVALID_PARAMETER,
+    0xC0000043: ErrorCode.MQ_ERROR_SHARING_VIOLATION,
+    0x400E03E9: ErrorCode.MQ_ERROR_OPERATION_CANCELLED,
+}
+_CODES: Final = {int(code): code for code in ErrorCode}
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteReadOptions:
+    """How to reach a queue manager, and as whom."""
+
+    endpoint_mapper_port: int = ENDPOINT_MAPPER_PORT
+    """0: none is asked."""
+    port: int = DEFAULT_PORT
+    """Where qmcomm is when no endpoint mapper is asked."""
+    own_address: str = ""
+    security: Callable[[str], SecurityContext] | None = None
+    """Makes the initiator's side of a security context for a host; None: as nobody in particular."""
+    representations: Sequence[Representation] = ()
+    """Which transfer syntaxes to offer; none means all."""
+    identifier: Guid = field(default_factory=new_guid)
+    """pLicGuid: QueueManager.Identifier of this side."""
+    mqs: int = 0
+    """dwMQS: 1 for a routing server or a directory server."""
+
+
+class RemoteNode:
+    """Connections to one queue manager. Queues that are opened through it share them; ``close`` ends all."""
+
+    def __init__(self, host: str, options: RemoteReadOptions, client: RpcClient, reader: RpcClient) -> None:
+        self.host = host
+        self._options = options
+        self._client = client
+        self.reader = reader
+        """The connection for qm2qm."""
+        self.request_id = 0
+        self.takes_lookup_ids = True
+        """Whether the server has RemoteQMStartReceive2 and RemoteQMStartReceiveByLookupId."""
+        self.queues: set[RemoteReadQueue] = set()
+        """RemoteOpenQueueEntryCollection, 3.2.1.4."""
+        self.on_idle: Callable[[RemoteNode], object] | None = None
+        """Called when no queue is open any more."""
+        self._opening: set[asyncio.Future[RemoteReadQueue]] = set()
+        self._closing: set[asyncio.Future[None]] = set()
+
+    @classmethod
+    async def connect(cls, host: str, options: RemoteReadOptions | None = None) -> Self:
+        """Connect, by way of the endpoint mapper and the port that qmcomm names for qm2qm.
+
+        MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE when nobody answers, MQ_ERROR_ACCESS_DENIED when who asks is not believed.
+        """
+        options = options or RemoteReadOptions()
+        try:
+            port = await _find_port(host, options)
+            client = await _connect(host, port, (QMCOMM, QM2QM), options)
+            try:
+                reader = await cls._reader(host, port, client, options)
+                node = cls(host, options, client, reader)
+                await node._ask_version()
+            except BaseException:
+                client.abort()
+                raise
+        except AuthenticationError as error:
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{host}: {error}") from error
+        except RpcFault as error:
+            raise rpc_error(host, error) from error
+        except (RpcError, OSError, TimeoutError) as error:
+            raise unavailable(host, error) from error
+        return node
+
+    @staticmethod
+    async def _reader(host: str, port: int, client: RpcClient, options: RemoteReadOptions) -> RpcClient:
+        """A server whose qm2qm is on another port than its qmcomm says so; else one connection is enough."""
+        request = qmcomm.ServerPortRequest(ip=PortType.IP_READ)
+        read_port = (await client.call(QMCOMM, qmcomm.GET_SERVER_PORT, request)).status
+        if read_port in (0, port):
+            return client
+        return await _connect(host, read_port, (QM2QM,), options)
+
+    async def _ask_version(self) -> None:
+        try:
+            version = await self.reader.call(QM2QM, qm2qm.GET_VERSION, qm2qm.GetVersionRequest())
+        except RpcFault:
+            self.takes_lookup_ids = False  # the first servers do not have the method (note 21)
+        else:
+            self.takes_lookup_ids = (version.major, version.minor) >= _OLD_VERSION
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a connection has ended."""
+        return self._client.lost is not None or self.reader.lost is not None
+
+    def next_request_id(self) -> int:
+        """RequestId, 3.2.1.1: of no other read that waits, since four billion do not."""
+        self.request_id = self.request_id % 0xFFFFFFFF + 1
+        return self.request_id
+
+    async def call(self, interface: Interface, method: Method, request: Parameters, limit: float = CALL_TIMEOUT) -> Any:
+        """Call a method that waits for nothing; errors are the field's."""
+        client = self.reader if interface is QM2QM else self._client
+        try:
+            async with asyncio.timeout(limit):
+                return await client.call(interface, method, request)
+        except (RpcError, TimeoutError) as error:
+            raise rpc_error(self.host, error) from error
+
+    async def open_queue(
+        self, name: FormatName, access: Access = Access.RECEIVE, share: Share = Share.DENY_NONE
+    ) -> RemoteReadQueue:
+        """Open a queue: R_QMOpenRemoteQueue, RemoteQMOpenQueue, R_QMCloseRemoteQueueContext (MS-MQMP 4.2)."""
+        opening = asyncio.ensure_future(self._open_queue(name, access, share))
+        self._opening.add(opening)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if not opening.cancelled():  # it is open there in a moment, or is already: for nobody
+                closing = asyncio.ensure_future(_close_when_open(opening))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+            raise
+        finally:
+            if opening.done():
+                self._opened(opening)
+            else:
+                opening.add_done_callback(self._opened)
+
+    def _opened(self, opening: asyncio.Future[RemoteReadQueue]) -> None:
+        self._opening.discard(opening)
+        self.queue_closed()
+
+    async def _open_queue(self, name: FormatName, access: Access, share: Share) -> RemoteReadQueue:
+        from qmnode.remote_read.remote_queue import RemoteReadQueue  # it needs this module
+
+        options = self._options
+        opened = await self.call(
+            QMCOMM,
+            qmcomm.OPEN_REMOTE_QUEUE,
+            qmcomm.OpenRemoteQueueRequest(
+                queue_format=to_queue_format(name),
+                desired_access=int(access),
+                share_mode=int(share),
+                license_guid=options.identifier,
+            ),
+            OPEN_TIMEOUT,
+        )
+        check_status(opened.status, f"{name} at {self.host}")
+        session = await self.call(
+            QM2QM,
+            qm2qm.OPEN_QUEUE,
+            qm2qm.OpenQueueRequest(
+                license_guid=options.identifier,
+                mqs=options.mqs,
+                h_queue=opened.h_queue,
+                p_queue=opened.p_queue,
+                context=opened.context,
+            ),
+            OPEN_TIMEOUT,
+        )
+        await self.call(QMCOMM, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseRemoteQueueContext(handle=opened.handle))
+        check_status(session.status, f"{name} at {self.host}")
+        queue = RemoteReadQueue(self, str(name), access, share, opened.h_queue, opened.p_queue, session.context)
+        self.queues.add(queue)
+        return queue
+
+    def queue_closed(self) -> None:
+        """A queue was closed, or could not be opened."""
+        if not self.queues and not self._opening and self.on_idle is not None:
+            self.on_idle(self)
+
+    async def close(self) -> None:
+        """Close the queues, then the connections."""
+        self.on_idle = None
+        for queue in list(self.queues):
+            with contextlib.suppress(MessageQueuingError):  # what is not closed is run down with the connection
+                await queue.close()
+        self.abort()
+
+    def abort(self) -> None:
+        """End the connections at once: what is open there is run down."""
+        self._client.abort()
+        self.reader.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+async def _close_when_open(opening: asyncio.Future[RemoteReadQueue]) -> None:
+    with contextlib.suppress(MessageQueuingError):
+        await (await opening).close()
+
+
+async def _find_port(host: str, options: RemoteReadOptions) -> int:
+    if not options.endpoint_mapper_port:
+        return options.port
+    mapper = await RpcClient.connect(
+        host, options.endpoint_mapper_port, (ENDPOINT_MAPPER,), own_address=options.own_address
+    )
+    try:
+        request = endpoint_mapper.MapRequest(tower=tower_of(QMCOMM.syntax, 0, "0.0.0.0"))  # noqa: S104  # any host
+        async with asyncio.timeout(CALL_TIMEOUT):
+            response = await mapper.call(ENDPOINT_MAPPER, endpoint_mapper.MAP, request)
+    finally:
+        mapper.abort()
+    towers = [tower for tower in response.towers if tower is not None]
+    if response.status or not towers:
+        raise RpcError(f"the endpoint mapper knows no qmcomm there (status {response.status:#010x})")
+    return port_of(towers[0])
+
+
+async def _connect(host: str, port: int, interfaces: Sequence[Interface], options: RemoteReadOptions) -> RpcClient:
+    security = None
+    if options.security is not None:
+        # A domain controller that is slow to give a ticket holds up nobody else.
+        async with asyncio.timeout(TICKET_TIMEOUT):
+            security = await asyncio.to_thread(options.security, host)
+    return await RpcClient.connect(
+        host,
+        port,
+        interfaces,
+        representations=options.representations,
+        security=security,
+        own_address=options.own_address,
+    )
+
+
+def unavailable(host: str, error: Exception) -> MessageQueuingError:
+    """Nobody answers there, or not as a queue manager would."""
+    reason = str(error) or "no answer in time"
+    return MessageQueuingError(
+        ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE,
+        f"{host} cannot be read from: {reason}. Remote read has to be enabled there, and its endpoint mapper reachable",
+    )
+
+
+def rpc_error(host: str, error: Exception) -> MessageQueuingError:
+    """What a failed call is to an application."""
+    if isinstance(error, RpcFault):
+        if error.status in _CODES:  # Windows throws some failures (note 18)
+            return MessageQueuingError(_CODES[error.status], f"{host} says so")
+        if error.status == FaultStatus.ACCESS_DENIED:
+            return MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{host} denies access")
+        return MessageQueuingError(ErrorCode.MQ_ERROR, f"{host}: {error}")
+    return unavailable(host, error)
+
+
+def check_status(status: int, what: str) -> None:
+    """Raise what a status says, unless it is MQ_OK."""
+    if not status:
+        return
+    code = _STATUS.get(status) or _CODES.get(status)
+    if code is None:
+        raise MessageQueuingError(ErrorCode.MQ_ERROR, f"{what}: status {status:#010x}")
+    raise MessageQueuingError(code, f"{what}: {code.text}")

@@ -1,0 +1,127 @@
+"""Opens queues of other queue managers for this one: what ``open_queue`` does with a name of another computer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access, QueueApi, Share
+from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.names import DirectFormatName, DirectProtocol, FormatName, PrivateFormatName, PublicFormatName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qmnode.dcerpc.protection import SecurityContext
+    from qmnode.model.queue_manager import QueueManager
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A connection that is being made, and how many wait for it."""
+
+    task: asyncio.Task[RemoteNode]
+    waiting: int = 0
+
+
+class RemoteReader:
+    """Connections to the queue managers whose queues are open here, one for each."""
+
+    def __init__(self, manager: QueueManager, security: Callable[[str], SecurityContext] | None = None) -> None:
+        """``security`` makes security contexts for hosts; without it this node reads as nobody in particular."""
+        self._manager = manager
+        settings = manager.settings.remote_read
+        self._options = RemoteReadOptions(
+            endpoint_mapper_port=settings.endpoint_mapper_port,
+            port=settings.port,
+            own_address=settings.address,
+            security=security,
+            identifier=manager.identifier,
+        )
+        self._nodes: dict[str, RemoteNode] = {}
+        self._connecting: dict[str, _Attempt] = {}
+
+    def reads(self, name: FormatName, access: Access) -> bool:
+        """Whether a queue can be opened so over there."""
+        return access in (Access.RECEIVE, Access.PEEK) and isinstance(
+            name, DirectFormatName | PublicFormatName | PrivateFormatName
+        )
+
+    async def open_queue(self, name: FormatName, access: Access, share: Share) -> QueueApi:
+        """Open a queue of another queue manager."""
+        if self._manager.settings.hardened_security:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION,
+                f"{name}: a node in hardened mode makes no remote procedure calls",
+            )
+        node = await self._node(await self._host_of(name))
+        return await node.open_queue(name, access, share)
+
+    async def _host_of(self, name: FormatName) -> str:
+        if isinstance(name, DirectFormatName):
+            if name.protocol not in (DirectProtocol.OS, DirectProtocol.TCP):
+                raise MessageQueuingError(
+                    ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"{name} cannot be read over {name.protocol}"
+                )
+            return name.path.computer
+        try:
+            _, computer = await self._manager.published.get_queue_path(name)
+        except MessageQueuingError as error:
+            # The name is a good one; this node does not know whose it is.
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, error.sentence) from None
+        return computer
+
+    async def _node(self, host: str) -> RemoteNode:
+        """The connection to a computer. Who asks while it is being made waits for that one, and hears how it ended."""
+        key = host.upper()
+        node = self._nodes.get(key)
+        if node is not None and not node.is_lost:
+            return node
+        attempt = self._connecting.get(key)
+        if attempt is None:
+            attempt = self._connecting[key] = _Attempt(asyncio.ensure_future(self._connect(key, host)))
+        attempt.waiting += 1
+        try:
+            return await asyncio.shield(attempt.task)
+        except asyncio.CancelledError:
+            if attempt.waiting == 1:
+                self._give_up(key, attempt)
+            raise
+        finally:
+            attempt.waiting -= 1
+
+    async def _connect(self, key: str, host: str) -> RemoteNode:
+        own = asyncio.current_task()
+        try:
+            node = await RemoteNode.connect(host, self._options)
+        finally:
+            if key in self._connecting and self._connecting[key].task is own:
+                del self._connecting[key]
+        node.on_idle = self._idle
+        self._nodes[key] = node
+        return node
+
+    def _give_up(self, key: str, attempt: _Attempt) -> None:
+        """Nobody waits any more for a connection, which is perhaps there just now. The next who asks makes another."""
+        task = attempt.task
+        if not task.done():
+            task.cancel()
+            if self._connecting.get(key) is attempt:
+                del self._connecting[key]
+        elif not task.cancelled() and task.exception() is None:
+            task.result().queue_closed()
+
+    def _idle(self, node: RemoteNode) -> None:
+        key = node.host.upper()
+        if self._nodes.get(key) is node:
+            del self._nodes[key]
+        node.abort()
+
+    async def close(self) -> None:
+        """End all connections."""
+        nodes, self._nodes = self._nodes, {}
+        for node in nodes.values():
+            await node.close()

@@ -1,0 +1,121 @@
+"""Remote read, put together: the interfaces on their port, and the endpoint mapper on its own."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from qmnode.dcerpc.acceptor import AcceptorLimits
+from qmnode.dcerpc.endpoint_mapper import EndpointMapper
+from qmnode.dcerpc.server import RpcServer, ServerLimits
+from qmnode.errors import MessageQueuingError
+from qmnode.remote_read.identities import Identities
+from qmnode.remote_read.opened import RemoteQueues
+from qmnode.remote_read.qm2qm import QM2QM
+from qmnode.remote_read.qm2qm_server import Qm2qmServer
+from qmnode.remote_read.qmcomm import QMCOMM
+from qmnode.remote_read.qmcomm_server import QmcommServer
+from qmnode.structures.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
+    from qmnode.directory.port import Directory
+    from qmnode.model.queue_manager import QueueManager
+    from qmnode.settings.remote_read import RemoteReadSettings
+
+log = structlog.get_logger(__name__)
+
+_ANNOTATIONS: Final = {QMCOMM: "Message Queuing - QMRT V1", QM2QM: "Message Queuing - RemoteRead V1"}
+"""What the endpoint mapper says of them, in Windows' words."""
+_STEP: Final = 11
+_ATTEMPTS: Final = 100
+
+
+class RemoteReadServer:
+    """Serves the queues of a queue manager to remote readers."""
+
+    def __init__(
+        self,
+        manager: QueueManager,
+        settings: RemoteReadSettings,
+        directory: Directory,
+        security: Callable[[AuthenticationType, AuthenticationLevel, int], SecurityContext] | None = None,
+    ) -> None:
+        """``security`` makes security contexts; without it all callers are anonymous."""
+        self.settings = settings
+        self.queues = RemoteQueues(settings.open_queues, settings.cursors)
+        self._manager = manager
+        identities = Identities(manager, manager.settings.security, directory)
+        limits = ServerLimits(
+            connections=settings.connections,
+            connections_per_peer=settings.connections_per_peer,
+            calls_per_connection=settings.calls_per_connection,
+            context_handles=settings.context_handles,
+            bind_timeout=settings.bind_timeout,
+            acceptor=AcceptorLimits(fragment=settings.fragment, request=settings.request_size),
+        )
+        services = [
+            QmcommServer(manager, self.queues, identities, lambda: self.port).service(),
+            Qm2qmServer(self.queues, identities, lambda: self.port, settings.held_bytes).service(),
+        ]
+        self.server = RpcServer(services, limits=limits, security=security)
+        mapper = EndpointMapper(_ANNOTATIONS, lambda: self.port)
+        self.endpoint_mapper = RpcServer([mapper.service()], limits=limits)
+
+    @property
+    def port(self) -> int:
+        """Where the interfaces are."""
+        return self.server.port
+
+    async def start(self) -> None:
+        """Listen. MQ_ERROR_SERVICE_NOT_AVAILABLE when a port cannot be had or the node is in hardened mode."""
+        settings = self.settings
+        if self._manager.settings.hardened_security:
+            # HardenedSecurity, MS-MQDMPR 3.1.1.1: no RPC request is responded to.
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
+                "a node in hardened mode answers no remote procedure calls: hardened_security or remote_read, not both",
+            )
+        await self._listen()
+        if settings.endpoint_mapper_port:
+            try:
+                await self.endpoint_mapper.start(settings.address, settings.endpoint_mapper_port)
+            except OSError as error:
+                await self.server.stop()
+                raise MessageQueuingError(
+                    ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
+                    f"the endpoint mapper cannot listen on port {settings.endpoint_mapper_port}: {error}. Ports below "
+                    "1024 need the capability CAP_NET_BIND_SERVICE: give it, or set remote_read.endpoint_mapper_port "
+                    "to another, or to 0 for none",
+                ) from error
+
+    async def _listen(self) -> None:
+        """3.1.4.8: while the port is in use, try the one eleven further."""
+        settings = self.settings
+        port = settings.port
+        for _ in range(_ATTEMPTS):
+            try:
+                await self.server.start(settings.address, port)
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or port + _STEP > 0xFFFF:
+                    raise MessageQueuingError(
+                        ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
+                        f"remote read cannot listen on {settings.address or 'any address'}, port {port}: {error}. "
+                        "Change remote_read.address or remote_read.port",
+                    ) from error
+            port += _STEP
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
+            f"remote read found no free port from {settings.port} on: set remote_read.port",
+        )
+
+    async def stop(self) -> None:
+        """Stop listening; what was not ended is given back."""
+        await self.endpoint_mapper.stop()
+        await self.server.stop()
+        self.queues.close_all()
