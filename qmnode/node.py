@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from qmnode.dcerpc.authentication import initiator_authentication
-from qmnode.delivery.engine import Transfer
+from qmnode.delivery.network import Network
 from qmnode.delivery.signing import MessageSigning
 from qmnode.directory.port import Directory
 from qmnode.export.exporter import Exporter, check_export
@@ -31,7 +31,7 @@ class QueueManager(ModelQueueManager):
 
     signing: MessageSigning
     """Signs what applications want authenticated."""
-    network: Transfer
+    network: Network
     """Sessions with other queue managers. An embedded queue manager has none until it calls ``network.start``."""
 
     exporter: Exporter | None = None
@@ -55,8 +55,7 @@ class QueueManager(ModelQueueManager):
         """Close the sessions, if it has any, then the queue manager."""
         if isinstance(self.remote_reader, RemoteReader):
             await self.remote_reader.close()
-        if "network" in self.__dict__:
-            await self.network.stop()
+        await self.network.stop()
         if self.exporter is not None:
             exporter, self.exporter = self.exporter, None
             await exporter.stop()
@@ -108,7 +107,7 @@ class Opening:
                 recorder=recorder,
             )
             manager.signing = MessageSigning(self._settings.security, self._directory, self._clock)
-            manager.network = Transfer(manager, store, self._settings, self._directory, self._path)
+            manager.network = Network(manager, store, self._settings, self._directory, self._path)
             manager.remote_reader = RemoteReader(manager, initiator_authentication(self._settings.remote_read))
             if recorder is not None:
                 recorder.attach(manager)

@@ -29,7 +29,7 @@ from qmnode.structures.user_header import UserFlags
 from qmnode.transport.connection import Connection
 
 if TYPE_CHECKING:
-    from qmnode.delivery.engine import Transfer
+    from qmnode.delivery.network import Network
 
 log = structlog.get_logger(__name__)
 
@@ -47,10 +47,10 @@ _SECURED: Final = UserFlags.SH.mask
 class Arrivals:
     """Takes what sessions receive, in the order of each session."""
 
-    def __init__(self, transfer: "Transfer") -> None:
-        self._transfer = transfer
-        self._manager = transfer.manager
-        self._state = transfer.state
+    def __init__(self, network: "Network") -> None:
+        self._network = network
+        self._manager = network.manager
+        self._state = network.state
         self._loop = asyncio.get_running_loop()
         self._written: asyncio.Future[None] | None = None
         self._batch: list[tuple[Connection, Admission]] = []
@@ -63,7 +63,7 @@ class Arrivals:
         queue = self._judging.get(connection)
         if queue is not None:
             queue.append(messages)
-        elif any(received.headers.user_flags & _SECURED for received in messages) or self._transfer.forwarding.is_news(
+        elif any(received.headers.user_flags & _SECURED for received in messages) or self._network.forwarding.is_news(
             messages
         ):
             self._judging[connection] = deque([messages])
@@ -79,8 +79,8 @@ class Arrivals:
         try:
             while queue and not connection.session.closed:
                 messages = queue[0]
-                if self._transfer.forwarding.is_news(messages):
-                    await self._transfer.forwarding.learn()
+                if self._network.forwarding.is_news(messages):
+                    await self._network.forwarding.learn()
                 verdicts, deferred = await self._verdicts(messages)
                 if connection.session.closed:
                     return
@@ -114,9 +114,9 @@ class Arrivals:
             if demanded is not None:
                 arrivals.append(Arrival(received.packet, demanded))
                 places.append(place)
-        security, now = self._transfer.security, self._manager.clock.time()
+        security, now = self._network.security, self._manager.clock.time()
         judged = await security.judge(arrivals, now)
-        if any(map(_is_undecipherable, judged)) and await self._transfer.keys.know_more():
+        if any(map(_is_undecipherable, judged)) and await self._network.keys.know_more():
             judged = await security.judge(arrivals, now)
         verdicts: dict[int, Verdict] = {}
         for place, verdict in zip(places, judged, strict=True):
@@ -144,7 +144,7 @@ class Arrivals:
         against: dict[DestinationName, Verdict] = {}
         for name, destination in destinations.items():
             if destination.kind is DestinationKind.LOCAL and isinstance(destination.queue, Queue):
-                refusal = self._transfer.security.refusal_of_plain(_rules(destination.queue))
+                refusal = self._network.security.refusal_of_plain(_rules(destination.queue))
                 if refusal is not None:
                     against[name] = Verdict(refused=refusal.message_class)
         if not against:
@@ -202,7 +202,7 @@ class Arrivals:
                 if isinstance(queue, OutgoingQueue):
                     forwarded[queue] = max(forwarded.get(queue, 0), headers.user_flags & _HOPS)
             passes = isinstance(queue, OutgoingQueue) and facts.flags & _TRANSACTIONAL
-            if passes and self._transfer.is_repeated(cast("OutgoingQueue", queue), received):
+            if passes and self._network.is_repeated(cast("OutgoingQueue", queue), received):
                 continue
             if received.sent_time != sent_time:
                 sent_time = received.sent_time
@@ -211,14 +211,14 @@ class Arrivals:
         if queue is not None:
             insert_many(queue, arrived)
         for outgoing, hops in forwarded.items():
-            self._transfer.forwarded(outgoing, connection.session.remote, hops)
+            self._network.forwarded(outgoing, connection.session.remote, hops)
         for packet, reason in admission.dead_letters:
             position = next_position(manager, packet)
-            manager.departures.add_to_dead_letters(position, value_of_packet(packet, now), reason)
+            manager.outcomes.add_to_dead_letters(position, value_of_packet(packet, now), reason)
         self._state.write(admission.records)
 
     def _consequences(self, connection: Connection, admission: Admission) -> None:
-        transfer, notices = self._transfer, self._transfer.notices
+        network, notices = self._network, self._network.notices
         for acknowledgment in admission.administration:
             notices.administration(acknowledgment)
         for final in admission.final_acks:
@@ -226,9 +226,9 @@ class Arrivals:
         for report in admission.traces:
             notices.trace(report)
         for order_ack in admission.order_acks_received:
-            transfer.take_order_ack(connection, order_ack)
+            network.take_order_ack(connection, order_ack)
         for final_ack in admission.final_acks_received:
-            transfer.final_acks.take(final_ack)
+            network.final_acks.take(final_ack)
         recorder = self._manager.recorder
         if recorder is not None:
             for received, reason in admission.refused:
@@ -257,7 +257,7 @@ class Arrivals:
             if admission.stopped:
                 log.warning("a session is closed: the queue manager is full", address=connection.address)
                 connection.close()
-        self._transfer.timers_changed()
+        self._network.timers_changed()
 
     # Destinations
 
@@ -276,7 +276,7 @@ class Arrivals:
         if is_order_queue:
             return Destination(DestinationKind.ORDER_QUEUE)
         if name.kind != _DIRECT and name.address not in (manager.identifier, bytes(16)):
-            return self._transfer.forwarding.destination(parsed, name.address)
+            return self._network.forwarding.destination(parsed, name.address)
         found = manager.names.local(parsed)
         if found is None or found.is_internal or isinstance(found, OutgoingQueue) or parsed.is_read_only:
             return Destination(DestinationKind.UNKNOWN)

@@ -22,8 +22,8 @@ from qmnode.structures.guid import ZERO_GUID, Guid
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qmnode.delivery.departures import Departure
-    from qmnode.delivery.state import TransferState
+    from qmnode.delivery.queue_sender import QueueSender
+    from qmnode.delivery.state import ProtocolState
     from qmnode.model.queue_manager import QueueManager
     from qmnode.structures.acks import FinalAckBody
 
@@ -40,13 +40,13 @@ class FinalAcks:
     def __init__(
         self,
         manager: "QueueManager",
-        state: "TransferState",
-        departure: "Callable[[FinalAckBody], Departure | None]",
+        state: "ProtocolState",
+        queue_sender: "Callable[[FinalAckBody], QueueSender | None]",
     ) -> None:
-        """``departure`` finds the outgoing queue of a sequence that is not acknowledged to its end."""
+        """``queue_sender`` finds the outgoing queue of a sequence that is not acknowledged to its end."""
         self._manager = manager
         self._state = state
-        self._departure = departure
+        self._queue_sender = queue_sender
 
     def wait_for(self, entries: Iterable[Entry], destination: Guid, outgoing: bytes) -> None:
         """These arrived at ``destination``: they wait, in the batch that takes them out of their outgoing queue, which
@@ -99,23 +99,23 @@ class FinalAcks:
         """The message may still be in its outgoing queue: it was received, or refused, before the order
         acknowledgment for it came."""
         body = acknowledgment.body
-        departure = self._departure(body)
-        if departure is None:
+        queue_sender = self._queue_sender(body)
+        if queue_sender is None:
             return
-        entry = departure.find(body.tx_sequence_id, body.tx_sequence_number)
+        entry = queue_sender.find(body.tx_sequence_id, body.tx_sequence_number)
         if entry is None:
             return
-        fate = final_ack_fate(packet_of(entry[1]), acknowledgment, departure.destination)
+        fate = final_ack_fate(packet_of(entry[1]), acknowledgment, queue_sender.destination)
         if fate is not Fate.KEEP:
-            departure.remove(entry, body.tx_sequence_number, acknowledgment.message_class in ON_THE_WAY)
+            queue_sender.remove(entry, body.tx_sequence_number, acknowledgment.message_class in ON_THE_WAY)
             self._end(entry, fate, acknowledgment)
 
     def _end(self, entry: Entry, fate: Fate, acknowledgment: FinalAckReceived) -> None:
-        departures = self._manager.departures
+        outcomes = self._manager.outcomes
         if fate is Fate.JOURNAL:
-            departures.add_to_journal(self._manager.journal_queue, *entry)
+            outcomes.add_to_journal(self._manager.journal_queue, *entry)
         elif fate is Fate.TRANSACTIONAL_DEAD_LETTER:
-            departures.add_to_dead_letters(*entry, acknowledgment.message_class)
+            outcomes.add_to_dead_letters(*entry, acknowledgment.message_class)
 
 
 def _key(message_id: int) -> bytes:

@@ -17,7 +17,7 @@ from qmnode.security.publication import publish_first_keys
 from qmnode.security.service import KeyStoreStatus
 
 if TYPE_CHECKING:
-    from qmnode.delivery.engine import Transfer
+    from qmnode.delivery.network import Network
 
 log = structlog.get_logger(__name__)
 
@@ -33,11 +33,11 @@ _TROUBLE: Final = "key store"
 class KeyReading:
     """Keeps the key pairs of :class:`~qmnode.security.service.SecurityService` those of the store."""
 
-    def __init__(self, transfer: "Transfer", directory: Directory | None) -> None:
-        self._transfer = transfer
+    def __init__(self, network: "Network", directory: Directory | None) -> None:
+        self._network = network
         self._store: KeyStore
         self._directory = directory
-        self._interval = transfer.manager.settings.security.key_reload_interval
+        self._interval = network.manager.settings.security.key_reload_interval
         self._is_published = directory is None
         self._status = KeyStoreStatus()
         self._looked_at = 0.0
@@ -70,7 +70,7 @@ class KeyReading:
 
         A rotation waits until every node has read its new key; this is for when the times that it knows are wrong.
         """
-        now = self._transfer.manager.clock.time()
+        now = self._network.manager.clock.time()
         if not 0 <= now - self._looked_at < _AGAIN:
             self._looked_at = now
             before = self._status
@@ -87,7 +87,7 @@ class KeyReading:
             return self._status  # the node is not on the network yet
         async with self._turn:
             fault = None if self._is_published else await self._publish()
-            status = await self._transfer.security.load_keys()
+            status = await self._network.security.load_keys()
             self._tell(status, fault)
             self._was_read.set()
             return status
@@ -103,10 +103,10 @@ class KeyReading:
     async def _publish(self) -> str | None:
         """The first keys, if there are none yet; why it was not possible, or None."""
         assert self._directory is not None
-        transfer = self._transfer
-        settings, now = transfer.manager.settings.security, transfer.manager.clock.time()
+        network = self._network
+        settings, now = network.manager.settings.security, network.manager.clock.time()
         try:
-            await publish_first_keys(self._store, self._directory, transfer.manager.identifier, settings, now)
+            await publish_first_keys(self._store, self._directory, network.manager.identifier, settings, now)
         except (DirectoryOperationError, KeyStoreError) as error:
             return str(error)
         self._is_published = True
@@ -114,7 +114,7 @@ class KeyReading:
 
     def _tell(self, status: KeyStoreStatus, unpublished: str | None) -> None:
         before, self._status = self._status, status
-        troubles = self._transfer.manager.troubles
+        troubles = self._network.manager.troubles
         if self._directory is None and not status.version:
             return  # a workgroup: nobody knows a key of this node, and there is none
         fault = status.fault or unpublished

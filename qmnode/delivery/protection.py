@@ -27,7 +27,7 @@ from qmnode.structures.places import offset_of, size_of
 from qmnode.structures.user_header import UserHeader
 
 if TYPE_CHECKING:
-    from qmnode.delivery.engine import Transfer
+    from qmnode.delivery.network import Network
 
 log = structlog.get_logger(__name__)
 
@@ -53,9 +53,9 @@ class _Owner(NamedTuple):
 class Protection:
     """What :mod:`qmnode.security` does to messages on their way out."""
 
-    def __init__(self, transfer: "Transfer") -> None:
-        self._transfer = transfer
-        settings = transfer.manager.settings.security
+    def __init__(self, network: "Network") -> None:
+        self._network = network
+        settings = network.manager.settings.security
         self._owners: AgedCache[str, _Owner] = AgedCache(_OWNERS_KEPT, settings.public_key_lifetime)
         self._longest = settings.longest_time_to_reach_queue
         self.lifetime = settings.symmetric_key_short_lifetime / 1000
@@ -71,7 +71,7 @@ class Protection:
         place = _NUMBER.unpack_from(value, 4)[0]
         if not value[place + _PRIVACY_AT]:
             return False
-        return value[SOURCE] == self._transfer.manager.identifier
+        return value[SOURCE] == self._network.manager.identifier
 
     def is_any_needed(self, entries: Sequence[Entry]) -> bool:
         """Whether ``is_needed`` for one of them; mostly for none."""
@@ -89,9 +89,9 @@ class Protection:
         if destination is None:
             return None
         places = [place for place, entry in enumerate(entries) if self.is_needed(entry)]
-        now = self._transfer.manager.clock.time()
+        now = self._network.manager.clock.time()
         requests = [ProtectionRequest(self._packet(entries[place][1], destination, int(now))) for place in places]
-        outcomes = await self._transfer.security.protect(requests, now)
+        outcomes = await self._network.security.protect(requests, now)
         if any(isinstance(outcome, Deferred) for outcome in outcomes):
             return None
         protected: dict[int, Entry] = {}
@@ -112,7 +112,7 @@ class Protection:
         if lookup_identifier in queue.locked:
             value = queue.unlock(lookup_identifier).value
             queue.delete(lookup_identifier, value, MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION)
-            self._transfer.state.write_lazily()
+            self._network.state.write_lazily()
 
     def _packet(self, value: bytes, destination: Guid, now: int) -> bytes:
         """The packet of a stored value, addressed to its destination."""
@@ -136,12 +136,12 @@ class Protection:
 
     async def owner(self, format_name: str) -> Guid | None:
         """The destination queue manager; the null GUID for a direct name. None: nobody can say now."""
-        now = self._transfer.manager.clock.time()
+        now = self._network.manager.clock.time()
         known = self._owners.get(format_name, now)
         if known is not None:
             return known.identifier
         name = parse_single_format_name(format_name)
-        resolver = self._transfer.resolver
+        resolver = self._network.resolver
         if not isinstance(name, PrivateFormatName | PublicFormatName) or not isinstance(resolver, DirectoryResolver):
             return ZERO_GUID
         try:

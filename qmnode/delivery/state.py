@@ -30,7 +30,7 @@ _LAZY: Final = 0.02
 the receiver knows it."""
 
 
-class TransferState:
+class ProtocolState:
     """Sequences, history and reception of one queue manager. Made before the store is written to."""
 
     def __init__(self, store: Store, settings: TransferSettings) -> None:

@@ -45,7 +45,7 @@ class Administrator(AdministrationApi):
             throttled=manager.quotas.throttled,
             transaction_count=len(manager.transactions),
             in_doubt_count=len(manager.external.in_doubt),
-            journal_copies_dropped=manager.departures.journal_copies_dropped,
+            journal_copies_dropped=manager.outcomes.journal_copies_dropped,
             warnings=tuple(f"{what}: {sentence}" for what, sentence in manager.troubles.items()),
         )
 

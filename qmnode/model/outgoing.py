@@ -128,7 +128,7 @@ class OutgoingQueue(Queue):
             and not self.reserved_bytes
             and not self.descriptors
             and self.state is not OutgoingQueueState.ON_HOLD
-            and (self.manager.transfer is None or not self.manager.transfer.is_awaited(self))
+            and (self.manager.network is None or not self.manager.network.is_awaited(self))
         )
 
     @property
@@ -181,9 +181,9 @@ class OutgoingQueue(Queue):
         )
 
     def _assign_numbers(self, count: int) -> tuple[int, int]:
-        transfer = self.manager.transfer
-        if transfer is not None:
-            return transfer.next_numbers(self, count)
+        network = self.manager.network
+        if network is not None:
+            return network.next_numbers(self, count)
         info = self.transfer_info
         self.transfer_info = replace(info, last_number=info.last_number + count)
         self.store.put_outgoing(self.queue_id, self.transfer_info.pack())
@@ -214,12 +214,12 @@ class OutgoingQueue(Queue):
 
     def delete(self, lookup_identifier: int, value: bytes, reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE) -> None:
         """Message Position Deleted: the message goes no further."""
-        transfer = self.manager.transfer
+        network = self.manager.network
         passing = value[SOURCE] != self.manager.identifier
-        if passing and transfer is not None and not transfer.gave_up(self, value):
+        if passing and network is not None and not network.gave_up(self, value):
             self.remove(lookup_identifier, value)
             if value[FLAGS] & TRANSACTIONAL:
-                transfer.message_left(value, reason)  # the word may have been lost: its source sends it again and again
+                network.message_left(value, reason)  # the word may have been lost: its source sends it again and again
             return
         super().delete(lookup_identifier, value, reason)
 
@@ -233,7 +233,7 @@ class OutgoingQueue(Queue):
         if self.recorder is not None:
             self.recorder.transferred(self, value)
         if value[FLAGS] & RecordFlag.POSITIVE_JOURNAL:
-            self.manager.departures.add_to_journal(self.manager.journal_queue, lookup_identifier, value)
+            self.manager.outcomes.add_to_journal(self.manager.journal_queue, lookup_identifier, value)
 
     def release(self, lookup_identifiers: Iterable[int]) -> list[Entry]:
         """Locked messages have left for good: they go, and what they were is returned. Those that went before do
@@ -262,14 +262,14 @@ class OutgoingQueue(Queue):
     def pause(self) -> None:
         """Pause Queue (3.1.7.2.3)."""
         self._set_state(OutgoingQueueState.ON_HOLD)
-        if self.manager.transfer is not None:
-            self.manager.transfer.paused(self)
+        if self.manager.network is not None:
+            self.manager.network.paused(self)
 
     def resume(self) -> None:
         """Resume Queue (3.1.7.2.4)."""
         self._set_state(self._resting)
-        if self.manager.transfer is not None:
-            self.manager.transfer.resumed(self)
+        if self.manager.network is not None:
+            self.manager.network.resumed(self)
 
     def _set_state(self, state: OutgoingQueueState) -> None:
         self.state = state

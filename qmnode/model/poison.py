@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from qmnode.model.departures import kept
+from qmnode.model.outcomes import kept
 from qmnode.model.packet import with_class
 from qmnode.model.record import PREFIX, with_prefix
 from qmnode.settings.node import PoisonSettings

@@ -190,8 +190,8 @@ class Signing(Protocol):
         """
 
 
-class Transfer(Protocol):
-    """Whoever carries messages to and from other queue managers (MS-MQQB)."""
+class Network(Protocol):
+    """Sessions with other queue managers (MS-MQQB)."""
 
     def next_numbers(self, queue: "OutgoingQueue", count: int) -> tuple[int, int]:
         """TxSequenceID and TxSequenceNumber of the next transactional message of an outgoing queue (3.1.7.1.3);

@@ -240,7 +240,7 @@ class Queue:
         """A message has reached this queue, which is its destination."""
         self.insert(lookup_identifier, value)
         if value[FLAGS] & ON_ARRIVAL:
-            self.manager.departures.arrived(lookup_identifier, value)
+            self.manager.outcomes.arrived(lookup_identifier, value)
 
     def insert(self, lookup_identifier: int, value: bytes) -> None:
         """Message Position Available (3.1.7.2.2) for a new message: store it, count it, wake whoever waits."""
@@ -275,7 +275,7 @@ class Queue:
         insert_many(self, entries)
         for lookup_identifier, value in entries:
             if value[FLAGS] & ON_ARRIVAL:
-                self.manager.departures.arrived(lookup_identifier, value)
+                self.manager.outcomes.arrived(lookup_identifier, value)
 
     def arrive_committed(self, entries: Sequence[Entry]) -> None:
         """The transaction that sent these messages here has committed."""
@@ -407,7 +407,7 @@ class Queue:
         if self.recorder is not None:
             self.recorder.deleted(self, value, reason)
         if value[FLAGS] & REPORT or self.journaling or reason != MessageClass.MQMSG_CLASS_ACK_RECEIVE:
-            self.manager.departures.message_position_deleted(self, lookup_identifier, value, reason)
+            self.manager.outcomes.message_position_deleted(self, lookup_identifier, value, reason)
 
     def remove(self, lookup_identifier: int, value: bytes) -> None:
         """Take a message that has been taken or unlocked out of the store and the counters, and tell nobody."""

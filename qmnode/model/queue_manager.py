@@ -22,7 +22,6 @@ from qmnode.model.api import (
     Share,
 )
 from qmnode.model.deletion import delete_queue
-from qmnode.model.departures import Departures
 from qmnode.model.expiry import Expiry
 from qmnode.model.external import ExternalTransactions, ResourceManager
 from qmnode.model.internal_sending import send_internally
@@ -32,11 +31,12 @@ from qmnode.model.naming import Names
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.opening import Opening
 from qmnode.model.ordinals import MESSAGE_IDENTIFIER, SEQUENTIAL_IDENTIFIER, Ordinal
+from qmnode.model.outcomes import Outcomes
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import has_timed_out, value_of_packet
 from qmnode.model.packet_parts import PRIORITY
 from qmnode.model.poison import PoisonPolicy
-from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Recorder, RemoteReader, Signing, Transfer
+from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Network, Recorder, RemoteReader, Signing
 from qmnode.model.positions import LANE_SHIFT, ReadAhead
 from qmnode.model.published import PublishedQueues
 from qmnode.model.queue import DEFAULT_PROPERTIES, Queue
@@ -86,8 +86,8 @@ class QueueManager(Administrator, QueueManagerApi):
         """Without an access policy everybody may do everything: right for the process that embeds the node."""
         self.access_policy = access_policy
         self.resolve_distribution_list = resolve_distribution_list
-        self.transfer: Transfer | None = None
-        """Whoever carries messages to other queue managers; None in a queue manager that only keeps them."""
+        self.network: Network | None = None
+        """Sessions with other queue managers; None in a queue manager that only keeps messages."""
         self.troubles: dict[str, str] = {}
         """What does not work now and keeps the node from nothing else, by what it is: sentences for people."""
         self.signing: Signing | None = None
@@ -102,7 +102,7 @@ class QueueManager(Administrator, QueueManagerApi):
         self.quotas = Quotas(settings.quotas)
         self.read_ahead = ReadAhead(settings.read_ahead)
         self.expiry = Expiry(self)
-        self.departures = Departures(self)
+        self.outcomes = Outcomes(self)
         self.poison = PoisonPolicy(self, settings.poison)
         self.names = Names(
             self, (computer_name, *settings.other_names), (*settings.addresses, settings.transport.address)
@@ -204,8 +204,8 @@ class QueueManager(Administrator, QueueManagerApi):
         self.names.add(queue)
         if queue.parent is not None:
             queue.parent.subqueues[queue.pathname.rpartition(";")[2].upper()] = queue
-        if self.transfer is not None and isinstance(queue, OutgoingQueue):
-            self.transfer.queue_added(queue)
+        if self.network is not None and isinstance(queue, OutgoingQueue):
+            self.network.queue_added(queue)
 
     async def start(self) -> None:
         """Begin: what has expired while the node was down expires now."""
@@ -253,14 +253,14 @@ class QueueManager(Administrator, QueueManagerApi):
     def take_offline(self) -> None:
         """Take Offline: no messages are exchanged with other queue managers."""
         self.connection_active = False
-        if self.transfer is not None:
-            self.transfer.disconnect()
+        if self.network is not None:
+            self.network.disconnect()
 
     def bring_online(self) -> None:
         """Bring Online."""
         self.connection_active = True
-        if self.transfer is not None:
-            self.transfer.connect()
+        if self.network is not None:
+            self.network.connect()
 
     def begin_flow_control(self) -> None:
         """Begin Flow Control: no queue takes messages."""
@@ -352,8 +352,8 @@ class QueueManager(Administrator, QueueManagerApi):
 
     def forget_queue(self, queue: Queue) -> None:
         """A queue without messages leaves the collection."""
-        if self.transfer is not None and isinstance(queue, OutgoingQueue):
-            self.transfer.queue_removed(queue)
+        if self.network is not None and isinstance(queue, OutgoingQueue):
+            self.network.queue_removed(queue)
         self.names.remove(queue)
         self.queue_collection.pop(queue.queue_id, None)
         if queue.parent is not None:

@@ -21,7 +21,7 @@ from qmnode.protocol.outgoing import OutgoingSequences
 from qmnode.protocol.reception import Destination, DestinationKind, Reception
 from qmnode.settings.protocol import TransferSettings
 from tests.bench import Comparison, bench
-from tests.protocol.machines import BOB, TIME, Link, message, transactional
+from tests.protocol.machines import BOB, TIME, SessionPair, message, transactional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,8 +38,8 @@ class Transfer:
     """A session that is open, and messages of one kind to send on it again and again."""
 
     def __init__(self, kind: str) -> None:
-        self.link = Link().establish()
-        self.link.alice.session.commands()
+        self.pair = SessionPair().establish()
+        self.pair.alice.session.commands()
         self.kind = kind
         self.parameters = TransferSettings()
         self.outgoing = OutgoingSequences(self.parameters, TIME)
@@ -70,13 +70,13 @@ class Transfer:
         if self.kind == "transactional":
             packets = [self.sequence.prepare_packet(packet) for packet in packets]  # type: ignore[misc]
             self.outgoing.sent(self.sequence, now)
-        session = self.link.alice.session
+        session = self.pair.alice.session
         assert session.send_messages(self.tokens, packets, now, TIME) == WINDOW
         return b"".join(session.data_to_send())
 
     def receive(self, data: bytes, now: float) -> bytes:
         """One window from the wire to what is to be stored, and the acknowledgments of it."""
-        session = self.link.bob.session
+        session = self.pair.bob.session
         session.receive_data(data, now)
         for command in session.commands():
             assert isinstance(command, MessagesReceived)
@@ -93,13 +93,13 @@ class Transfer:
 
     def take_back(self, data: bytes, now: float) -> None:
         """The acknowledgments arrive at the sender."""
-        session = self.link.alice.session
+        session = self.pair.alice.session
         session.receive_data(data, now)
         session.commands()
 
     def __call__(self) -> None:
         """One window there and back."""
-        now = self.link.now
+        now = self.pair.now
         if not self.turn:
             self.forget()
         start = process_time()

@@ -82,7 +82,7 @@ ALL_ACKNOWLEDGMENTS = PropertyFlags.of(PA=1, PR=1, NA=1, NR=1)
 
 @dataclass
 class Host:
-    """One end of a link: a session, what it said, and what it received."""
+    """One end of a pair: a session, what it said, and what it received."""
 
     session: Session
     seen: list[Command] = field(default_factory=list)
@@ -105,7 +105,7 @@ class Host:
         return [command for command in self.seen if isinstance(command, kind)]
 
 
-class Link:
+class SessionPair:
     """An initiator (alice) and an acceptor (bob) with a perfect wire between them."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Link:
         self.alice = Host(Session(Role.INITIATOR, ALICE, mine, now, remote=remote, direct=direct))
         self.bob = Host(Session(Role.ACCEPTOR, BOB, bobs or mine, now, refuse=refuse))
 
-    def establish(self) -> Link:
+    def establish(self) -> SessionPair:
         """Open the session."""
         self.alice.session.connected(self.now)
         self.run()

@@ -28,181 +28,181 @@ def connection(*, ping: bool = False) -> OutgoingConnection:
 
 
 def connected(hops: tuple[NextHop, ...] = (ONE, TWO)) -> OutgoingConnection:
-    link = connection()
-    link.messages_available(0.0, TIME)
-    link.destination_resolved(hops, 0.0, TIME)
-    link.session_opened(0.0, TIME)
-    link.commands()
-    return link
+    pair = connection()
+    pair.messages_available(0.0, TIME)
+    pair.destination_resolved(hops, 0.0, TIME)
+    pair.session_opened(0.0, TIME)
+    pair.commands()
+    return pair
 
 
-def fail(link: OutgoingConnection, now: float, *, left: bool = True) -> float:
+def fail(pair: OutgoingConnection, now: float, *, left: bool = True) -> float:
     """The attempt fails; when the next one comes, seconds from ``now``."""
-    link.session_closed(ConnectionStatus.SOCKET_CONNECT_FAILURE, left, now, TIME)
-    timer = link.next_timer()
+    pair.session_closed(ConnectionStatus.SOCKET_CONNECT_FAILURE, left, now, TIME)
+    timer = pair.next_timer()
     assert timer is not None
     assert timer[0] is Timer.SESSION_RETRY_CONNECT
     return timer[1] - now
 
 
-def statuses(link: OutgoingConnection) -> list[ConnectionStatus]:
-    return [entry.status for entry in link.history]
+def statuses(pair: OutgoingConnection) -> list[ConnectionStatus]:
+    return [entry.status for entry in pair.history]
 
 
 def test_messages_make_it_resolve_and_connect() -> None:
-    link = connection()
-    assert link.queue_state is OutgoingQueueState.INACTIVE
-    link.messages_available(0.0, TIME)
-    assert link.commands() == [ResolveDestination(NAME)]
-    assert link.queue_state is OutgoingQueueState.NEED_VALIDATION
-    link.destination_resolved([ONE, TWO], 0.0, TIME)
-    assert link.commands() == [OpenConnection(ONE, pinged=False)]
-    assert link.queue_state is OutgoingQueueState.WAITING
-    link.session_opened(0.0, TIME)
-    assert link.queue_state is OutgoingQueueState.CONNECTED
+    pair = connection()
+    assert pair.queue_state is OutgoingQueueState.INACTIVE
+    pair.messages_available(0.0, TIME)
+    assert pair.commands() == [ResolveDestination(NAME)]
+    assert pair.queue_state is OutgoingQueueState.NEED_VALIDATION
+    pair.destination_resolved([ONE, TWO], 0.0, TIME)
+    assert pair.commands() == [OpenConnection(ONE, pinged=False)]
+    assert pair.queue_state is OutgoingQueueState.WAITING
+    pair.session_opened(0.0, TIME)
+    assert pair.queue_state is OutgoingQueueState.CONNECTED
 
 
 def test_more_messages_change_nothing_while_it_is_at_it() -> None:
-    link = connection()
-    link.messages_available(0.0, TIME)
-    link.messages_available(0.0, TIME)
-    assert len(link.commands()) == 1
+    pair = connection()
+    pair.messages_available(0.0, TIME)
+    pair.messages_available(0.0, TIME)
+    assert len(pair.commands()) == 1
 
 
 def test_a_ping_precedes_the_first_attempt_and_no_retry() -> None:
-    link = connection(ping=True)
-    link.messages_available(0.0, TIME)
-    link.destination_resolved([ONE], 0.0, TIME)
-    assert link.commands()[-1] == SendPing(ONE)
-    link.ping_ended(True, 0.1, TIME)
-    assert link.commands() == [OpenConnection(ONE, pinged=True)]
-    fail(link, 0.2)
-    link.expire(10.0, TIME)
-    link.destination_resolved([ONE], 10.0, TIME)
-    assert link.commands() == [ResolveDestination(NAME), OpenConnection(ONE, pinged=False)]
+    pair = connection(ping=True)
+    pair.messages_available(0.0, TIME)
+    pair.destination_resolved([ONE], 0.0, TIME)
+    assert pair.commands()[-1] == SendPing(ONE)
+    pair.ping_ended(True, 0.1, TIME)
+    assert pair.commands() == [OpenConnection(ONE, pinged=True)]
+    fail(pair, 0.2)
+    pair.expire(10.0, TIME)
+    pair.destination_resolved([ONE], 10.0, TIME)
+    assert pair.commands() == [ResolveDestination(NAME), OpenConnection(ONE, pinged=False)]
 
 
 def test_a_ping_that_fails_is_written_down_and_tried_again_later() -> None:
-    link = connection(ping=True)
-    link.messages_available(0.0, TIME)
-    link.destination_resolved([ONE], 0.0, TIME)
-    link.ping_ended(False, 1.0, TIME)
-    assert statuses(link) == [ConnectionStatus.PING_FAILURE]
-    assert link.next_timer() == (Timer.SESSION_RETRY_CONNECT, 6.0)
+    pair = connection(ping=True)
+    pair.messages_available(0.0, TIME)
+    pair.destination_resolved([ONE], 0.0, TIME)
+    pair.ping_ended(False, 1.0, TIME)
+    assert statuses(pair) == [ConnectionStatus.PING_FAILURE]
+    assert pair.next_timer() == (Timer.SESSION_RETRY_CONNECT, 6.0)
 
 
 def test_it_goes_through_the_next_hops_and_then_resolves_anew() -> None:
-    link = connection()
-    link.messages_available(0.0, TIME)
-    link.destination_resolved([ONE, TWO], 0.0, TIME)
-    link.commands()
-    now = fail(link, 0.0)
-    link.expire(now, TIME)
-    assert link.commands() == [OpenConnection(TWO, pinged=False)]
-    now += fail(link, now)
-    link.expire(now, TIME)
-    assert link.commands() == [ResolveDestination(NAME)]
+    pair = connection()
+    pair.messages_available(0.0, TIME)
+    pair.destination_resolved([ONE, TWO], 0.0, TIME)
+    pair.commands()
+    now = fail(pair, 0.0)
+    pair.expire(now, TIME)
+    assert pair.commands() == [OpenConnection(TWO, pinged=False)]
+    now += fail(pair, now)
+    pair.expire(now, TIME)
+    assert pair.commands() == [ResolveDestination(NAME)]
 
 
 def test_the_retry_interval_doubles_with_every_round_up_to_a_limit() -> None:
-    link = connection()
-    link.messages_available(0.0, TIME)
+    pair = connection()
+    pair.messages_available(0.0, TIME)
     now, intervals = 0.0, []
     for _ in range(7):
-        link.destination_resolved([ONE], now, TIME)
-        interval = fail(link, now)
+        pair.destination_resolved([ONE], now, TIME)
+        interval = fail(pair, now)
         intervals.append(interval)
         now += interval
-        link.expire(now, TIME)
+        pair.expire(now, TIME)
     assert intervals == [5, 10, 20, 40, 60, 60, 60]
 
 
 def test_success_makes_the_interval_short_again() -> None:
-    link = connected((ONE,))
-    assert fail(link, 0.0) == 5
-    link.expire(5.0, TIME)
-    link.destination_resolved([ONE], 5.0, TIME)
-    link.session_opened(5.0, TIME)
-    assert fail(link, 6.0) == 5
+    pair = connected((ONE,))
+    assert fail(pair, 0.0) == 5
+    pair.expire(5.0, TIME)
+    pair.destination_resolved([ONE], 5.0, TIME)
+    pair.session_opened(5.0, TIME)
+    assert fail(pair, 6.0) == 5
 
 
 def test_a_link_that_went_idle_connects_again_for_the_next_message() -> None:
     """3.1.7.12 connects only when the connection history is empty: never again after the first session."""
-    link = connected()
-    link.status_changed(ConnectionStatus.ESTABLISHED, TIME)
-    link.session_closed(CloseReason.IDLE, False, 300.0, TIME)
-    assert link.queue_state is OutgoingQueueState.INACTIVE
-    assert link.next_timer() is None
-    link.messages_available(400.0, TIME)
-    assert link.commands() == [ResolveDestination(NAME)]
+    pair = connected()
+    pair.status_changed(ConnectionStatus.ESTABLISHED, TIME)
+    pair.session_closed(CloseReason.IDLE, False, 300.0, TIME)
+    assert pair.queue_state is OutgoingQueueState.INACTIVE
+    assert pair.next_timer() is None
+    pair.messages_available(400.0, TIME)
+    assert pair.commands() == [ResolveDestination(NAME)]
 
 
 @pytest.mark.parametrize("reason", list(CloseReason))
 def test_whatever_ends_a_session_it_is_tried_again_while_messages_are_left(reason: CloseReason) -> None:
-    link = connected()
-    link.session_closed(reason, True, 0.0, TIME)
-    assert link.next_timer() is not None
+    pair = connected()
+    pair.session_closed(reason, True, 0.0, TIME)
+    assert pair.next_timer() is not None
 
 
 @pytest.mark.parametrize("status", [ConnectionStatus.DNS_FAILURE, ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE])
 def test_a_destination_that_cannot_be_resolved_is_tried_again(status: ConnectionStatus) -> None:
-    link = connection()
-    link.messages_available(0.0, TIME)
-    link.resolution_failed(status, 0x80040000, 0.0, TIME)
-    assert [(entry.status, entry.error) for entry in link.history] == [(status, 0x80040000)]
-    link.commands()
-    link.expire(5.0, TIME)
-    assert link.commands() == [ResolveDestination(NAME)]
+    pair = connection()
+    pair.messages_available(0.0, TIME)
+    pair.resolution_failed(status, 0x80040000, 0.0, TIME)
+    assert [(entry.status, entry.error) for entry in pair.history] == [(status, 0x80040000)]
+    pair.commands()
+    pair.expire(5.0, TIME)
+    assert pair.commands() == [ResolveDestination(NAME)]
 
 
 def test_no_next_hop_at_all_is_a_failure() -> None:
-    link = connection()
-    link.messages_available(0.0, TIME)
-    link.destination_resolved([], 0.0, TIME)
-    assert statuses(link) == [ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE]
-    assert link.next_timer() is not None
+    pair = connection()
+    pair.messages_available(0.0, TIME)
+    pair.destination_resolved([], 0.0, TIME)
+    assert statuses(pair) == [ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE]
+    assert pair.next_timer() is not None
 
 
 def test_the_history_says_what_happened_where_and_keeps_its_length() -> None:
-    link = connected()
+    pair = connected()
     for _ in range(100):
-        link.status_changed(ConnectionStatus.IN_PROCESS, TIME)
-    assert len(link.history) == HISTORY_LENGTH
-    assert link.history[-1] == (ConnectionStatus.IN_PROCESS, TIME, 0, "10.0.0.1")
-    link.session_closed(CloseReason.REFUSED, True, 0.0, TIME)
-    assert link.history[-1].status is ConnectionStatus.CONNECTION_REFUSED
+        pair.status_changed(ConnectionStatus.IN_PROCESS, TIME)
+    assert len(pair.history) == HISTORY_LENGTH
+    assert pair.history[-1] == (ConnectionStatus.IN_PROCESS, TIME, 0, "10.0.0.1")
+    pair.session_closed(CloseReason.REFUSED, True, 0.0, TIME)
+    assert pair.history[-1].status is ConnectionStatus.CONNECTION_REFUSED
 
 
 # --- pausing ---
 def test_a_paused_queue_stays_put_until_it_is_resumed() -> None:
-    link = connected()
-    fail(link, 0.0)
-    link.pause(1.0, TIME)
-    assert link.queue_state is OutgoingQueueState.ON_HOLD
-    assert link.next_timer() is None
-    link.messages_available(2.0, TIME)
-    link.expire(1e9, TIME)
-    assert link.commands() == []
-    link.resume(True, 3.0, TIME)
-    assert link.commands() == [ResolveDestination(NAME)]
+    pair = connected()
+    fail(pair, 0.0)
+    pair.pause(1.0, TIME)
+    assert pair.queue_state is OutgoingQueueState.ON_HOLD
+    assert pair.next_timer() is None
+    pair.messages_available(2.0, TIME)
+    pair.expire(1e9, TIME)
+    assert pair.commands() == []
+    pair.resume(True, 3.0, TIME)
+    assert pair.commands() == [ResolveDestination(NAME)]
 
 
 def test_resuming_uses_a_session_that_stayed_open() -> None:
-    link = connected()
-    link.pause(1.0, TIME)
-    link.resume(True, 2.0, TIME)
-    assert link.commands() == []
-    assert link.queue_state is OutgoingQueueState.CONNECTED
+    pair = connected()
+    pair.pause(1.0, TIME)
+    pair.resume(True, 2.0, TIME)
+    assert pair.commands() == []
+    assert pair.queue_state is OutgoingQueueState.CONNECTED
 
 
 def test_resuming_an_empty_queue_waits_for_messages() -> None:
-    link = connected()
-    link.pause(1.0, TIME)
-    link.session_closed(CloseReason.IDLE, False, 2.0, TIME)
-    link.resume(False, 3.0, TIME)
-    assert link.queue_state is OutgoingQueueState.INACTIVE
-    link.messages_available(4.0, TIME)
-    assert link.commands() == [ResolveDestination(NAME)]
+    pair = connected()
+    pair.pause(1.0, TIME)
+    pair.session_closed(CloseReason.IDLE, False, 2.0, TIME)
+    pair.resume(False, 3.0, TIME)
+    assert pair.queue_state is OutgoingQueueState.INACTIVE
+    pair.messages_available(4.0, TIME)
+    assert pair.commands() == [ResolveDestination(NAME)]
 
 
 def test_every_state_that_waits_for_something_can_be_left() -> None:
@@ -226,48 +226,48 @@ def test_every_state_that_waits_for_something_can_be_left() -> None:
 def test_late_inputs_change_nothing(state: ConnectionState, late: ConnectionInput) -> None:
     if late in CONNECTION[state]:
         return
-    link = connected()
-    link.state = state
-    link._take(late, 0.0, TIME)
-    assert link.state is state
-    assert link.commands() == []
+    pair = connected()
+    pair.state = state
+    pair._take(late, 0.0, TIME)
+    assert pair.state is state
+    assert pair.commands() == []
 
 
 def test_a_change_of_the_route_ends_the_waiting_for_the_next_attempt() -> None:
-    link = connected()
-    fail(link, 0.0)
-    link.reroute(1.0, TIME)
-    assert link.commands() == [ResolveDestination(NAME)]
-    assert link.next_timer() is None
+    pair = connected()
+    fail(pair, 0.0)
+    pair.reroute(1.0, TIME)
+    assert pair.commands() == [ResolveDestination(NAME)]
+    assert pair.next_timer() is None
 
 
 @pytest.mark.parametrize("left", [True, False])
 def test_a_change_of_the_route_does_not_touch_a_session_or_an_empty_queue(left: bool) -> None:
-    link = connected()
+    pair = connected()
     if not left:
-        link.session_closed(CloseReason.IDLE, False, 0.0, TIME)
-    before = link.queue_state
-    link.reroute(1.0, TIME)
-    assert link.commands() == []
-    assert link.queue_state is before
+        pair.session_closed(CloseReason.IDLE, False, 0.0, TIME)
+    before = pair.queue_state
+    pair.reroute(1.0, TIME)
+    assert pair.commands() == []
+    assert pair.queue_state is before
 
 
 def test_hops_that_are_forgotten_are_looked_up_before_the_next_attempt() -> None:
-    link = connected()
-    link.session_closed(CloseReason.STOPPED, True, 0.0, TIME)
-    link.forget_hops()
-    assert link.commands() == []
-    timer = link.next_timer()
+    pair = connected()
+    pair.session_closed(CloseReason.STOPPED, True, 0.0, TIME)
+    pair.forget_hops()
+    assert pair.commands() == []
+    timer = pair.next_timer()
     assert timer is not None
-    link.expire(timer[1], TIME)
-    assert link.commands() == [ResolveDestination(NAME)]
+    pair.expire(timer[1], TIME)
+    assert pair.commands() == [ResolveDestination(NAME)]
 
 
 def test_a_way_that_ends_at_a_connector_queue_is_looked_up_again_for_the_next_message() -> None:
-    link = connection()
-    link.messages_available(0.0, TIME)
-    link.commands()
-    link.ends_here(0.0, TIME)
-    assert (link.queue_state, link.commands(), link.next_timer()) == (OutgoingQueueState.INACTIVE, [], None)
-    link.messages_available(1.0, TIME)
-    assert link.commands() == [ResolveDestination(NAME)]
+    pair = connection()
+    pair.messages_available(0.0, TIME)
+    pair.commands()
+    pair.ends_here(0.0, TIME)
+    assert (pair.queue_state, pair.commands(), pair.next_timer()) == (OutgoingQueueState.INACTIVE, [], None)
+    pair.messages_available(1.0, TIME)
+    assert pair.commands() == [ResolveDestination(NAME)]

@@ -25,7 +25,7 @@ from qmnode.structures.internal_packets import (
     EstablishConnectionHeader,
 )
 from tests.conformance.frames import FRAMES
-from tests.protocol.machines import ALICE, BOB, CAROL, TIME, Link, closed, message, transactional
+from tests.protocol.machines import ALICE, BOB, CAROL, TIME, SessionPair, closed, message, transactional
 
 if TYPE_CHECKING:
     from qmnode.protocol.received import ReceivedMessage
@@ -34,37 +34,37 @@ NOW = 1000.0
 GOOD = [frame.data for frame in FRAMES if frame.transport == "tcp"] + [message(1), transactional(2, 7, 1, 0)]
 
 
-def the_peer_sends(data: bytes) -> Link:
+def the_peer_sends(data: bytes) -> SessionPair:
     """An open session whose initiator sends this."""
-    link = Link().establish()
-    link.bob.session.receive_data(data, link.now)
-    link.bob.collect(link.now)
-    return link
+    pair = SessionPair().establish()
+    pair.bob.session.receive_data(data, pair.now)
+    pair.bob.collect(pair.now)
+    return pair
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_broken_packets_never_raise_and_never_leave_a_session_half_closed(data: st.DataObject) -> None:
-    link = Link().establish()
+    pair = SessionPair().establish()
     for _ in range(data.draw(st.integers(1, 4))):
         packet = bytearray(data.draw(st.sampled_from(GOOD)))
         for _ in range(data.draw(st.integers(0, 6))):
             packet[data.draw(st.integers(0, min(len(packet) - 1, 150)))] = data.draw(st.integers(0, 255))
-        link.bob.session.receive_data(bytes(packet), link.now)
-    commands = link.bob.session.commands()
-    assert link.bob.session.closed is any(isinstance(command, Closed) for command in commands)
-    assert not link.alice.session.closed
+        pair.bob.session.receive_data(bytes(packet), pair.now)
+    commands = pair.bob.session.commands()
+    assert pair.bob.session.closed is any(isinstance(command, Closed) for command in commands)
+    assert not pair.alice.session.closed
 
 
 @given(st.binary(min_size=16, max_size=600), st.sampled_from(["acceptor", "open"]))
 def test_garbage_closes_the_session(data: bytes, where: str) -> None:
-    link = Link()
+    pair = SessionPair()
     if where == "open":
-        link.establish()
-    link.bob.session.receive_data(data, link.now)
-    link.bob.collect(link.now)
-    assert closed(link.bob).reason is CloseReason.PROTOCOL_ERROR
-    assert link.bob.session.data_to_send() == []
+        pair.establish()
+    pair.bob.session.receive_data(data, pair.now)
+    pair.bob.collect(pair.now)
+    assert closed(pair.bob).reason is CloseReason.PROTOCOL_ERROR
+    assert pair.bob.session.data_to_send() == []
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_garbage_closes_the_session(data: bytes, where: str) -> None:
     ids=["count", "both", "recoverable", "wrapped", "sent", "recoverable sent"],
 )
 def test_acknowledgments_of_what_was_not_sent_close_the_session(forged: bytes) -> None:
-    link = the_peer_sends(session_ack(forged))
-    assert closed(link.bob).reason is CloseReason.PROTOCOL_ERROR
+    pair = the_peer_sends(session_ack(forged))
+    assert closed(pair.bob).reason is CloseReason.PROTOCOL_ERROR
 
 
 @pytest.mark.parametrize("kind", [0, 4, 15])
@@ -127,14 +127,14 @@ def test_an_answer_for_or_from_somebody_else_closes_the_session(client: bytes, s
 
 def test_somebody_who_uses_anothers_identifier_does_not_touch_its_session() -> None:
     """Sessions have no state in common: two of one ClientGuid live side by side, whoever lies."""
-    link = Link().establish()
+    pair = SessionPair().establish()
     liar = Session(Role.ACCEPTOR, BOB, SessionSettings(), NOW)
     header = EstablishConnectionHeader(client_guid=ALICE, server_guid=BOB, time_stamp=0)
     liar.receive_data(EstablishConnection(establish_connection_header=header).write(), NOW)
     liar.receive_data(b"\xff" * 64, NOW)
     assert liar.closed
-    assert link.send([message(1)]) == 1
-    assert len(link.bob.received) == 1
+    assert pair.send([message(1)]) == 1
+    assert len(pair.bob.received) == 1
 
 
 def test_nobody_unknown_makes_this_side_keep_much() -> None:
@@ -151,13 +151,13 @@ def test_nobody_unknown_makes_this_side_keep_much() -> None:
 
 
 def test_a_packet_of_four_megabytes_in_small_pieces_is_put_together_once() -> None:
-    link = Link().establish()
+    pair = SessionPair().establish()
     packet = message(1, body=bytes(4_000_000))
     for place in range(0, len(packet), 1000):
-        link.bob.session.receive_data(packet[place : place + 1000], link.now)
-    link.bob.collect(link.now)
-    assert [received.packet for received in link.bob.received] == [packet]
-    assert link.bob.session._framer.pending() == 0
+        pair.bob.session.receive_data(packet[place : place + 1000], pair.now)
+    pair.bob.collect(pair.now)
+    assert [received.packet for received in pair.bob.received] == [packet]
+    assert pair.bob.session._framer.pending() == 0
 
 
 def test_a_forged_order_acknowledgment_changes_nothing_of_anybodys_sequence() -> None:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from qmnode import Access, Message, QueueManager
-from qmnode.delivery.departures import Departure
+from qmnode.delivery.queue_sender import QueueSender
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.settings.protocol import TransferSettings
 from tests.transport.conftest import TRANSACTIONAL, Pair, eventually, settings_of
@@ -22,15 +22,17 @@ pytestmark = pytest.mark.servers
 
 
 class SlowDisk:
-    """The store as a departure sees it: nothing is on disk before ``done``."""
+    """The store as a queue_sender sees it: nothing is on disk before ``done``."""
 
-    def __init__(self, departure: Departure) -> None:
+    def __init__(self, queue_sender: QueueSender) -> None:
         self.waiting: list[asyncio.Future[None]] = []
-        self._departure = departure
-        self._state = departure._state
+        self._queue_sender = queue_sender
+        self._state = queue_sender._state
 
     def __enter__(self) -> SlowDisk:
-        self._departure._state = _Replaced(self._state, store=SimpleNamespace(durable=self._wait, pending=self._wait))  # type: ignore[assignment]
+        self._queue_sender._state = _Replaced(
+            self._state, store=SimpleNamespace(durable=self._wait, pending=self._wait)
+        )  # type: ignore[assignment]
         return self
 
     def _wait(self) -> asyncio.Future[None]:
@@ -39,7 +41,7 @@ class SlowDisk:
 
     def __exit__(self, *_: object) -> None:
         """All of it is on disk now, with one sync."""
-        self._departure._state = self._state
+        self._queue_sender._state = self._state
         for written in self.waiting:
             written.set_result(None)
 
@@ -55,8 +57,8 @@ class _Replaced:
         return getattr(self._other, name)
 
 
-def departures(node: QueueManager) -> Iterator[Departure]:
-    yield from node.network._departures.values()
+def queue_senders(node: QueueManager) -> Iterator[QueueSender]:
+    yield from node.network._queue_senders.values()
 
 
 def waiting(node: QueueManager) -> int:
@@ -68,14 +70,14 @@ async def test_what_waits_for_the_disk_when_its_session_breaks_is_not_overtaken_
     name = pair.direct("BOB", TRANSACTIONAL)
     await send_in_transaction(pair.alice, name, [Message(b"0")])
     assert await bodies(pair.bob, TRANSACTIONAL, 1) == [b"0"]
-    (departure,) = departures(pair.alice)
-    with SlowDisk(departure) as disk:
+    (queue_sender,) = queue_senders(pair.alice)
+    with SlowDisk(queue_sender) as disk:
         await send_in_transaction(pair.alice, name, [Message(b"1"), Message(b"2")])
         await eventually(lambda: len(disk.waiting) == 1)
-        first = departure.connection
+        first = queue_sender.connection
         assert first is not None
         first.close()
-        await eventually(lambda: departure.connection not in (None, first) and departure.connection.room() > 0)
+        await eventually(lambda: queue_sender.connection not in (None, first) and queue_sender.connection.room() > 0)
         await send_in_transaction(pair.alice, name, [Message(b"3")])
         await asyncio.sleep(0)
     assert await bodies(pair.bob, TRANSACTIONAL, 3) == [b"1", b"2", b"3"]
@@ -86,12 +88,12 @@ async def test_what_waits_for_the_disk_is_not_overtaken_when_all_is_on_disk(pair
     name = pair.direct("BOB", TRANSACTIONAL)
     await send_in_transaction(pair.alice, name, [Message(b"0")])
     assert await bodies(pair.bob, TRANSACTIONAL, 1) == [b"0"]
-    (departure,) = departures(pair.alice)
-    with SlowDisk(departure) as disk:
+    (queue_sender,) = queue_senders(pair.alice)
+    with SlowDisk(queue_sender) as disk:
         await send_in_transaction(pair.alice, name, [Message(b"1")])
         await eventually(lambda: len(disk.waiting) == 1)
-        departure._state = _Replaced(  # type: ignore[assignment]
-            departure._state, store=SimpleNamespace(durable=lambda: None, pending=lambda: None)
+        queue_sender._state = _Replaced(  # type: ignore[assignment]
+            queue_sender._state, store=SimpleNamespace(durable=lambda: None, pending=lambda: None)
         )
         await send_in_transaction(pair.alice, name, [Message(b"2")])
         await asyncio.sleep(0)
@@ -134,8 +136,8 @@ async def test_a_node_that_starts_says_again_what_it_had_accepted(pair: Pair) ->
     await send_in_transaction(pair.alice, pair.direct("BOB", TRANSACTIONAL), [Message(b"0")])
     assert await bodies(bob, TRANSACTIONAL, 1) == [b"0"]
     assert waiting(pair.alice) == 1
-    (departure,) = departures(pair.alice)
-    departure.disconnect()  # it does not send again
+    (queue_sender,) = queue_senders(pair.alice)
+    queue_sender.disconnect()  # it does not send again
     await pair.stop("BOB")
     await pair.start("BOB")
     await eventually(lambda: not waiting(pair.alice))

@@ -37,7 +37,7 @@ _ACKNOWLEDGED_BY: Final = {
 }
 
 
-class Departures:
+class Outcomes:
     """Sends after a message what was asked for when it leaves."""
 
     def __init__(self, manager: "QueueManager") -> None:
@@ -54,9 +54,9 @@ class Departures:
             self.add_to_dead_letters(lookup_identifier, value, reason)
         if value[FLAGS] & REPORT:
             self.acknowledge(received_message(lookup_identifier, value), reason)
-        transfer = self._manager.transfer
-        if value[FLAGS] & TRANSACTIONAL and transfer is not None and not (queue.is_dead_letter or queue.is_journal):
-            transfer.message_left(value, reason)
+        network = self._manager.network
+        if value[FLAGS] & TRANSACTIONAL and network is not None and not (queue.is_dead_letter or queue.is_journal):
+            network.message_left(value, reason)
 
     def arrived(self, lookup_identifier: int, value: bytes) -> None:
         """A message reached its queue here: acknowledge that, and keep a copy if it was sent from here."""

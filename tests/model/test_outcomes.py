@@ -116,7 +116,7 @@ async def test_a_journal_keeps_to_its_quota(qm, orders):
     await orders.send_many([Message(bytes(1024)) for _ in range(5)])
     assert len(await contents(qm, ORDERS)) == 5
     assert len(await contents(qm, ORDERS + ";JOURNAL")) == 2
-    assert qm.departures.journal_copies_dropped == 3
+    assert qm.outcomes.journal_copies_dropped == 3
 
 
 async def test_a_delivered_message_that_asks_for_it_is_in_the_senders_journal(qm, orders):

@@ -1,4 +1,4 @@
-"""One outgoing queue on its way: the messages under way, and what becomes of them.
+"""Sends the messages of one outgoing queue, and settles what becomes of them.
 
 A message under way is *locked* in its queue: it cannot expire, be purged or be read by anybody else until its fate is
 known. What a broken session leaves without a fate stays locked and goes first in the next one.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from qmnode.delivery.links import Link, report_failure
+from qmnode.delivery.queue_connection import QueueConnection, report_failure
 from qmnode.delivery.repeats import Repeats
 from qmnode.delivery.unacknowledged import FOLLOWED, UNACKNOWLEDGED_LIMIT, Unacknowledged, fate_of
 from qmnode.model.batches import lock_first
@@ -45,7 +45,7 @@ from qmnode.structures.places import offset_of
 from qmnode.transport.connection import Connection
 
 if TYPE_CHECKING:
-    from qmnode.delivery.engine import Transfer
+    from qmnode.delivery.network import Network
 
 log = structlog.get_logger(__name__)
 
@@ -61,19 +61,19 @@ _TRACED: Final = BaseFlags.TR.mask >> 8
 _read_sequence: Final = SEQUENCE.unpack_from
 
 
-class Departure:
-    """An outgoing queue that is being emptied."""
+class QueueSender:
+    """Empties one outgoing queue over its connection to the next hop."""
 
-    def __init__(self, transfer: "Transfer", queue: OutgoingQueue) -> None:
+    def __init__(self, network: "Network", queue: OutgoingQueue) -> None:
         self.queue = queue
-        self._transfer = transfer
-        self._state = transfer.state
+        self._network = network
+        self._state = network.state
         self._loop = asyncio.get_running_loop()
         self._sequence_key = self._state.key_of(queue)
-        self._link = Link(transfer, queue, self.handle, self._schedule)
+        self._queue_connection = QueueConnection(network, queue, self.handle, self._schedule)
         self._reading = False
         self._again: deque[int] = deque()
-        self._sent = Unacknowledged(queue, transfer.manager.identifier)
+        self._sent = Unacknowledged(queue, network.manager.identifier)
         self._held = 0
         """Messages taken for the session that wait for the disk, or to be encrypted."""
         self._written_last: asyncio.Future[None] | None = None
@@ -100,7 +100,7 @@ class Departure:
     @property
     def connection(self) -> Connection | None:
         """The connection to the next hop, established or not."""
-        return self._link.connection
+        return self._queue_connection.connection
 
     # The queue has messages
 
@@ -129,12 +129,12 @@ class Departure:
     def _pump(self) -> None:
         """Take what the window has room for."""
         self._scheduled = False
-        connection = self._link.connection
+        connection = self._queue_connection.connection
         if connection is None or not self._reading:
-            if connection is None and (self.queue.message_count or self._again) and self._transfer.running:
-                self._link.messages_available()
+            if connection is None and (self.queue.message_count or self._again) and self._network.running:
+                self._queue_connection.messages_available()
             return
-        if self.queue.state is ModelState.ON_HOLD or self._protecting is not None or self._link.draining:
+        if self.queue.state is ModelState.ON_HOLD or self._protecting is not None or self._queue_connection.draining:
             return
         if self._again:
             self._send_again(connection)
@@ -173,7 +173,7 @@ class Departure:
     def _send_written(self, connection: Connection, entries: list[Entry]) -> None:
         if self._is_overtaking(connection, again=False):
             self._give_back(entries)
-        elif self._protecting is None and not self._transfer.protection.is_any_needed(entries):
+        elif self._protecting is None and not self._network.protection.is_any_needed(entries):
             self._send(connection, entries)
         else:
             self._held += len(entries)
@@ -183,7 +183,7 @@ class Departure:
 
     def _is_overtaking(self, connection: Connection, again: bool) -> bool:
         """Whether held messages cannot be sent now: others go before them, or their session is gone."""
-        if connection is not self._link.connection or connection.session.closed:
+        if connection is not self._queue_connection.connection or connection.session.closed:
             return True
         return not again and (bool(self._again) or self._returning)
 
@@ -215,7 +215,7 @@ class Departure:
 
     async def _protect_some(self, connection: Connection, entries: list[Entry], again: bool) -> bool:
         """Whether these could be protected now, and were sent."""
-        protected = await self._transfer.protection.protect(self.queue, entries)
+        protected = await self._network.protection.protect(self.queue, entries)
         if self._is_overtaking(connection, again):
             return False
         if protected is None:
@@ -232,7 +232,7 @@ class Departure:
         """Encrypt anew what comes next and was encrypted long ago: the private key to it may be destroyed by now.
 
         The receiver knows a duplicate by its identifiers, however it was encrypted. Whether there is anything."""
-        old = self._loop.time() - self._transfer.protection.lifetime
+        old = self._loop.time() - self._network.protection.lifetime
         stale: list[Entry] = []
         while self._again and len(stale) < connection.room() - self._held:
             one = self._again[0]
@@ -271,7 +271,7 @@ class Departure:
         tokens: list[int] = []
         packets: list[Packet] = []
         sent: dict[int, int] = {}
-        own, address, time = self._transfer.manager.identifier, self._link.owner, self._transfer.time()
+        own, address, time = self._network.manager.identifier, self._queue_connection.owner, self._network.time()
         addressed, offset_of = address != ZERO_GUID, self._offsets.of
         sequence = self._state.outgoing.get(self._sequence_key)
         for index, (lookup_identifier, value) in enumerate(entries):
@@ -304,12 +304,12 @@ class Departure:
             self._sent.update(sent)
             if sequence.resend_at is None:
                 self._state.outgoing.sent(sequence, self._loop.time())
-                self._transfer.timers_changed()
+                self._network.timers_changed()
         connection.send(tokens, packets, time, again=again)
         if not again:
             for packet in packets:
                 if packet[_TRACED_AT] & _TRACED:
-                    self._transfer.notices.sent(packet, connection.address)
+                    self._network.notices.sent(packet, connection.address)
 
     def _put_back(self, entries: list[Entry], again: bool) -> None:
         """Not now: these are next."""
@@ -321,7 +321,7 @@ class Departure:
     def _expires_now(self, lookup_identifier: int, value: bytes, packet: Packet) -> bool:
         """A transactional message that is too late must not get a place: those behind it would wait for it."""
         lifetime, sent_time, _, _ = read_sending_fields(packet)
-        if not has_expired(lifetime, sent_time, self._transfer.time()):
+        if not has_expired(lifetime, sent_time, self._network.time()):
             return False
         self._expire(lookup_identifier)
         return True
@@ -371,30 +371,30 @@ class Departure:
                 case RoomAvailable():
                     self._schedule()
                 case MessagesReceived(messages):
-                    self._transfer.arrivals.take(connection, messages)
+                    self._network.arrivals.take(connection, messages)
                 case MessagesExpired(tokens, _):
                     for token in tokens:
                         assert isinstance(token, int)
                         self._expire(token)
                 case StatusChanged(status):
-                    self._link.status_changed(status)
+                    self._queue_connection.status_changed(status)
                 case Opened():
                     self._opened(connection)
                 case Closed():
                     self._closed(connection, command)
 
     def _opened(self, connection: Connection) -> None:
-        connection.established = self._transfer.manager.clock.time()
+        connection.established = self._network.manager.clock.time()
         # Whose acknowledgments count: a direct name's destination is at the other end, that of others is known by name.
         self._state.outgoing.get(self._sequence_key).destination = (
-            connection.session.remote if connection.session.direct else self._link.owner
+            connection.session.remote if connection.session.direct else self._queue_connection.owner
         )
         self._reading = True
         self._repeats.forget()
         self.queue.readers += 1
         self.queue.peer = f"{connection.address} {guid_to_text(connection.session.remote)}"
-        self._transfer.record_session(connection, opened=True)
-        self._link.opened()
+        self._network.record_session(connection, opened=True)
+        self._queue_connection.opened()
         self._schedule()
 
     def _acknowledged(self, command: MessagesAcknowledged) -> None:
@@ -403,12 +403,12 @@ class Departure:
         if command.released:
             queue.release(command.released)  # type: ignore[arg-type]
         if command.journaled:
-            manager = self._transfer.manager
+            manager = self._network.manager
             for entry in queue.release(command.journaled):  # type: ignore[arg-type]
-                manager.departures.add_to_journal(manager.journal_queue, *entry)
+                manager.outcomes.add_to_journal(manager.journal_queue, *entry)
         if command.released or command.journaled:
             self._state.write_lazily()
-        self._link.acknowledged()
+        self._queue_connection.acknowledged()
 
     def order_acknowledged(self, number: int) -> None:
         """Messages of the sequence up to this one arrived (3.1.5.6). They are in the batch of their sequence."""
@@ -425,7 +425,7 @@ class Departure:
             value = position.value
             if value[FLAGS] & FOLLOWED and fate_of(value) is Fate.AWAIT_FINAL_ACK:
                 arrived = self.queue.release([lookup_identifier])
-                self._transfer.final_acks.wait_for(arrived, self.destination, self._sequence_key)
+                self._network.final_acks.wait_for(arrived, self.destination, self._sequence_key)
             else:
                 released.append(lookup_identifier)
         self.queue.release(released)
@@ -448,13 +448,13 @@ class Departure:
             outgoing = self._state.outgoing
             outgoing.take_refusal(outgoing.get(self._sequence_key), number)
         self._state.write_lazily()
-        self._transfer.timers_changed()
+        self._network.timers_changed()
 
     def _closed(self, connection: Connection, command: Closed) -> None:
-        if connection is not self._link.connection:
+        if connection is not self._queue_connection.connection:
             return
         if self._reading:
-            self._transfer.record_session(connection, opened=False, state=command.reason.name.lower())
+            self._network.record_session(connection, opened=False, state=command.reason.name.lower())
         if command.error is not None:
             log.warning(
                 "a peer broke the protocol", queue=self.queue.pathname, address=connection.address,
@@ -470,37 +470,37 @@ class Departure:
         fateless = {one for one in (*command.unacknowledged, *self._sent.values(), *self._again) if one in queue.locked}
         self._again = deque(sorted(fateless))
         self._returning = self._held > 0
-        self._link.closed(command.reason)
+        self._queue_connection.closed(command.reason)
 
     # The connection
 
     def pause(self) -> None:
         """Pause Queue, 3.1.7.13."""
-        self._link.pause()
+        self._queue_connection.pause()
 
     def resume(self) -> None:
         """Resume Queue, 3.1.7.14."""
-        self._link.resume()
+        self._queue_connection.resume()
         self._schedule()
 
     def disconnect(self) -> None:
         """Take Offline, MS-MQDMPR 3.1.4.12."""
-        self._link.disconnect()
+        self._queue_connection.disconnect()
 
     def connect(self) -> None:
         """Bring Online, MS-MQDMPR 3.1.4.13."""
-        self._link.connect()
+        self._queue_connection.connect()
         self._schedule()
 
     def forwarded(self, sender: Guid, hops: int) -> None:
         """Messages for this queue came from another queue manager."""
-        self._link.forwarded(sender, hops)
+        self._queue_connection.forwarded(sender, hops)
 
     def reroute(self) -> None:
         """The topology is another."""
-        self._link.reroute()
+        self._queue_connection.reroute()
 
     def stop(self) -> None:
         """The node stops, or the queue is gone."""
         self.queue.subscriber = None
-        self._link.stop()
+        self._queue_connection.stop()

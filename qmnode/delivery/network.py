@@ -1,4 +1,4 @@
-"""Transfer: everything that carries messages between this queue manager and others, started and stopped as one."""
+"""Carries messages between this queue manager and others: listener, sessions, timers, started and stopped as one."""
 
 import asyncio
 import ssl
@@ -9,7 +9,6 @@ from typing import Final, TypeVar
 import structlog
 
 from qmnode.delivery.arrivals import Arrivals
-from qmnode.delivery.departures import Departure
 from qmnode.delivery.final_acks import FinalAcks
 from qmnode.delivery.forwarding import Forwarding
 from qmnode.delivery.information import connection_information, transfer_information
@@ -17,8 +16,9 @@ from qmnode.delivery.key_reading import KeyReading
 from qmnode.delivery.next_hops import Resolver
 from qmnode.delivery.notices import Notices, source_of
 from qmnode.delivery.protection import Protection
+from qmnode.delivery.queue_sender import QueueSender
 from qmnode.delivery.routes import DirectoryResolver
-from qmnode.delivery.state import TransferState
+from qmnode.delivery.state import ProtocolState
 from qmnode.delivery.topology import Topology
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.errors import ConfigurationError, MessageQueuingError
@@ -76,7 +76,7 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
     return await asyncio.to_thread(work)
 
 
-class Transfer:
+class Network:
     """Sessions for the outgoing queues of a queue manager, and those that others open.
 
     Made before anything is sent, so that transactional messages get their numbers; ``start`` opens the network.
@@ -97,16 +97,16 @@ class Transfer:
         self.keys = KeyReading(self, directory)
         self.settings = settings.transport
         self.session_settings = self._session_settings = settings.session
-        self.state = TransferState(store, settings.transfer)
+        self.state = ProtocolState(store, settings.transfer)
         self.notices = Notices(manager)
-        self.final_acks = FinalAcks(manager, self.state, self._departure_of)
+        self.final_acks = FinalAcks(manager, self.state, self._queue_sender_of)
         self.arrivals = Arrivals(self)
         self.protection = Protection(self)
         self.resolver = Resolver()
         self.forwarding = Forwarding(manager, None)
         self.running = False
         self._loop = asyncio.get_running_loop()
-        self._departures: dict[bytes, Departure] = {}
+        self._queue_senders: dict[bytes, QueueSender] = {}
         self.accepted: dict[Connection, None] = {}
         """Connections that others opened, the oldest first."""
         self._rates = Rates(self.settings.messages_per_second)
@@ -120,7 +120,6 @@ class Transfer:
             make_room=self._make_room,
         )
         self._ping_server: PingServer
-        manager.transfer = self
 
     # The whole
 
@@ -177,14 +176,14 @@ class Transfer:
 
     def forwarded(self, queue: OutgoingQueue, sender: Guid, hops: int) -> None:
         """Messages that ``sender`` passed on, over so many hops at most, are in an outgoing queue."""
-        departure = self._departures.get(self.state.key_of(queue))
-        if departure is not None:
-            departure.forwarded(sender, hops)
+        queue_sender = self._queue_senders.get(self.state.key_of(queue))
+        if queue_sender is not None:
+            queue_sender.forwarded(sender, hops)
 
     def is_repeated(self, queue: OutgoingQueue, received: ReceivedMessage) -> bool:
         """Whether a transactional message that passes waits in its outgoing queue already."""
-        departure = self._departures.get(self.state.key_of(queue))
-        return departure is not None and departure.is_repeated(received)
+        queue_sender = self._queue_senders.get(self.state.key_of(queue))
+        return queue_sender is not None and queue_sender.is_repeated(received)
 
     def read_topology_soon(self) -> None:
         """Others seem to know something else of the enterprise."""
@@ -196,8 +195,8 @@ class Transfer:
         session = self._session_settings
         is_routing_server = self._topology is not None and self._topology.is_routing_server()
         self.session_settings = session.of_routing_server() if is_routing_server else session
-        for departure in self._departures.values():
-            departure.reroute()
+        for queue_sender in self._queue_senders.values():
+            queue_sender.reroute()
 
     async def drain(self, limit: float) -> int:
         """Take nothing more from others and let go what is on its way to them, for at most so many seconds.
@@ -234,8 +233,8 @@ class Transfer:
         await self._listener.stop()
         await self._ping_server.stop()
         self._alarm.stop()
-        for departure in self._departures.values():
-            departure.stop()
+        for queue_sender in self._queue_senders.values():
+            queue_sender.stop()
         for connection in list(self.accepted):
             connection.close()
         self.state.stop()
@@ -246,7 +245,7 @@ class Transfer:
         """Seconds since 1970."""
         return int(self.manager.clock.time())
 
-    # What the model tells (qmnode.model.ports.Transfer)
+    # What the model tells (qmnode.model.ports.Network)
 
     def next_numbers(self, queue: OutgoingQueue, count: int) -> tuple[int, int]:
         """The next transactional messages of a queue."""
@@ -268,41 +267,41 @@ class Transfer:
     def queue_added(self, queue: OutgoingQueue) -> None:
         """An outgoing queue is there."""
         if self.running:
-            self._departures[self.state.key_of(queue)] = Departure(self, queue)
+            self._queue_senders[self.state.key_of(queue)] = QueueSender(self, queue)
 
     def queue_removed(self, queue: OutgoingQueue) -> None:
         """It is gone."""
         key = self.state.key_of(queue)
-        departure = self._departures.pop(key, None)
-        if departure is not None:
-            departure.stop()
+        queue_sender = self._queue_senders.pop(key, None)
+        if queue_sender is not None:
+            queue_sender.stop()
         record = self.state.outgoing.forget(key)
         if record is not None:
             self.state.write([record])
 
     def paused(self, queue: OutgoingQueue) -> None:
         """Pause Queue."""
-        departure = self._departures.get(self.state.key_of(queue))
-        if departure is not None:
-            departure.pause()
+        queue_sender = self._queue_senders.get(self.state.key_of(queue))
+        if queue_sender is not None:
+            queue_sender.pause()
 
     def resumed(self, queue: OutgoingQueue) -> None:
         """Resume Queue."""
-        departure = self._departures.get(self.state.key_of(queue))
-        if departure is not None:
-            departure.resume()
+        queue_sender = self._queue_senders.get(self.state.key_of(queue))
+        if queue_sender is not None:
+            queue_sender.resume()
 
     def disconnect(self) -> None:
         """Take Offline: close every session. What is in outgoing queues waits."""
-        for departure in self._departures.values():
-            departure.disconnect()
+        for queue_sender in self._queue_senders.values():
+            queue_sender.disconnect()
         for connection in list(self.accepted):
             connection.close()
 
     def connect(self) -> None:
         """Bring Online."""
-        for departure in self._departures.values():
-            departure.connect()
+        for queue_sender in self._queue_senders.values():
+            queue_sender.connect()
 
     def gave_up(self, queue: OutgoingQueue, value: bytes) -> bool:
         """A message that passes ends here: once, however many copies of it there are."""
@@ -311,9 +310,9 @@ class Transfer:
         history.neighbour = ""
         first = history.add(Guid(source), number, not value[FLAGS] & EXPRESS, self.time())
         self.state.write(history.take_records())
-        departure = self._departures.get(self.state.key_of(queue))
-        if departure is not None:
-            departure.gave_up()
+        queue_sender = self._queue_senders.get(self.state.key_of(queue))
+        if queue_sender is not None:
+            queue_sender.gave_up()
         return first
 
     def message_left(self, value: bytes, reason: int) -> None:
@@ -436,15 +435,15 @@ class Transfer:
         if result is not AckResult.PROGRESS or sequence is None:
             return
         self.state.changed(sequence)
-        departure = self._departures.get(sequence.queue)
-        if departure is not None:
-            departure.order_acknowledged(sequence.acknowledged)
+        queue_sender = self._queue_senders.get(sequence.queue)
+        if queue_sender is not None:
+            queue_sender.order_acknowledged(sequence.acknowledged)
         self.timers_changed()
 
-    def _departure_of(self, body: FinalAckBody) -> Departure | None:
+    def _queue_sender_of(self, body: FinalAckBody) -> QueueSender | None:
         for sequence in self.state.outgoing:
             if body.tx_sequence_id in (sequence.active_id, sequence.next_id):
-                return self._departures.get(sequence.queue)
+                return self._queue_senders.get(sequence.queue)
         return None
 
     def timers_changed(self) -> None:
@@ -464,9 +463,9 @@ class Transfer:
         for acknowledgment in state.incoming.take_order_acknowledgments(now):
             self.notices.order(acknowledgment)
         for sequence in state.outgoing.take_resends(now):
-            departure = self._departures.get(sequence.queue)
-            if departure is not None:
-                departure.resend()
+            queue_sender = self._queue_senders.get(sequence.queue)
+            if queue_sender is not None:
+                queue_sender.resend()
         if now >= self._cleanup_at:
             self._cleanup_at = now + _CLEANUP_INTERVAL
             state.history.clean(self.time())
@@ -480,5 +479,5 @@ class Transfer:
 
     def connections(self) -> Sequence[ConnectionInformation]:
         """The connections that there are now."""
-        opened = [one.connection for one in self._departures.values() if one.connection is not None]
+        opened = [one.connection for one in self._queue_senders.values() if one.connection is not None]
         return [connection_information(connection) for connection in (*opened, *self.accepted)]

@@ -1,4 +1,4 @@
-"""The way of one outgoing queue to its next hop: looked up, dialled, tried again, and shown to operators."""
+"""The connection of one outgoing queue to its next hop: looked up, dialled, tried again, and shown to operators."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -30,7 +30,7 @@ from qmnode.transport.connection import Connection, Handler
 from qmnode.transport.dialing import DialingError
 
 if TYPE_CHECKING:
-    from qmnode.delivery.engine import Transfer
+    from qmnode.delivery.network import Network
 
 log = structlog.get_logger(__name__)
 
@@ -40,11 +40,11 @@ _DRAINING: Final = 1.0
 """Seconds for which a session that is to be left may wait for its last acknowledgments."""
 
 
-class Link:
+class QueueConnection:
     """Keeps an outgoing queue connected while it has messages."""
 
     def __init__(
-        self, transfer: "Transfer", queue: OutgoingQueue, handle: Handler, schedule: Callable[[], object]
+        self, network: "Network", queue: OutgoingQueue, handle: Handler, schedule: Callable[[], object]
     ) -> None:
         """``handle`` takes the commands of sessions; ``schedule`` looks at the queue when this step is over."""
         self.connection: Connection | None = None
@@ -53,18 +53,18 @@ class Link:
         """Whether nothing new is to be sent on the connection, as messages are to go another way."""
         self.owner = ZERO_GUID
         """The queue manager of a public queue: messages to it are addressed when it is known."""
-        self._transfer = transfer
+        self._network = network
         self._queue = queue
         self._handle = handle
         self._schedule = schedule
         self._loop = asyncio.get_running_loop()
-        self._way = OutgoingConnection(queue.pathname, transfer.state.parameters, ping=transfer.settings.ping)
+        self._way = OutgoingConnection(queue.pathname, network.state.parameters, ping=network.settings.ping)
         self._alarm = Alarm(self._loop, self._expired)
         self._task: asyncio.Task[None] | None = None
         self._review = Alarm(self._loop, self._begin_review)
         self._reviewing: asyncio.Task[None] | None = None
         self._paused = queue.state is ModelState.ON_HOLD
-        if self._paused or not transfer.manager.connection_active:
+        if self._paused or not network.manager.connection_active:
             self._way.pause(*self._now())
 
     @property
@@ -73,7 +73,7 @@ class Link:
         return self._way.hop
 
     def _now(self) -> tuple[float, int]:
-        return self._loop.time(), self._transfer.time()
+        return self._loop.time(), self._network.time()
 
     # What the queue and its session say
 
@@ -84,7 +84,7 @@ class Link:
 
     def status_changed(self, status: ConnectionStatus) -> None:
         """The session says how far it is."""
-        self._way.status_changed(status, self._transfer.time())
+        self._way.status_changed(status, self._network.time())
         self._show_history()
 
     def opened(self) -> None:
@@ -119,7 +119,7 @@ class Link:
     def resume(self) -> None:
         """Resume Queue, 3.1.7.14."""
         self._paused = False
-        if not self._transfer.manager.connection_active:
+        if not self._network.manager.connection_active:
             return
         if self.connection is not None:
             self.connection.session.resume()
@@ -163,14 +163,14 @@ class Link:
         hop, connection = self.hop, self.connection
         if hops < _SUSPICIOUS_HOPS and (hop is None or hop.identifier != sender):
             return
-        self._transfer.read_topology_soon()
+        self._network.read_topology_soon()
         if connection is not None and not self._held:
             log.info("a message comes back, or from far: it rests", queue=self._queue.pathname, hops=hops)
             self._held = True
             self._drain(connection)
 
     def _review_later(self) -> None:
-        self._review.set(self._loop.time() + self._transfer.state.parameters.better_hop_interval)
+        self._review.set(self._loop.time() + self._network.state.parameters.better_hop_interval)
 
     def _begin_review(self) -> None:
         hop = self.hop
@@ -183,14 +183,14 @@ class Link:
     async def _find_better(self, connection: Connection, hop: NextHop) -> None:
         """Leave this hop if there is no way through it any more, or if a better one takes connections."""
         try:
-            hops = await self._transfer.resolver.next_hops(self._queue.pathname)
+            hops = await self._network.resolver.next_hops(self._queue.pathname)
         except (ResolutionError, ConnectorHere) as error:
             log.info("no better next hop", queue=self._queue.pathname, reason=str(error))
             return
         better = list(takewhile(lambda one: one.identifier != hop.identifier, hops))
         leave = len(better) == len(hops)
         for one in () if leave else better:
-            leave = await self._transfer.is_reachable(one)
+            leave = await self._network.is_reachable(one)
             if leave:
                 break
         if connection is not self.connection:
@@ -231,7 +231,7 @@ class Link:
                     self._start(self._open(hop, pinged))
                 case CloseConnection():
                     self._give_up()
-        if self._transfer.running:
+        if self._network.running:
             timer = self._way.next_timer()
             self._alarm.set(None if timer is None else timer[1])
         offline = not self._paused and self._way.queue_state is OutgoingQueueState.ON_HOLD
@@ -257,7 +257,7 @@ class Link:
         ]
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
-        if not self._transfer.running:
+        if not self._network.running:
             work.close()
             return
         self._task = self._loop.create_task(work)
@@ -265,8 +265,8 @@ class Link:
 
     async def _resolve(self, format_name: str) -> None:
         try:
-            hops = await self._transfer.resolver.next_hops(format_name)
-            self.owner = await self._transfer.protection.owner(format_name) or ZERO_GUID
+            hops = await self._network.resolver.next_hops(format_name)
+            self.owner = await self._network.protection.owner(format_name) or ZERO_GUID
         except ConnectorHere as connector:
             move_to_connector(self._queue, connector.site)
             self._way.ends_here(*self._now())
@@ -278,26 +278,26 @@ class Link:
         self._work()
 
     async def _ping(self, hop: NextHop) -> None:
-        accepted = await self._transfer.ping(hop)
+        accepted = await self._network.ping(hop)
         self._way.ping_ended(accepted, *self._now())
         self._work()
 
     async def _open(self, hop: NextHop, pinged: bool) -> None:
-        transfer = self._transfer
+        network = self._network
         session = Session(
             Role.INITIATOR,
-            transfer.manager.identifier,
-            transfer.session_settings,
+            network.manager.identifier,
+            network.session_settings,
             self._loop.time(),
             remote=hop.identifier,
             direct=hop.identifier == ZERO_GUID,
             pinged=pinged,
         )
-        connection = transfer.new_connection(session, self._handle, initiator=True)
+        connection = network.new_connection(session, self._handle, initiator=True)
         connection.on_writable = self._schedule
         self.connection = connection
         try:
-            await transfer.dial(connection, hop)
+            await network.dial(connection, hop)
         except DialingError as error:
             if self.connection is connection:
                 self.connection = None
