@@ -62,7 +62,14 @@ def test_the_readme_is_right_from_beginning_to_end(tmp_path: Path) -> None:
         log.seek(0)
         assert answer.returncode == 0, log.read() + answer.stdout.decode()
     printed = answer.stdout.decode()
-    for expected in (r"private$\orders", "order 7", '"text":"order 9"', "b'invoice 2'", "MQ_ERROR_IO_TIMEOUT"):
+    for expected in (
+        r"private$\orders",
+        "order 7",
+        '"text":"order 9"',
+        "b'invoice 2'",
+        "b'letter 1'",
+        "MQ_ERROR_IO_TIMEOUT",
+    ):
         assert expected in printed
     assert "qmnode_queue_messages" in printed
 

@@ -2,18 +2,15 @@
 
 import io
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qmnode.cli import main
-
-PROJECT = Path(__file__).resolve().parents[2]
+from tests.lab.nodes import Daemon, running_node
 
 
 @dataclass
@@ -55,46 +52,11 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     return run
 
 
-@dataclass
-class Daemon:
-    folder: Path
-    process: subprocess.Popen[str]
-
-    @property
-    def config(self) -> Path:
-        return self.folder / "node.yaml"
-
-
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A node of its own for the tests of a module."""
-    folder = tmp_path_factory.mktemp("node")
-    (folder / "node.yaml").write_text(
-        json.dumps(
-            {
-                "computer_name": "ALPHA",
-                "data": str(folder / "store"),
-                "transport": {"enabled": False},
-                "local": {"socket": str(folder / "node.sock")},
-                "management": {"socket": str(folder / "management.sock")},
-            }
-        )
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", "from qmnode.cli import main; main()", "run", "-c", str(folder / "node.yaml")],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=PROJECT,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            for line in process.stderr:
-                if json.loads(line)["event"] == "ready":
-                    break
-            yield Daemon(folder, process)
-        finally:
-            process.terminate()
-            process.wait(10)
+    with running_node(tmp_path_factory.mktemp("node")) as node:
+        yield node
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import qmnode
 import qmnode.settings.node
 from qmnode.cli import COMMANDS
 from qmnode.local.remote import RemoteQueueManager
-from tests.commands.conftest import Command, Daemon
+from tests.commands.conftest import Command
+from tests.lab.nodes import Daemon
 
 pytestmark = pytest.mark.servers
 
