@@ -16,9 +16,10 @@ from mqenterprise.commands.opening import (
     opened,
     show,
 )
-from mqenterprise.directory.entities import PrivacyLevel, Queue, equals
+from mqenterprise.directory.entities import Queue, equals
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, ObjectAlreadyExists
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from mqenterprise.directory.service import EnterpriseDirectory
@@ -34,7 +35,7 @@ COLUMNS = {
     "authentication": "authenticated",
     "privacy_level": "privacy",
 }
-PRIVACY = {"none": PrivacyLevel.NONE, "optional": PrivacyLevel.OPTIONAL, "body": PrivacyLevel.BODY}
+PRIVACY = {"none": QueuePrivacyLevel.NONE, "optional": QueuePrivacyLevel.OPTIONAL, "body": QueuePrivacyLevel.BODY}
 
 Pathname = Annotated[str, typer.Argument(help="computer\\queue, or the queue's GUID.", metavar="QUEUE")]
 Label = Annotated[str | None, typer.Option(help="What people read.")]

@@ -21,13 +21,13 @@ from qmnode.directory.port import (
     Filter,
     OperatingSystemType,
     Operator,
-    PrivacyLevel,
     Queue,
     QueueManager,
     RoutingLink,
     Site,
     User,
 )
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,7 +44,7 @@ NAMES: Final = {"Site": "name", "QueueManager": "computer_name", "Queue": "pathn
 ENUMERATIONS: Final[dict[str, type[enum.IntEnum]]] = {
     "operating_system_type": OperatingSystemType,
     "directory_server_type": DirectoryServerType,
-    "privacy_level": PrivacyLevel,
+    "privacy_level": QueuePrivacyLevel,
 }
 VERSION: Final = 1
 NEVER: Final = float("-inf")

@@ -12,7 +12,6 @@ from qmnode.directory.port import (
     Filter,
     OperatingSystemType,
     Operator,
-    PrivacyLevel,
     Queue,
     QueueManager,
     RoutingLink,
@@ -20,6 +19,7 @@ from qmnode.directory.port import (
     User,
     equals,
 )
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.structures.guid import Guid
@@ -32,11 +32,11 @@ __all__ = [
     "Filter",
     "OperatingSystemType",
     "Operator",
-    "PrivacyLevel",
     "Queue",
     "QueueAlias",
     "QueueManager",
     "QueueManagerSettings",
+    "QueuePrivacyLevel",
     "RoutingLink",
     "Site",
     "User",

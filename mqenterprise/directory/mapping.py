@@ -18,7 +18,6 @@ from qmnode.directory.port import (
     Filter,
     OperatingSystemType,
     Operator,
-    PrivacyLevel,
     Queue,
     QueueManager,
     RoutingLink,
@@ -26,6 +25,7 @@ from qmnode.directory.port import (
     User,
 )
 from qmnode.structures.guid import guid_from_bytes
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -79,7 +79,7 @@ NAMES: Final = Codec(
 )
 TIME: Final = Codec(lambda value: (), _time)
 OPERATING_SYSTEM: Final = Codec(INTEGER.encode, lambda values: OperatingSystemType(int(values[0])))
-PRIVACY: Final = Codec(INTEGER.encode, lambda values: PrivacyLevel(int(values[0])))
+PRIVACY: Final = Codec(INTEGER.encode, lambda values: QueuePrivacyLevel(int(values[0])))
 
 
 class Written(enum.Enum):

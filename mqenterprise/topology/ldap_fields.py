@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from mqenterprise.directory import mapping
 from mqenterprise.directory.mapping import Attribute, ObjectMapping, Values, default_of
 from mqenterprise.topology.resources import Value
-from qmnode.directory.port import OperatingSystemType, PrivacyLevel
+from qmnode.directory.port import OperatingSystemType
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_text, guid_to_text, new_guid
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ MACHINE: Final = {
 }
 COMPUTER: Final = {"dns_name": _field(mapping.QUEUE_MANAGER, "qualified_computer_name")}
 
-_PRIVACY: Final = {level.name.lower(): level for level in PrivacyLevel}
+_PRIVACY: Final = {level.name.lower(): level for level in QueuePrivacyLevel}
 
 
 def _no_null_guid(value: bytes) -> Value:
@@ -145,7 +146,7 @@ QUEUE: Final = {
     "journal_quota": _field(mapping.QUEUE, "journal_quota"),
     "authenticate": _field(mapping.QUEUE, "authentication"),
     "privacy_level": _field(
-        mapping.QUEUE, "privacy_level", _PRIVACY.__getitem__, lambda level: PrivacyLevel(level).name.lower()
+        mapping.QUEUE, "privacy_level", _PRIVACY.__getitem__, lambda level: QueuePrivacyLevel(level).name.lower()
     ),
     "base_priority": _field(mapping.QUEUE, "base_priority"),
     "multicast_address": _field(mapping.QUEUE, "multicast_address", lambda text: text or "", lambda text: text or None),

@@ -5,10 +5,10 @@ import errno
 import socket
 from typing import Final
 
-from qmnode.protocol.commands import ConnectionStatus
 from qmnode.protocol.connection import NextHop
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.names import DirectFormatName, DirectProtocol, parse_single_format_name
+from qmnode.structures.queue_attributes import ConnectionStatus
 
 RESOLUTION_TIMEOUT: Final = 20.0
 

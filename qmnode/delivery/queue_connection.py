@@ -10,21 +10,19 @@ import structlog
 from qmnode.delivery.forwarding import move_to_connector
 from qmnode.delivery.next_hops import ConnectorHere, ResolutionError
 from qmnode.model.outgoing import ConnectionAttempt, OutgoingQueue
-from qmnode.model.outgoing import ConnectionStatus as ModelConnectionStatus
-from qmnode.model.outgoing import OutgoingQueueState as ModelState
-from qmnode.protocol.commands import CloseReason, ConnectionStatus
+from qmnode.protocol.commands import CloseReason
 from qmnode.protocol.connection import (
     CloseConnection,
     NextHop,
     OpenConnection,
     OutgoingConnection,
-    OutgoingQueueState,
     ResolveDestination,
     SendPing,
 )
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
 from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 from qmnode.transport.alarm import Alarm
 from qmnode.transport.connection import Connection, Handler
 from qmnode.transport.dialing import DialingError
@@ -63,7 +61,7 @@ class QueueConnection:
         self._task: asyncio.Task[None] | None = None
         self._review = Alarm(self._loop, self._begin_review)
         self._reviewing: asyncio.Task[None] | None = None
-        self._paused = queue.state is ModelState.ON_HOLD
+        self._paused = queue.state is OutgoingQueueState.ON_HOLD
         if self._paused or not network.manager.connection_active:
             self._way.pause(*self._now())
 
@@ -235,7 +233,7 @@ class QueueConnection:
             timer = self._way.next_timer()
             self._alarm.set(None if timer is None else timer[1])
         offline = not self._paused and self._way.queue_state is OutgoingQueueState.ON_HOLD
-        state = ModelState.DISCONNECTED if offline else ModelState[self._way.queue_state.name]
+        state = OutgoingQueueState.DISCONNECTED if offline else self._way.queue_state
         if state is not self._queue.state and self._queue.recorder is not None:
             peer = "" if self._way.hop is None else self._way.hop.address
             self._queue.recorder.queue_state(self._queue, state.value, peer)
@@ -252,8 +250,7 @@ class QueueConnection:
 
     def _show_history(self) -> None:
         self._queue.connection_history = [
-            ConnectionAttempt(ModelConnectionStatus[entry.status.name], entry.time, entry.error, (entry.address,))
-            for entry in self._way.history
+            ConnectionAttempt(entry.status, entry.time, entry.error, (entry.address,)) for entry in self._way.history
         ]
 
     def _start(self, work: Coroutine[None, None, None]) -> None:

@@ -18,7 +18,6 @@ from qmnode.delivery.unacknowledged import FOLLOWED, UNACKNOWLEDGED_LIMIT, Unack
 from qmnode.model.batches import lock_first
 from qmnode.model.dead_letter_header import packet_of
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.outgoing import OutgoingQueueState as ModelState
 from qmnode.model.packet import TransactionOffsets
 from qmnode.model.packet_parts import SEQUENCE, SEQUENCE_AT
 from qmnode.model.ports import Entry
@@ -42,6 +41,7 @@ from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.places import offset_of
+from qmnode.structures.queue_attributes import OutgoingQueueState
 from qmnode.transport.connection import Connection
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class QueueSender:
         self._unsynced = False
         self._scheduled = False
         queue.subscriber = self._message_available
-        if queue.message_count and queue.state is not ModelState.ON_HOLD:
+        if queue.message_count and queue.state is not OutgoingQueueState.ON_HOLD:
             self._schedule()
 
     @property
@@ -134,7 +134,11 @@ class QueueSender:
             if connection is None and (self.queue.message_count or self._again) and self._network.running:
                 self._queue_connection.messages_available()
             return
-        if self.queue.state is ModelState.ON_HOLD or self._protecting is not None or self._queue_connection.draining:
+        if (
+            self.queue.state is OutgoingQueueState.ON_HOLD
+            or self._protecting is not None
+            or self._queue_connection.draining
+        ):
             return
         if self._again:
             self._send_again(connection)

@@ -10,11 +10,11 @@ from qmnode.directory.port import (
     QueueManager,
     equals,
 )
-from qmnode.protocol.commands import ConnectionStatus
 from qmnode.protocol.connection import NextHop
 from qmnode.routing.router import NoRouteError, Rule
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.names import PathName, PrivateFormatName, PublicFormatName, parse_single_format_name
+from qmnode.structures.queue_attributes import ConnectionStatus
 
 
 class DirectoryResolver(Resolver):

@@ -9,12 +9,12 @@ import structlog
 
 from qmnode.delivery.next_hops import ResolutionError
 from qmnode.directory.port import Directory, DirectoryOperationError, QueueManager, RoutingLink, Site, search
-from qmnode.protocol.commands import ConnectionStatus
 from qmnode.routing.router import NoRouteError, Router, Rule
 from qmnode.routing.snapshot import Machine, TopologySnapshot
 from qmnode.routing.snapshot import RoutingLink as Link
 from qmnode.routing.snapshot import Site as SnapshotSite
 from qmnode.structures.guid import Guid
+from qmnode.structures.queue_attributes import ConnectionStatus
 
 log = structlog.get_logger(__name__)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
@@ -62,14 +64,6 @@ class DirectoryServerType(enum.IntEnum):
     BACKUP_SITE_CONTROLLER = 0x2
     PRIMARY_SITE_CONTROLLER = 0x4
     PRIMARY_ENTERPRISE_CONTROLLER = 0x8
-
-
-class PrivacyLevel(enum.IntEnum):
-    """Queue.PrivacyLevel; the values are those of mSMQPrivacyLevel (MS-MQDSSM 3.1.6.1.2.4)."""
-
-    NONE = 0
-    OPTIONAL = 1
-    BODY = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +166,7 @@ class Queue(DirectoryObject):
     quota: int = UNLIMITED_QUOTA
     journal_quota: int = UNLIMITED_QUOTA
     authentication: bool = False
-    privacy_level: PrivacyLevel = PrivacyLevel.OPTIONAL
+    privacy_level: QueuePrivacyLevel = QueuePrivacyLevel.OPTIONAL
     transactional: bool = False
     multicast_address: str = ""
     base_priority: int = 0

@@ -16,12 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from qmnode.administration.dead_letters import reason
 from qmnode.administration.names import queue_name
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
-from qmnode.model.api import QueueInformation, QueuePrivacyLevel, QueueProperties, QueueType
+from qmnode.model.api import QueueInformation, QueueProperties, QueueType
 from qmnode.model.message import INFINITE, Message
 from qmnode.model.outgoing import ConnectionAttempt
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
 from qmnode.structures.message_security import SenderIdentifierType
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from qmnode.structures.sid import Sid
 
 _GUID: Final = r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"

@@ -25,6 +25,7 @@ from typing import Literal, Self, TypedDict, Unpack
 from qmnode.model.administration import AdministrationApi
 from qmnode.model.message import INFINITE, Message
 from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 
 class Access(IntFlag):
@@ -57,14 +58,6 @@ class QueueType(StrEnum):
     SYSTEM = "system"
     CONNECTOR = "connector"
     OUTGOING = "outgoing"
-
-
-class QueuePrivacyLevel(IntEnum):
-    """PrivacyLevel of a queue: MS-MQDMPR 3.1.1.2, with the values of MQ_PRIV_LEVEL."""
-
-    NONE = 0
-    OPTIONAL = 1
-    BODY = 2
 
 
 class QueueProperties(TypedDict, total=False):

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import Access, QueuePrivacyLevel, QueueType
+from qmnode.model.api import Access, QueueType
 from qmnode.model.quotas import EnqueueStatus
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import PathName, QueueNameError
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.model.message import Message

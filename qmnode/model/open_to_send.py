@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import Access, InTransaction, QueueApi, QueuePrivacyLevel, QueueType
+from qmnode.model.api import Access, InTransaction, QueueApi, QueueType
 from qmnode.model.dead_letter_header import with_dead_letter_queue
 from qmnode.model.dead_letters import check_named
 from qmnode.model.message import INFINITE, Message
@@ -17,6 +17,7 @@ from qmnode.model.serialization import Destination, TransactionFields, serialize
 from qmnode.model.transaction import Transaction
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import FormatName
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.model.queue_manager import QueueManager

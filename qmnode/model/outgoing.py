@@ -4,7 +4,6 @@ import re
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.model.api import QueueInformation, QueueType
@@ -17,44 +16,10 @@ from qmnode.model.queue import Queue
 from qmnode.model.record import FLAGS, PEEK_WHEN_LOCKED, TRANSACTIONAL, RecordFlag, arrival
 from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 
 if TYPE_CHECKING:
     from qmnode.model.queue_manager import QueueManager
-
-
-class OutgoingQueueState(StrEnum):
-    """State of an outgoing queue."""
-
-    CONNECTED = "connected"
-    DISCONNECTED = "disconnected"
-    DISCONNECTING = "disconnecting"
-    INACTIVE = "inactive"
-    LOCKED = "locked"
-    NEED_VALIDATION = "need validation"
-    WAITING = "waiting"
-    ON_HOLD = "on hold"
-
-
-class ConnectionStatus(IntEnum):
-    """Status in ConnectionHistory."""
-
-    IN_PROCESS = 0
-    ESTABLISH_PACKET_RECEIVED = 1
-    ESTABLISHED = 2
-    UNKNOWN_FAILURE = 3
-    PING_FAILURE = 4
-    SOCKET_CREATE_FAILURE = 5
-    SOCKET_BIND_FAILURE = 6
-    SOCKET_CONNECT_FAILURE = 7
-    TCP_NOT_ENABLED = 8
-    SOCKET_SEND_FAILURE = 9
-    CONNECTION_NOT_READY = 10
-    DNS_FAILURE = 11
-    CERTIFICATE_VALIDATION_FAILURE = 12
-    CONNECTION_LIMIT_REACHED = 13
-    CONNECTION_REFUSED = 14
-    ROUTING_DATA_NOT_AVAILABLE = 15
-    LOW_RESOURCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +34,6 @@ class ConnectionAttempt:
     addresses: tuple[str, ...] = ()
 
 
-HISTORY_LENGTH: Final = 10
 _ORDER_QUEUE: Final = re.compile(
     rf"{re.escape(ORDER_QUEUE_NAME)}$|^PRIVATE=.*\\0*{ORDER_QUEUE.private_queue_identifier:x}$", re.IGNORECASE
 )
@@ -274,10 +238,6 @@ class OutgoingQueue(Queue):
     def _set_state(self, state: OutgoingQueueState) -> None:
         self.state = state
         self.store.put_queue(self.queue_id, self.definition())
-
-    def record_connection(self, attempt: ConnectionAttempt) -> None:
-        """Add to ConnectionHistory."""
-        self.connection_history = [*self.connection_history[-HISTORY_LENGTH + 1 :], attempt]
 
     def information(self, **more: Any) -> QueueInformation:
         """The attributes as they stand now."""

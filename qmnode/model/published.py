@@ -9,7 +9,6 @@ from qmnode.directory.port import (
     Directory,
     DirectoryOperationError,
     DirectoryOperationResult,
-    PrivacyLevel,
     Queue,
     QueueManager,
     equals,
@@ -25,6 +24,7 @@ from qmnode.structures.names import (
     PrivateFormatName,
     PublicFormatName,
 )
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.model import queue as model_queue
@@ -159,7 +159,7 @@ def _published(pathname: str, properties: dict[str, Any], identifier: Guid | Non
     given = {name: properties[name] for name in _PUBLISHED if name in properties}
     if not given.get("security"):
         given.pop("security", None)
-    privacy_level = PrivacyLevel(properties.get("privacy_level", PrivacyLevel.OPTIONAL))
+    privacy_level = QueuePrivacyLevel(properties.get("privacy_level", QueuePrivacyLevel.OPTIONAL))
     return Queue(pathname=pathname, identifier=identifier, privacy_level=privacy_level, **given)
 
 

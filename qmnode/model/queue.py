@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack, cast
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import Access, QueueInformation, QueuePrivacyLevel, QueueProperties, QueueType, Share
+from qmnode.model.api import Access, QueueInformation, QueueProperties, QueueType, Share
 from qmnode.model.batches import insert_many
 from qmnode.model.message import INFINITE
 from qmnode.model.ports import Entry
@@ -27,6 +27,7 @@ from qmnode.model.record import (
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.model.open_queue import OpenQueueDescriptor

@@ -6,6 +6,7 @@ from enum import Enum, unique
 from typing import TYPE_CHECKING
 
 from qmnode.protocol.errors import RemoteProtocolError
+from qmnode.structures.queue_attributes import ConnectionStatus
 
 if TYPE_CHECKING:
     from qmnode.protocol.received import ReceivedMessage
@@ -13,29 +14,6 @@ if TYPE_CHECKING:
 
 Token = object
 """What the room above calls an outgoing message; the session hands it back and never looks at it."""
-
-
-@unique
-class ConnectionStatus(Enum):
-    """ConnectionHistory.Status, MS-MQDMPR 3.1.1.3."""
-
-    IN_PROCESS = "InProcess"
-    ESTABLISH_PACKET_RECEIVED = "EstablishPacketReceived"
-    ESTABLISHED = "Established"
-    UNKNOWN_FAILURE = "UnknownFailure"
-    PING_FAILURE = "PingFailure"
-    SOCKET_CREATE_FAILURE = "SocketCreateFailure"
-    SOCKET_BIND_FAILURE = "SocketBindFailure"
-    SOCKET_CONNECT_FAILURE = "SocketConnectFailure"
-    TCP_NOT_ENABLED = "TcpNotEnabled"
-    SOCKET_SEND_FAILURE = "SocketSendFailure"
-    CONNECTION_NOT_READY = "ConnectionNotReady"
-    DNS_FAILURE = "DnsFailure"
-    CERTIFICATE_VALIDATION_FAILURE = "CertificateValidationFailure"
-    CONNECTION_LIMIT_REACHED = "ConnectionLimitReached"
-    CONNECTION_REFUSED = "ConnectionRefused"
-    ROUTING_DATA_NOT_AVAILABLE = "RoutingDataNotAvailable"
-    LOW_RESOURCE = "LowResource"
 
 
 @unique

@@ -11,31 +11,17 @@ connection only when the connection history is empty, after which a queue whose 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum, unique
 from typing import Final, NamedTuple
 
-from qmnode.protocol.commands import CloseReason, ConnectionStatus
+from qmnode.protocol.commands import CloseReason
 from qmnode.protocol.states import CONNECTION, ConnectionAction, ConnectionInput, ConnectionState
 from qmnode.protocol.timers import Timer, Timers
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 
 HISTORY_LENGTH: Final = 32
 """Entries of the connection history that are kept; the newest is the last."""
-
-
-@unique
-class OutgoingQueueState(StrEnum):
-    """OutgoingQueue.State, MS-MQDMPR 3.1.1.3."""
-
-    CONNECTED = "Connected"
-    DISCONNECTED = "Disconnected"
-    DISCONNECTING = "Disconnecting"
-    INACTIVE = "Inactive"
-    LOCKED = "Locked"
-    NEED_VALIDATION = "NeedValidation"
-    WAITING = "Waiting"
-    ON_HOLD = "OnHold"
 
 
 class NextHop(NamedTuple):
@@ -261,7 +247,7 @@ class OutgoingConnection:
                 self._resolve()
             case ConnectionAction.HOLD:
                 self._timers.stop_all()
-            case ConnectionAction.STAY_ON_HOLD | ConnectionAction.NOTHING:
+            case ConnectionAction.NOTHING:
                 pass
 
     def _resolve(self) -> None:

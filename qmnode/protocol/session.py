@@ -6,14 +6,13 @@ Bytes, timer expirations and completions go in through methods; bytes come out o
 that.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from qmnode.protocol.commands import (
     Closed,
     CloseReason,
     Command,
-    ConnectionStatus,
     MessagesExpired,
     MessagesReceived,
     Opened,
@@ -41,6 +40,7 @@ from qmnode.structures.base_header import INFINITE, BaseFlags
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.internal_packets import ConnectionParameters, EstablishConnection, InternalPacketType, SessionAck
+from qmnode.structures.queue_attributes import ConnectionStatus
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.user_header import UserFlags
 
@@ -114,7 +114,6 @@ class Session:
         """When messages were acknowledged by their number last, unless the timer has expired since."""
         self._out: list[Packet] = []
         self._commands: list[Command] = []
-        self._actions = {action: getattr(self, "_" + action.name.lower()) for action in Action}
         self._timers.start(Timer.SESSION_CLEANUP, now + parameters.cleanup_interval)
         if role is Role.ACCEPTOR:  # 3.1.5.10
             self._timers.start(Timer.SESSION_INITIALIZATION, now + parameters.initialization_timeout)
@@ -304,7 +303,7 @@ class Session:
         if transition.action is Action.CLOSE:
             self._close(_REASONS[what])
             return
-        self._actions[transition.action](packet, now)
+        ACTIONS[transition.action](self, packet, now)
         if not self.closed:
             self.state = transition.state
             if transition.state is SessionState.OPEN and what is Input.CONNECTION_PARAMETERS:
@@ -505,3 +504,15 @@ class Session:
             self._send_acknowledgments(now)
         else:
             self._restart_ack_timer(now)
+
+
+ACTIONS: Final[dict[Action, Callable[[Session, Any, float], None]]] = {
+    Action.SEND_ESTABLISH_REQUEST: Session._send_establish_request,
+    Action.ANSWER_ESTABLISH_REQUEST: Session._answer_establish_request,
+    Action.TAKE_ESTABLISH_RESPONSE: Session._take_establish_response,
+    Action.ANSWER_PARAMETERS: Session._answer_parameters,
+    Action.TAKE_PARAMETERS_RESPONSE: Session._take_parameters_response,
+    Action.TAKE_SESSION_ACK: Session._take_session_ack,
+    Action.TAKE_USER_MESSAGE: Session._take_user_message,
+}
+"""The method of each action of the table in ``states.py``; CLOSE has a reason beside it and is done by ``_take``."""

@@ -2,7 +2,8 @@
 
 Two machines. A session lives as long as its transport connection (3.1.1.1.1.1 and 3.1.1.1.1.2, figures 3 and 4). An
 outgoing connection lives as long as its outgoing queue and makes one session after the other (3.1.5.2, 3.1.6.1,
-MS-MQDMPR 3.1.1.3). An input that a state does not list is a protocol error of whoever made it.
+MS-MQDMPR 3.1.1.3). An input that a state does not list is a protocol error in a session; in an outgoing connection it
+comes too late and changes nothing.
 """
 
 from collections.abc import Mapping
@@ -54,7 +55,7 @@ class Input(Enum):
 
 @unique
 class Action(Enum):
-    """What a session does on a transition; each is one method of the session."""
+    """What a session does on a transition, by its section; ``ACTIONS`` in ``session.py`` has the method of each."""
 
     SEND_ESTABLISH_REQUEST = "3.1.5.2.3"
     ANSWER_ESTABLISH_REQUEST = "3.1.5.3.1"
@@ -163,18 +164,17 @@ class ConnectionInput(Enum):
 
 @unique
 class ConnectionAction(Enum):
-    """What an outgoing connection does on a transition; the value is the method's name without its underscore."""
+    """What an outgoing connection does on a transition (``OutgoingConnection._take``)."""
 
-    RESOLVE = "resolve"
-    TRY_HOP = "try_hop"
-    OPEN = "open"
-    ESTABLISHED = "established"
-    RETRY_LATER = "retry_later"
-    NEXT_HOP = "next_hop"
-    REROUTE = "reroute"
-    HOLD = "hold"
-    STAY_ON_HOLD = "stay_on_hold"
-    NOTHING = "nothing"
+    RESOLVE = auto()
+    TRY_HOP = auto()
+    OPEN = auto()
+    ESTABLISHED = auto()
+    RETRY_LATER = auto()
+    NEXT_HOP = auto()
+    REROUTE = auto()
+    HOLD = auto()
+    NOTHING = auto()
 
 
 _C = ConnectionState
@@ -217,12 +217,12 @@ CONNECTION: Final[Mapping[ConnectionState, Mapping[ConnectionInput, tuple[Connec
         _I.PAUSE: (_A.HOLD, _C.ON_HOLD),
     },
     _C.ON_HOLD: {
-        _I.MESSAGES_AVAILABLE: (_A.STAY_ON_HOLD, _C.ON_HOLD),
-        _I.SESSION_OPENED: (_A.STAY_ON_HOLD, _C.ON_HOLD),
-        _I.SESSION_CLOSED: (_A.STAY_ON_HOLD, _C.ON_HOLD),
+        _I.MESSAGES_AVAILABLE: (_A.NOTHING, _C.ON_HOLD),
+        _I.SESSION_OPENED: (_A.NOTHING, _C.ON_HOLD),
+        _I.SESSION_CLOSED: (_A.NOTHING, _C.ON_HOLD),
         _I.PAUSE: (_A.NOTHING, _C.ON_HOLD),
         _I.RESUME: (_A.RESOLVE, _C.RESOLVING),
     },
 }
 """(state, input) to (action, state). An action may choose a later state itself: a ping before a connection, nothing to
-send, a list of next hops that has come to its end. Inputs that are not listed come too late and change nothing."""
+send, a list of next hops that has come to its end."""

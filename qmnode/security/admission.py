@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from qmnode.directory.port import PrivacyLevel
 from qmnode.security.access_check import Token, access_check
 from qmnode.security.errors import MessageDeferredError, MessageRefusedError
 from qmnode.security.identity import anonymous, place_of
@@ -21,6 +20,7 @@ from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.errors import PacketError
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import AuthenticationLevel
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from qmnode.structures.security_descriptor import SecurityDescriptor
 from qmnode.structures.sid import Sid
 
@@ -37,7 +37,7 @@ class QueueRules:
     """What a queue demands of messages (MS-MQDMPR 3.1.1.2)."""
 
     authentication: bool = False
-    privacy_level: int = PrivacyLevel.OPTIONAL
+    privacy_level: int = QueuePrivacyLevel.OPTIONAL
     security: bytes = b""
     """A self-relative SECURITY_DESCRIPTOR. Nothing at all is one without a DACL, which protects nothing."""
 
@@ -129,11 +129,11 @@ def refusal_of(facts: Facts, sender: Sender, rules: QueueRules) -> Refused | Non
             MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE, "the queue takes authenticated messages only, this one is not"
         )
     encrypted = facts.key_fingerprint is not None
-    if rules.privacy_level == PrivacyLevel.BODY and not encrypted:
+    if rules.privacy_level == QueuePrivacyLevel.BODY and not encrypted:
         return Refused(
             MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION, "the queue takes encrypted messages only, this one was not"
         )
-    if rules.privacy_level == PrivacyLevel.NONE and encrypted:
+    if rules.privacy_level == QueuePrivacyLevel.NONE and encrypted:
         return Refused(
             MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION, "the queue takes no encrypted messages, this one was"
         )

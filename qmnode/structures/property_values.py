@@ -17,14 +17,6 @@ class Authentication(IntEnum):
     MQ_AUTHENTICATE = 1
 
 
-class PrivacyLevel(IntEnum):
-    """PROPID_Q_PRIV_LEVEL, 2.3.1.12: clear messages only, either, or encrypted only."""
-
-    MQ_PRIV_LEVEL_NONE = 0
-    MQ_PRIV_LEVEL_OPTIONAL = 1
-    MQ_PRIV_LEVEL_BODY = 2
-
-
 class TransactionLevel(IntEnum):
     """PROPID_Q_TRANSACTION, 2.3.1.13."""
 
@@ -137,31 +129,6 @@ class QueueState(StrEnum):
     MGMT_QUEUE_STATE_CONNECTED = "CONNECTED"
     MGMT_QUEUE_STATE_DISCONNECTING = "DISCONNECTING"
     MGMT_QUEUE_STATE_DISCONNECTED = "DISCONNECTED"
-
-
-class ConnectionStatus(IntEnum):
-    """The status entries of PROPID_MGMT_QUEUE_CONNECTION_HISTORY, 2.3.12.25. Bit 31 marks a failure.
-
-    The table describes the values without naming them.
-    """
-
-    IN_PROCESS = 0x00000000
-    ESTABLISH_PACKET_RECEIVED = 0x00000001
-    READY = 0x00000002
-    UNKNOWN_FAILURE = 0x80000000
-    PING_FAILURE = 0x80000001
-    CREATE_SOCKET_FAILURE = 0x80000002
-    BIND_SOCKET_FAILURE = 0x80000003
-    CONNECT_SOCKET_FAILURE = 0x80000004
-    TCP_NOT_ENABLED = 0x80000005
-    SEND_FAILED = 0x80000006
-    NOT_READY = 0x80000007
-    NAME_RESOLUTION_FAILURE = 0x80000008
-    HTTPS_CERTIFICATE_NOT_VALID = 0x80000009
-    CONNECTION_LIMIT_REACHED = 0x8000000A
-    REFUSED_BY_OTHER_SIDE = 0x8000000B
-    NO_ROUTING_DATA = 0x8000000C
-    LOW_MEMORY = 0x8000000D
 
 
 class DirectoryObjectType(IntEnum):

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from qmnode.protocol.commands import ConnectionStatus
+from qmnode.structures.queue_attributes import ConnectionStatus
 
 CONNECT_TIMEOUT: Final = 15.0
 """Seconds for a transport connection, TLS included."""

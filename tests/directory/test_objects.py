@@ -13,7 +13,6 @@ from mqenterprise.directory.entities import (
     DistributionList,
     OperatingSystemType,
     Operator,
-    PrivacyLevel,
     Queue,
     QueueAlias,
     QueueManager,
@@ -25,6 +24,7 @@ from mqenterprise.directory.entities import (
 from mqenterprise.directory.errors import ConstraintViolated, ObjectAlreadyExists, ObjectNotFound
 from qmnode.directory.port import Filter
 from qmnode.structures.guid import Guid, new_guid
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -344,7 +344,7 @@ class TestQueue:
                 quota=2000,
                 journal_quota=1000,
                 authentication=True,
-                privacy_level=PrivacyLevel.BODY,
+                privacy_level=QueuePrivacyLevel.BODY,
                 transactional=True,
                 multicast_address="234.1.1.1:8001",
                 base_priority=-3,

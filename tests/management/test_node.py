@@ -9,9 +9,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from qmnode import Access, Message
 from qmnode.model.administration import ConnectionInformation
-from qmnode.model.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingQueue
+from qmnode.model.outgoing import ConnectionAttempt, OutgoingQueue
 from qmnode.security.service import KeyStoreStatus
 from qmnode.structures.guid import guid_to_text, new_guid
+from qmnode.structures.queue_attributes import ConnectionStatus
 from tests.management.conftest import NAME, Managed, write_certificate
 
 

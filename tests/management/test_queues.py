@@ -7,7 +7,8 @@ import pytest
 
 import qmnode
 from qmnode.model.api import Access
-from qmnode.model.outgoing import ConnectionAttempt, ConnectionStatus
+from qmnode.model.outgoing import ConnectionAttempt
+from qmnode.structures.queue_attributes import ConnectionStatus
 from tests.management.conftest import NAME, Managed
 
 OUTGOING = r"DIRECT=OS:beta\private$\orders"

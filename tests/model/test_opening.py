@@ -6,11 +6,11 @@ from itertools import product
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueType, Share
-from qmnode.model.api import QueuePrivacyLevel
 from qmnode.security.access_check import Token
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text, new_guid
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
 from qmnode.structures.sid import EVERYONE, Sid
 

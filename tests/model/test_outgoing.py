@@ -8,7 +8,6 @@ import pytest
 from qmnode import Access, Acknowledgment, Message, MessageQueuingError
 from qmnode.model.api import QueueType
 from qmnode.model.dispatch import DispatchCollection
-from qmnode.model.outgoing import ConnectionAttempt, ConnectionStatus
 from qmnode.settings.node import QuotaSettings, Settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
@@ -93,14 +92,6 @@ async def test_who_transfers_messages_is_told_of_each(qm):
     await queue.send_many([Message(b"1"), Message(b"2")])
     assert told == sorted(told)
     assert len(told) == 2
-
-
-async def test_the_history_of_connections_is_kept_short(qm):
-    await qm.open_queue(ELSEWHERE, Access.SEND)
-    outgoing = qm.names.find(ELSEWHERE)
-    for number in range(30):
-        outgoing.record_connection(ConnectionAttempt(ConnectionStatus.CONNECTION_REFUSED, number))
-    assert [attempt.time for attempt in outgoing.connection_history] == list(range(20, 30))
 
 
 @pytest.fixture

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.protocol.commands import CloseReason, ConnectionStatus
+from qmnode.protocol.commands import CloseReason
 from qmnode.protocol.connection import (
     HISTORY_LENGTH,
     NextHop,
     OpenConnection,
     OutgoingConnection,
-    OutgoingQueueState,
     ResolveDestination,
     SendPing,
 )
 from qmnode.protocol.states import CONNECTION, ConnectionInput, ConnectionState
 from qmnode.protocol.timers import Timer
 from qmnode.settings.protocol import TransferSettings
+from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 from tests.protocol.machines import TIME
 
 NAME = "PRIVATE=42424242-4242-4242-4242-424242424242\\00000009"

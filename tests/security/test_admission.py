@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, PrivacyLevel
+from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
 from qmnode.security.admission import Admission, Arrival, QueueRules
 from qmnode.security.identity import SenderDirectory
 from qmnode.security.outcomes import Admitted, Deferred, Refused, Verdict
@@ -16,6 +16,7 @@ from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import AuthenticationLevel
 from qmnode.structures.message_security import PrivacyLevel as MessagePrivacy
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from qmnode.structures.security_descriptor import Ace, Acl, SecurityDescriptor, allow, deny
 from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from qmnode.structures.sid import ANONYMOUS, EVERYONE, Sid
@@ -89,7 +90,7 @@ async def test_a_message_without_security_header_is_checked_as_anonymous(trustee
     [
         rules(),
         rules(authentication=True),
-        rules(privacy_level=PrivacyLevel.BODY),
+        rules(privacy_level=QueuePrivacyLevel.BODY),
         rules(allow(ALICE, WRITE)),
         rules(allow(ANONYMOUS, WRITE)),
     ],
@@ -118,15 +119,15 @@ async def test_a_queue_for_authenticated_messages_takes_no_others() -> None:
 @pytest.mark.parametrize(
     ("level", "encrypted", "admitted"),
     [
-        (PrivacyLevel.NONE, False, True),
-        (PrivacyLevel.NONE, True, False),
-        (PrivacyLevel.OPTIONAL, False, True),
-        (PrivacyLevel.OPTIONAL, True, True),
-        (PrivacyLevel.BODY, False, False),
-        (PrivacyLevel.BODY, True, True),
+        (QueuePrivacyLevel.NONE, False, True),
+        (QueuePrivacyLevel.NONE, True, False),
+        (QueuePrivacyLevel.OPTIONAL, False, True),
+        (QueuePrivacyLevel.OPTIONAL, True, True),
+        (QueuePrivacyLevel.BODY, False, False),
+        (QueuePrivacyLevel.BODY, True, True),
     ],
 )
-async def test_a_queues_privacy_level_is_kept(level: PrivacyLevel, encrypted: bool, admitted: bool) -> None:
+async def test_a_queues_privacy_level_is_kept(level: QueuePrivacyLevel, encrypted: bool, admitted: bool) -> None:
     packet = sent(message(privacy_level=MessagePrivacy.ADVANCED)) if encrypted else message()
     outcome = await verdict(packet, rules(privacy_level=level))
     assert class_of(outcome) is (None if admitted else MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION)
