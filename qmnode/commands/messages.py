@@ -294,6 +294,8 @@ def print_messages(messages: list[Message], show: Show, as_json: bool) -> None:
         _print_heads(messages)
     else:
         for message in messages:
+            if message.unreadable:
+                say(f"{lookup_text(message.lookup_identifier)}: {unreadable_text(message)}")
             if show is Show.RAW:
                 sys.stdout.buffer.write(message.body)
             else:
@@ -301,14 +303,22 @@ def print_messages(messages: list[Message], show: Show, as_json: bool) -> None:
                 print(text if text is not None else message.body.hex())
 
 
+def unreadable_text(message: Message) -> str:
+    """What to know of a message that could not be read whole."""
+    return f"unreadable ({message.unreadable}); --json has all its bytes, and it can be received or moved as others"
+
+
 def _print_heads(messages: list[Message]) -> None:
     documents = [MessageDocument.of(message) for message in messages]
+    for message in messages:
+        if message.unreadable:
+            say(f"{lookup_text(message.lookup_identifier)}: {unreadable_text(message)}")
     print_table(
         ("lookup", "label", "body", "priority", "arrived", "class"),
         [
             (
                 document.lookup_identifier,
-                document.label,
+                f"(unreadable) {document.label}" if document.unreadable else document.label,
                 size_text(document.body_size),
                 document.priority,
                 f"{document.arrival_time:%Y-%m-%d %H:%M:%S}" if document.arrival_time else None,

@@ -31,6 +31,7 @@ from qmnode.protocol.acknowledgments import final_acknowledgment, position_delet
 from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.connection import NextHop
 from qmnode.protocol.envelope import read_sending_fields
+from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.incoming import Route
 from qmnode.protocol.outgoing import AckResult, transfer_info
 from qmnode.protocol.received import MessageReader, ReceivedMessage
@@ -46,6 +47,7 @@ from qmnode.settings.node import Settings
 from qmnode.storage.store import Store
 from qmnode.structures.acks import FinalAckBody
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.user_message import UserMessage
@@ -320,8 +322,12 @@ class Network:
         packet = value[PREFIX_SIZE:]
         if source_of(packet) == self.manager.identifier:
             return
-        message = UserMessage.parse(packet)
-        name = MessageReader().read(packet).destination
+        try:
+            message = UserMessage.parse(packet)
+            name = MessageReader().read(packet).destination
+        except (PacketError, RemoteProtocolError) as error:
+            log.warning("no final acknowledgment for a message that cannot be read", reason=str(error))
+            return
         sequence = self.state.incoming.find(source_of(packet), name.key())
         route = sequence.route if sequence is not None else Route(False, "")
         message_class = MessageClass(reason)

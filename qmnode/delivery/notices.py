@@ -23,6 +23,7 @@ from qmnode.protocol.disposition import has_expired
 from qmnode.protocol.envelope import Packet, read_sending_fields
 from qmnode.protocol.incoming import OrderAcknowledgment
 from qmnode.protocol.tracing import TraceReport, sent_report
+from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import parse_single_format_name
@@ -67,7 +68,11 @@ class Notices:
         lifetime, sent_time, _, _ = read_sending_fields(packet)
         if has_expired(lifetime, sent_time, time):
             return
-        report = sent_report(UserMessage.parse(packet), time, address)
+        try:
+            message = UserMessage.parse(packet)
+        except PacketError:  # of an old or damaged store: whoever receives it says what is wrong
+            return
+        report = sent_report(message, time, address)
         if report is not None:
             self.trace(report)
 

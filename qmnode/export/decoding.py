@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from qmnode.export.events import COLUMNS, EventKind
 from qmnode.export.log import KINDS, Event, read_block
+from qmnode.model.packet import BROKEN
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
     DESTINATION_SHIFT,
@@ -81,7 +82,10 @@ class Rows:
         self.count += 1
 
     def _told_of_message(self, kind: EventKind, event: Event) -> dict[str, Any]:
-        row = message_row(event.content, self._labels)
+        try:
+            row = message_row(event.content, self._labels)
+        except BROKEN:
+            return {"message_class": None}  # of a damaged record: that it came or went is all that is known
         message_class = row["message_class"]
         match kind:
             case EventKind.REACHED if message_class == MessageClass.MQMSG_CLASS_REPORT:

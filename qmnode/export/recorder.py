@@ -239,6 +239,8 @@ class EventRecorder:
 def _told(value: bytes) -> bytes:
     """What of a stored message is told: all but its body, and that of a trace report too."""
     start = _unpack_place(value, 4)[0]
+    if start + _FIXED > len(value):
+        return value  # of a damaged record
     if value[start + 2] == _REPORT and not value[start + 3]:
         return value
     return value[: start + _FIXED + 2 * value[start + 1]]
@@ -251,4 +253,4 @@ def _is_dead_letter(value: bytes) -> bool:
 
 def _class_of(value: bytes) -> int:
     start: int = _unpack_place(value, 4)[0]
-    return value[start + 2] | value[start + 3] << 8
+    return int.from_bytes(value[start + 2 : start + 4], "little")

@@ -69,7 +69,10 @@ def _quota(value: int) -> int | None:
 
 
 def _time(seconds: float) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    except (ValueError, OverflowError, OSError):  # beyond the year 9999: of a damaged message
+        return None
 
 
 class _Document(BaseModel):
@@ -320,6 +323,12 @@ class MessageDocument(_Document):
     aborted_receives: int
     authenticated: bool = Field(default=False, description="Whether its signature proved who sent it")
     sender: str | None = Field(default=None, description="SID of who is proved to have sent it")
+    unreadable: str | None = Field(
+        default=None, description="Why the packet could not be read whole; what could not be read has its default"
+    )
+    packet: str | None = Field(
+        default=None, description="All of an unreadable message, as base64, if its body was asked for"
+    )
 
     @classmethod
     def of(cls, message: Message, body: BodyForm = BodyForm.NONE) -> Self:
@@ -348,7 +357,10 @@ class MessageDocument(_Document):
             aborted_receives=message.aborted_receives,
             authenticated=bool(message.authentication_level),
             sender=_sender(message),
+            unreadable=message.unreadable or None,
         )
+        if message.unreadable and body is not BodyForm.NONE:
+            document.packet = base64.b64encode(message.packet).decode()
         if body is BodyForm.TEXT:
             document.text = body_text(message)
         if body is not BodyForm.NONE and document.text is None:

@@ -145,6 +145,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "aborted_receives": 0,
     "move_count": 0,
     "packet": b"",
+    "unreadable": "",
 }
 
 
@@ -249,6 +250,9 @@ class Message:
 
     packet: bytes
     """The UserMessage packet of a message that came out of a queue, as it travels."""
+    unreadable: str
+    """Why the packet could not be read whole; empty for a sound one. Properties that could not be read have their
+    defaults, and ``packet`` has all bytes. No read raises for such a message: it is received like any other."""
 
     def __init__(self, body: bytes = b"", **properties: Unpack[MessageProperties]) -> None:
         attributes = self.__dict__

@@ -4,6 +4,7 @@ Receiving goes through here once for each message, so a packet is taken apart on
 """
 
 import struct
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from qmnode.model.dead_letter_header import dead_letter_queue_of, packet_of, without_dead_letter_header
@@ -49,8 +50,12 @@ from qmnode.model.record import (
     REPORT,
     VERSION,
 )
+from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_headers import MessageHeaders
+
+BROKEN: Final = (PacketError, struct.error, ValueError, IndexError)
+"""What reading a stored message raises when its bytes are not those of a sound packet."""
 
 
 def received_message(lookup_identifier: int, value: bytes) -> Message:
@@ -61,8 +66,18 @@ def received_message(lookup_identifier: int, value: bytes) -> Message:
     attributes["_load"] = load
     attributes["_value"] = value
     if value[FLAGS] & NAMED_DEAD_LETTER:
-        attributes["application_dead_letter_queue"] = dead_letter_queue_of(value)
+        with suppress(*BROKEN):
+            attributes["application_dead_letter_queue"] = dead_letter_queue_of(value)
     return message
+
+
+def value_of_any_packet(packet: bytes, arrival: float) -> bytes:
+    """The stored value of a packet that may be broken: as a message, it says why it is unreadable."""
+    try:
+        return value_of_packet(packet, arrival)
+    except BROKEN:
+        # A MessagePropertiesHeader behind the end: nothing of the packet is taken for one.
+        return PREFIX.pack(VERSION, 0, 0, 0, PREFIX_SIZE + len(packet), NEVER, int(arrival * 1e6)) + packet
 
 
 def stored_value(message: Message) -> bytes:
@@ -83,15 +98,27 @@ def message_from_packet(packet: bytes) -> Message:
 
 
 def load(message: Message, name: str) -> None:
-    """Deserialize Message From Buffer (3.1.7.1.31), as far as it is needed for the property ``name``."""
+    """Deserialize Message From Buffer (3.1.7.1.31), as far as it is needed for the property ``name``.
+
+    Never raises: what cannot be read keeps its default, and ``unreadable`` gives the reason.
+    """
     attributes = message.__dict__
     value: bytes = attributes["_value"]
+    problems: list[str] = []
     if "body" not in attributes:
-        _load_properties(attributes, value)
+        try:
+            _load_properties(attributes, value)
+        except BROKEN as error:
+            problems.append(f"MessagePropertiesHeader: {error}")
         if name in attributes:
             return
     del attributes["_load"], attributes["_value"]
-    _load_headers(attributes, value)
+    try:
+        problems += _load_headers(attributes, value)
+    except BROKEN as error:
+        problems.append(str(error))
+    attributes.setdefault("packet", value[PREFIX_SIZE:])
+    attributes["unreadable"] = "; ".join(problems)
 
 
 def _load_properties(attributes: dict[str, Any], value: bytes) -> None:
@@ -120,8 +147,12 @@ def _load_properties(attributes: dict[str, Any], value: bytes) -> None:
     attributes["extension"] = value[label_end:body_start]
 
 
-def _load_headers(attributes: dict[str, Any], value: bytes) -> None:
-    """What comes before it: the prefix, BaseHeader, UserHeader and TransactionHeader."""
+def _load_headers(attributes: dict[str, Any], value: bytes) -> list[str]:
+    """What comes before it: the prefix, BaseHeader, UserHeader and TransactionHeader; and the headers that few have.
+
+    Returns what cannot be read of the latter.
+    """
+    problems: list[str] = []
     (
         _,
         record_flags,
@@ -144,7 +175,7 @@ def _load_headers(attributes: dict[str, Any], value: bytes) -> None:
         flags,
     ) = HEAD.unpack_from(value)
     if flags & RARE_FLAGS or base_flags & TRACED:
-        load_rare_headers(attributes, packet_of(value))
+        problems = load_rare_headers(attributes, packet_of(value))
     names = Names(value, source, address)
     attributes["destination_queue_format_name"] = names.take(flags >> DESTINATION_SHIFT & 7)
     attributes["administration_queue_format_name"] = administration = names.take(flags >> ADMINISTRATION_SHIFT & 7)
@@ -171,6 +202,7 @@ def _load_headers(attributes: dict[str, Any], value: bytes) -> None:
         negative_journaling_requested=bool(flags & NEGATIVE_JOURNAL_FLAG),
         positive_journaling_requested=bool(flags & POSITIVE_JOURNAL_FLAG),
     )
+    return problems
 
 
 def _load_transaction(attributes: dict[str, Any], header: bytes) -> None:

@@ -12,6 +12,7 @@ from qmnode.model.packet_parts import Names
 from qmnode.model.record import PREFIX, PREFIX_SIZE
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.debug_header import DebugHeader
+from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.multi_queue_format_header import (
     ADMIN,
@@ -144,9 +145,13 @@ def _element(name: FormatName) -> Any:
             raise ValueError(f"no packet can list the queue name {name}")
 
 
-def load_rare_headers(attributes: dict[str, Any], packet_bytes: bytes) -> None:
-    """Fill in the properties that come from these headers."""
-    packet = UserMessage.parse(packet_bytes)
+def load_rare_headers(attributes: dict[str, Any], packet_bytes: bytes) -> list[str]:
+    """Fill in the properties that come from these headers. Returns what cannot be read, and why."""
+    try:
+        packet = UserMessage.parse(packet_bytes)
+    except (PacketError, ValueError) as error:
+        return [str(error)]
+    problems: list[str] = []
     if (security := packet.security_header) is not None:
         flags = security.flags
         attributes.update(
@@ -161,9 +166,13 @@ def load_rare_headers(attributes: dict[str, Any], packet_bytes: bytes) -> None:
         if several is not None and not security.signature:
             attributes["signature"] = bytes(several.signature.signature)
         if security.provider_info:
-            provider = ProviderInfo.parse(bytes(security.provider_info))
-            attributes["authentication_provider_type"] = provider.provider_type
-            attributes["authentication_provider_name"] = provider.provider_name
+            try:
+                provider = ProviderInfo.parse(bytes(security.provider_info))
+            except (PacketError, ValueError) as error:
+                problems.append(f"SecurityHeader.ProviderInfo: {error}")
+            else:
+                attributes["authentication_provider_type"] = provider.provider_type
+                attributes["authentication_provider_name"] = provider.provider_name
     if (several := packet.multi_queue_format_header) is not None:
         # A peer may have written what is no name: that must not make the message unreadable.
         with suppress(ValueError):
@@ -179,3 +188,4 @@ def load_rare_headers(attributes: dict[str, Any], packet_bytes: bytes) -> None:
     if (debug := packet.debug_header) is not None:
         attributes["tracing_requested"] = bool(BaseFlags.TR.get(packet.base_header.flags))
         attributes["tracing_queue_identifier"] = debug.queue_identifier or ZERO_GUID
+    return problems

@@ -19,7 +19,7 @@ from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, Seek, Share
 from qmnode.model.message import Message
-from qmnode.model.packet import received_message, value_of_packet
+from qmnode.model.packet import received_message, value_of_any_packet
 from qmnode.model.packet_parts import PRIORITY
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.remote_read import qm2qm, qmcomm
@@ -28,8 +28,6 @@ from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.remote_node import check_status, rpc_error
 from qmnode.remote_read.transfer_buffer import TransferBuffer
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.errors import PacketError
-from qmnode.structures.message_headers import MessageHeaders
 
 if TYPE_CHECKING:
     from qmnode.dcerpc.interface import Method
@@ -243,15 +241,14 @@ class RemoteReadQueue(QueueApi):
         else:
             desc, sequential_id = response.desc2.remote_read_desc, response.desc2.sequential_id
         packet = (desc.buffer if desc is not None else None) or b""
-        try:
-            MessageHeaders.parse(packet)
-        except PacketError as error:
+        if desc is None or not packet:
             raise MessageQueuingError(
-                ErrorCode.MQ_ERROR, f"{self.node.host} sent a message that cannot be read: {error}"
-            ) from error
-        value = value_of_packet(packet, desc.arrive_time)
+                ErrorCode.MQ_ERROR, f"{self.node.host} said that it sent a message, and sent none"
+            )
+        value = value_of_any_packet(packet, desc.arrive_time)
+        priority = value[PRIORITY] & 7 if len(value) > PRIORITY else 0
         # The byte that SequentialId leaves out: messages of a higher priority come first (MS-MQDMPR 3.1.7.1.9).
-        lookup_identifier = 7 - (value[PRIORITY] & 7) << LANE_SHIFT | sequential_id
+        lookup_identifier = 7 - priority << LANE_SHIFT | sequential_id
         return _Read(response.context, received_message(lookup_identifier, value))
 
     async def _abandon(self, call: asyncio.Future[Any], request_id: int) -> None:

@@ -13,13 +13,12 @@ from rocksdict import AccessType, Options, Rdict
 
 from qmnode.model.dead_letter_header import packet_of
 from qmnode.model.expiry import group_of
-from qmnode.model.packet import message_from_packet
+from qmnode.model.packet import BROKEN, message_from_packet, received_message
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Counters, Queue
 from qmnode.model.record import FLAGS, NEVER, PREFIX, PREFIX_SIZE, VERSION, RecordFlag, expiry
 from qmnode.storage.errors import StoreError
 from qmnode.storage.layout import EXPIRY_KEY, MESSAGE_KEY, NEWEST_FORMAT, QUEUE_KEY, Family
-from qmnode.structures.errors import PacketError
 
 MAXIMUM_FINDINGS: Final = 1000
 _PROGRESS_EVERY: Final = 1000
@@ -236,8 +235,11 @@ class _Check:
             self.report.add(where, "a priority above 7")
         try:
             message_from_packet(packet_of(value))
-        except PacketError as error:
+        except BROKEN as error:
             self.report.add(where, f"the packet does not decode: {error}")
+        else:
+            if reason := received_message(lookup_identifier, value).unreadable:
+                self.report.add(where, f"unreadable in part, and listed as that: {reason}")
         if (when := expiry(value)) != NEVER:
             # The other way round is no mistake: entries of express messages outlive them, and so do groups.
             entries = (when, queue_id, lookup_identifier), group_of(when, queue_id, lookup_identifier)

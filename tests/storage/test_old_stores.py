@@ -1,0 +1,149 @@
+"""Stores that earlier versions wrote open, with every message; what is broken in one of them hides nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tarfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import structlog
+from typer.testing import CliRunner
+
+from qmnode import Access, Message, QueueManager
+from qmnode.administration.dead_letters import dead_letters
+from qmnode.administration.messages import browse
+from qmnode.cli import app
+from qmnode.errors import MessageQueuingError
+from qmnode.management.documents import BodyForm, MessageDocument
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.storage.verification import verify
+from qmnode.structures.error_codes import ErrorCode
+from tests.transport.conftest import eventually, loopback_address, settings_of
+
+STORE = Path(__file__).parent / "stores" / "338d108.tar.xz"
+ORDERS = r"DIRECT=OS:.\private$\orders"
+EXACT = r"DIRECT=OS:.\private$\exact"
+MALFORMED = ["malformed: no null", "malformed: two bytes", "malformed: odd", "malformed: more", "malformed: no name"]
+DAVE = "PRIVATE=00007eda-0000-0040-8000-000000000003\\00000009"
+CONTENTS: dict[str, list[str]] = {
+    ORDERS: [
+        "received too", "priority 3", "größe ☃ 𝄞", "empty", "large", "expires late", "all headers", *MALFORMED,
+        "behind them", "signed", "priority 0",
+    ],
+    ORDERS + ";later": ["moved"],
+    ORDERS + ";JOURNAL": ["priority 7", "received"],
+    EXACT: ["transactional 1", "transactional 2", "encrypted for alice", "", "", ""],
+    EXACT + ";JOURNAL": ["transactional 0"],
+    "DIRECT=OS:.\\SYSTEM$;JOURNAL": ["received", "received too"],
+    "DIRECT=OS:.\\SYSTEM$;DEADLETTER": ["expired"],
+    "DIRECT=OS:.\\SYSTEM$;DEADXACT": ["expired in a transaction"],
+    r"DIRECT=OS:.\private$\undelivered": ["too late"],
+    r"DIRECT=TCP:127.214.31.99\private$\nobody": ["nobody 0", "nobody 1", "nobody 2"],
+    r"DIRECT=TCP:127.214.31.99\private$\nobody-exact": ["nobody-exact 0", "nobody-exact 1", "nobody-exact 2"],
+    DAVE: ["passes: no null", "passes: sound"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with tarfile.open(STORE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "store"
+
+
+@pytest.fixture
+async def node(folder: Path) -> AsyncIterator[QueueManager]:
+    async with QueueManager.open(folder, settings_of("ALICE", loopback_address())) as node:
+        yield node
+
+
+async def messages(node: QueueManager, name: str) -> list[Message]:
+    access = Access.PEEK_ADMIN if name.startswith(("DIRECT=TCP", "PRIVATE")) else Access.PEEK
+    async with await node.open_queue(name, access) as queue:
+        return [message async for message in browse(queue)]
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+async def test_every_message_is_there(node: QueueManager, name: str) -> None:
+    assert [message.label for message in await messages(node, name)] == CONTENTS[name]
+
+
+async def test_nothing_else_is_there(node: QueueManager) -> None:
+    outgoing = sum(q.message_count for q in node.queue_collection.values() if isinstance(q, OutgoingQueue))
+    listed = sum(len(labels) for name, labels in CONTENTS.items() if name.startswith(("DIRECT=TCP", "PRIVATE")))
+    assert outgoing == listed
+    awaiting = [q for q in node.queue_collection.values() if q.pathname.endswith("awaiting_final_ack$")]
+    assert [message.message_count for message in awaiting] == [2]
+    (in_doubt,) = await node.list_transactions()
+    assert in_doubt.in_doubt
+    await node.resolve_transaction(in_doubt.identifier, commit=True)
+    assert "in doubt" in [message.label for message in await messages(node, EXACT)]
+
+
+async def test_a_message_that_cannot_be_read_whole_is_listed_with_the_reason(node: QueueManager) -> None:
+    found = {message.label: message for message in await messages(node, ORDERS)}
+    assert [label for label, message in found.items() if message.unreadable] == MALFORMED
+    for label in MALFORMED:
+        message = found[label]
+        assert "ProviderInfo" in message.unreadable
+        assert message.body == label.removeprefix("malformed: ").encode()
+        document = json.loads(MessageDocument.of(message, BodyForm.TEXT).model_dump_json())
+        assert document["unreadable"] == message.unreadable
+        assert base64.b64decode(document["packet"]) == message.packet
+    assert found["all headers"].soap_header == "soap header"
+    assert found["all headers"].authentication_provider_name == "A provider"
+
+
+async def test_it_is_received_moved_and_skipped_like_any_other(node: QueueManager) -> None:
+    async with await node.open_queue(ORDERS) as queue, await node.open_queue(ORDERS + ";later", Access.MOVE) as later:
+        cursor = queue.cursor()
+        seen = [(await cursor.peek(0)).label]
+        while True:
+            try:
+                seen.append((await cursor.peek_next(0)).label)
+            except MessageQueuingError as error:
+                assert error.code in (ErrorCode.MQ_ERROR_IO_TIMEOUT, ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND)
+                break
+        assert seen == CONTENTS[ORDERS]
+        unreadable = [message async for message in browse(queue) if message.unreadable]
+        await queue.move(unreadable[0].lookup_identifier, later)
+        taken = await queue.receive_by_lookup_id(unreadable[1].lookup_identifier)
+        assert taken.unreadable
+        rest = await queue.receive_many(100)
+        assert [message.label for message in rest] == [one for one in CONTENTS[ORDERS] if one not in MALFORMED[:2]]
+    assert [message.label for message in await messages(node, ORDERS + ";later")] == ["moved", MALFORMED[0]]
+
+
+async def test_dead_letters_are_all_listed(node: QueueManager) -> None:
+    assert [message.label async for message in dead_letters(node)] == ["expired", "expired in a transaction"]
+
+
+def test_verify_names_what_cannot_be_read_and_nothing_else(folder: Path) -> None:
+    result = CliRunner().invoke(app, ["verify", "--data", str(folder), "--json"])
+    findings = json.loads(result.stdout)["findings"]
+    assert len(findings) == len(MALFORMED) + 1
+    assert all("ProviderInfo" in finding["sentence"] for finding in findings)
+    assert {finding["where"].rpartition(" in ")[2] for finding in findings} == {r"ALICE\private$\orders", DAVE}
+    assert verify(folder).messages == 40
+
+
+async def test_a_node_goes_on_where_the_old_one_stopped(folder: Path) -> None:
+    """It delivers what waited, and what a neighbour would refuse for its form holds up nothing behind it."""
+    async with AsyncExitStack() as stack:
+        with structlog.testing.capture_logs():
+            address = "127.214.31.99"
+            other = await stack.enter_async_context(QueueManager.open(folder.parent / "o", settings_of("O", address)))
+            await other.create_queue(r".\private$\nobody")
+            await other.create_queue(r".\private$\nobody-exact", transactional=True)
+            await other.network.start()
+            node = await stack.enter_async_context(QueueManager.open(folder, settings_of("ALICE", loopback_address())))
+            await node.network.start()
+            await eventually(lambda: other.names.find(r".\private$\nobody").message_count == 3)
+            await eventually(lambda: other.names.find(r".\private$\nobody-exact").message_count == 3)
+        for name in ("nobody", "nobody-exact"):
+            found = await messages(other, rf"DIRECT=OS:.\private$\{name}")
+            assert [message.label for message in found] == [f"{name} {number}" for number in range(3)]
