@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.directory.entities import User, equals
-from mqenterprise.directory.repository import Change, ChangeKind
+from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.swap import swap
 from qmnode.security.certificates import parse_certificate
 from qmnode.structures.errors import PacketError

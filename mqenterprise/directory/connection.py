@@ -8,10 +8,10 @@ import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from mqenterprise.directory.dialect import ROOT_DSE_ATTRIBUTES, Dialect, dialect_of
+from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
 from mqenterprise.directory.errors import DirectoryUnavailable, ObjectNotFound, OutcomeUnknown
 from mqenterprise.directory.names import canonical, normalized
 from mqenterprise.directory.pool import Pool
-from mqenterprise.directory.repository import Change, ChangeKind, Entry, Scope
 from mqenterprise.directory.results import BUSY, NO_SUCH_OBJECT, SUCCESS, error_of
 from mqenterprise.directory.wire import (
     DONE,

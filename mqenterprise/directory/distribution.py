@@ -10,7 +10,7 @@ from qmnode.structures.guid import guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
-    from mqenterprise.directory.repository import Entry
+    from mqenterprise.directory.entries import Entry
     from qmnode.structures.guid import Guid
 
 ASKED: Final = ("objectClass", "objectGUID", "member", "msMQ-Recipient-FormatName")

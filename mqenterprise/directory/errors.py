@@ -38,12 +38,6 @@ class ObjectNotFound(DirectoryError):
     RESULT = DirectoryOperationResult.OBJECT_NOT_FOUND
 
 
-class AttributeNotFound(DirectoryError):
-    """The object is there and does not have that attribute."""
-
-    RESULT = DirectoryOperationResult.ATTRIBUTE_NOT_FOUND
-
-
 class ObjectAlreadyExists(DirectoryError):
     """There is an object of that name already."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from mqenterprise.directory.entries import Change as EntryChange
+from mqenterprise.directory.entries import ChangeKind
 from mqenterprise.directory.errors import ConstraintViolated, ObjectNotFound
-from mqenterprise.directory.repository import Change as EntryChange
-from mqenterprise.directory.repository import ChangeKind
 from mqenterprise.directory.security import QUEUE_MANAGER_RIGHTS, to_active_directory, to_message_queuing
 from mqenterprise.directory.settings import ServerKind
 from qmnode.administration.access_control import Change

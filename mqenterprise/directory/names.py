@@ -83,11 +83,6 @@ def normalized(dn: str) -> str:
     return ",".join(parts)
 
 
-def under(dn: str, ancestor: str) -> bool:
-    """Whether a distinguished name lies beneath another one."""
-    return normalized(dn).endswith("," + normalized(ancestor))
-
-
 def escape_filter(value: str | bytes) -> str:
     """A value as it stands in a filter. Bytes are escaped one by one, text only where it must be."""
     if isinstance(value, bytes):

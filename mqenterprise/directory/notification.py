@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
+from mqenterprise.directory.entries import Scope
 from mqenterprise.directory.errors import AccessRefused, DirectoryError, DirectoryUnavailable
 from mqenterprise.directory.names import canonical
-from mqenterprise.directory.repository import Scope
 from mqenterprise.directory.results import SUCCESS, error_of
 from mqenterprise.directory.wire import (
     BOOLEAN,

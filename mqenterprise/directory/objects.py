@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import structlog
 
+from mqenterprise.directory.entries import Change, ChangeKind, Entry
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
 from mqenterprise.directory.mapping import (
     Attribute,
@@ -18,7 +19,6 @@ from mqenterprise.directory.mapping import (
     filter_of,
     satisfies,
 )
-from mqenterprise.directory.repository import Change, ChangeKind, Entry
 from qmnode.directory.port import DirectoryObject
 from qmnode.structures.guid import guid_from_bytes, guid_to_text
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqenterprise.directory.certificates import digests_of
 from mqenterprise.directory.entities import QueueManagerSettings
+from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectAlreadyExists, ObjectNotFound
 from mqenterprise.directory.mapping import (
     BOOLEAN,
@@ -21,7 +22,6 @@ from mqenterprise.directory.mapping import (
 from mqenterprise.directory.names import child, escape_filter, name_of, normalized, parent_of
 from mqenterprise.directory.objects import ObjectRepository
 from mqenterprise.directory.repositories import configurations_of
-from mqenterprise.directory.repository import Change, ChangeKind, Entry, Scope
 from mqenterprise.directory.security import with_full_control
 from qmnode.directory.port import DirectoryServerType, Filter, QueueManager
 

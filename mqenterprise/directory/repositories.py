@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mqenterprise.directory.entities import DistributionList, QueueAlias
+from mqenterprise.directory.entries import Scope
 from mqenterprise.directory.errors import ConstraintViolated, ObjectNotFound
 from mqenterprise.directory.mapping import ALIAS, DISTRIBUTION_LIST, QUEUE, ROUTING_LINK, SITE, USER, Refers
 from mqenterprise.directory.names import (
@@ -18,7 +19,6 @@ from mqenterprise.directory.names import (
     split_queue_name,
 )
 from mqenterprise.directory.objects import ObjectRepository
-from mqenterprise.directory.repository import Scope
 from qmnode.directory.port import Queue, RoutingLink, Site, User
 from qmnode.structures.guid import ZERO_GUID, guid_to_text
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from mqenterprise.directory.connection import LdapConnection
-    from mqenterprise.directory.repository import Entry
+    from mqenterprise.directory.entries import Entry
     from qmnode.structures.guid import Guid
 
 HIGHEST_COST = 999_999

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from types import TracebackType
 
+    from mqenterprise.directory.entries import Entry
     from mqenterprise.directory.errors import HalfWritten
-    from mqenterprise.directory.repository import Entry
     from mqenterprise.directory.settings import DirectorySettings
 
 
@@ -49,7 +49,7 @@ class _EnterpriseRepository(ObjectRepository[Enterprise]):
 
 
 class EnterpriseDirectory:
-    """An open directory. Implements :class:`mqenterprise.directory.repository.DirectoryService`; a context manager."""
+    """An open directory of an enterprise: a repository for each kind of object. A context manager."""
 
     def __init__(
         self,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConditionFailed, ConstraintViolated
-from mqenterprise.directory.repository import Change, ChangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from mqenterprise.directory.repository import Connection
+    from mqenterprise.directory.entries import Connection
 
 
 def swap(

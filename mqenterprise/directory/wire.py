@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable, Mapping, Sequence
 
-    from mqenterprise.directory.repository import Change
+    from mqenterprise.directory.entries import Change
 
 LARGEST_MESSAGE: Final = 64 * 1024 * 1024
 """Bytes; a server that announces more is not believed."""

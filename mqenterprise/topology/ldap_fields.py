@@ -24,7 +24,7 @@ from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.repository import Entry
+    from mqenterprise.directory.entries import Entry
 
 MARK: Final = "adminDescription"
 """The attribute that bears our mark: free text that every object of Active Directory may have, and nothing else reads.

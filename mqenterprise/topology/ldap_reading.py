@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from mqenterprise.directory.entries import Scope
 from mqenterprise.directory.names import (
     escape_filter,
     join_queue_name,
@@ -13,7 +14,6 @@ from mqenterprise.directory.names import (
     parent_of,
     split_dn,
 )
-from mqenterprise.directory.repository import Scope
 from mqenterprise.topology import ldap_fields as fields
 from mqenterprise.topology.ldap_fields import MARK, decode, names, token_of
 from mqenterprise.topology.names import fold
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from mqenterprise.directory.connection import LdapConnection
-    from mqenterprise.directory.repository import Entry
+    from mqenterprise.directory.entries import Entry
     from mqenterprise.topology.trustees import Trustees
 
 CONFIGURATION: Final = "msmq"

@@ -15,6 +15,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from mqenterprise.directory.entries import Change, ChangeKind, Scope
 from mqenterprise.directory.errors import (
     ConditionFailed,
     DirectoryError,
@@ -23,7 +24,6 @@ from mqenterprise.directory.errors import (
     ObjectNotFound,
 )
 from mqenterprise.directory.names import child, split_queue_name
-from mqenterprise.directory.repository import Change, ChangeKind, Scope
 from mqenterprise.topology import ldap_fields as fields
 from mqenterprise.topology.ldap_fields import MARK, encode, mark, token_of
 from mqenterprise.topology.ldap_machines import Machines
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from mqenterprise.directory.dialect import Contexts
-    from mqenterprise.directory.repository import Entry
+    from mqenterprise.directory.entries import Entry
     from mqenterprise.directory.service import EnterpriseDirectory
     from mqenterprise.topology.ldap_fields import Field
     from mqenterprise.topology.plan import Step, Values

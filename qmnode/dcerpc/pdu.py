@@ -82,18 +82,6 @@ class RejectReason(IntEnum):
 
 
 # fmt: off
-class PduHeader(Structure, section="C706 12.6.3.1"):
-    """What every PDU begins with."""
-
-    version: int         = u8(0, "rpc_vers", "Major version", allowed=(5,), strict=True, default=5)
-    minor: int           = u8(1, "rpc_vers_minor", "Minor version", allowed=(0, 1), strict=True, default=0)
-    pdu_type: int        = u8(2, "PTYPE", "Kind of PDU", values={item.value: item.name for item in PduType},
-                              strict=True)
-    flags: int           = u8(3, "pfc_flags", "Flags", default=WHOLE)
-    representation: bytes = raw(4, 4, "packed_drep", "Data representation", default=LITTLE_ENDIAN)
-    fragment_length: int = u16(8, "frag_length", "Bytes of the PDU")
-    auth_length: int     = u16(10, "auth_length", "Bytes of the authentication token", default=0)
-    call_id: int         = u32(12, "call_id", "Which call the PDU is about")
 
 
 class SecTrailer(Structure, section="MS-RPCE 2.2.2.11"):

@@ -27,6 +27,8 @@ from qmnode.structures.names import (
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from qmnode.model import queue as model_queue
     from qmnode.model import queue_manager as model_queue_manager
 
@@ -70,11 +72,13 @@ class PublishedQueues:
 
     async def withdraw(self, queue: "model_queue.Queue") -> None:
         """Delete Directory Object (3.1.7.1.19)."""
-        await self._change("delete_directory_object", queue)
+        if self._directory is not None:
+            await self._change(self._directory.delete_directory_object, queue)
 
     async def update(self, queue: "model_queue.Queue") -> None:
         """Write Directory (3.1.7.1.24): the attributes of a public queue have changed."""
-        await self._change("write_directory", queue)
+        if self._directory is not None:
+            await self._change(self._directory.write_directory, queue)
 
     def follow(self, queue: "model_queue.Queue", found: Queue) -> bool:
         """Take over what the directory says of a public queue of ours (3.1.7.1.25); whether anything differed.
@@ -99,12 +103,10 @@ class PublishedQueues:
         self._manager.adopt_queue(name, said, found.identifier)
         return True
 
-    async def _change(self, event: str, queue: "model_queue.Queue") -> None:
-        if self._directory is None:
-            return
+    async def _change(self, event: "Callable[[Queue], Awaitable[None]]", queue: "model_queue.Queue") -> None:
         properties = {name: getattr(queue, name) for name in (*_PUBLISHED, "privacy_level")}
         try:
-            await getattr(self._directory, event)(_published(queue.pathname, properties, queue.identifier))
+            await event(_published(queue.pathname, properties, queue.identifier))
         except DirectoryOperationError as error:
             raise _failed(error) from None
 

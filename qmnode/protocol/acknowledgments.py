@@ -6,7 +6,7 @@ identifier and puts them into an outgoing queue, in the same batch as what they 
 
 from typing import Final, NamedTuple
 
-from qmnode.protocol.disposition import INSECURE_NACKS, WITHOUT_BODY, Fate, refused_here, undelivered
+from qmnode.protocol.disposition import INSECURE_NACKS, WITHOUT_BODY
 from qmnode.protocol.incoming import OrderAcknowledgment, Route
 from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME, FinalAckBody, OrderAckBody, final_ack, order_ack
 from qmnode.structures.guid import ZERO_GUID, Guid
@@ -181,27 +181,3 @@ def position_deleted(
     if transaction is not None and (journaling or transaction.flags & TransactionFlags.FA.mask):
         final = final_acknowledgment(message, reason, route)
     return administration_acknowledgment(message, reason, send_insecure_nacks), final
-
-
-class Expiry(NamedTuple):
-    """What follows when a message gives up in an outgoing queue."""
-
-    fate: Fate
-    """Where the message goes."""
-    administration: AdministrationAcknowledgment | None
-    final: FinalAcknowledgment | None
-    """Only from a queue manager on the way: the source knows by itself."""
-
-
-def expired_in_outgoing_queue(message: UserMessage, identifier: Guid) -> Expiry:
-    """A message was not sent in time (3.1.7.1.2; ``MessagesExpired``) by queue manager ``identifier``.
-
-    The text sends no FinalAck from a queue manager on the way, so that the source of a transactional message would send
-    it again and again.
-    """
-    timeout = MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
-    administration = administration_acknowledgment(message, timeout)
-    if message.user_header.source_queue_manager == identifier:
-        return Expiry(undelivered(message.user_header.flags), administration, None)
-    final = final_acknowledgment(message, timeout, Route(False, ""))
-    return Expiry(refused_here(message.user_header.flags, timeout), administration, final)

@@ -62,13 +62,6 @@ def after_final_ack(user_flags: int, message_class: int) -> Fate:
     return Fate.TRANSACTIONAL_DEAD_LETTER if user_flags & _JN else Fate.RELEASE
 
 
-def undelivered(user_flags: int) -> Fate:
-    """A message gives up at its source: expired, or it could not be encrypted (3.1.7.1.2, 3.1.7.1.5.1)."""
-    if not user_flags & _JN:
-        return Fate.RELEASE
-    return Fate.TRANSACTIONAL_DEAD_LETTER if user_flags & _TH else Fate.DEAD_LETTER
-
-
 KEPT_WHEN_REFUSED: Final = frozenset(
     {
         MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA,

@@ -190,10 +190,6 @@ class MessageIdHistory:
         """How many messages are remembered."""
         return sum(page.count for entry in self._sources.values() for page in _pages(entry))
 
-    def page_count(self) -> int:
-        """How many pages are kept: the measure of its memory."""
-        return sum(len(entry.durable) + len(entry.volatile) for entry in self._sources.values())
-
     def _new_source(self, source: Guid) -> _Source:
         if len(self._sources) >= self._parameters.history_sources:
             own = next(iter(self._ledgers.get(self.neighbour, ())), None)

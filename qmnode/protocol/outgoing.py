@@ -15,13 +15,6 @@ from enum import Enum, auto, unique
 from struct import Struct
 from typing import Final, NamedTuple
 
-from qmnode.protocol.envelope import (
-    Packet,
-    read_sending_fields,
-    read_sequence_fields,
-    transaction_header_at,
-    with_sequence_fields,
-)
 from qmnode.protocol.errors import LocalProtocolError
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.timers import Timer
@@ -116,19 +109,6 @@ class OutgoingSequence:
         if number > self.sent:
             self.sent = number
         return previous
-
-    def prepare_packet(self, packet: Packet) -> Packet | None:
-        """``prepare`` for a whole packet: the packet to send, copied only if a gap has to be bridged, or None."""
-        header_at = transaction_header_at(packet, read_sending_fields(packet)[3])
-        identifier, number, previous = read_sequence_fields(packet, header_at)
-        bridge = self.prepare(identifier, number)
-        if bridge is None or bridge == previous:
-            return None if bridge is None else packet
-        return with_sequence_fields(packet, header_at, identifier, number, bridge)
-
-    def was_sent(self, sequence_id: int, number: int) -> bool:
-        """Whether this message may have been sent since the process started: do not let it expire here any more."""
-        return sequence_id == self.active_id and number <= self.sent
 
     def is_acknowledged(self, sequence_id: int, number: int) -> bool:
         """Whether the destination said that it has this message, or is past its place."""

@@ -44,13 +44,6 @@ class PingClient:
         """When the first request has waited long enough."""
         return (Timer.PING_RESPONSE, min(self._waiting.values())) if self._waiting else None
 
-    def take_expired(self, now: float) -> list[int]:
-        """Ping Response Timer Event, 3.1.6.8: cookies of requests that nobody answered."""
-        expired = [cookie for cookie, deadline in self._waiting.items() if deadline <= now]
-        for cookie in expired:
-            del self._waiting[cookie]
-        return expired
-
 
 def ping_response(datagram: bytes, identifier: Guid, refuse: bool) -> bytes | None:
     """Receive Ping Request, 3.1.7.7: the datagram to send back to where it came from. None: ignore it."""

@@ -192,11 +192,6 @@ class Session:
         while (timer := self._timers.take_due(now)) is not None:
             self._expired(timer, now)
 
-    def timer_expired(self, timer: Timer, now: float) -> None:
-        """Process one timer that expired."""
-        self._timers.stop(timer)
-        self._expired(timer, now)
-
     def receive_data(self, data: bytes | bytearray | memoryview, now: float) -> None:
         """Bytes from the transport connection, cut anywhere."""
         if self.closed:
@@ -283,12 +278,6 @@ class Session:
     def resume(self) -> None:
         """Resume Queue event, 3.1.7.14."""
         self._active = True
-
-    def announce_window(self, window: int, now: float) -> None:
-        """Change the window that this side announces, at once: back-pressure from what is behind (MS-MQMQ 2.2.20.4)."""
-        self._window = min(max(1, window), self._parameters.window_size)
-        if self.state is SessionState.OPEN:
-            self._send_acknowledgments(now)
 
     # --- the table ---
     def _take(self, what: Input, now: float, packet: object = None) -> None:

@@ -8,7 +8,7 @@ denies.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
@@ -86,18 +86,6 @@ class GenericMapping:
             if mask & generic:
                 mask = int(mask & ~generic | specific)
         return mask
-
-    def map_descriptor(self, descriptor: SecurityDescriptor) -> SecurityDescriptor:
-        """The descriptor with no generic rights in its DACL, as it must be before it is given to an object (2.4.3)."""
-        if descriptor.dacl is None:
-            return descriptor
-        return replace(descriptor, dacl=descriptor.dacl.replace(aces=tuple(map(self._map_ace, descriptor.dacl.aces))))
-
-    def _map_ace(self, ace: Ace) -> Ace:
-        entry = ace.entry
-        if not isinstance(entry, AccessEntry | ObjectEntry):
-            return ace
-        return ace.replace(entry=entry.replace(mask=self.map(entry.mask)))
 
 
 QUEUE_MAPPING: Final = GenericMapping(

@@ -38,12 +38,6 @@ class WrongKeyError(Exception):
     """What was decrypted is not padded as it must be: the key is wrong or the body was altered."""
 
 
-def encrypted_size(algorithm: EncryptionAlgorithm, size: int) -> int:
-    """Bytes that ``size`` bytes of body become."""
-    block = CIPHERS[algorithm].block_size
-    return size + block - size % block if block else size
-
-
 class BodyCipher:
     """A session key and what is made of it once, for all bodies under it. May be used from several threads."""
 
@@ -87,11 +81,6 @@ class BodyCipher:
             return unpadder.update(padded) + unpadder.finalize()
         except ValueError:
             raise WrongKeyError("the body does not end in padding") from None
-
-
-def encrypt_body(algorithm: EncryptionAlgorithm, key: bytes, body: Octets) -> bytes:
-    """One body under a key."""
-    return BodyCipher(algorithm, key).encrypt(body)
 
 
 def decrypt_body(algorithm: EncryptionAlgorithm, key: bytes, encrypted: Octets) -> bytes:

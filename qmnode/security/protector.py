@@ -45,10 +45,6 @@ class MessageProtector:
         names = {pair.fingerprint for pair in ring}
         return self._incoming.cache.forget(lambda _, key: key.fingerprint not in names)
 
-    def forget_destination(self, queue_manager: Guid) -> int:
-        """Make new session keys for a queue manager from now on; returns how many were forgotten."""
-        return self._outgoing.cache.forget(lambda place, _: place.remote_qm_guid == queue_manager)
-
     def protect(self, request: ProtectionRequest, now: float) -> Protected | Unprotectable:
         """Sign and encrypt a message as it asks. One to a direct format name leaves unsigned (MS-MQQB 5.1)."""
         return self._outgoing.protect(request, now)

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from rocksdict import (
-    AccessType,
     BlockBasedOptions,
     Cache,
     Checkpoint,
@@ -119,29 +118,6 @@ class Store:
         try:
             store._check_version()
             take_origin(store)
-        except BaseException:
-            store.close()
-            raise
-        return store
-
-    @classmethod
-    def open_read_only(cls, path: str | Path, settings: StorageSettings | None = None) -> "Store":
-        """Open to look, beside nobody: nothing is written, not even that it was opened."""
-        settings = settings or StorageSettings()
-        cache = Cache(settings.block_cache)
-        options = _options(settings)
-        options.create_if_missing(False)
-        options.create_missing_column_families(False)
-        try:
-            families = {family.value: _family_options(family, settings, cache) for family in Family}
-            database = Rdict(
-                str(path), options=options, column_families=families, access_type=AccessType.read_only(False)
-            )
-            store = cls(database, Path(path), settings, read_only=True)
-        except Exception as error:
-            raise StoreError(f"the message store {path} cannot be opened: {error}") from error
-        try:
-            store._check_version()
         except BaseException:
             store.close()
             raise
@@ -389,11 +365,6 @@ class Store:
         return self.get(Family.META, name.encode())
 
     # The whole
-
-    def checkpoint(self, path: str | Path) -> None:
-        """A consistent copy in a new directory, hard-linked where it can be. Opened as a node it knows it is a copy."""
-        self.flush()
-        self.write_checkpoint(path)
 
     def write_checkpoint(self, path: str | Path) -> None:
         """The same of what was flushed: this part may run in a thread."""

@@ -6,10 +6,9 @@ access_masks                MQQMACCESSMASK, MQQUEUEACCESSMASK, MQSITEACCESSMASK,
                             SECURITY_INFORMATION
 acks                        OrderAck, FinalAck
 base_header                 BaseHeader
-counted_arrays              ULARGE_INTEGER, BLOB, CAUB, CAUI, CAL, CAUL, CAUH, CACLSID, LPWSTR, CALPWSTR
+counted_arrays              BLOB, CAUB, CAUI, CAL, CAUL, CAUH, CACLSID, LPWSTR, CALPWSTR
 debug_header                DebugHeader
 guid                        GUID
-identifiers                 TxSequenceID, MessageIdentifier, XACTUOW
 internal_packets            InternalHeader, EstablishConnectionHeader, ConnectionParametersHeader,
                             EstablishConnection, ConnectionParameters, SessionAck
 key_blobs                   BLOBHEADER, RSAPUBKEY, PUBLICKEYBLOB, SIMPLEBLOB
@@ -33,14 +32,13 @@ sequence_info               SEQUENCE_INFO
 session_header              SessionHeader
 sid                         SID
 soap_header                 SoapHeader
-ta_address                  TA_ADDRESS
 transaction_header          TransactionHeader
 user_certificates           MQUSERSIGNCERT, MQUSERSIGNCERTS
 user_header                 UserHeader
 user_message                UserMessage
 variant_types               VARENUM
 names/                      path names and format names (MS-MQMQ 2.1)
-property_ids/               every PROPID (2.3), values of properties in property_values
+property_ids                every PROPID (2.3); values of properties in property_values
 error_codes                 every error code (2.4)
 signature_properties        what digital signatures are made over (2.5)
 packets, message_headers    which packet some bytes are; what a receiver reads of a UserMessage

@@ -9,12 +9,7 @@ from __future__ import annotations
 from qmnode.structures.fields import Guid, array, data, guid, i32, length32, text_to_null, u16, u32, u64
 from qmnode.structures.layout import Structure
 
-
 # fmt: off
-class ULargeInteger(Structure, section="MS-MQMQ 2.2.17", title="ULARGE_INTEGER"):
-    """A large integer."""
-
-    quad_part: int = u64(0, "QuadPart", "64 bits without sign")
 
 
 class Blob(Structure, section="MS-MQMQ 2.2.15", title="BLOB"):

@@ -24,11 +24,6 @@ class ErrorCode(IntEnum):
         member.text = text
         return member
 
-    @property
-    def is_error(self) -> bool:
-        """False for the ``MQ_INFORMATION_`` codes: the operation succeeded."""
-        return bool(self & _SEVERITY_ERROR)
-
     MQ_INFORMATION_PROPERTY = (
         0x400E0001,
         "One or more of the properties passed resulted in a warning, but the function completed.",

@@ -250,10 +250,6 @@ class Structure(_Base, metaclass=StructureMeta):
         """The structure as bytes."""
         return _join(self._parts())
 
-    def write_into(self, target: bytearray) -> None:
-        """Append the structure to ``target``."""
-        target += _join(self._parts())
-
     @property
     def size(self) -> int:
         """Bytes that the structure takes."""

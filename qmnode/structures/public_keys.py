@@ -42,7 +42,4 @@ class MqdsPublicKeys(Structure, section="MS-MQMQ 2.2.2", title="MQDSPUBLICKEYS",
     key_count: int                 = length32(4, "cNumofKeys", "Number of keys", of="keys")
     keys: tuple[MqdsPublicKey, ...] = array(8, MqdsPublicKey, "aPublicKeys", "The keys")
 
-    def of_provider(self, provider_name: str) -> MqdsPublicKey | None:
-        """The key of a provider, or None."""
-        return next((key for key in self.keys if key.provider_name == provider_name), None)
 # fmt: on

@@ -1,7 +1,6 @@
 """A TCP connection that carries a session: bytes in, bytes out, its timers, and back-pressure both ways."""
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
@@ -220,8 +219,3 @@ def _close(transport: asyncio.Transport) -> None:
     transport.close()
     if unsent:
         asyncio.get_running_loop().call_later(_LINGER, transport.abort)
-
-
-def seconds_since_1970() -> float:
-    """For connection lists."""
-    return time.time()

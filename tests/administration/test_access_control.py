@@ -7,9 +7,9 @@ from qmnode.errors import MessageQueuingError
 from qmnode.security.access_check import Token, access_check
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.sddl import parse_sddl
 from qmnode.structures.security_descriptor import SecurityDescriptor
 from qmnode.structures.sid import EVERYONE, Sid
+from tests.lab.sddl import parse_sddl
 
 ALICE = Sid.from_text("S-1-5-21-1-2-3-1104")
 BOB = Sid.from_text("S-1-5-21-1-2-3-1105")

@@ -22,6 +22,7 @@ from qmnode.protocol.reception import Destination, DestinationKind, Reception
 from qmnode.settings.protocol import TransferSettings
 from tests.bench import Comparison, bench
 from tests.protocol.machines import BOB, TIME, SessionPair, message, transactional
+from tests.protocol.nodes import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,7 +69,7 @@ class Transfer:
         """One window from the sender's hands to the wire."""
         packets = self.windows[self.turn]
         if self.kind == "transactional":
-            packets = [self.sequence.prepare_packet(packet) for packet in packets]  # type: ignore[misc]
+            packets = [prepared(self.sequence, packet) for packet in packets]  # type: ignore[misc]
             self.outgoing.sent(self.sequence, now)
         session = self.pair.alice.session
         assert session.send_messages(self.tokens, packets, now, TIME) == WINDOW

@@ -25,7 +25,6 @@ from qmnode.structures import (
     propvariant,
     queue_format_types,
     signature_properties,
-    ta_address,
     user_message,
     variant_types,
 )
@@ -48,7 +47,6 @@ DECLARED = {
     "2.1.6": (names.MachineFormatName, names.ConnectorFormatName, names.MulticastFormatName),
     "2.1.7": names.MultipleElementFormatName,
     "2.2.3": access_masks.SecurityInformation,
-    "2.2.4": ta_address.parse_ta_address,
     "2.2.5": "qmnode.structures.sequence_info",
     "2.2.6": queue_format_types.QueueFormatType,
     "2.2.11": queue_format_types.QueueSuffixType,
@@ -77,6 +75,11 @@ DECLARED = {
 NOT_DECLARED = {
     "2.1": "a heading over the kinds of names",
     "2.2": "a heading over the structures",
+    "2.2.4": "TA_ADDRESS is in properties that no node reads or writes: addresses come from DNS (MS-MQDMPR 3.1.4.2)",
+    "2.2.17": "ULARGE_INTEGER is a 64-bit number of the layout engine",
+    "2.2.18.1.2": "TxSequenceID is the 64-bit number of TransactionHeader and OrderAck, made in protocol/outgoing",
+    "2.2.18.1.3": "MessageIdentifier is a GUID and a 32-bit number; where one travels, its bytes are one field",
+    "2.2.18.1.8": "XACTUOW names a transaction of the distributed transaction coordinator, which a node does not have",
     "2.2.12.1": "VARTYPE is the 16-bit number vt of PROPVARIANT, of the values of 2.2.12",
     "2.2.13.2": "a second name for 2.2.13.1",
     "2.2.18": "a heading; that all is little-endian is in the layout engine",

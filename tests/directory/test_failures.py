@@ -16,6 +16,7 @@ import pytest
 from mqenterprise.directory.authority import CERTIFICATE_LIFETIME, issue, load_authority
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.entities import Queue, QueueManager, Site
+from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import (
     BindRefused,
     CertificateRefused,
@@ -27,7 +28,6 @@ from mqenterprise.directory.errors import (
     ObjectNotFound,
     OutcomeUnknown,
 )
-from mqenterprise.directory.repository import Change, ChangeKind
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import DirectoryOperationResult
 from tests.lab.silence import EndlessServer, Relay, SilentServer

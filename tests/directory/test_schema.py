@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from mqenterprise.directory.connection import LdapConnection
-from mqenterprise.directory.repository import Scope
+from mqenterprise.directory.entries import Scope
 from mqenterprise.directory.schema import load_schema, openldap_ldif
 from mqenterprise.directory.service import EnterpriseDirectory
 

@@ -9,8 +9,8 @@ import pytest
 
 from mqenterprise.directory.authority import issue, load_authority
 from mqenterprise.directory.entities import Queue, QueueManager, Site
+from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import AccessRefused, DirectoryError
-from mqenterprise.directory.repository import Change, ChangeKind
 from mqenterprise.directory.security import (
     QUEUE_MANAGER_RIGHTS,
     QUEUE_RIGHTS,

@@ -17,8 +17,8 @@ from ldap3.protocol.rfc4511 import LDAPMessage, MessageID, ProtocolOp
 from pyasn1.codec.ber import decoder
 from pyasn1.codec.ber.encoder import encode
 
+from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConstraintViolated
-from mqenterprise.directory.repository import Change, ChangeKind
 from mqenterprise.directory.wire import (
     LARGEST_MESSAGE,
     OCTETS,

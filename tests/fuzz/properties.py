@@ -30,9 +30,9 @@ from qmnode.structures.layout import Structure
 from qmnode.structures.message_headers import MessageHeaders
 from qmnode.structures.names import PathName, QueueNameError, parse_format_name
 from qmnode.structures.packets import packet_size, read_packet
-from qmnode.structures.sddl import SddlError, format_sddl, parse_sddl
 from qmnode.structures.user_message import UserMessage
 from tests.fuzz.rpc_properties import RPC_TARGETS
+from tests.lab.sddl import SddlError, format_sddl, parse_sddl
 
 SERVER_PORT = 1801
 SECONDS = 5.0

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from mqenterprise.directory.authority import create_authority, issue
 from mqenterprise.directory.connection import LdapConnection
+from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConditionFailed
-from mqenterprise.directory.repository import Change, ChangeKind
 from mqenterprise.directory.settings import DirectorySettings
 from tests.lab.addresses import free_alias
 from tests.lab.waiting import wait_until

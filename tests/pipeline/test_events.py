@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from mqenterprise.pipeline.sources.events import EVENTS, EventOptions, EventStreamReader
 from mqenterprise.pipeline.sources.qmnode_source import QmnodeSource
-from mqenterprise.pipeline.sources.quarantine import read_quarantine
+from mqenterprise.pipeline.sources.quarantine import Quarantine
 from mqenterprise.pipeline.sources.segments import Piece, Pieces, Segment
 from qmnode.errors import ConfigurationError
 from qmnode.export import segment
@@ -34,7 +34,8 @@ def told(node: int, first: int, last: int) -> list[tuple[str, int]]:
 
 
 def lines(place: Path) -> list[tuple[str, str, bool]]:
-    return [(Path(one.path).name[:5], one.reason, one.lost) for one in read_quarantine(str(place / "_quarantine"))]
+    records = Quarantine(str(place / "_quarantine")).records().values()
+    return [(Path(one.path).name[:5], one.reason, one.lost) for one in records]
 
 
 def test_all_columns_are_read_with_their_types(spark: SparkSession, tmp_path: Path) -> None:
@@ -233,4 +234,5 @@ def test_segments_that_were_deleted_before_they_were_read_are_named(tmp_path: Pa
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     path.unlink()
     assert batch(reader, reader.initialOffset(), end) == []
-    assert [(one.reason, one.lost) for one in read_quarantine(str(tmp_path / "_quarantine"))] == [("gone", True)]
+    (record,) = Quarantine(str(tmp_path / "_quarantine")).records().values()
+    assert (record.reason, record.lost) == ("gone", True)

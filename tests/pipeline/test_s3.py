@@ -6,7 +6,7 @@ import boto3
 import pytest
 from pyspark.sql import SparkSession
 
-from mqenterprise.pipeline.sources.quarantine import read_quarantine
+from mqenterprise.pipeline.sources.quarantine import Quarantine
 from qmnode.export.places import Place, below
 from qmnode.model.api import Access
 from qmnode.model.message import Message
@@ -70,7 +70,7 @@ def test_a_stream_from_a_bucket_takes_each_event_once_and_sets_aside_what_is_bro
     with place.file_system.open_output_stream(broken) as stream:
         stream.write(b"half")
     assert run() == [1, 2, 3]
-    (record,) = read_quarantine(below(bucket, "_quarantine"))
+    (record,) = Quarantine(below(bucket, "_quarantine")).records().values()
     assert (record.path, record.reason) == (broken, "corrupt")
     put(bucket, range(6, 9))
     put(bucket, range(4, 6))  # whole, by now

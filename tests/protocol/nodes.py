@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from qmnode.protocol.acknowledgments import order_ack_packet
 from qmnode.protocol.commands import Closed, MessagesAcknowledged, MessagesReceived, Opened
-from qmnode.protocol.envelope import read_sending_fields, read_sequence_fields, transaction_header_at
+from qmnode.protocol.envelope import (
+    read_sending_fields,
+    read_sequence_fields,
+    transaction_header_at,
+    with_sequence_fields,
+)
 from qmnode.protocol.history import MessageIdHistory
 from qmnode.protocol.incoming import IncomingSequences
-from qmnode.protocol.outgoing import AckResult, OutgoingSequences
+from qmnode.protocol.outgoing import AckResult, OutgoingSequence, OutgoingSequences
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Reception
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.session import Session
@@ -32,6 +37,16 @@ if TYPE_CHECKING:
 TX_QUEUE = DirectQueueFormatName(direct_format_name=r"TCP:127.0.0.2\private$\tx")
 PLAIN_QUEUE = DirectQueueFormatName(direct_format_name=r"TCP:127.0.0.2\private$\plain")
 OUT = b"outgoing"
+
+
+def prepared(sequence: OutgoingSequence, packet: bytes) -> bytes | None:
+    """The packet to send, with PreviousTxSequenceNumber changed where a gap is bridged; None: do not send it now."""
+    header_at = transaction_header_at(packet, read_sending_fields(packet)[3])
+    identifier, number, previous = read_sequence_fields(packet, header_at)
+    bridge = sequence.prepare(identifier, number)
+    if bridge is None or bridge == previous:
+        return None if bridge is None else packet
+    return bytes(with_sequence_fields(packet, header_at, identifier, number, bridge))
 
 
 @dataclass
@@ -136,7 +151,7 @@ class Node:
                 continue
             packet: Any = self.disk.outgoing[position]
             if packet[62] & 0x10:  # UserHeader.Flags.TH
-                packet = sequence.prepare_packet(packet)
+                packet = prepared(sequence, packet)
                 if packet is None:
                     break
                 self.outgoing.sent(sequence, now)

@@ -9,7 +9,6 @@ import pytest
 from qmnode.protocol.acknowledgments import (
     FinalAcknowledgment,
     administration_acknowledgment,
-    expired_in_outgoing_queue,
     final_ack_packet,
     order_ack_packet,
     position_deleted,
@@ -21,7 +20,6 @@ from qmnode.protocol.disposition import (
     after_order_ack,
     has_expired,
     refused_here,
-    undelivered,
 )
 from qmnode.protocol.final_acks import final_ack_fate
 from qmnode.protocol.incoming import OrderAcknowledgment, Route
@@ -198,28 +196,6 @@ def test_what_an_order_acknowledgment_makes_of_a_message() -> None:
     assert {after_order_ack(JN), after_order_ack(JP), after_order_ack(0, True)} == {Fate.AWAIT_FINAL_ACK}
 
 
-def test_what_becomes_of_a_message_that_gives_up_at_its_source() -> None:
-    fates = [undelivered(0), undelivered(JN), undelivered(JN | TH), undelivered(TH)]
-    assert fates == [Fate.RELEASE, Fate.DEAD_LETTER, Fate.TRANSACTIONAL_DEAD_LETTER, Fate.RELEASE]
-
-
-def test_a_message_that_expires_at_its_source_is_kept_there_and_acknowledged() -> None:
-    asked = {"properties": ALL_ACKNOWLEDGMENTS, "admin_queue": ADMIN, "flags": JN}
-    plain = expired_in_outgoing_queue(parsed(**asked), ALICE)
-    own = expired_in_outgoing_queue(UserMessage.parse(transactional(9, 7, 3, 2, **asked)), ALICE)
-    assert (plain.fate, own.fate) == (Fate.DEAD_LETTER, Fate.TRANSACTIONAL_DEAD_LETTER)
-    assert plain.administration is not None
-    assert plain.administration.message_class is TIMEOUT
-    assert own.final is None
-
-
-def test_a_transactional_message_that_expires_on_its_way_is_told_to_its_source() -> None:
-    expiry = expired_in_outgoing_queue(UserMessage.parse(transactional(9, 7, 3, 2, flags=JN)), CAROL)
-    assert expiry.fate is Fate.RELEASE
-    assert expiry.final is not None
-    assert (expiry.final.source, expiry.final.message_class) == (ALICE, TIMEOUT)
-
-
 def test_a_refused_transactional_message_is_kept_by_its_source_only() -> None:
     quota = MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA
     assert [refused_here(JN, quota), refused_here(JN | TH, quota), refused_here(0, quota)] == [
@@ -332,14 +308,8 @@ def test_pings_under_way_at_a_time_do_not_disturb_each_other() -> None:
 
 def test_an_unanswered_ping_expires_after_a_second() -> None:
     client = PingClient(ALICE)
-    cookie, request = client.request(5.0)
+    client.request(5.0)
     assert client.next_timer() == (Timer.PING_RESPONSE, 6.0)
-    assert client.take_expired(5.9) == []
-    assert client.take_expired(6.0) == [cookie]
-    late = ping_response(request, BOB, refuse=False)
-    assert late is not None
-    assert client.receive(late) is None
-    assert client.next_timer() is None
 
 
 @pytest.mark.parametrize("datagram", [b"", b"x", bytes(24), b"\0" * 23, b"\0" * 25])

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.protocol.envelope import read_sending_fields, read_sequence_fields, transaction_header_at
 from qmnode.protocol.errors import LocalProtocolError
 from qmnode.protocol.outgoing import ROLL_OVER, AckResult, OutgoingSequence, OutgoingSequences, transfer_info
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.timers import Timer
 from qmnode.settings.protocol import TransferSettings
-from tests.protocol.machines import BOB, CAROL, TIME, transactional
+from tests.protocol.machines import BOB, CAROL, TIME
 
 QUEUE = b"queue"
 STAMP = 1_700_000_000
@@ -83,19 +82,6 @@ def test_the_head_of_a_pass_follows_what_is_acknowledged() -> None:
     assert sequence.prepare(sequence.active_id, 3) is None  # acknowledged meanwhile
     assert sequence.prepare(sequence.active_id, 5) == 3
     assert sequence.prepare(sequence.active_id, 6) == 5
-
-
-def test_packets_are_copied_only_to_bridge_a_gap() -> None:
-    sequences = table()
-    identifier = sequences.assign(QUEUE, 3).sequence_id
-    sequence = sequences.get(QUEUE)
-    first, third = transactional(1, identifier, 1, 0), transactional(3, identifier, 3, 2)
-    assert sequence.prepare_packet(first) is first
-    bridged = sequence.prepare_packet(third)
-    assert bridged is not None
-    at = transaction_header_at(bridged, read_sending_fields(bridged)[3])
-    assert read_sequence_fields(bridged, at) == (identifier, 3, 1)
-    assert sequence.prepare_packet(transactional(9, identifier - 1, 1, 0)) is None
 
 
 def test_a_sequence_that_runs_out_of_numbers_is_followed_by_another_one_after_the_other() -> None:
@@ -246,13 +232,6 @@ def test_a_refused_message_that_was_not_sent_or_is_acknowledged_causes_nothing()
     ack(sequences, sequence, 3)
     sequences.take_refusal(sequence, 2)
     assert sequences.take_resends(1.0) == []
-
-
-def test_what_may_have_arrived_is_known() -> None:
-    sequences = table()
-    sequence = sent(sequences, 3)
-    assert sequence.was_sent(sequence.active_id, 3)
-    assert not sequence.was_sent(sequence.active_id, 4)
 
 
 # --- disk ---

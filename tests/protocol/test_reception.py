@@ -25,6 +25,7 @@ from qmnode.structures.user_header import UserFlags, UserHeader
 from qmnode.structures.user_message import UserMessage
 from tests.protocol.machines import ALICE, ALL_ACKNOWLEDGMENTS, BOB, CAROL, TIME, message, transactional
 from tests.protocol.receiver import ADMIN, SEQUENCE, Receiver, answered, asking, identifiers
+from tests.protocol.test_history import page_count
 
 
 # --- duplicates ---
@@ -106,7 +107,7 @@ def test_a_neighbour_pushes_out_of_the_history_only_what_it_brought() -> None:
     for number in range(2, 60):
         receiver.take(message(number * 5000, source=Guid(bytes([number]) * 16)), address="127.0.0.66")
     assert receiver.take(message(1, recoverable=True), address="127.0.0.2").duplicates == 1
-    assert receiver.history.page_count() == 11
+    assert page_count(receiver.history) == 11
 
 
 def test_the_sequence_is_one_record_in_the_write_of_its_messages() -> None:

@@ -202,18 +202,6 @@ def test_no_more_than_the_window_is_sent() -> None:
     assert pair.send(express(100, 65), first_token=64) == 20
 
 
-def test_a_peer_can_shrink_and_open_the_window() -> None:
-    pair = SessionPair().establish()
-    pair.bob.session.announce_window(2, pair.now)
-    pair.run()
-    assert pair.alice.session.room() == 2
-    assert pair.send(express(5)) == 2
-    assert pair.alice.session.room() == 2  # acknowledged one by one: with a window of 2 nothing may be held back
-    pair.bob.session.announce_window(64, pair.now)
-    pair.run()
-    assert pair.alice.session.room() == 64
-
-
 def test_a_window_of_zero_is_one() -> None:
     pair = SessionPair().establish()
     pair.alice.session.receive_data(ack(0, window=0), pair.now)
@@ -388,12 +376,6 @@ def test_the_ack_wait_timer_stops_when_nothing_waits() -> None:
     timers = {Timer.SESSION_CLEANUP}
     assert pair.alice.session.next_timer() is not None
     assert pair.alice.session.next_timer()[0] in timers  # type: ignore[index]
-
-
-def test_only_a_sessions_own_timers_can_expire() -> None:
-    pair = SessionPair().establish()
-    with pytest.raises(LocalProtocolError):
-        pair.alice.session.timer_expired(Timer.PING_RESPONSE, pair.now)
 
 
 # --- pausing and closing ---

@@ -75,10 +75,16 @@ def in_state(role: Role, state: SessionState) -> Session:
     return session
 
 
+def expire(session: Session, timer: Timer) -> None:
+    """Let this timer expire, running or not: the table has a cell for either."""
+    session._timers.stop(timer)
+    session._expired(timer, NOW)
+
+
 def unanswered(session: Session) -> None:
     session.send_messages([1], [message(1)], NOW, TIME)
-    session.timer_expired(Timer.SESSION_ACK_WAIT, NOW)
-    session.timer_expired(Timer.SESSION_ACK_WAIT, NOW)
+    expire(session, Timer.SESSION_ACK_WAIT)
+    expire(session, Timer.SESSION_ACK_WAIT)
 
 
 INPUTS: dict[Input, Callable[[Session], None]] = {
@@ -87,8 +93,8 @@ INPUTS: dict[Input, Callable[[Session], None]] = {
     Input.CONNECTION_PARAMETERS: lambda session: session.receive_data(parameters(), NOW),
     Input.SESSION_ACK: lambda session: session.receive_data(session_ack(session_header(0, 0, 0, 0, 0, 64)), NOW),
     Input.USER_MESSAGE: lambda session: session.receive_data(message(1), NOW),
-    Input.INITIALIZATION_TIMEOUT: lambda session: session.timer_expired(Timer.SESSION_INITIALIZATION, NOW),
-    Input.IDLE: lambda session: session.timer_expired(Timer.SESSION_CLEANUP, NOW),
+    Input.INITIALIZATION_TIMEOUT: lambda session: expire(session, Timer.SESSION_INITIALIZATION),
+    Input.IDLE: lambda session: expire(session, Timer.SESSION_CLEANUP),
     Input.UNANSWERED: unanswered,
     Input.DISCONNECTED: lambda session: session.disconnected(NOW),
     Input.STOPPED: lambda session: session.close(NOW),

@@ -10,7 +10,7 @@ import pytest
 from impacket.dcerpc.v5.rpcrt import RPC_C_AUTHN_LEVEL_CONNECT, RPC_C_AUTHN_LEVEL_PKT_INTEGRITY, DCERPCException
 
 from qmnode.model.packet import message_from_packet
-from qmnode.structures.sddl import parse_sddl
+from tests.lab.sddl import parse_sddl
 from tests.remote_read.conftest import QUEUE, eventually, serving
 from tests.remote_read.foreign import QM2QM, QMCOMM
 from tests.remote_read.foreign_client import PEEK, Foreign, mapped_port, packet_of

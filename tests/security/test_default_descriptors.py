@@ -5,9 +5,9 @@ import pytest
 from qmnode.security.access_check import QUEUE_MANAGER_MAPPING, Token, access_check
 from qmnode.security.default_descriptors import default_queue_manager_security, default_queue_security
 from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
-from qmnode.structures.sddl import parse_sddl
 from qmnode.structures.security_descriptor import AccessMask, SecurityDescriptor
 from qmnode.structures.sid import ANONYMOUS, EVERYONE, LOCAL_SYSTEM, Sid
+from tests.lab.sddl import parse_sddl
 
 DOMAIN = Sid.from_text("S-1-5-21-1-2-3")
 USER, MACHINE, GUEST, STRANGER = (DOMAIN.child(number) for number in (1001, 1103, 501, 1002))

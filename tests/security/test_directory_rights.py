@@ -5,9 +5,9 @@ import pytest
 from qmnode.security.access_check import Token, access_check
 from qmnode.security.directory_rights import CONNECTED_NETWORK_RIGHTS, QUEUE_MANAGER_RIGHTS, QUEUE_RIGHTS
 from qmnode.structures.access_masks import ConnectedNetworkAccess, QueueAccess, QueueManagerAccess
-from qmnode.structures.sddl import format_sddl, parse_sddl
 from qmnode.structures.security_descriptor import AceType, SecurityDescriptor
 from qmnode.structures.sid import Sid
+from tests.lab.sddl import format_sddl, parse_sddl
 
 RECEIVE = "06bd3200-df3e-11d1-9c86-006008764d0e"
 PEEK = "06bd3201-df3e-11d1-9c86-006008764d0e"

@@ -96,7 +96,7 @@ def test_threads_share_a_protector() -> None:
                 ProtectionRequest(packet.write(), AuthenticationLevel.SIG20, signer(), published(*RING)), NOW + number
             )
             assert isinstance(protected, Protected)
-            away.forget_destination(DESTINATION)
+            away._outgoing.cache.forget(lambda _place, _key: True)
             opened = here.open(protected.written, NOW + number)
             assert isinstance(opened, Opened)
             assert bytes(opened.packet.message_properties_header.message_body) == body

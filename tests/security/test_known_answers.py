@@ -9,7 +9,7 @@ import base64
 
 import pytest
 
-from qmnode.security.ciphers import decrypt_body, encrypt_body
+from qmnode.security.ciphers import BodyCipher, decrypt_body
 from qmnode.security.rsa_keys import PrivateKey
 from qmnode.security.signing import sign, verify
 from qmnode.structures.message_security import AuthenticationLevel, EncryptionAlgorithm, HashAlgorithm
@@ -113,5 +113,5 @@ def test_session_keys_that_openssl_wrapped_come_out(length: int) -> None:
 @pytest.mark.parametrize(("algorithm", "length"), list(BODIES))
 def test_bodies_are_those_that_openssl_makes(algorithm: EncryptionAlgorithm, length: int) -> None:
     key, encrypted = bytes(range(length)), bytes.fromhex(BODIES[algorithm, length])
-    assert encrypt_body(algorithm, key, BODY) == encrypted
+    assert BodyCipher(algorithm, key).encrypt(BODY) == encrypted
     assert decrypt_body(algorithm, key, encrypted) == BODY

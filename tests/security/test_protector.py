@@ -485,7 +485,7 @@ def test_cleaning_up_says_when_to_come_back() -> None:
     assert away.clean_up(NOW) is None
     away.protect(ProtectionRequest(message(privacy_level=PrivacyLevel.ADVANCED).write(), keys=published(*RING)), NOW)
     assert away.clean_up(NOW) == NOW + 600.0 + 60.0
-    assert away.forget_destination(DESTINATION) == 1
+    assert away._outgoing.cache.forget(lambda place, _: place.remote_qm_guid == DESTINATION) == 1
 
 
 def test_base_keys_of_512_bits_work_where_they_are_allowed() -> None:

@@ -114,7 +114,7 @@ async def test_a_node_starts_without_its_key_store_and_goes_on_when_it_is_back(s
     assert isinstance(verdict, Admitted)
     path.chmod(0o644)
     assert (await here.load_keys()).fingerprints == (encryption_pair().fingerprint,)
-    away.protector.forget_destination(DESTINATION)
+    away.protector._outgoing.cache.forget(lambda _place, _key: True)
     (sent,) = await away.protect([private()], NOW)
     assert isinstance(sent, Protected)
     (verdict,) = await here.judge([Arrival(sent.written, QueueRules())], NOW)

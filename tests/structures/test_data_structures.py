@@ -1,7 +1,6 @@
 """The structures of MS-MQMQ 2.2 that are no packet headers: round trips, and any bytes whatever."""
 
 import re
-from ipaddress import IPv4Address
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -19,7 +18,6 @@ from qmnode.structures.counted_arrays import (
     Caui,
     Caul,
     LpWStr,
-    ULargeInteger,
 )
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
@@ -37,13 +35,6 @@ from qmnode.structures.propvariant import CaPropVariant, PropVariant
 from qmnode.structures.public_keys import AES_PROVIDER, BASE_PROVIDER, PROV_RSA_AES, MqdsPublicKey, MqdsPublicKeys
 from qmnode.structures.queue_format_union import QueueFormat
 from qmnode.structures.sequence_info import SequenceInfo
-from qmnode.structures.ta_address import (
-    ForeignTaAddress,
-    IpTaAddress,
-    IpxTaAddress,
-    parse_ta_address,
-    parse_ta_addresses,
-)
 from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
 from qmnode.structures.variant_types import VariantType
 from tests.structures.strategies import all_structures
@@ -130,14 +121,6 @@ VALUES = {
     ObjectId: object_ids,
     DlId: dl_ids,
     MulticastId: multicast_ids,
-    IpTaAddress: st.builds(
-        IpTaAddress, address_type=st.sampled_from([1, 2]), address=st.binary(min_size=4, max_size=4)
-    ),
-    IpxTaAddress: st.builds(
-        IpxTaAddress, net_number=st.binary(min_size=4, max_size=4), node_number=st.binary(min_size=6, max_size=6)
-    ),
-    ForeignTaAddress: st.builds(ForeignTaAddress, connected_network=guids),
-    ULargeInteger: st.builds(ULargeInteger, quad_part=u64),
     Blob: blobs,
     LpWStr: lp_strings,
     PropVariant: variants,
@@ -280,7 +263,7 @@ def test_a_session_key_longer_than_any_public_key_is_refused():
         SimpleBlob.parse(bytes.fromhex("01020000 10660000 00a40000") + bytes(2049))
 
 
-def test_keys_are_found_by_their_provider():
+def test_a_key_of_a_list_is_read_as_its_blob():
     key = PublicKeyBlob.of(1 << 511, 65537)
     keys = MqdsPublicKeys(
         keys=(
@@ -290,36 +273,7 @@ def test_keys_are_found_by_their_provider():
     )
 
     assert keys.length == len(keys.write())
-    assert keys.of_provider(AES_PROVIDER).public_key == key
-    assert keys.of_provider("none") is None
-
-
-def test_addresses_are_found_by_their_type():
-    addresses = (
-        IpTaAddress(address=IPv4Address("10.1.2.3").packed),
-        ForeignTaAddress(connected_network=Guid(bytes(16))),
-        IpxTaAddress(net_number=b"netn", node_number=b"nodenu"),
-    )
-    written = b"".join(address.write() for address in addresses)
-
-    assert written[:8].hex() == "040001000a010203"
-    assert parse_ta_addresses(written) == addresses
-    assert addresses[0].ip_address == IPv4Address("10.1.2.3")
-
-
-@given(st.binary(max_size=60))
-def test_any_bytes_are_addresses_or_a_packet_error(buffer):
-    try:
-        addresses = parse_ta_addresses(buffer)
-    except PacketError:
-        return
-    assert b"".join(address.write() for address in addresses) == buffer
-
-
-@pytest.mark.parametrize("written", ["", "0400", "0a000100" + "00" * 10, "04000400" + "00" * 4, "04000300" + "00" * 10])
-def test_a_length_that_the_type_of_address_does_not_have_is_refused(written):
-    with pytest.raises(PacketError):
-        parse_ta_address(bytes.fromhex(written))
+    assert keys.keys[1].public_key == key
 
 
 def test_the_package_says_in_which_file_each_structure_is() -> None:

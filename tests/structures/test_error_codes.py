@@ -31,11 +31,6 @@ def test_value_name_and_text(name, value, text):
     assert code.text.startswith(text)
 
 
-def test_information_is_not_an_error():
-    assert {code.is_error for code in ErrorCode if code.name.startswith("MQ_INFORMATION_")} == {False}
-    assert all(code.is_error for code in ErrorCode if not code.name.startswith("MQ_INFORMATION_"))
-
-
 def test_every_text_is_a_clean_sentence():
     for code in ErrorCode:
         assert code.text.endswith(".")

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid, guid_from_text
-from qmnode.structures.sddl import SddlError, format_sddl, parse_sddl
 from qmnode.structures.security_descriptor import (
     AccessEntry,
     Ace,
@@ -20,6 +19,7 @@ from qmnode.structures.security_descriptor import (
     deny,
 )
 from qmnode.structures.sid import ANONYMOUS, BUILTIN_ADMINISTRATORS, EVERYONE, LOCAL_SYSTEM, Sid
+from tests.lab.sddl import SddlError, format_sddl, parse_sddl
 
 # MS-DTYP 2.5.1.4: the text, and the bytes that it yields.
 EXAMPLE_TEXT = "O:BAG:BAD:P(A;CIOI;GRGX;;;BU)(A;CIOI;GA;;;BA)(A;CIOI;GA;;;SY)(A;CIOI;GA;;;CO)S:P(AU;FA;GR;;;WD)"

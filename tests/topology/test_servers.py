@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from mqenterprise.directory.entities import equals
+from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConditionFailed, ObjectNotFound
 from mqenterprise.directory.names import child, parent_of
-from mqenterprise.directory.repository import Change, ChangeKind
 from mqenterprise.topology.apply import ApplyError, apply
 from mqenterprise.topology.check import load
 from mqenterprise.topology.export import export

@@ -79,10 +79,5 @@ class Quarantine:
         return dict(sorted(found.items()))
 
 
-def read_quarantine(address: str) -> list[Record]:
-    """What was set aside, for a report. ``address`` is what the option ``quarantine`` was, or ``PLACE/_quarantine``."""
-    return list(Quarantine(address).records().values())
-
-
 def _name(path: str) -> str:
     return hashlib.sha256(path.encode()).hexdigest()[:32] + _SUFFIX

@@ -29,11 +29,6 @@ class DirectProtocol(StrEnum):
     IPX = "IPX"
     SPX = "SPX"
 
-    @property
-    def default_port(self) -> int | None:
-        """The port of HTTP and HTTPS where a name has none; for the others, ports are not part of names."""
-        return {DirectProtocol.HTTP: 80, DirectProtocol.HTTPS: 443}.get(self)
-
 
 _WEB: Final = (DirectProtocol.HTTP, DirectProtocol.HTTPS)
 
