@@ -201,13 +201,11 @@ def _table(topology: NamedTopology, node: Guid) -> list[dict[str, Any]]:
             continue
         routes = [found for mine in own if (found := router.routing_table(mine).get(site.identifier)) is not None]
         row: dict[str, Any] = {"site": site.name, "cost": min((route.cost for route in routes), default=None)}
-        machines = (each for each in snapshot.machines.values() if site.identifier in each.sites)
-        somebody = next(machines, None)
-        if somebody is None:
+        if not any(site.identifier in each.sites for each in snapshot.machines.values()):
             rows.append(row | {"rule": "nobody is there"})
             continue
         try:
-            decision = router.next_hops(somebody.identifier)
+            decision = router.next_hops_to_site(site.identifier)
         except NoRouteError as error:
             rows.append(row | {"rule": str(error)})
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qmnode.routing import NoRouteError, Router, RoutingTable, Rule, build_routing_table
+from qmnode.routing import CIRCLE_HINT, NoRouteError, Router, RoutingTable, Rule, follow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,42 +79,42 @@ def explain(topology: NamedTopology, source: Guid, destination: Guid) -> Explana
         hop = _hop(topology, at, destination, tables)
         if hop.next is not None and hop.next in [each.machine for each in hops] + [at]:
             circle = topology.machine_names([*(each.machine for each in hops), at, hop.next])
-            problem = f"messages would go in a circle ({circle}): check the in- and out-routing servers"
+            problem = f"messages would go in a circle ({circle}): {CIRCLE_HINT}"
             hop = Hop(at, hop.considered, hop.decision, None, problem=problem)
         hops.append(hop)
         at = hop.next
     return Explanation(tuple(hops))
 
 
-def considered(topology: NamedTopology, source: Machine, destination: Machine) -> Iterator[Considered]:
+def considered(
+    topology: NamedTopology, source: Machine, destination: Machine, decision: NextHops | None
+) -> Iterator[Considered]:
     """Every rule up to the one that decides (GetNextHops, MS-MQBR 3.1.5.1, as ``Router`` has it)."""
-    for rule, applies, why in _questions(topology, source, destination):
+    for rule, applies, why in _questions(topology, source, destination, decision):
         yield Considered(rule, applies, why)
         if applies:
             return
 
 
-def _questions(topology: NamedTopology, source: Machine, to: Machine) -> Iterator[tuple[Rule, bool, str]]:
+def _questions(
+    topology: NamedTopology, source: Machine, to: Machine, decision: NextHops | None
+) -> Iterator[tuple[Rule, bool, str]]:
     names, snapshot = topology.machine_names, topology.snapshot
-    shared = [site for site in source.sites if site in to.sites]
+    reached_in = snapshot.sites_of(to)
+    shared = [site for site in source.sites if site in reached_in]
     yield (
         Rule.LOCAL,
         source.identifier == to.identifier,
         f"{source.name} is {'' if source.identifier == to.identifier else 'not '}the destination",
     )
-    if to.foreign:
-        where = f"foreign system of {topology.site_names(to.sites)}"
-        connects = f"{source.name} is {'in it' if shared else 'not in it'}"
-        yield Rule.CONNECTOR, bool(shared), f"{to.name} is a {where}, and {connects}"
-    else:
-        yield Rule.CONNECTOR, False, f"{to.name} is no foreign system"
+    yield _connector(topology, source, to, decision)
     if source.routing_server:
         yield Rule.OUT_ROUTING_SERVER, False, f"{source.name} is a routing server and routes for itself"
     else:
         servers = source.out_routing_servers
         text = f"names {names(servers)}" if servers else "names no out-routing server"
         yield Rule.OUT_ROUTING_SERVER, bool(servers), f"{source.name} {text}"
-    last = source.routing_server and source.identifier in to.in_routing_servers
+    last = source.routing_server and not to.foreign and source.identifier in to.in_routing_servers
     yield (
         Rule.LAST_STEP,
         last,
@@ -139,23 +139,37 @@ def _questions(topology: NamedTopology, source: Machine, to: Machine) -> Iterato
     yield Rule.ROUTING_SERVER, True, f"{source.name} routes for nobody, so its site's routing servers do"
 
 
+def _connector(
+    topology: NamedTopology, source: Machine, to: Machine, decision: NextHops | None
+) -> tuple[Rule, bool, str]:
+    if not to.foreign:
+        return Rule.CONNECTOR, False, f"{to.name} is no foreign system"
+    where = f"{to.name} is a foreign system of {topology.site_names(topology.snapshot.sites_of(to))}"
+    if decision is None or decision.rule is not Rule.CONNECTOR:
+        return Rule.CONNECTOR, False, f"{where}, and {source.name} is no connector of it"
+    site = topology.site_names([decision.site] if decision.site is not None else [])
+    link = "" if decision.site in source.sites else "a site gate of the link to "
+    return Rule.CONNECTOR, True, f"{where}, and {source.name} is {link or 'in '}{site}"
+
+
 def _apart(topology: NamedTopology, source: Machine, to: Machine) -> str:
     own, other = topology.site_names(source.sites), topology.site_names(to.sites)
     return f"{source.name} is in {own}, {to.name} in {other}"
 
 
 def _hop(topology: NamedTopology, at: Guid, destination: Guid, tables: dict[Guid, RoutingTable]) -> Hop:
-    machines = topology.snapshot.machines
-    asked = tuple(considered(topology, machines[at], machines[destination]))
+    source, to = topology.snapshot.machines[at], topology.snapshot.machines[destination]
+    decision, problem = None, ""
     try:
         decision = Router(topology.snapshot, at, tables=tables).next_hops(destination)
     except NoRouteError as error:
-        return Hop(at, asked, None, None, problem=str(error))
-    if decision.rule in (Rule.LOCAL, Rule.CONNECTOR):
-        return Hop(at, asked, decision, None)
+        problem = str(error)
+    asked = tuple(considered(topology, source, to, decision))
+    if decision is None or decision.rule in (Rule.LOCAL, Rule.CONNECTOR):
+        return Hop(at, asked, decision, None, problem=problem)
     first, *rest = (*decision.hops, *decision.fall_back)
-    link = _link(topology, machines[at], decision, first) if decision.rule is Rule.NEXT_SITE else None
-    detour = None if link is None else _detour(topology, machines[at], machines[destination], link)
+    link = _link(topology, source, decision, first) if decision.rule is Rule.NEXT_SITE else None
+    detour = None if link is None else _detour(topology, at, destination, link)
     return Hop(at, asked, decision, first, tuple(rest), link, detour)
 
 
@@ -164,20 +178,16 @@ def _link(topology: NamedTopology, at: Machine, decision: NextHops, hop: Guid) -
     near, far = set(at.sites), set(topology.snapshot.machines[hop].sites)
     joining = [
         link
-        for site in near
+        for site in at.sites
         for link in topology.snapshot.links_of_site.get(site, ())
-        if link.far_end(site) in far and link.far_end(site) not in near
+        if link.far_end(site) == decision.site or link.far_end(site) in far - near
     ]
-    return min(joining, key=lambda link: (link.far_end(link.site1) != decision.site, link.cost), default=None)
+    return min(joining, key=lambda link: (decision.site not in (link.site1, link.site2), link.cost), default=None)
 
 
-def _detour(topology: NamedTopology, at: Machine, to: Machine, link: RoutingLink) -> int | None:
-    without = topology.snapshot.without(links=[link])
-    found = [
-        route.cost
-        for own in at.sites
-        if own in without.sites
-        for site in to.sites
-        if (route := build_routing_table(without, own).get(site)) is not None
-    ]
-    return min(found, default=None)
+def _detour(topology: NamedTopology, at: Guid, destination: Guid, link: RoutingLink) -> int | None:
+    """What the way costs without a link, or None where there is none."""
+    try:
+        return follow(topology.snapshot.without(links=[link]), at, destination).cost
+    except NoRouteError:
+        return None

@@ -30,8 +30,6 @@ class LeastCosts:
     def __init__(self, snapshot: TopologySnapshot) -> None:
         self.snapshot = snapshot
         self.position = {site: index for index, site in enumerate(snapshot.sites)}
-        self.leads_on = [not site.foreign for site in snapshot.sites.values()]
-        """A foreign site ends a way (MS-MQDMPR 3.1.1.7)."""
         self.near: list[list[tuple[int, int, RoutingLink]]] = [[] for _ in self.position]
         """By site the sites that links join it with, the costs of these, and the links."""
         for link in snapshot.links:
@@ -72,7 +70,7 @@ class LeastCosts:
             here = to_see.pop()
             for near, cost, _ in self.near[here]:
                 is_before = costs[near] != _NO_WAY and costs[near] + cost == costs[here]
-                if is_before and near not in passed and (self.leads_on[near] or near == site):
+                if is_before and near not in passed:
                     passed[near] = whole - costs[near]
                     to_see.append(near)
         return passed
@@ -89,7 +87,7 @@ class LeastCosts:
         frontier = [(0, root)]
         while frontier:
             cost, site = heappop(frontier)
-            if cost > costs[site] or not (self.leads_on[site] or site == root):
+            if cost > costs[site]:
                 continue
             for near, more, _ in self.near[site]:
                 candidate = cost + more
@@ -135,15 +133,8 @@ class _Table(Mapping["Guid", Route]):
         ways = costs.ways(own, to)
         if to == own or own not in ways:
             raise KeyError(destination)
-        left, leads_on = ways[own], costs.leads_on
-        return Route(
-            left,
-            tuple(
-                link
-                for far, cost, link in costs.near[own]
-                if ways.get(far) == left - cost and (far == to or leads_on[far])
-            ),
-        )
+        left = ways[own]
+        return Route(left, tuple(link for far, cost, link in costs.near[own] if ways.get(far) == left - cost))
 
     def __iter__(self) -> Iterator[Guid]:
         return (site for site in self._costs.position if self.get(site) is not None)

@@ -38,6 +38,8 @@ class DirectoryResolver(Resolver):
             if found.rule is Rule.CONNECTOR:
                 assert found.site is not None
                 raise ConnectorHere(found.site)
+            if found.dearer:
+                await self._topology.check_journey(destination)
             return await self._first_that_resolve([*found.hops, *found.fall_back])
         except DirectoryOperationError as error:
             raise ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, error.sentence) from error

@@ -9,10 +9,12 @@ import structlog
 
 from qmnode.delivery.next_hops import ResolutionError
 from qmnode.directory.port import Directory, DirectoryOperationError, QueueManager, RoutingLink, Site, search
+from qmnode.routing.paths import follow
 from qmnode.routing.router import NoRouteError, Router, Rule
 from qmnode.routing.snapshot import Machine, TopologySnapshot
 from qmnode.routing.snapshot import RoutingLink as Link
 from qmnode.routing.snapshot import Site as SnapshotSite
+from qmnode.routing.table import RoutingTable
 from qmnode.structures.guid import Guid
 from qmnode.structures.queue_attributes import ConnectionStatus
 
@@ -39,6 +41,8 @@ class Topology:
         self._changed = changed
         self._snapshot: TopologySnapshot | None = None
         self._router: Router | None = None
+        self._tables: dict[Guid, RoutingTable] = {}
+        """Routing tables of the sites that journeys pass, by the snapshot."""
         self._problem = ""
         self._wanted = asyncio.Event()
         self._reading = asyncio.Lock()
@@ -92,6 +96,12 @@ class Topology:
             return None  # it waits for a route
         return found.site if found.rule is Rule.CONNECTOR else None
 
+    async def check_journey(self, destination: Guid) -> None:
+        """Follow a message for a queue manager to its end. NoRouteError if it would come back here, or not go on."""
+        snapshot = self._snapshot
+        if snapshot is not None:
+            await asyncio.to_thread(follow, snapshot, self._own, destination, tables=self._tables)
+
     async def read(self) -> None:
         """Read the directory once; who comes meanwhile waits for the same reading. DirectoryOperationError."""
         reads = self._reads
@@ -126,6 +136,7 @@ class Topology:
         if snapshot == self._snapshot:
             return
         self._snapshot, self._router, self._problem = snapshot, router, problem
+        self._tables = {}
         log.info(
             "topology", sites=len(snapshot.sites), links=len(snapshot.links), queue_managers=len(snapshot.machines)
         )

@@ -5,12 +5,13 @@ both into the next possible hops of a message, ``paths`` whole journeys, for exp
 Nothing here does input or output, waits, or keeps time.
 """
 
-from qmnode.routing.paths import Journey, follow, step
+from qmnode.routing.paths import CIRCLE_HINT, Journey, follow, step
 from qmnode.routing.router import NextHops, NoRouteError, Router, Rule
 from qmnode.routing.snapshot import Machine, RoutingLink, Site, TopologySnapshot
 from qmnode.routing.table import Route, RoutingTable, build_routing_table
 
 __all__ = [
+    "CIRCLE_HINT",
     "Journey",
     "Machine",
     "NextHops",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
+from typing import Final
 
 from qmnode.routing.router import NextHops, NoRouteError, Router, Rule
 from qmnode.routing.snapshot import TopologySnapshot
 from qmnode.routing.table import RoutingTable
 from qmnode.structures.guid import Guid
+
+CIRCLE_HINT: Final = "check the in- and out-routing servers, and that every link names a site gate on each side"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ def follow(
             return Journey(tuple(path), tuple(decisions))
         if hop in path:
             names = " to ".join(snapshot.machines[at].name for at in (*path, hop))
-            raise NoRouteError(f"messages would go in a circle: {names}; check the in- and out-routing servers")
+            raise NoRouteError(f"messages would go in a circle: {names}; {CIRCLE_HINT}")
         path.append(hop)
 
 

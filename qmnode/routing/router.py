@@ -8,9 +8,11 @@ candidates are there, the pairs spread evenly over the candidates, and the later
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import groupby
+from operator import itemgetter
 
 from qmnode.routing.snapshot import Machine, RoutingLink, TopologySnapshot
 from qmnode.routing.table import Route, RoutingTable, build_routing_table
@@ -46,6 +48,9 @@ class NextHops:
     fall_back: tuple[Guid, ...] = ()
     site: Guid | None = None
     cost: int = 0
+    dearer: bool = False
+    """A cheaper row of the routing table is there, but its next site has no gate. Others on the way may still go by
+    such a row, and send messages back: look at the whole journey before sending (``follow``)."""
 
 
 class NoRouteError(Exception):
@@ -89,8 +94,16 @@ class Router:
         if known is None:
             if len(self._known) >= self._remember:
                 self._known.clear()
-            known = self._known[destination] = self._decide(destination)
+            machine = self._snapshot.machines.get(destination)
+            if machine is None:
+                raise NoRouteError(f"queue manager {guid_to_text(destination)} is not in the directory")
+            known = self._known[destination] = self._decide(machine)
         return known
+
+    def next_hops_to_site(self, site: Guid) -> NextHops:
+        """GetNextHops for a machine that is in ``site`` alone. Raises :class:`NoRouteError`."""
+        known = self._snapshot.sites[site]
+        return self._decide(Machine(site, f"a machine of {known.name}", (site,), foreign=known.foreign))
 
     def routing_table(self, site: Guid) -> RoutingTable:
         """The routing table of ``site`` (MS-MQBR 3.1.1.2), built when it is first asked for."""
@@ -99,34 +112,34 @@ class Router:
             table = self._tables[site] = build_routing_table(self._snapshot, site)
         return table
 
-    def _decide(self, identifier: Guid) -> NextHops:
+    def _decide(self, destination: Machine) -> NextHops:
         source = self._machine
-        destination = self._snapshot.machines.get(identifier)
-        if destination is None:
-            raise NoRouteError(f"queue manager {guid_to_text(identifier)} is not in the directory")
-        if identifier == source.identifier:
+        if destination.identifier == source.identifier:
             return NextHops(Rule.LOCAL)
-        shared = self._sites.intersection(destination.sites)
-        if destination.foreign and shared:
-            return self._to_foreign(destination, shared)
+        sites = self._snapshot.sites_of(destination)
+        shared = self._sites.intersection(sites)
+        if destination.foreign:
+            if not sites:
+                raise NoRouteError(
+                    f"{destination.name} is a foreign system but belongs to no foreign site; give it one"
+                )
+            if shared:  # nobody connects to a foreign system: the connectors of its site keep its messages
+                return NextHops(Rule.CONNECTOR, site=min(shared))
         if not source.routing_server and source.out_routing_servers:
             return self._hops(Rule.OUT_ROUTING_SERVER, source.out_routing_servers, destination)
-        if source.routing_server and source.identifier in destination.in_routing_servers:
-            return NextHops(Rule.LAST_STEP, (identifier,))
+        if self._is_last_step(destination):
+            return NextHops(Rule.LAST_STEP, (destination.identifier,))
         if shared:
             return self._within_site(destination, shared)
         if self._is_gate:
-            return self._to_next_site(destination)
+            return self._to_next_site(destination, sites)
         if source.routing_server:
             return self._through(Rule.SITE_GATE, self._snapshot.gates_of_site, "site gate", destination)
         return self._through(Rule.ROUTING_SERVER, self._snapshot.routers_of_site, "routing server", destination)
 
-    def _to_foreign(self, destination: Machine, shared: frozenset[Guid]) -> NextHops:
-        """Nobody connects to a foreign queue manager: its site's connectors keep its messages in a queue of theirs."""
-        for site in sorted(shared):
-            if self._snapshot.sites[site].foreign:
-                return NextHops(Rule.CONNECTOR, site=site)
-        raise NoRouteError(f"{destination.name} is a foreign system but belongs to no foreign site; give it one")
+    def _is_last_step(self, destination: Machine) -> bool:
+        source = self._machine
+        return source.routing_server and not destination.foreign and source.identifier in destination.in_routing_servers
 
     def _within_site(self, destination: Machine, shared: frozenset[Guid]) -> NextHops:
         if destination.in_routing_servers:
@@ -150,51 +163,63 @@ class Router:
             )
         return NextHops(rule, self._ordered(candidates, destination))
 
-    def _to_next_site(self, destination: Machine) -> NextHops:
-        """GetNextHopsForSiteGate (MS-MQBR 3.1.5.3).
+    def _to_next_site(self, destination: Machine, sites: tuple[Guid, ...]) -> NextHops:
+        """GetNextHopsForSiteGate (MS-MQBR 3.1.5.3) for a destination in ``sites``.
 
-        The specification takes the last table row that leads to a site of the destination; we take the cheapest.
+        With several sites here or there, several rows of the routing table lead to the destination. The specification
+        takes the last of them; we take the cheapest whose next site has a gate, and all of those that cost the same.
         """
-        route = self._cheapest(destination)
-        if route is None:
+        rows = sorted(
+            (
+                (route.cost, own, site, route)
+                for own in self._machine.sites
+                for site in sites
+                if (route := self._row(own, site))
+            ),
+            key=itemgetter(0),
+        )
+        if not rows:
             raise NoRouteError(
                 f"no routing link leads from {self._machine.name} to "
-                f"{' or '.join(map(self._site_name, destination.sites)) or 'a site'} of {destination.name}"
+                f"{' or '.join(map(self._site_name, sites)) or 'a site'} of {destination.name}"
             )
-        hops: list[Guid] = []
-        sites: list[Guid] = []
-        for link in self._spread(route.first_links, destination):
-            site = link.site2 if link.site1 in self._sites else link.site1
-            sites.append(site)
-            gates = self._snapshot.gates_of_site.get(site, ())
-            if self._snapshot.sites[site].foreign:
-                if self._machine.identifier in link.site_gates:
-                    return NextHops(Rule.CONNECTOR, site=site, cost=route.cost)
-                gates = link.site_gates
-            hops += self._ordered((gate for gate in gates if gate in link.site_gates), destination)
-            hops += self._ordered((gate for gate in gates if gate not in link.site_gates), destination)
-        hops = [hop for hop in dict.fromkeys(hops) if hop != self._machine.identifier]
-        if not hops:
-            names = " or ".join(map(self._site_name, sites))
-            raise NoRouteError(
-                f"{names}, the next site on the way to {destination.name}, has no site gate; "
-                "name one on its routing link"
-            )
-        return NextHops(Rule.NEXT_SITE, tuple(hops), site=sites[0], cost=route.cost)
+        for cost, equal in groupby(rows, key=itemgetter(0)):
+            steps = dict.fromkeys((link.far_end(own), link) for _, own, _, route in equal for link in route.first_links)
+            decision = self._by_links(cost, self._spread(steps, destination), destination, sites)
+            if decision is not None:
+                return replace(decision, dearer=True) if cost > rows[0][0] else decision
+        ends = {link.far_end(own): None for _, own, _, route in rows for link in route.first_links}
+        names = " or ".join(sorted(map(self._site_name, ends)))
+        raise NoRouteError(
+            f"{names}, the next site on the way to {destination.name}, has no site gate; name one on its routing link"
+        )
 
-    def _cheapest(self, destination: Machine) -> Route | None:
-        """The least-cost route from any site of this machine to any site of the destination, ties joined."""
-        found = [
-            route
-            for own in self._machine.sites
-            for site in destination.sites
-            if (route := self.routing_table(own).get(site)) is not None
-        ]
-        if not found:
-            return None
-        least = min(route.cost for route in found)
-        first = (link for route in found if route.cost == least for link in route.first_links)
-        return Route(least, tuple(dict.fromkeys(first)))
+    def _row(self, own: Guid, site: Guid) -> Route | None:
+        return self.routing_table(own).get(site)
+
+    def _by_links(
+        self, cost: int, steps: Iterable[tuple[Guid, RoutingLink]], destination: Machine, sites: tuple[Guid, ...]
+    ) -> NextHops | None:
+        """The gates of the next sites, those of the links themselves first; None when there are none.
+
+        The link into a foreign destination's own site names its connectors, of which this machine may be one. On the
+        way to any other machine a foreign site is a site like others.
+        """
+        hops: list[Guid] = []
+        first: Guid | None = None
+        for site, link in steps:
+            gates: tuple[Guid, ...] = self._snapshot.gates_of_site.get(site, ())
+            if destination.foreign and site in sites:
+                connectors = self._snapshot.gates_of_link(link)
+                if self._machine.identifier in connectors:
+                    return NextHops(Rule.CONNECTOR, site=site, cost=cost)
+                gates = connectors or gates
+            others = [gate for gate in gates if gate != self._machine.identifier]
+            if others and first is None:
+                first = site
+            hops += self._ordered((gate for gate in others if gate in link.site_gates), destination)
+            hops += self._ordered((gate for gate in others if gate not in link.site_gates), destination)
+        return NextHops(Rule.NEXT_SITE, tuple(dict.fromkeys(hops)), site=first, cost=cost) if hops else None
 
     def _hops(self, rule: Rule, servers: tuple[Guid, ...], destination: Machine) -> NextHops:
         present = [server for server in servers if server in self._snapshot.machines]
@@ -204,10 +229,12 @@ class Router:
             )
         return NextHops(rule, self._ordered(present, destination))
 
-    def _spread(self, links: tuple[RoutingLink, ...], destination: Machine) -> Iterable[RoutingLink]:
-        if len(links) == 1:
-            return links
-        return sorted(links, key=lambda link: self._weight(link.site1 + link.site2, destination))
+    def _spread(
+        self, steps: Collection[tuple[Guid, RoutingLink]], destination: Machine
+    ) -> Iterable[tuple[Guid, RoutingLink]]:
+        if len(steps) == 1:
+            return steps
+        return sorted(steps, key=lambda step: self._weight(step[1].site1 + step[1].site2, destination))
 
     def _ordered(self, candidates: Iterable[Guid], destination: Machine) -> tuple[Guid, ...]:
         found = tuple(candidates)

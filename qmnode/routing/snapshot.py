@@ -19,7 +19,12 @@ HIGHEST_COST = 999_999
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A site (MS-MQDMPR 3.1.1.7). A foreign site is reached through connectors and carries no traffic of others."""
+    """A site (MS-MQDMPR 3.1.1.7). The systems of a foreign site are reached through its connectors.
+
+    MS-MQBR never asks whether a site is foreign: 3.1.3.1 takes every site as a vertex of the graph, and 3.1.5.1 lets
+    machines that share a site connect directly. So connectors that share a foreign site carry messages of others
+    through it, like the gates of any site. Whoever does not want that gives its links a high cost.
+    """
 
     identifier: Guid
     name: str
@@ -114,6 +119,17 @@ class TopologySnapshot:
             self.sites.values(),
             (link for link in self.links if link not in gone_links),
         )
+
+    def sites_of(self, machine: Machine) -> tuple[Guid, ...]:
+        """The sites in which a machine is reached: of a foreign system its foreign sites alone."""
+        if not machine.foreign:
+            return machine.sites
+        return tuple(site for site in machine.sites if site in self.sites and self.sites[site].foreign)
+
+    def gates_of_link(self, link: RoutingLink) -> tuple[Guid, ...]:
+        """The gates that a link names, without those that are no site gate of either end."""
+        ends = {gate for site in (link.site1, link.site2) for gate in self.gates_of_site.get(site, ())}
+        return tuple(gate for gate in link.site_gates if gate in ends)
 
     def is_site_gate(self, machine: Machine) -> bool:
         """IsSiteGate (MS-MQBR 3.1.5.8)."""

@@ -29,20 +29,18 @@ RoutingTable = Mapping[Guid, Route]
 def build_routing_table(snapshot: TopologySnapshot, root: Guid) -> RoutingTable:
     """Dijkstra's algorithm from the site ``root``, keeping every first link that starts a least-cost path.
 
-    A foreign site ends a path and never continues one: nothing in it forwards messages (MS-MQDMPR 3.1.1.7).
+    A foreign site is a vertex like any other: MS-MQBR 3.1.3.1 makes no difference (see :class:`Site`).
     """
     best: dict[Guid, int] = {root: 0}
     first: dict[Guid, dict[RoutingLink, None]] = {root: {}}
     settled: set[Guid] = set()
     frontier: list[tuple[int, Guid]] = [(0, root)]
-    links_of_site, sites = snapshot.links_of_site, snapshot.sites
+    links_of_site = snapshot.links_of_site
     while frontier:
         cost, site = heappop(frontier)
         if site in settled:
             continue
         settled.add(site)
-        if site != root and sites[site].foreign:
-            continue
         for link in links_of_site.get(site, ()):
             neighbour = link.site2 if link.site1 == site else link.site1
             candidate = cost + link.cost

@@ -16,6 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 from mqenterprise.cli import app
+from mqenterprise.commands.route import _table as table_of
 from mqenterprise.directory import entities
 from mqenterprise.directory.entities import QueueManager, Site
 from mqenterprise.routes import simulation
@@ -23,6 +24,7 @@ from mqenterprise.routes.enterprise import NamedTopology, UnknownName, of_direct
 from mqenterprise.routes.explanation import explain
 from mqenterprise.routes.simulation import simulate
 from qmnode.routing import NoRouteError, Router, TopologySnapshot, follow
+from tests.routing.test_foreign_reference import enterprise as foreign_enterprise
 from tests.routing.test_reference import large_enterprise, random_enterprise
 from tests.routing.test_routing import guid, square
 
@@ -45,11 +47,14 @@ def run(*arguments: object, code: int = 0) -> str:
 
 
 class TestExplain:
-    @pytest.mark.parametrize("seed", range(0, 400, 4))
-    def test_the_rule_that_is_told_is_the_one_that_decides(self, seed: int) -> None:
-        topology = NamedTopology(random_enterprise(seed))
-        machines = list(topology.snapshot.machines)
-        for source in machines:
+    @pytest.mark.parametrize("drawn", [random_enterprise, foreign_enterprise])
+    @pytest.mark.parametrize("seed", range(0, 400, 8))
+    def test_the_rule_that_is_told_is_the_one_that_decides(
+        self, seed: int, drawn: Callable[[int], TopologySnapshot]
+    ) -> None:
+        topology = NamedTopology(drawn(seed))
+        machines = topology.snapshot.machines
+        for source in (each.identifier for each in machines.values() if not each.foreign):
             for destination in machines:
                 found = explain(topology, source, destination)
                 try:
@@ -106,6 +111,28 @@ class TestTable:
         ]
         assert "site gate" in run("table", "ams-router", "--declared", SAMPLE)
 
+    def test_each_line_is_what_a_machine_of_that_site_alone_gets(self) -> None:
+        compared = 0
+        for seed in range(40):
+            topology = NamedTopology(foreign_enterprise(seed))
+            snapshot = topology.snapshot
+            for node in (each for each in snapshot.machines.values() if not each.foreign):
+                lines = {line["site"]: line for line in table_of(topology, node.identifier)}
+                for to in snapshot.machines.values():
+                    if len(to.sites) > 1 or to.sites[0] in node.sites or to.in_routing_servers:
+                        continue
+                    line = lines[topology.site_name(to.sites[0])]
+                    try:
+                        found = Router(snapshot, node.identifier).next_hops(to.identifier)
+                    except NoRouteError as error:
+                        assert line["rule"].split(" a machine of")[0] == str(error).split(f" {to.name}")[0]
+                        continue
+                    shown = {line["next_hop"], *line["alternatives"].split(", ")} - {"", None}
+                    assert shown == {topology.machine_name(hop) for hop in (*found.hops, *found.fall_back)}
+                    assert line["rule"] == found.rule.value
+                    compared += 1
+        assert compared > 1_000
+
 
 class TestSimulate:
     def test_another_way_is_taken(self) -> None:
@@ -131,8 +158,8 @@ class TestSimulate:
         assert "no next hop answers (a-gate)" in found.waiting[0].after.problem
 
     def test_what_it_says_of_random_enterprises_is_what_the_router_does(self) -> None:
-        for seed in range(40):
-            topology = NamedTopology(random_enterprise(seed))
+        for seed, drawn in product(range(40), (random_enterprise, foreign_enterprise)):
+            topology = NamedTopology(drawn(seed))
             if not topology.snapshot.links:
                 continue
             gone = topology.snapshot.links[0]

@@ -109,14 +109,73 @@ def test_messages_to_a_foreign_system_end_in_the_connector_queue(source: str) ->
     assert journey.decisions[-1].site == guid("F")
 
 
-def test_nothing_goes_through_a_foreign_site() -> None:
-    machines = [machine(f"{site}-gate", routing_server=True) for site in "ab"]
-    machines.append(machine("f-conn", site="ABF", routing_server=True))
+def shared_foreign_site() -> TopologySnapshot:
+    """Nothing but the foreign site F, of which A and B have a connector each, joins A with B."""
+    machines = [machine(f"{site}-{kind}", routing_server=kind == "gate") for site in "ab" for kind in ("1", "gate")]
+    machines += [machine(f"{site}-conn", site=f"{site.upper()}F", routing_server=True) for site in "ab"]
+    machines.append(machine("f-host", foreign=True))
     sites = [Site(guid("A"), "A"), Site(guid("B"), "B"), Site(guid("F"), "F", foreign=True)]
-    links = [link("AF", 1, "a-gate", "f-conn"), link("FB", 1, "f-conn", "b-gate")]
-    snapshot = TopologySnapshot.of(machines, sites, links)
-    with pytest.raises(NoRouteError, match="no routing link leads"):
-        Router(snapshot, guid("a-gate")).next_hops(guid("b-gate"))
+    links = [link("AF", 1, "a-gate", "a-conn"), link("FB", 1, "b-conn", "b-gate")]
+    return TopologySnapshot.of(machines, sites, links)
+
+
+@pytest.mark.parametrize("source", ["a-1", "a-gate", "a-conn"])
+@pytest.mark.parametrize("destination", ["b-1", "b-gate", "b-conn"])
+def test_a_foreign_site_that_connectors_share_carries_messages_of_others(source: str, destination: str) -> None:
+    journey = follow(shared_foreign_site(), guid(source), guid(destination))
+    assert names(journey.path)[-1] == destination
+    assert journey.decisions[-1].rule is Rule.LOCAL
+    assert {"a-conn", "b-conn"} & set(names(journey.path))
+
+
+@pytest.mark.parametrize("destination", ["b-conn", "b-1"])
+def test_a_gate_that_joins_a_foreign_site_sends_ordinary_machines_on(destination: str) -> None:
+    """``a-gate`` is a gate of the link to F, and ``b-conn`` is in F: it is a machine and no foreign system."""
+    found = Router(shared_foreign_site(), guid("a-gate")).next_hops(guid(destination))
+    assert (found.rule, found.site) == (Rule.NEXT_SITE, guid("F"))
+    assert set(names(found.hops)) == {"a-conn", "b-conn"}
+
+
+def test_a_gate_of_the_link_to_a_foreign_site_keeps_messages_for_its_systems() -> None:
+    found = Router(shared_foreign_site(), guid("a-gate")).next_hops(guid("f-host"))
+    assert (found.rule, found.site) == (Rule.CONNECTOR, guid("F"))
+
+
+def test_a_foreign_system_is_reached_in_its_foreign_sites_only() -> None:
+    """Sharing an ordinary site with one is no way to it."""
+    machines = [machine("a-1"), machine("a-conn", site="AF", routing_server=True)]
+    machines.append(machine("f-host", site="AF", foreign=True, in_routing_servers=(guid("a-conn"),)))
+    sites = [Site(guid("A"), "A"), Site(guid("F"), "F", foreign=True)]
+    snapshot = TopologySnapshot.of(machines, sites, [link("AF", 1, "a-conn")])
+    journey = follow(snapshot, guid("a-1"), guid("f-host"))
+    assert names(journey.path) == ["a-1", "a-conn"]
+    assert journey.decisions[-1].rule is Rule.CONNECTOR
+
+
+def test_a_foreign_system_without_a_foreign_site_is_named() -> None:
+    snapshot = one_site(machine("a-1"), machine("a-host", foreign=True))
+    with pytest.raises(NoRouteError, match="a-host is a foreign system but belongs to no foreign site"):
+        Router(snapshot, guid("a-1")).next_hops(guid("a-host"))
+
+
+@pytest.mark.parametrize("cheaper", ["C", "D"])
+def test_a_dearer_row_serves_where_the_cheapest_ones_next_site_has_no_gate(cheaper: str) -> None:
+    """The destination is in C and in D, and only one of them has a gate."""
+    other = "D" if cheaper == "C" else "C"
+    machines = [machine("a-gate", routing_server=True), machine("c-d", site="CD")]
+    machines.append(machine("x-gate", site=other, routing_server=True))
+    links = [link(f"A{cheaper}", 1, "a-gate"), link(f"A{other}", 9, "a-gate", "x-gate")]
+    snapshot = TopologySnapshot.of(machines, [Site(guid(name), name) for name in "ACD"], links)
+    found = Router(snapshot, guid("a-gate")).next_hops(guid("c-d"))
+    assert (names(found.hops), found.cost, found.site) == (["x-gate"], 9, guid(other))
+
+
+def test_a_row_without_gates_is_named_when_there_is_no_other() -> None:
+    machines = [machine("a-gate", routing_server=True), machine("c-d", site="CD")]
+    links = [link("AC", 1, "a-gate"), link("AD", 9, "a-gate")]
+    snapshot = TopologySnapshot.of(machines, [Site(guid(name), name) for name in "ACD"], links)
+    with pytest.raises(NoRouteError, match="C or D, the next site on the way to c-d, has no site gate"):
+        Router(snapshot, guid("a-gate")).next_hops(guid("c-d"))
 
 
 def two_gates() -> TopologySnapshot:
