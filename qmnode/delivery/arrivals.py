@@ -234,6 +234,7 @@ class Arrivals:
             for received, reason in admission.refused:
                 recorder.refused(received.packet, reason)
         if admission.refused:
+            self._count_refusals(admission.refused)
             _log_refusals(connection, admission.refused)
         if admission.without_place:
             log.warning(
@@ -241,6 +242,12 @@ class Arrivals:
                 "transfer.incoming_sequences_per_neighbour",
                 address=connection.address, count=admission.without_place,
             )  # fmt: skip
+
+    def _count_refusals(self, refused: Sequence[tuple[ReceivedMessage, MessageClass]]) -> None:
+        for received, reason in refused:
+            queue = self._destination(received.destination).queue
+            tally = queue.tally if isinstance(queue, Queue) else self._manager.traffic.nowhere
+            tally.reject(received.packet, reason)
 
     def _persisted(self, batch: list[tuple[Connection, Admission]], written: "asyncio.Future[None]") -> None:
         """The batch is on disk: only now may anyone be told."""

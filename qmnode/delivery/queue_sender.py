@@ -14,6 +14,7 @@ import structlog
 
 from qmnode.delivery.queue_connection import QueueConnection, report_failure
 from qmnode.delivery.repeats import Repeats
+from qmnode.delivery.round_trips import RoundTrips
 from qmnode.delivery.unacknowledged import FOLLOWED, UNACKNOWLEDGED_LIMIT, Unacknowledged, fate_of
 from qmnode.model.batches import lock_first
 from qmnode.model.dead_letter_header import packet_of
@@ -85,6 +86,7 @@ class QueueSender:
         self._protected: dict[int, tuple[bytes, float]] = {}
         """Messages under way as they were encrypted."""
         self._repeats = Repeats()
+        self._round_trips = RoundTrips(queue.tally, network.manager.traffic.round_trips)
         self._offsets = TransactionOffsets()
         self._unsynced = False
         self._scheduled = False
@@ -309,7 +311,9 @@ class QueueSender:
             if sequence.resend_at is None:
                 self._state.outgoing.sent(sequence, self._loop.time())
                 self._network.timers_changed()
+        before = connection.session.sent_count
         connection.send(tokens, packets, time, again=again)
+        self._round_trips.sent(packets[: connection.session.sent_count - before], self._loop.time(), again)
         if not again:
             for packet in packets:
                 if packet[_TRACED_AT] & _TRACED:
@@ -404,6 +408,8 @@ class QueueSender:
     def _acknowledged(self, command: MessagesAcknowledged) -> None:
         """3.1.5.5: deleted, or kept in the journal. Transactional ones stay for their order acknowledgment."""
         queue = self.queue
+        count = len(command.released) + len(command.journaled) + len(command.received)
+        self._round_trips.acknowledged(count, self._loop.time())
         if command.released:
             queue.release(command.released)  # type: ignore[arg-type]
         if command.journaled:
@@ -444,6 +450,7 @@ class QueueSender:
         if self._sent.pop(number, None) is None:
             self.queue.take_this(entry[0])
             self.queue.remove(*entry)
+            self.queue.count_acknowledged([entry])
             if self.queue.recorder is not None:
                 self.queue.recorder.transferred(self.queue, entry[1])
         else:
@@ -474,6 +481,7 @@ class QueueSender:
         fateless = {one for one in (*command.unacknowledged, *self._sent.values(), *self._again) if one in queue.locked}
         self._again = deque(sorted(fateless))
         self._returning = self._held > 0
+        self._round_trips.forget()
         self._queue_connection.closed(command.reason)
 
     # The connection

@@ -11,6 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from qmnode.management.context import Context
+from qmnode.management.traffic import traffic_metrics
 from qmnode.model.administration import NodeStatus
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import Queue
@@ -79,6 +80,7 @@ class _Snapshot(Collector):
         shown = heapq.nlargest(self._context.settings.metrics_queues, queues, key=lambda queue: queue.message_count)
         yield from self._queues(shown)
         yield from self._outgoing([queue for queue in shown if isinstance(queue, OutgoingQueue)])
+        yield from traffic_metrics(self._context.manager, self._context.settings.metrics_queues)
 
     def _certificate(self) -> Metric:
         family = GaugeMetricFamily(

@@ -44,6 +44,8 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
         lane.insert(lookup_identifier, value, keep)
     queue.express_bytes += express
     queue.count_bytes(total)
+    queue.tally.arrived += len(entries)
+    queue.tally.arrived_bytes += total
     if queue.recorder is not None:
         for _, value in entries:
             queue.recorder.inserted(queue, value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.model.positions import LANE_SHIFT, SEQUENCE_MASK, PositionState
 from qmnode.model.queue import Queue
+from qmnode.model.record import PREFIX_SIZE
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 
@@ -52,6 +53,10 @@ async def delete_queue(manager: "QueueManager", queue: Queue) -> None:
 async def _delete_messages(manager: "QueueManager", queue: Queue, reason: int) -> None:
     until = manager.sequence.value & SEQUENCE_MASK
     if not queue.loss_reports and queue.subscriber is None and queue.recorder is None:
+        gone = queue.message_count - len(queue.locked)
+        size = queue.total_bytes - sum(len(position.value) - PREFIX_SIZE for position in queue.locked.values())
+        queue.tally.died[reason] += gone
+        queue.tally.died_bytes[reason] += size
         _delete_ranges(queue)
         return
     for lane in [lane for lane in queue.lanes if lane is not None]:

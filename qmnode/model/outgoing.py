@@ -13,7 +13,7 @@ from qmnode.model.packet_parts import SOURCE
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
-from qmnode.model.record import FLAGS, PEEK_WHEN_LOCKED, TRANSACTIONAL, RecordFlag, arrival
+from qmnode.model.record import ARRIVAL, FLAGS, PEEK_WHEN_LOCKED, PREFIX_SIZE, TRANSACTIONAL, RecordFlag, arrival
 from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
@@ -199,6 +199,14 @@ class OutgoingQueue(Queue):
         if value[FLAGS] & RecordFlag.POSITIVE_JOURNAL:
             self.manager.outcomes.add_to_journal(self.manager.journal_queue, lookup_identifier, value)
 
+    def count_acknowledged(self, gone: Sequence[Entry]) -> None:
+        """Messages left the queue because somebody else has them."""
+        tally = self.tally
+        tally.acknowledged += len(gone)
+        tally.acknowledged_bytes += sum([len(value) for _, value in gone]) - PREFIX_SIZE * len(gone)
+        tally.left += [value[ARRIVAL] for _, value in gone]
+        self.manager.traffic.settle(self.manager.clock)
+
     def release(self, lookup_identifiers: Iterable[int]) -> list[Entry]:
         """Locked messages have left for good: they go, and what they were is returned. Those that went before do
         not count."""
@@ -213,6 +221,8 @@ class OutgoingQueue(Queue):
                 self.peekable_locked -= 1
             gone.append((lookup_identifier, value))
         remove_many(self, gone)
+        if gone:
+            self.count_acknowledged(gone)
         if self.recorder is not None:
             for _, value in gone:
                 self.recorder.transferred(self, value)

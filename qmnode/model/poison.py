@@ -36,6 +36,7 @@ class PoisonPolicy:
         if self.settings.target == "dead-letter":
             queue.remove(lookup_identifier, value)
             reason = MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED
+            queue.tally.ended(value, reason)
             if queue.recorder is not None:
                 queue.recorder.deleted(queue, value, reason)
             self._manager.transactional_dead_letter_queue.insert(lookup_identifier, with_class(kept(counted), reason))

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from qmnode.model.histogram import Histogram
+
 if TYPE_CHECKING:
     from qmnode.model.administration import TransferInformation
     from qmnode.model.api import Access, QueueApi, Share
@@ -45,6 +47,10 @@ class MessageStore(Protocol):
 
     before_write: Callable[[], None]
     """Called before a batch is written, to add what belongs to every batch (the counters of the queues it touched)."""
+
+    @property
+    def write_durations(self) -> Histogram:
+        """From the first change of a batch until it is on disk."""
 
     def put_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Store a recoverable message."""

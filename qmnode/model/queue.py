@@ -101,6 +101,7 @@ class Queue:
         self.__dict__.update(DEFAULT_PROPERTIES | properties)
         self.recorder = manager.recorder
         """Told of what comes and goes; None when nobody keeps a record."""
+        self.tally = manager.traffic.tally_of(queue_type)
         self.is_journal = False
         self.is_dead_letter = False
         self.is_internal = False
@@ -259,6 +260,9 @@ class Queue:
                 self.touch()
         lane.count += 1
         self.count_bytes(size)
+        tally = self.tally
+        tally.arrived += 1
+        tally.arrived_bytes += size
         if self.recorder is not None:
             self.recorder.inserted(self, value)
         if value[FLAGS] & ON_LOSS:
@@ -405,6 +409,7 @@ class Queue:
     def delete(self, lookup_identifier: int, value: bytes, reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE) -> None:
         """Message Position Deleted (3.1.7.2.1), for a message that has been taken or unlocked."""
         self.remove(lookup_identifier, value)
+        self.tally.ended(value, reason)
         if self.recorder is not None:
             self.recorder.deleted(self, value, reason)
         if value[FLAGS] & REPORT or self.journaling or reason != MessageClass.MQMSG_CLASS_ACK_RECEIVE:

@@ -42,6 +42,7 @@ from qmnode.model.published import PublishedQueues
 from qmnode.model.queue import DEFAULT_PROPERTIES, Queue
 from qmnode.model.queue_properties import check_properties
 from qmnode.model.quotas import EnqueueStatus, Quotas
+from qmnode.model.traffic import Traffic
 from qmnode.model.transaction import Transaction
 from qmnode.settings.node import Settings
 from qmnode.structures.error_codes import ErrorCode
@@ -99,6 +100,7 @@ class QueueManager(Administrator, QueueManagerApi):
         self.settings = settings
         self.clock = clock
         self.computer_name = computer_name
+        self.traffic = Traffic()
         self.quotas = Quotas(settings.quotas)
         self.read_ahead = ReadAhead(settings.read_ahead)
         self.expiry = Expiry(self)
@@ -232,6 +234,7 @@ class QueueManager(Administrator, QueueManagerApi):
         self.store.close()
 
     def _write_counters(self) -> None:
+        self.traffic.settle(self.clock)
         touched, self.touched = self.touched, []
         for queue in touched:
             queue.touched = False
@@ -356,6 +359,7 @@ class QueueManager(Administrator, QueueManagerApi):
             self.network.queue_removed(queue)
         self.names.remove(queue)
         self.queue_collection.pop(queue.queue_id, None)
+        self.traffic.retire(queue)
         if queue.parent is not None:
             queue.parent.subqueues.pop(queue.pathname.rpartition(";")[2].upper(), None)
         self.store.delete_queue(queue.queue_id)

@@ -54,6 +54,8 @@ ON_LOSS: Final = (RecordFlag.REPORT | RecordFlag.NEGATIVE_JOURNAL).value
 FLAGS: Final = 1
 """Where in a value the flags are."""
 
+ARRIVAL: Final = slice(12, 20)
+"""Where in a value its arrival is."""
 EXPIRY: Final = slice(8, 12)
 NO_EXPIRY: Final = b"\xff\xff\xff\xff"
 """Where in a value the second of expiry is, and what is there for NEVER: to tell, without unpacking, most messages."""

@@ -19,6 +19,7 @@ from rocksdict import (
     ReadOptions,
 )
 
+from qmnode.model.histogram import Histogram
 from qmnode.model.ports import Entry
 from qmnode.settings.node import StorageSettings
 from qmnode.storage.errors import StoreError
@@ -149,6 +150,11 @@ class Store:
     @before_write.setter
     def before_write(self, callback: Callable[[], None]) -> None:
         self._writer.before_write = callback
+
+    @property
+    def write_durations(self) -> Histogram:
+        """From the first change of a batch until it is on disk."""
+        return self._writer.durations
 
     def put(self, family: Family, key: bytes, value: bytes) -> None:
         """Write one record of any family in this pass's batch."""

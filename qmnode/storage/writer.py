@@ -8,10 +8,14 @@ and syncs the log in a thread; what comes meanwhile shares the next sync.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
+from qmnode.model.histogram import Histogram
 from qmnode.storage.errors import StoreError
+
+_DURATIONS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 def _nothing() -> None:
@@ -25,6 +29,9 @@ class _Written(asyncio.Future[None]):
     he learns of it when the batch is on disk, and then knows what has happened. asyncio.shield would do for the others,
     at the price of a future for each.
     """
+
+    begun = 0.0
+    """When the first change of the batch was made, by the loop's clock."""
 
     def cancel(self, msg: object = None) -> bool:
         return False
@@ -47,6 +54,7 @@ class Writer:
         "_unsynced",
         "batch",
         "before_write",
+        "durations",
         "volatile",
         "volatile_used",
     )
@@ -56,8 +64,10 @@ class Writer:
         self.batch = WriteBatch(raw_mode=True)
         self.volatile = WriteBatch(raw_mode=True)
         self.volatile_used = False
+        self.durations = Histogram(_DURATIONS)
+        """From the first change of a batch until it is on disk."""
         self.before_write: Callable[[], None] = _nothing
-        self._future: asyncio.Future[None] | None = None
+        self._future: _Written | None = None
         self._failure: StoreError | None = None
         self._closed = False
         self._dirty = False
@@ -70,7 +80,7 @@ class Writer:
         self._unlogged.disable_wal = True  # type: ignore[assignment, method-assign]
         self._executor = ThreadPoolExecutor(1, "qmnode-sync") if in_thread else None
         # Thread mode only: futures of batches that are written and wait for the next sync, and whether one is running.
-        self._unsynced: list[asyncio.Future[None]] = []
+        self._unsynced: list[_Written] = []
         self._syncing = False
 
     def durable(self) -> asyncio.Future[None]:
@@ -79,6 +89,7 @@ class Writer:
         if future is None:
             loop = asyncio.get_running_loop()
             future = self._future = _Written(loop=loop)
+            future.begun = loop.time()
             if self._failure is not None or self._closed:
                 self._future = None
                 future.set_exception(self._failure or StoreError("the store is closed"))
@@ -161,11 +172,15 @@ class Writer:
             self._start_sync()
         self._dirty = False
 
-    def _resolve(self, futures: "list[asyncio.Future[None] | None]") -> None:
+    def _resolve(self, futures: list[_Written | None]) -> None:
         self._unsynced = []
         for future in futures:
             if future is not None and not future.done():
-                future.set_result(None)
+                self._synced_now(future)
+
+    def _synced_now(self, future: _Written) -> None:
+        self.durations.observe(future.get_loop().time() - future.begun)
+        future.set_result(None)
 
     def _fail(self, error: BaseException, *waiting: "asyncio.Future[None] | None") -> None:
         """Nothing more is written: what is in memory is ahead of the disk, so only a new start is safe."""
@@ -189,7 +204,7 @@ class Writer:
         done = loop.run_in_executor(self._executor, self._database.flush_wal, True)
         done.add_done_callback(lambda result: self._sync_done(result, covered))
 
-    def _sync_done(self, result: "asyncio.Future[None]", covered: "list[asyncio.Future[None]]") -> None:
+    def _sync_done(self, result: "asyncio.Future[None]", covered: list[_Written]) -> None:
         self._syncing = False
         error = result.exception()
         if error is not None:
@@ -197,7 +212,7 @@ class Writer:
             return
         for future in covered:
             if not future.done():
-                future.set_result(None)
+                self._synced_now(future)
         self._unsynced = [future for future in self._unsynced if not future.done()]
         if self._unsynced and not self._closed:
             self._start_sync()
