@@ -17,6 +17,8 @@ description:
     C(msmq_foreign_sites), C(msmq_in_routing_servers), C(msmq_out_routing_servers), C(msmq_addresses),
     C(msmq_is_gate), and C(ansible_host), which is the first declared address or else the DNS name.
   - "All hosts have C(msmq_links), the routing links with sites, cost and site gates."
+  - Variables of C(queue_managers) count least, then those of the groups of roles, then those of the operator's own
+    groups, then those of sites (C(ansible_group_priority)).
 extends_documentation_fragment:
   - constructed
 options:
@@ -101,6 +103,8 @@ try:
 except ImportError as error:
     MISSING = error
 
+RANKS = {"nodes": -2, "roles": -1, "site": 10}
+"""Ansible merges groups of the same depth by this rank, then by name; an operator's own groups have 1."""
 GROUPS = {
     "routing_server": "routing_servers",
     "supporting_server": "supporting_servers",
@@ -180,6 +184,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         site = self.get_option("site")
         for group in ("queue_managers", "site_gates", *GROUPS.values()):
             self.inventory.add_group(group)
+            rank = RANKS["nodes" if group == "queue_managers" else "roles"]
+            self.inventory.set_variable(group, "ansible_group_priority", rank)
+        if site is not None:
+            self.inventory.set_variable("all", "msmq_inventory_site", site)
         self.inventory.set_variable(
             "all",
             "msmq_links",
@@ -201,6 +209,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         for site in machine["sites"]:
             groups.append(self.inventory.add_group(group_name(site)))
             self.inventory.set_variable(group_name(site), "msmq_site", site)
+            self.inventory.set_variable(group_name(site), "ansible_group_priority", RANKS["site"])
         for group in groups:
             self.inventory.add_host(name, group=group)
         variables = {f"msmq_{each}": machine[each] for each in VARIABLES} | {

@@ -1,0 +1,196 @@
+"""Settings of nodes are merged by key over all levels that give them, and one that reaches no node is an error."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.collection.test_ansible import PLAYBOOKS, run
+from tests.playbooks.conftest import sample
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROUTER, SHOP, FAR = "ams-router", "ams-shop", "bre-router"
+AT_FAULT = re.compile(r"^(\S+) .*failed=[1-9]", re.MULTILINE)
+ADDED = re.compile(r"^\+(?!\+\+)(.*)$", re.MULTILINE)
+
+
+class Inventory:
+    """Three machines of the sample, hosts in folders of this machine, and files of variables beside the inventory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "inventory"
+        self.folder.mkdir()
+        self.file = self.folder / "lab.msmq.yaml"
+        self.state = folder / "state"
+        (self.folder / "enterprise.yaml").write_text(yaml.safe_dump(sample(ROUTER, SHOP, FAR) | {"foreign_sites": []}))
+        self.describe()
+        self.local = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "queue_manager_python": sys.executable,
+            "queue_manager_service": "process",
+            "queue_manager_root": f"{folder}/{{{{ inventory_hostname }}}}",
+        }
+
+    def describe(self, **options: object) -> None:
+        """The inventory itself, with these options of its plugin."""
+        plugin = {"plugin": "msmq.enterprise.directory", "source": "declared", "declared": "enterprise.yaml"}
+        self.file.write_text(yaml.safe_dump(plugin | options))
+
+    def give(self, place: str, **variables: object) -> None:
+        """Variables of ``group_vars/NAME`` or ``host_vars/NAME``."""
+        file = self.folder / f"{place}.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(yaml.safe_dump(variables))
+
+    def play(self, *arguments: str, code: int = 0, **extra: object) -> str:
+        """What the roll-out says, checked."""
+        given = (*arguments, "--check", "--diff", "-e", json.dumps(extra))
+        playbook = ("-i", self.file, PLAYBOOKS / "rollout.yml", *given)
+        done = run("ansible-playbook", *playbook, cwd=self.folder, code=code, XDG_STATE_HOME=str(self.state))
+        return done.stdout + done.stderr
+
+    def settings(self, said: str) -> dict[str, dict[str, Any]]:
+        """The settings that each node would get."""
+        found = {}
+        for part in said.split("+++ after: ")[1:]:
+            path, _, rest = part.partition("\n")
+            if path.endswith("etc/qmnode/node.yaml"):
+                host = path.removesuffix("/etc/qmnode/node.yaml").rpartition("/")[2]
+                found[host] = yaml.safe_load("\n".join(ADDED.findall(rest.partition("\n\n")[0])))
+        return found
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Inventory:
+    return Inventory(tmp_path)
+
+
+def quota(kilobytes: int, **more: int) -> dict[str, Any]:
+    return {"quotas": {"queue_manager_quota": kilobytes, **more}}
+
+
+def signer(name: str) -> dict[str, Any]:
+    """A user's key, which is a setting and a file."""
+    path = f"{{{{ queue_manager_config }}}}/{name}.pem"
+    return {
+        "settings": {"security": {"signers": {name: {"private_key": path}}}},
+        "files": [{"path": path, "content": f"the key of {name}", "mode": "0600"}],
+    }
+
+
+def tls() -> dict[str, Any]:
+    files = {"certificate": "certificate.pem", "private_key": "key.pem", "authorities": "ca.pem"}
+    return {name: f"{{{{ queue_manager_config }}}}/{file}" for name, file in files.items()} | {"peers": ["*"]}
+
+
+@pytest.mark.slow
+def test_every_level_is_merged_by_key_into_the_settings_of_every_node(inventory: Inventory) -> None:
+    desk, shop = signer("desk"), signer("shop")
+    inventory.describe(groups={"accounting": f"inventory_hostname == '{SHOP}'"})
+    inventory.give("group_vars/all", **inventory.local, queue_manager_settings={"transfer": {"retry_interval": 7}})
+    security = desk["settings"]["security"] | {"tls": tls()}
+    every = quota(1000, journal_quota=100) | {"security": security}
+    inventory.give("group_vars/queue_managers", queue_manager_settings=every, queue_manager_more_files=desk["files"])
+    inventory.give("group_vars/accounting", queue_manager_settings=quota(2000))
+    inventory.give("group_vars/site_amsterdam", queue_manager_settings={"transfer": {"retry_maximum": 70}})
+    inventory.give("group_vars/site_bremen", queue_manager_settings=quota(9000))
+    host = {"transfer": {"retry_interval": 8}} | shop["settings"]
+    inventory.give(f"host_vars/{SHOP}", queue_manager_settings=host, queue_manager_more_files=shop["files"])
+    inventory.give(f"host_vars/{FAR}", routing_server_more_settings={"transfer": {"retry_interval": 9}})
+
+    said = inventory.play(queue_manager_settings={"transport": {"address": "127.0.0.1"}})
+
+    found = inventory.settings(said)
+    assert {host: each["quotas"]["queue_manager_quota"] for host, each in found.items()} == {
+        ROUTER: 1000,  # what an operator says of all counts more than what the role has for routing servers
+        SHOP: 2000,
+        FAR: 9000,
+    }
+    assert {host: each["transfer"] for host, each in found.items()} == {
+        ROUTER: {"retry_interval": 7, "retry_maximum": 70},
+        SHOP: {"retry_interval": 8, "retry_maximum": 70},
+        FAR: {"retry_interval": 9},
+    }
+    for host, each in found.items():
+        assert each["quotas"]["journal_quota"] == 100, host
+        assert each["security"]["tls"]["certificate"].endswith(f"{host}/etc/qmnode/certificate.pem")
+        assert each["transport"]["address"] == "127.0.0.1"
+    assert found[ROUTER]["security"]["signers"].keys() == {"desk"}
+    assert found[SHOP]["security"]["signers"].keys() == {"desk", "shop"}
+    keys = re.findall(r"\+\+\+ after: .*/([\w-]+)/etc/qmnode/(\w+)\.pem\n", said)
+    assert {(ROUTER, "desk"), (FAR, "desk"), (SHOP, "desk"), (SHOP, "shop")} == {
+        (host, name) for host, name in keys if name in ("desk", "shop")
+    }
+
+
+def test_settings_that_reach_no_node_stop_before_a_host_is_touched(inventory: Inventory) -> None:
+    """The hosts are those of the sample, which do not answer: they are not even looked at."""
+    inventory.give("host_vars/ams-ruter", queue_manager_settings=quota(1))
+    inventory.give("group_vars/site_bremem", queue_manager_listen="::")
+    inventory.give(f"host_vars/{SHOP}", routing_server_more_settings=quota(1))
+    inventory.give("group_vars/connectors", queue_manager_settings=quota(1))
+    inventory.give("group_vars/all", queue_managers_settings=quota(1), queue_manager_state="state", ntp="ntp.test")
+
+    said = inventory.play(code=2)
+
+    for name, where, why in (
+        (
+            "queue_manager_settings",
+            "host_vars/ams-ruter",
+            "there is no host ams-ruter in the inventory, did you mean ams-router?",
+        ),
+        (
+            "queue_manager_listen",
+            "group_vars/site_bremem",
+            "there is no group site_bremem in the inventory, did you mean site_bremen?",
+        ),
+        ("routing_server_more_settings", f"the host {SHOP}", "no routing server is among its hosts"),
+        ("queue_manager_settings", "the group connectors", "the group has no hosts"),
+    ):
+        assert f"{name}, which {where} gives, reaches no node: {why}" in said
+    misspelt = "queue_managers_settings, which the group all gives, is no variable of a node"
+    assert f"{misspelt}: did you mean queue_manager_settings?" in said
+    assert said.count(", which ") == 2 * 5, "each is told by the error and by its result, and nothing else is"
+    assert "Look at the host" not in said
+    assert AT_FAULT.findall(said) == ["localhost"]
+
+
+def test_settings_with_which_a_node_would_not_start_stop_before_a_host_is_touched(inventory: Inventory) -> None:
+    inventory.give(f"host_vars/{FAR}", queue_manager_settings={"quotas": {"queue_manager_quotta": 1}})
+
+    said = inventory.play(code=2)
+
+    assert f"The node of {FAR} would not start with its settings, and nothing was done to it" in said
+    assert "Look at the host" not in said
+    assert AT_FAULT.findall(said) == [FAR]
+
+
+def test_what_the_command_line_gives_to_routing_servers_is_no_setting_of_another_host(inventory: Inventory) -> None:
+    said = inventory.play("--limit", SHOP, code=2, routing_server_more_settings=quota(1))
+
+    assert "which the command line gives, reaches no node: no routing server is among its hosts" in said
+    assert "Look at the host" not in said
+
+
+@pytest.mark.slow
+def test_files_of_other_sites_and_other_inventories_may_be_there(inventory: Inventory) -> None:
+    inventory.describe(site="Bremen")
+    inventory.give("group_vars/site_amsterdam", queue_manager_settings=quota(1))
+    inventory.give("group_vars/all", **inventory.local)
+
+    found = inventory.settings(inventory.play())
+
+    assert {host: each["quotas"]["queue_manager_quota"] for host, each in found.items()} == {FAR: 8388608}
+    inventory.describe()
+    inventory.give("group_vars/all", **inventory.local, queue_manager_unreached="warn")
+    inventory.give("group_vars/site_of_another", queue_manager_settings=quota(1))
+    warned = inventory.play("--limit", f"localhost,{SHOP}")
+    assert "there is no group site_of_another in the inventory" in warned
