@@ -23,8 +23,8 @@ def default_state() -> Path:
     """Where the private directory of this machine, or of this user, lies."""
     if os.getuid() == 0:
         return Path("/var/lib/mqenterprise/directory")
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local/share") / "mqenterprise/directory"
+    data = Path(os.environ.get("XDG_DATA_HOME", ""))  # ignored if it is relative, as its specification wants
+    return (data if data.is_absolute() else Path.home() / ".local/share") / "mqenterprise/directory"
 
 
 def load_settings(file: Path | None = None) -> DirectorySettings:

@@ -154,9 +154,12 @@ def _told(step: Step, error: BaseException, done: int, total: int) -> BaseExcept
 
 
 def state_directory() -> Path:
-    """Where the plans that were applied are recorded: ``$XDG_STATE_HOME/mqenterprise/applied``."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "mqenterprise" / "applied"
+    """Where the plans that were applied are recorded: ``$XDG_STATE_HOME/mqenterprise/applied``.
+
+    A relative value is ignored, as the variable's specification wants it: it would depend on the working directory.
+    """
+    base = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".local/state") / "mqenterprise/applied"
 
 
 def record(plan: Plan, token: int, directory: Path) -> Path:

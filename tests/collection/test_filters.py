@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = PLAYBOOKS / "collections/ansible_collections/msmq/enterprise/plugins/filter"
-link_ends, verification, needed_by, declared_queues = (
+link_ends, verification, needed_by, declared_queues, moved = (
     runpy.run_path(str(FOLDER / f"{name}.py"))[name]
-    for name in ("link_ends", "verification", "needed_by", "declared_queues")
+    for name in ("link_ends", "verification", "needed_by", "declared_queues", "moved")
 )
 
 
@@ -45,7 +45,11 @@ def test_a_foreign_site_has_no_host_to_probe() -> None:
 
 
 def test_a_link_is_told_with_the_time_and_the_way_and_one_that_carries_nothing_is_a_fault() -> None:
-    found = {"queue_manager_looked": {}, "queue_manager_clock": 0.4, "queue_manager_probed": {"identifier": "one"}}
+    found = {
+        "queue_manager_looked": {},
+        "queue_manager_clock": {"difference": 0.4, "uncertainty": 0.05},
+        "queue_manager_probed": {"identifier": "one"},
+    }
     answers = {
         "two": {"seconds": 0.2, "path": ["one", "three", "two"], "why": ""},
         "three": {"seconds": None, "path": ["one"], "why": "no acknowledgment within 60 s"},
@@ -60,7 +64,32 @@ def test_a_link_is_told_with_the_time_and_the_way_and_one_that_carries_nothing_i
     told = verification(pairs, hosts)
 
     assert "one → two (A - B): 0.2 s there and back, by one → three → two" in told["seen"]
-    assert told["faults"] == ["one → three (A - C): no acknowledgment within 60 s"]
+    assert told["seen"][0] == "one: its clock is 0.40 s (± 0.05 s) ahead of the controller's, its node is one"
+    assert told["faults"] == {"one": ["one → three (A - C): no acknowledgment within 60 s, last seen at one"]}
+
+
+def test_a_probe_that_is_stuck_is_the_fault_of_the_host_that_has_it() -> None:
+    lost = {"seconds": None, "path": ["one", "two"], "why": "no acknowledgment within 60 s"}
+    looked = {"queue_manager_looked": {}}
+    hosts = {"one": looked | {"queue_manager_answers": {"three": lost}}, "two": looked, "three": looked}
+    pair = {"link": "A - C", "from": "one", "to": "three"}
+
+    assert verification([pair], hosts)["faults"].keys() == {"two"}
+    lost["path"] = ["one", "somebody"]  # who is no host of this inventory
+    assert verification([pair], hosts)["faults"].keys() == {"one"}
+
+
+@pytest.mark.parametrize(
+    ("difference", "told"),
+    [
+        (0.04, "its clock agrees with the controller's within 0.10 s"),
+        (-0.1, "its clock agrees with the controller's within 0.10 s"),
+        (-90.0, "its clock is 90.00 s (± 0.10 s) behind the controller's"),
+    ],
+)
+def test_a_clock_is_told_as_far_as_it_is_known(difference: float, told: str) -> None:
+    host = {"queue_manager_looked": {}, "queue_manager_clock": {"difference": difference, "uncertainty": 0.1}}
+    assert verification([], {"one": host})["seen"] == [f"one: {told}, its node does not answer"]
 
 
 def test_a_link_of_which_one_end_was_not_looked_at_is_told() -> None:
@@ -70,7 +99,7 @@ def test_a_link_of_which_one_end_was_not_looked_at_is_told() -> None:
     told = verification(pairs, {"one": looked, "two": {}, "three": {}})
 
     assert told["seen"][1:] == ["one → two (A - B): not probed, as --limit leaves two out"]
-    assert told["faults"] == []
+    assert told["faults"] == {}
 
 
 def test_declared_queues_have_what_is_said_of_them(tmp_path: Path) -> None:
@@ -89,8 +118,9 @@ def test_declared_queues_have_what_is_said_of_them(tmp_path: Path) -> None:
 
 def test_nodes_with_one_identity_are_a_fault() -> None:
     copy = {"queue_manager_looked": {}, "queue_manager_probed": {"identifier": "one"}}
-    (fault,) = verification([], {"first": copy, "second": copy})["faults"]
-    assert fault.startswith("first and second are one queue manager (one)")
+    faults = verification([], {"first": copy, "second": copy})["faults"]
+    assert faults["first"] == faults["second"]
+    assert faults["first"][0].startswith("first and second are one queue manager (one)")
 
 
 def test_links_and_machines_that_name_a_machine_need_it() -> None:
@@ -100,3 +130,18 @@ def test_links_and_machines_that_name_a_machine_need_it() -> None:
         {"name": "c-client", "in_routing_servers": [], "out_routing_servers": []},
     ]
     assert needed_by("a-gate", links, machines) == ["the routing link A - B", "b-client"]
+
+
+def test_a_machine_keeps_the_routing_servers_of_its_new_sites_and_loses_the_others() -> None:
+    routers = {"a-gate": ["A"], "both": ["A", "B"], "b-router": ["B"]}
+    machines = [{"name": name, "sites": sites} for name, sites in routers.items()]
+    machines.append(
+        {"name": "SHOP", "sites": ["A"], "in_routing_servers": ["a-gate"], "out_routing_servers": ["A-GATE", "both"]}
+    )
+
+    assert moved(machines, "shop", ["b"]) == {
+        "in_routing_servers": [],
+        "out_routing_servers": ["both"],
+        "lost": ["A-GATE"],
+    }
+    assert moved(machines, "Shop", ["A", "B"])["lost"] == []

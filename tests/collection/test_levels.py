@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from mqenterprise.topology.apply import state_directory
 from tests.collection.test_ansible import PLAYBOOKS, run
 from tests.playbooks.conftest import sample
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROUTER, SHOP, FAR = "ams-router", "ams-shop", "bre-router"
 AT_FAULT = re.compile(r"^(\S+) .*failed=[1-9]", re.MULTILINE)
@@ -194,3 +193,29 @@ def test_files_of_other_sites_and_other_inventories_may_be_there(inventory: Inve
     inventory.give("group_vars/site_of_another", queue_manager_settings=quota(1))
     warned = inventory.play("--limit", f"localhost,{SHOP}")
     assert "there is no group site_of_another in the inventory" in warned
+
+
+def test_the_state_has_one_place_whatever_folder_ansible_is_started_in(inventory: Inventory, tmp_path: Path) -> None:
+    show = {"ansible.builtin.debug": {"msg": "=={{ lookup('msmq.enterprise.state', 'queue_manager_state') }}=="}}
+    plays = [{"hosts": hosts, "gather_facts": False, "tasks": [show]} for hosts in (ROUTER, "localhost")]
+    playbook = tmp_path / "playbooks/state.yml"
+    playbook.parent.mkdir()
+    playbook.write_text(yaml.safe_dump(plays))
+
+    def places(cwd: Path, *arguments: str) -> list[str]:
+        said = run("ansible-playbook", "-i", inventory.file, playbook, *arguments, cwd=cwd).stdout
+        return re.findall("==(.*)==", said)
+
+    inventory.give("group_vars/queue_managers", queue_manager_state="kept/state")
+    kept = str(inventory.folder / "kept/state")
+    assert places(tmp_path) == places(PLAYBOOKS) == [kept, kept], "the controller's plays mean what the nodes' do"
+    given = ("-e", "queue_manager_state=../given")
+    assert places(PLAYBOOKS, *given) == [str(tmp_path / "given")] * 2
+
+
+def test_a_relative_state_home_means_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    assert state_directory() == tmp_path / ".local/state/mqenterprise/applied"
+    monkeypatch.setenv("XDG_STATE_HOME", "/srv/state")
+    assert state_directory() == Path("/srv/state/mqenterprise/applied")

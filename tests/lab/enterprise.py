@@ -202,6 +202,11 @@ class Played:
         """Changes on all hosts."""
         return sum(each["changed"] for each in self.stats.values())
 
+    @property
+    def at_fault(self) -> set[str]:
+        """The hosts that the recap marks."""
+        return {host for host, each in self.stats.items() if each["failures"] or each["unreachable"]}
+
     def ok(self) -> Played:
         """Itself; AssertionError with what was said if it failed."""
         assert self.code == 0, self.said[-6000:]

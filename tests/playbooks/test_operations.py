@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import time
 from functools import cache
@@ -139,6 +140,10 @@ class TestVerify:
         for start, end in ((ROUTER, GATE), (GATE, ROUTER)):
             assert f"{start} → {end} (Amsterdam - Bremen): " in done.said
             assert f"s there and back, by {start} → {end}" in done.said
+        # Hosts of one machine have one clock: what is told is how well that is known.
+        within = re.findall(r"its clock agrees with the controller's within ([\d.]+) s", done.said)
+        assert len(within) == len(running.hosts.addresses)
+        assert max(map(float, within)) < 3
 
 
 class TestLimit:
@@ -157,6 +162,7 @@ class TestLimit:
         await answers(running, GATE)
         assert away.code != 0
         assert f"{GATE}: the node does not answer" in away.said
+        assert away.at_fault == {GATE}
 
     def test_one_node_is_backed_up_without_the_controller(self, running: LabEnterprise, tmp_path: Path) -> None:
         done = running.play("backup", "--limit", SHOP, backup_to=os.path.relpath(tmp_path / "kept", PROJECT)).ok()
@@ -280,6 +286,7 @@ class TestBackup:
         assert f"{ROUTER} is not fit" in found.said
         assert "s off the controller's" in found.said
         assert f"{ROUTER}: the node does not answer" in found.said
+        assert found.at_fault == {ROUTER, SHOP, GATE}
 
         in_s3.play("restore", "--limit", SHOP, backup_from=PLACE, backup_name="second").ok()
 
@@ -302,7 +309,10 @@ class TestMove:
         assert await receive(running, GATE, "picking", 1) == [b"8"]
         assert await next_hop(running, SHOP) == running.hosts.addresses[ROUTER]
 
-        play_thrice(running, "move_site", machine=SHOP, site="Bremen")
+        moved = play_thrice(running, "move_site", machine=SHOP, site="Bremen")
+
+        lost = f"{SHOP} no longer sends or receives through {ROUTER}, which is not in Bremen"
+        assert lost in " ".join(moved.said.split())
 
         explained = json.loads(running.command("route", "explain", SHOP, GATE, "--json").stdout)
         assert explained["path"] == [SHOP, GATE]
@@ -331,8 +341,10 @@ class TestDecommission:
         assert await receive(running, SHOP, "orders", 1) == [b"unread"]
 
     def test_a_node_without_messages_is_gone(self, running: LabEnterprise) -> None:
-        play_thrice(running, "decommission", machine=SHOP)
+        done = play_thrice(running, "decommission", machine=SHOP)
 
+        # On the host its service and its settings; on the controller its login, its queue and its entry.
+        assert changes(done) == {SHOP: 2, "localhost": 3}
         assert SHOP not in running.command("queue", "list", "--json").stdout
         assert running.command("route", "explain", SHOP, GATE, check=False).returncode != 0
         assert not running.hosts.path(SHOP, "/etc/qmnode").exists(), "its password and its key are gone"

@@ -145,6 +145,7 @@ class TestFaults:
         assert f"{SHOP} cannot be reached" in stopped.said
         assert "run the playbook again" in stopped.said
         assert stopped.stats[ROUTER]["changed"] == 0
+        assert stopped.at_fault == {SHOP}
         small.lab.network.plug(SHOP)
         small.play("rollout").ok()
 
@@ -195,6 +196,7 @@ class TestFaults:
             assert f"The node of {SHOP} would not start with its settings" in stopped.said
             assert told in stopped.said
             assert stopped.changed == 0
+            assert stopped.at_fault == {SHOP}
         assert started_at(small, SHOP) == process
 
     def test_a_node_that_does_not_become_ready(self, small: LabEnterprise) -> None:

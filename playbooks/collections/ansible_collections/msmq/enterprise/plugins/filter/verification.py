@@ -33,7 +33,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Sentences, C(seen) for each node and link, and C(faults).
+  description:
+    - Sentences, C(seen) for each node and link, and C(faults) by host.
+    - A probe that did not come back is the fault of the host that was last seen to have it.
   type: dict
 """
 
@@ -41,18 +43,23 @@ _value:
 def verification(pairs, hostvars):
     """Sentences about nodes and links, and about what is wrong."""
     nodes = {host: hostvars[host] for host in hostvars if "queue_manager_looked" in hostvars[host]}
-    faults = [f"{host}: {fault}" for host, node in nodes.items() for fault in node.get("queue_manager_faults") or ()]
-    faults += _twins(nodes)
+    faults = {
+        host: [f"{host}: {fault}" for fault in node.get("queue_manager_faults") or ()] for host, node in nodes.items()
+    }
+    for hosts, sentence in _twins(nodes):
+        for host in hosts:
+            faults[host].append(sentence)
     seen = [f"{host}: {_node(node)}" for host, node in nodes.items()]
     for pair in pairs:
         start, end = nodes.get(pair["from"]), nodes.get(pair["to"])
         if start is None or end is None:
             seen += _outside(pair, [host for host in (pair["from"], pair["to"]) if host not in nodes])
             continue
-        sentence, is_fault = _link(pair, start)
+        sentence, culprit = _link(pair, start)
         seen.append(sentence)
-        faults += [sentence] if is_fault else []
-    return {"seen": seen, "faults": faults}
+        if culprit is not None:
+            faults[culprit if culprit in nodes else pair["from"]].append(sentence)
+    return {"seen": seen, "faults": {host: sentences for host, sentences in faults.items() if sentences}}
 
 
 def _outside(pair, missing):
@@ -63,38 +70,51 @@ def _outside(pair, missing):
 
 
 def _node(node):
-    clock = node.get("queue_manager_clock")
-    told = (
-        "no answer" if clock is None else f"its clock is {clock:+.1f} s from the controller's, the way there included"
-    )
+    told = _clock(node.get("queue_manager_clock") or {})
     identifier = (node.get("queue_manager_probed") or {}).get("identifier")
     return f"{told}, its node is {identifier}" if identifier else f"{told}, its node does not answer"
 
 
+def _clock(compared):
+    """How a clock differs from the controller's, as far as that can be known."""
+    difference, uncertainty = compared.get("difference"), compared.get("uncertainty")
+    if difference is None:
+        return "no answer"
+    if abs(difference) <= uncertainty:
+        return f"its clock agrees with the controller's within {uncertainty:.2f} s"
+    ahead = "ahead of" if difference > 0 else "behind"
+    return f"its clock is {abs(difference):.2f} s (± {uncertainty:.2f} s) {ahead} the controller's"
+
+
 def _twins(nodes):
+    """Hosts whose nodes have one identity, and the sentence."""
     known = {}
     for host, node in nodes.items():
         identifier = (node.get("queue_manager_probed") or {}).get("identifier")
         if identifier:
             known.setdefault(identifier, []).append(host)
     return [
-        f"{' and '.join(hosts)} are one queue manager ({identifier}) to everybody else: one was copied from the other. "
-        "Stop the copy, empty its data directory, and roll it out again"
+        (
+            hosts,
+            f"{' and '.join(hosts)} are one queue manager ({identifier}) to everybody else: one was copied from the "
+            "other. Stop the copy, empty its data directory, and roll it out again",
+        )
         for identifier, hosts in known.items()
         if len(hosts) > 1
     ]
 
 
 def _link(pair, start):
-    """What became of the probe of a pair, and whether that is a fault."""
+    """What became of the probe of a pair, and the host that was last seen to have it if it did not come back."""
     name = f"{pair['from']} → {pair['to']} ({pair['link']})"
     found = (start.get("queue_manager_answers") or {}).get(pair["to"])
     if found is None:
-        return f"{name}: no probe was sent", False
+        return f"{name}: no probe was sent", None
     if found["seconds"] is None:
-        return f"{name}: {found['why']}", True
+        way = found["path"] or [pair["from"]]
+        return f"{name}: {found['why']}, last seen at {way[-1]}", way[-1]
     way = " → ".join(found["path"])
-    return f"{name}: {found['seconds']} s there and back, by {way}", False
+    return f"{name}: {found['seconds']} s there and back, by {way}", None
 
 
 class FilterModule:

@@ -1,7 +1,7 @@
 """What a host is like before anything is done to it: one JSON document.
 
 Arguments: where releases, data and settings are or will be, the file with the process of a node without systemd (or
-nothing), and what time it is on the controller.
+nothing).
 """
 
 import json
@@ -61,7 +61,6 @@ def main() -> None:
         "releases": sorted(each.parent.name for each in releases.glob("*/.complete")),
         "running": since is not None,
         "stale": [] if since is None else changed_after(since, [*(settings / name for name in READ), unit, current]),
-        "clock": round(time.time() - float(sys.argv[5]), 1),
     }
     print(json.dumps(found))
 
