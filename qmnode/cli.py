@@ -15,7 +15,7 @@ COMMANDS: Final = {
     "connect": Row("qmnode.commands.node:connect_app", "Exchange messages with other machines again."),
     "disconnect": Row("qmnode.commands.node:disconnect_app", "Exchange no messages with other machines."),
     "queue": Row("qmnode.commands.queue:app", "Create, find, change and delete queues."),
-    "send": Row("qmnode.commands.messages:send_app", "Send messages."),
+    "send": Row("qmnode.commands.send:app", "Send messages."),
     "receive": Row("qmnode.commands.messages:receive_app", "Take messages out of a queue."),
     "peek": Row("qmnode.commands.messages:peek_app", "Look at messages, which stay."),
     "move": Row("qmnode.commands.messages:move_app", "Move messages to a subqueue or back."),

@@ -12,8 +12,7 @@ from qmnode.delivery.signing import MessageSigning
 from qmnode.directory.port import Directory
 from qmnode.export.exporter import Exporter, check_export
 from qmnode.export.recorder import EventRecorder
-from qmnode.model.clock import SystemClock
-from qmnode.model.ports import Clock
+from qmnode.model.ports import Clock, SystemClock
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
 from qmnode.remote_read.remote_reader import RemoteReader
 from qmnode.security.queue_policy import QueueAccessPolicy

@@ -10,6 +10,7 @@ from rich.tree import Tree
 
 from qmnode.capture.meanings import nanoseconds, queue_name
 from qmnode.capture.rules import Kind
+from qmnode.structures.text import printable
 from qmnode.structures.user_header import UserFlags
 
 if TYPE_CHECKING:
@@ -32,13 +33,6 @@ class Body(StrEnum):
     SHORT = "short"
     HEX = "hex"
     TEXT = "text"
-
-
-def printable(text: str) -> str:
-    """The text without characters that a terminal would act on, or that cannot be written."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def headline(explained: Explained, number: int) -> Text:

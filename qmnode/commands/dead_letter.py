@@ -10,7 +10,7 @@ import typer
 
 from qmnode.administration.dead_letters import chosen, dead_letters, retry
 from qmnode.commands.messages import CountOption, Show, ShowOption, lookup, print_messages
-from qmnode.commands.output import print_json, progress, say
+from qmnode.commands.output import json_text, print_json, progress, say
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import BodyForm, MessageDocument, identifier_text, lookup_text
@@ -100,7 +100,7 @@ def export(
         total = (await manager.status()).dead_letter_count
         with progress("writing") as bar:
             async for message in dead_letters(manager):
-                target.write(MessageDocument.of(message, BodyForm.BASE64).model_dump_json() + "\n")
+                target.write(json_text(MessageDocument.of(message, BodyForm.BASE64)) + "\n")
                 count += 1
                 bar(count, max(total, count))
         return count

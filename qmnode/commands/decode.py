@@ -16,8 +16,9 @@ from rich.console import Console
 from qmnode.capture.document import document
 from qmnode.capture.errors import CaptureError
 from qmnode.capture.explain import Explained, Explainer
-from qmnode.capture.render import Body, plain, printable, summary, tree
+from qmnode.capture.render import Body, plain, summary, tree
 from qmnode.capture.source import PING_PORT, SESSION_PORT, Format, Notice, SourceOptions, read_packets
+from qmnode.structures.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,17 +1,16 @@
-"""``qmnode send``, ``receive``, ``peek``, ``move`` and ``journal``."""
+"""``qmnode receive``, ``peek``, ``move`` and ``journal``."""
 
 from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from qmnode.administration.messages import browse, unit_for
 from qmnode.administration.names import MACHINE_JOURNAL, format_name, is_format_name, queue_name
-from qmnode.commands.output import print_json, print_table, progress, say, size_text
+from qmnode.commands.output import print_body, print_json, print_table, say, size_text
 from qmnode.commands.remote import NodeOption, PasswordFileOption, RemoteTarget, UserOption
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, run_async, with_node
 from qmnode.errors import MessageQueuingError
@@ -19,22 +18,19 @@ from qmnode.management.documents import (
     BodyForm,
     MessageDocument,
     body_text,
-    identifier_text,
     lookup_from_text,
     lookup_text,
 )
 from qmnode.model.api import Access, QueueType
 from qmnode.model.message import Message
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator
 
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.api import QueueApi
 
-send_app = typer.Typer(pretty_exceptions_enable=False)
 receive_app = typer.Typer(pretty_exceptions_enable=False)
 peek_app = typer.Typer(pretty_exceptions_enable=False)
 move_app = typer.Typer(pretty_exceptions_enable=False)
@@ -42,7 +38,6 @@ journal_app = typer.Typer(pretty_exceptions_enable=False)
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help=r"Path name or format name; 'orders' is .\private$\orders.")]
 CountOption = Annotated[int, typer.Option("--count", "-n", min=1, help="At most so many.")]
-_BATCH = 500
 
 
 class Show(StrEnum):
@@ -53,143 +48,13 @@ class Show(StrEnum):
     RAW = "raw"
 
 
-class Hash(StrEnum):
-    """Hash algorithms; the weak ones only if the node's settings allow them."""
-
-    SHA512 = "sha512"
-    SHA256 = "sha256"
-    SHA1 = "sha1"
-    MD5 = "md5"
-
-
-_HASHES = {
-    Hash.SHA512: HashAlgorithm.SHA_512,
-    Hash.SHA256: HashAlgorithm.SHA_256,
-    Hash.SHA1: HashAlgorithm.SHA1,
-    Hash.MD5: HashAlgorithm.MD5,
-}
-
 ShowOption = Annotated[
-    Show, typer.Option("--show", help="A table; bodies as text, each on its line; or their bytes and nothing else.")
+    Show,
+    typer.Option(
+        "--show",
+        help="A table; bodies as text, each on its line; or their bytes and nothing else.",
+    ),
 ]
-
-
-@send_app.command(
-    epilog="Example: qmnode send orders 'order 7' --label first   or: qmnode send orders --lines < orders.txt"
-)
-def send(
-    name: Name,
-    body: Annotated[
-        str | None, typer.Argument(help="The body, a text; - is standard input. Else: --file, --lines or empty.")
-    ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="File with the body; - is standard input.")] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="A message for each line of standard input.")] = False,
-    utf16: Annotated[bool, typer.Option("--utf16", help="Text as Windows writes it: UTF-16, VT_LPWSTR.")] = False,
-    label: Annotated[str, typer.Option(help="At most 249 characters.")] = "",
-    priority: Annotated[int, typer.Option(min=0, max=7, help="7 is first; transactional messages have 0.")] = 3,
-    express: Annotated[bool, typer.Option("--express", help="Faster, and lost when the node stops.")] = False,
-    transactional: Annotated[
-        bool | None,
-        typer.Option("--transactional/--no-transactional", help="In a transaction. [default: as the queue needs it]"),
-    ] = None,
-    response_queue: Annotated[str, typer.Option(help="Where an answer should go.")] = "",
-    admin_queue: Annotated[str, typer.Option(help="Where acknowledgments should go.")] = "",
-    acknowledge: Annotated[
-        int, typer.Option(min=0, max=15, help="Bits: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt.")
-    ] = 0,
-    journal: Annotated[bool, typer.Option("--journal", help="Keep a copy of what was sent.")] = False,
-    dead_letter: Annotated[bool, typer.Option("--dead-letter", help="Keep it if it does not arrive.")] = False,
-    dead_letter_queue: Annotated[
-        str, typer.Option(metavar="QUEUE", help="Queue of this node that keeps it then; with --dead-letter.")
-    ] = "",
-    time_to_reach_queue: Annotated[int | None, typer.Option(min=0, metavar="SECONDS")] = None,
-    time_to_be_received: Annotated[int | None, typer.Option(min=0, metavar="SECONDS")] = None,
-    authenticated: Annotated[
-        bool, typer.Option("--authenticated", help="Sign it as you, with the key that the node's settings name.")
-    ] = False,
-    signed_with: Annotated[Hash, typer.Option("--hash", help="What is signed of it.")] = Hash.SHA512,
-    encrypted: Annotated[bool, typer.Option("--encrypted", help="Only the destination computer can read it.")] = False,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Send a message, or one for each line. When this ends, recoverable messages are on the node's disk."""
-    if sum((body is not None, file is not None, lines)) > 1:
-        raise typer.BadParameter("the body is an argument, --file or --lines: only one of them")
-
-    def message(content: bytes) -> Message:
-        made = Message(
-            content,
-            label=label,
-            priority=priority,
-            recoverable=not express,
-            body_type=31 if utf16 else 0,
-            response_queue_format_name=format_name(response_queue) if response_queue else "",
-            administration_queue_format_name=format_name(admin_queue) if admin_queue else "",
-            acknowledgements_requested=acknowledge,
-            positive_journaling_requested=journal,
-            negative_journaling_requested=dead_letter,
-            authentication_level=AuthenticationLevel.SIG20 if authenticated else AuthenticationLevel.NONE,
-            hash_algorithm=_HASHES[signed_with],
-            privacy_level=PrivacyLevel.ADVANCED if encrypted else PrivacyLevel.NONE,
-        )
-        if dead_letter_queue:
-            made.application_dead_letter_queue = queue_name(dead_letter_queue)
-        if time_to_reach_queue is not None:
-            made.time_to_reach_queue = time_to_reach_queue
-        if time_to_be_received is not None:
-            made.time_to_be_received = time_to_be_received
-        return made
-
-    contents = _lines(utf16) if lines else iter([_content(body, file, utf16)])
-
-    async def work(manager: RemoteQueueManager) -> int:
-        unit = await unit_for(manager, queue_name(name), transactional)
-        count = 0
-        async with await manager.open_queue(format_name(name), Access.SEND) as queue:
-            with progress(f"sending to {name}") as bar:
-                for batch in _batches(contents):
-                    identifiers = await queue.send_many(map(message, batch), unit)
-                    count += len(identifiers)
-                    bar(count, None)
-                    _print_identifiers(identifiers, as_json)
-        return count
-
-    say(f"{with_node(socket, config, work)} sent")
-
-
-def _content(body: str | None, file: Path | None, utf16: bool) -> bytes:
-    if file is not None:
-        try:
-            return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-        except OSError as error:
-            raise typer.BadParameter(f"{file}: {error.strerror or error}") from error
-    if body == "-":
-        return sys.stdin.buffer.read()
-    return (body or "").encode("utf-16-le" if utf16 else "utf-8", "surrogateescape" if not utf16 else "surrogatepass")
-
-
-def _lines(utf16: bool) -> Iterator[bytes]:
-    for line in sys.stdin.buffer:
-        content = line.removesuffix(b"\n").removesuffix(b"\r")
-        yield content.decode("utf-8", "replace").encode("utf-16-le") if utf16 else content
-
-
-def _batches(contents: Iterator[bytes]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    for content in contents:
-        batch.append(content)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _print_identifiers(identifiers: Iterable[bytes], as_json: bool) -> None:
-    for identifier in identifiers:
-        text = identifier_text(identifier)
-        print_json({"identifier": text}) if as_json else print(text)
 
 
 @receive_app.command(
@@ -296,11 +161,11 @@ def print_messages(messages: list[Message], show: Show, as_json: bool) -> None:
         for message in messages:
             if message.unreadable:
                 say(f"{lookup_text(message.lookup_identifier)}: {unreadable_text(message)}")
-            if show is Show.RAW:
+            text = body_text(message)
+            if show is Show.RAW and not sys.stdout.isatty():
                 sys.stdout.buffer.write(message.body)
             else:
-                text = body_text(message)
-                print(text if text is not None else message.body.hex())
+                print_body(text if text is not None else message.body.hex())
 
 
 def unreadable_text(message: Message) -> str:

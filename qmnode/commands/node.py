@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from qmnode.commands.output import print_facts, print_json, print_table, progress, quota_text, say, size_text
+from qmnode.administration.quotas import quota_text
+from qmnode.commands.output import counted, print_facts, print_json, print_table, progress, say, size_text
 from qmnode.commands.target import (
     ConfigOption,
     DataOption,
@@ -223,6 +224,8 @@ def verify(data: DataOption = None, config: ConfigOption = None, as_json: JsonOp
         )
     elif report.findings:
         print_table(("where", "what is wrong"), [(one.where, one.sentence) for one in report.findings])
-    say(f"{report.queues} queues, {report.messages} messages, {len(report.findings) + report.omitted or 'no'} findings")
+    findings = len(report.findings) + report.omitted
+    found = counted(findings, "finding") if findings else "no findings"
+    say(f"{counted(report.queues, 'queue')}, {counted(report.messages, 'message')}, {found}")
     if report.findings:
         raise typer.Exit(1)

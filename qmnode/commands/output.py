@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from qmnode.structures.text import printable, printable_json, printable_lines
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -31,15 +33,25 @@ def _console(*, error: bool = False) -> Console:
 
 def say(sentence: str) -> None:
     """What is not the result: to standard error."""
-    print(sentence, file=sys.stderr)
+    print(printable_lines(sentence), file=sys.stderr)
+
+
+def json_text(document: BaseModel | Mapping[str, Any]) -> str:
+    """One JSON document on one line, without characters that a terminal would act on."""
+    if isinstance(document, dict):
+        return printable_json(json.dumps(document, ensure_ascii=False))
+    values = document.model_dump(mode="json")  # type: ignore[union-attr]
+    return printable_json(json.dumps(values, ensure_ascii=False, separators=(",", ":")))
 
 
 def print_json(document: BaseModel | Mapping[str, Any]) -> None:
     """One JSON document on one line."""
-    if isinstance(document, dict):
-        print(json.dumps(document, ensure_ascii=False))
-    else:
-        print(document.model_dump_json())  # type: ignore[union-attr]
+    print(json_text(document))
+
+
+def print_body(text: str) -> None:
+    """A body as text. A terminal gets escapes for what it would act on; a pipe or a file gets the text as it is."""
+    print(printable_lines(text) if sys.stdout.isatty() else text)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
@@ -75,10 +87,7 @@ def _cell(value: object) -> str:
         case list() | tuple():
             return ", ".join(map(str, value)) or "-"
         case _:
-            # Names and labels come from others: no control characters to the terminal.
-            return "".join(
-                character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(value)
-            )
+            return printable(str(value))  # names and labels come from others
 
 
 def size_text(count: int) -> str:
@@ -91,9 +100,9 @@ def size_text(count: int) -> str:
     return f"{size:.1f} TiB"
 
 
-def quota_text(quota: int | None) -> str:
-    """A quota in KB, for people."""
-    return "none" if quota is None else f"{quota} KB"
+def counted(count: int, thing: str, things: str | None = None) -> str:
+    """A number and what it counts: ``1 queue``, ``2 queues``."""
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qmnode.administration.names import format_name, queue_name
+from qmnode.administration.quotas import quota_from_text, quota_text
 from qmnode.commands import queue_acl
-from qmnode.commands.output import print_facts, print_json, print_table, quota_text, say, size_text
+from qmnode.commands.output import print_facts, print_json, print_table, say, size_text
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, YesOption, confirm, with_node
 from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
 from qmnode.model.api import Access, QueueType
@@ -26,8 +27,10 @@ LabelOption = Annotated[str | None, typer.Option(help="At most 124 characters.")
 JournalingOption = Annotated[
     bool | None, typer.Option("--journaling/--no-journaling", help="Keep copies of received messages.")
 ]
-QuotaOption = Annotated[str | None, typer.Option(metavar="KB|none", help="How much it may hold.")]
-JournalQuotaOption = Annotated[str | None, typer.Option(metavar="KB|none", help="How much its journal may hold.")]
+QuotaOption = Annotated[
+    str | None, typer.Option(metavar="SIZE|none", help="How much it may hold: 10MB, 1GB; a bare number is KB.")
+]
+JournalQuotaOption = Annotated[str | None, typer.Option(metavar="SIZE|none", help="How much its journal may hold.")]
 AuthenticateOption = Annotated[
     bool | None, typer.Option("--authenticate/--no-authenticate", help="Take signed messages only.")
 ]
@@ -43,9 +46,10 @@ def _settings(**given: Any) -> dict[str, Any]:
     for name in ("quota", "journal_quota"):
         if name in values:
             try:
-                values[name] = None if values[name] == "none" else int(values[name])
-            except ValueError:
-                raise typer.BadParameter(f"{values[name]!r} is not a number of KB, and not 'none'") from None
+                values[name] = quota_from_text(values[name])
+            except ValueError as error:
+                hint = f"--{name.replace('_', '-')}"
+                raise typer.BadParameter(str(error), param_hint=hint) from None
     return values
 
 
@@ -59,7 +63,7 @@ def _checked(kind: type[QueueSettings], values: dict[str, Any]) -> Any:
         raise typer.BadParameter(f"{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}") from None
 
 
-@app.command(epilog="Example: qmnode queue create orders --transactional --journaling --quota 102400")
+@app.command(epilog="Example: qmnode queue create orders --transactional --journaling --quota 100MB")
 def create(
     name: Name,
     label: LabelOption = None,

@@ -8,7 +8,7 @@ import typer
 
 from qmnode.administration.access_control import RIGHTS, TRUSTEES, Change, QueueAccessList, change_access, show_access
 from qmnode.administration.names import queue_name
-from qmnode.commands.output import print_json, print_table, say
+from qmnode.commands.output import counted, print_json, print_table, say
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
 from qmnode.management.access_documents import AccessDocument
 
@@ -91,4 +91,4 @@ def _print(access: QueueAccessList, as_json: bool) -> None:
     if document.unrestricted:
         say("there is no list: everybody may do everything")
     if document.other_entries:
-        say(f"and {document.other_entries} entries of other kinds")
+        say(f"and {counted(document.other_entries, 'entry', 'entries')} of other kinds")

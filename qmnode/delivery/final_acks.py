@@ -9,9 +9,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from qmnode.delivery.state import AWAITING_FINAL_ACK
-from qmnode.model.dead_letter_header import packet_of
 from qmnode.model.ports import Entry
-from qmnode.model.record import NEVER, PREFIX_SIZE, with_prefix
+from qmnode.model.record import NEVER, PREFIX_SIZE, packet_of, with_prefix
 from qmnode.protocol.disposition import Fate
 from qmnode.protocol.envelope import read_sending_fields
 from qmnode.protocol.final_acks import ON_THE_WAY, final_ack_fate

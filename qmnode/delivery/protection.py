@@ -11,11 +11,10 @@ import structlog
 
 from qmnode.delivery.routes import DirectoryResolver
 from qmnode.directory.port import DirectoryOperationError
-from qmnode.model.dead_letter_header import without_dead_letter_header
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet_parts import SOURCE
 from qmnode.model.ports import Entry
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.record import PREFIX_SIZE, without_dead_letter_header
 from qmnode.security.key_caches import AgedCache
 from qmnode.security.outcomes import Deferred, Protected, ProtectionRequest, Unprotectable
 from qmnode.structures.base_header import BaseHeader

@@ -17,14 +17,13 @@ from qmnode.delivery.repeats import Repeats
 from qmnode.delivery.round_trips import RoundTrips
 from qmnode.delivery.unacknowledged import FOLLOWED, UNACKNOWLEDGED_LIMIT, Unacknowledged, fate_of
 from qmnode.model.batches import lock_first
-from qmnode.model.dead_letter_header import packet_of
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import TransactionOffsets
 from qmnode.model.packet_parts import SEQUENCE, SEQUENCE_AT
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState
 from qmnode.model.queue import Queue
-from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL
+from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, packet_of
 from qmnode.protocol.commands import (
     Closed,
     Command,

@@ -60,6 +60,23 @@ def identifier_text(identifier: bytes) -> str:
     return f"{guid_to_text(Guid(identifier[:16]))}\\{int.from_bytes(identifier[16:20], 'little')}" if identifier else ""
 
 
+def identifier_from_text(text: str) -> bytes:
+    """The other way round; also from 40 hexadecimal digits. ValueError for anything else."""
+    guid, separator, number = text.partition("\\")
+    try:
+        if separator:
+            return guid_from_text(guid) + int(number).to_bytes(4, "little")
+        content = bytes.fromhex(text)
+    except (ValueError, OverflowError):
+        content = b""
+    if len(content) != 20:
+        raise ValueError(
+            f"{text!r} is no message identifier, such as 7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e\\65537, "
+            "and has not 40 hexadecimal digits"
+        )
+    return content
+
+
 def _guid_or_none(value: bytes) -> str | None:
     return guid_to_text(Guid(value)) if value and value != ZERO_GUID else None
 
@@ -217,6 +234,11 @@ VT_LPWSTR: Final = 31
 _UTF16_BODY_TYPES: Final = frozenset({VT_BSTR, VT_LPWSTR})
 
 
+def is_utf16(body_type: int) -> bool:
+    """Whether bodies of this type are text in UTF-16."""
+    return body_type in _UTF16_BODY_TYPES
+
+
 class NewMessage(_Document):
     """A message to send: with its body as base64 or as text, or with none."""
 
@@ -235,6 +257,7 @@ class NewMessage(_Document):
     correlation_identifier: str | None = Field(
         default=None, pattern=r"^[0-9A-Fa-f]{40}$", description="20 bytes, hexadecimal"
     )
+    extension: str | None = Field(default=None, description="Bytes beside the body, as base64", examples=["AAEC"])
     acknowledgements_requested: int = Field(
         default=0, ge=0, le=0x0F, description="Bits: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt"
     )
@@ -248,7 +271,7 @@ class NewMessage(_Document):
     time_to_reach_queue: int | None = Field(default=None, ge=0, lt=INFINITE, description="Seconds")
     time_to_be_received: int | None = Field(default=None, ge=0, lt=INFINITE, description="Seconds")
 
-    @field_validator("base64")
+    @field_validator("base64", "extension")
     @classmethod
     def _is_base64(cls, value: str | None) -> str | None:
         if value is not None:
@@ -287,6 +310,8 @@ class NewMessage(_Document):
         )
         if self.dead_letter_queue:
             message.application_dead_letter_queue = queue_name(self.dead_letter_queue)
+        if self.extension:
+            message.extension = base64.b64decode(self.extension)
         if self.correlation_identifier:
             message.correlation_identifier = bytes.fromhex(self.correlation_identifier)
         if self.time_to_reach_queue is not None:
@@ -321,6 +346,8 @@ class MessageDocument(_Document):
     time_to_be_received: int | None
     dead_letter_queue: str | None = Field(default=None, description="Path name, if its sender named one")
     aborted_receives: int
+    extension_size: int = Field(default=0, description="Bytes beside the body")
+    extension: str | None = Field(default=None, description="Those bytes as base64, if the body was asked for")
     authenticated: bool = Field(default=False, description="Whether its signature proved who sent it")
     sender: str | None = Field(default=None, description="SID of who is proved to have sent it")
     unreadable: str | None = Field(
@@ -355,6 +382,7 @@ class MessageDocument(_Document):
             time_to_be_received=_quota(message.time_to_be_received),
             dead_letter_queue=message.application_dead_letter_queue or None,
             aborted_receives=message.aborted_receives,
+            extension_size=len(message.extension),
             authenticated=bool(message.authentication_level),
             sender=_sender(message),
             unreadable=message.unreadable or None,
@@ -365,6 +393,8 @@ class MessageDocument(_Document):
             document.text = body_text(message)
         if body is not BodyForm.NONE and document.text is None:
             document.base64 = base64.b64encode(message.body).decode()
+        if body is not BodyForm.NONE and message.extension:
+            document.extension = base64.b64encode(message.extension).decode()
         return document
 
 
@@ -379,7 +409,7 @@ def _sender(message: Message) -> str | None:
 
 def body_text(message: Message) -> str | None:
     """The body as text, if it is."""
-    encoding = "utf-16-le" if message.body_type in _UTF16_BODY_TYPES else "utf-8"
+    encoding = "utf-16-le" if is_utf16(message.body_type) else "utf-8"
     try:
         return message.body.decode(encoding)
     except UnicodeDecodeError:

@@ -1,15 +1,23 @@
-"""Many messages of a queue in one go: what they share is done once, which is most of what one message costs."""
+"""Many messages of a queue in one go: inserted, locked, removed, purged and deleted with the queue.
+
+What the messages share is done once, which is most of what one message costs. Purge Queue and Delete Queue (MS-MQDMPR
+3.1.7.1.7 and 3.1.7.1.4) delete ranges of keys, whatever the backlog, when nobody wants to know about any message.
+Otherwise each is deleted for its reason, in steps, so that a large queue does not hold up the others.
+"""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qmnode.model.expiry import GROUP_SHIFT
 from qmnode.model.ports import Entry
-from qmnode.model.positions import LANE_SHIFT, LockedPosition
+from qmnode.model.positions import LANE_SHIFT, SEQUENCE_MASK, LockedPosition, PositionState
 from qmnode.model.record import EXPRESS, FACTS, FLAGS, NEVER, ON_LOSS, PEEK_WHEN_LOCKED, PREFIX_SIZE
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
     from qmnode.model.queue import Queue
+    from qmnode.model.queue_manager import QueueManager
 
 
 def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
@@ -108,3 +116,76 @@ def remove_many(queue: "Queue", entries: Sequence[Entry]) -> None:
     queue.count_bytes(-total)
     if express < total and not queue.touched:
         queue.touch()
+
+
+_STEP: Final = 500
+
+
+async def purge_queue(manager: "QueueManager", queue: "Queue") -> None:
+    """Purge Queue (3.1.7.1.7): what is available goes now, what is locked goes when its transaction aborts."""
+    for position in queue.locked.values():
+        position.state = PositionState.PURGE_PENDING
+    await _delete_messages(manager, queue, MessageClass.MQMSG_CLASS_NACK_Q_PURGED)
+    await manager.store.durable()
+
+
+async def delete_queue(manager: "QueueManager", queue: "Queue") -> None:
+    """Delete Queue (3.1.7.1.4), with its subqueues and its journal. Open handles to it are dead afterwards."""
+    for subqueue in list(queue.subqueues.values()):
+        await delete_queue(manager, subqueue)
+    parts = [queue, queue.journal] if queue.has_journal else [queue]
+    for part in parts:
+        for reader in list(part.waiting):
+            reader.cancel(ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE, f"the queue {queue.pathname} was deleted")
+        await _delete_messages(manager, part, MessageClass.MQMSG_CLASS_NACK_Q_DELETED)
+    if queue.deleted:
+        return  # by somebody else, meanwhile
+    for part in parts:
+        for lookup_identifier in list(part.locked):
+            part.delete(
+                lookup_identifier,
+                part.unlock(lookup_identifier).value,
+                MessageClass.MQMSG_CLASS_NACK_Q_DELETED,
+            )
+        _delete_ranges(part)
+        part.deleted = True
+    manager.forget_queue(queue)
+    await manager.store.durable()
+
+
+async def _delete_messages(manager: "QueueManager", queue: "Queue", reason: int) -> None:
+    until = manager.sequence.value & SEQUENCE_MASK
+    if not queue.loss_reports and queue.subscriber is None and queue.recorder is None:
+        gone = queue.message_count - len(queue.locked)
+        size = queue.total_bytes - sum(len(position.value) - PREFIX_SIZE for position in queue.locked.values())
+        queue.tally.died[reason] += gone
+        queue.tally.died_bytes[reason] += size
+        _delete_ranges(queue)
+        return
+    for lane in [lane for lane in queue.lanes if lane is not None]:
+        last = lane.index << LANE_SHIFT | until
+        first = lane.head
+        while first <= last:
+            step = [
+                entry
+                for entry, _ in zip(lane.scan(first, queue.locked), range(_STEP), strict=False)
+                if entry[0] <= last
+            ]
+            if not step:
+                break
+            for lookup_identifier, value in step:
+                queue.take_this(lookup_identifier)
+                queue.delete(lookup_identifier, value, reason)
+            first = step[-1][0] + 1
+            await manager.store.durable()
+
+
+def _delete_ranges(queue: "Queue") -> None:
+    """Delete what is not locked, between what is."""
+    for lane in [lane for lane in queue.lanes if lane is not None and lane.count]:
+        locked = sorted(one for one in queue.locked if one >> LANE_SHIFT == lane.index)
+        first = lane.index << LANE_SHIFT
+        for stop in (*locked, lane.last + 1):
+            queue.store.delete_messages(queue.queue_id, first, stop)
+            first = stop + 1
+    queue.recount_locked()

@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import CursorApi, InTransaction
-from qmnode.model.claims import Lock
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
 from qmnode.model.ports import Entry
-from qmnode.model.waiting import WaitingMessageReadOperation
+from qmnode.model.reading import Lock, WaitingMessageReadOperation
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from qmnode.model.claims import Claim
     from qmnode.model.open_queue import OpenQueueDescriptor
+    from qmnode.model.reading import Claim
 
 
 class CursorState(Enum):

@@ -1,32 +1,130 @@
 """What follows when a message leaves its queue: Message Position Deleted, MS-MQDMPR 3.1.7.2.1 and MS-MQQB 3.1.7.2.
 
-A copy for the queue's journal, a copy for a dead-letter queue, an acknowledgment for the sender. All of it is in the
-same batch as the deletion, so that no crash comes between a message and its copy.
+A copy for the queue's journal, a copy for a dead-letter queue, an acknowledgment for the sender; and a message whose
+receivers keep failing is moved out of the way. All of it is in the same batch as the deletion, so that no crash comes
+between a message and its copy.
 """
 
 from typing import TYPE_CHECKING, Final
 
-from qmnode.model.dead_letters import dead_letter_queue
+import structlog
+
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access, QueueType
 from qmnode.model.message import INFINITE, Acknowledgment, Message
 from qmnode.model.packet import received_message, with_class
+from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.quotas import EnqueueStatus
 from qmnode.model.record import (
     FLAGS,
     NEGATIVE_JOURNAL,
     NEVER,
     ON_ARRIVAL,
     ON_LOSS,
+    PREFIX,
     PREFIX_SIZE,
     REPORT,
     TRANSACTIONAL,
     with_prefix,
 )
+from qmnode.model.serialization import Destination, serialize
+from qmnode.settings.node import PoisonSettings
+from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass, is_negative_acknowledgment, is_receive_acknowledgment
 from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES
+from qmnode.structures.names import MultipleElementFormatName, PathName, QueueNameError
 from qmnode.structures.names.multiple import SEPARATOR
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
+    from qmnode.model.message import Message
     from qmnode.model.queue import Queue
     from qmnode.model.queue_manager import QueueManager
+
+
+log = structlog.get_logger(__name__)
+
+
+def check_named(manager: "QueueManager", pathname: str, caller: object) -> None:
+    """Raise if what an application names as dead-letter queue is no path name, or is a queue that it may not send to.
+
+    That the queue is there and can keep the message counts when it is needed, and then only.
+    """
+    try:
+        PathName.parse(pathname)
+    except QueueNameError as error:
+        raise MessageQueuingError(error.code, f"application_dead_letter_queue: {error.sentence}") from None
+    try:
+        queue = manager.names.find(pathname)
+    except MessageQueuingError:
+        return
+    if not manager.opening.may_open(queue, Access.SEND, caller):
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_ACCESS_DENIED,
+            f"application_dead_letter_queue: {caller} may not send to {queue.pathname}",
+        )
+
+
+def dead_letter_queue(manager: "QueueManager", message: "Message", size: int) -> "Queue":
+    """Where a message that died goes, which takes ``size`` bytes: it is lost by no mistake in the name."""
+    system = manager.transactional_dead_letter_queue if message.transactional else manager.dead_letter_queue
+    pathname = message.application_dead_letter_queue
+    if not pathname:
+        return system
+    try:
+        queue = manager.names.find(pathname)
+    except MessageQueuingError as error:
+        fault: str | None = str(error)
+    else:
+        fault = _fault(manager, queue, message, size)
+        if fault is None:
+            return queue
+    log.warning(
+        "a dead letter goes to the queue of the system", named=pathname, queue=system.pathname, reason=fault,
+        message=message.identifier.hex(),
+    )  # fmt: skip
+    return system
+
+
+def _fault(manager: "QueueManager", queue: "Queue", message: "Message", size: int) -> str | None:
+    """Why a queue cannot keep a dead letter."""
+    if queue.queue_type not in (QueueType.PRIVATE, QueueType.PUBLIC) or queue.is_journal or queue.parent is not None:
+        return "it is no queue that applications send to"
+    if queue.transactional is not message.transactional:
+        return "one of queue and message is transactional"
+    if queue.create_time > message.sent_time:
+        return "it was made after the message was sent, so nobody knows whether the sender may use it"
+    if queue.authentication or queue.privacy_level == QueuePrivacyLevel.BODY:
+        return "it takes only messages that are signed or encrypted"
+    if manager.quotas.status(queue, size) is not EnqueueStatus.ACCEPTED:
+        return "it has no room: receive or purge messages, or raise the quota"
+    return None
+
+
+def send_internally(manager: "QueueManager", format_name: str, message: Message) -> None:
+    """Send a message, which is dropped if that cannot be done.
+
+    To each queue, if the name has several elements: as a message of its own, as its receiver may be the same.
+    """
+    try:
+        name = manager.names.parse(format_name)
+        if isinstance(name, MultipleElementFormatName):
+            for element in name.elements:
+                send_internally(manager, str(element), message)
+            return
+        queue = manager.opening.find(name, Access.SEND, for_strangers=True)
+    except MessageQueuingError as error:
+        if error.code is ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
+            log.warning("a message about a message cannot be sent", destination=format_name, reason=str(error))
+        return
+    if queue.transactional:
+        return
+    ordinal = manager.ordinal.next()
+    destination = Destination(manager.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
+    value = serialize(message, destination, ordinal, manager.clock.time())
+    if manager.quotas.status(queue, len(value)) is EnqueueStatus.ACCEPTED:
+        queue.arrive(7 - message.priority << LANE_SHIFT | manager.sequence.next(), value)
+
 
 _ACKNOWLEDGED_BY: Final = {
     # (negative?, about receiving?): the bit of AcknowledgementsRequested that asks for it.
@@ -116,3 +214,40 @@ class Outcomes:
 def kept(value: bytes) -> bytes:
     """The message as a journal or dead-letter queue keeps it: it does not expire, and nobody is told when it goes."""
     return with_prefix(value, flags=value[FLAGS] & ~(ON_ARRIVAL | ON_LOSS), expires=NEVER)
+
+
+POISON_SUBQUEUE: Final = "poison"
+
+
+class PoisonPolicy:
+    """Counts aborted receives in the message itself, and acts when there are too many."""
+
+    def __init__(self, manager: "QueueManager", settings: PoisonSettings) -> None:
+        self._manager = manager
+        self.settings = settings
+
+    def aborted(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
+        """A transaction that had received this message (already unlocked) has aborted."""
+        aborts = PREFIX.unpack_from(value)[2] + 1
+        counted = with_prefix(value, aborts=aborts)
+        limit = self.settings.aborts
+        if limit and aborts >= limit and self._move_away(queue, lookup_identifier, value, counted):
+            return
+        queue.replace(lookup_identifier, counted)
+        queue.make_available(lookup_identifier, counted)
+
+    def _move_away(self, queue: "Queue", lookup_identifier: int, value: bytes, counted: bytes) -> bool:
+        if self.settings.target == "dead-letter":
+            queue.remove(lookup_identifier, value)
+            reason = MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED
+            queue.tally.ended(value, reason)
+            if queue.recorder is not None:
+                queue.recorder.deleted(queue, value, reason)
+            self._manager.transactional_dead_letter_queue.insert(lookup_identifier, with_class(kept(counted), reason))
+            return True
+        if queue.parent is not None:
+            return False  # a subqueue has none of its own: what fails there stays there
+        target = self._manager.subqueue(queue, POISON_SUBQUEUE)
+        queue.remove(lookup_identifier, value)
+        target.insert(lookup_identifier, counted)
+        return True

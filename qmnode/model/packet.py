@@ -7,7 +7,6 @@ import struct
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from qmnode.model.dead_letter_header import dead_letter_queue_of, packet_of, without_dead_letter_header
 from qmnode.model.message import Message
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
@@ -37,8 +36,8 @@ from qmnode.model.packet_parts import (
     TRANSACTIONAL,
     USER,
     Names,
+    load_rare_headers,
 )
-from qmnode.model.rare_headers import load_rare_headers
 from qmnode.model.record import (
     EXPRESS,
     FLAGS,
@@ -49,6 +48,9 @@ from qmnode.model.record import (
     PREFIX_SIZE,
     REPORT,
     VERSION,
+    dead_letter_queue_of,
+    packet_of,
+    without_dead_letter_header,
 )
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
@@ -342,11 +344,3 @@ class TransactionOffsets:
 
 
 _NAME_BEGUN: Final = HEAD.size + 2
-
-
-def has_timed_out(value: bytes, now: int) -> bool:
-    """Whether a message did not reach its queue in its time (MS-MQMQ 2.2.19.1), or could not be received in it."""
-    fields = HEAD.unpack_from(value)
-    sent: int = fields[16]
-    limit: int = min(fields[12], fields[15])
-    return limit != NEVER and now - sent > limit

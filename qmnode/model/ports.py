@@ -1,6 +1,7 @@
 """What the model needs of the world: a store, a clock, and whoever decides about access."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from qmnode.model.outgoing import OutgoingQueue
     from qmnode.model.queue import Queue
     from qmnode.structures.names import FormatName
+
 
 Entry = tuple[int, bytes]
 """A stored message: its lookup identifier and its value (see :mod:`qmnode.model.record`)."""
@@ -247,3 +249,15 @@ class RemoteReader(Protocol):
 
     async def open_queue(self, name: "FormatName", access: "Access", share: "Share") -> "QueueApi":
         """Open a queue of another queue manager."""
+
+
+class SystemClock:
+    """Wall time and the timers of the running event loop."""
+
+    def time(self) -> float:
+        """Seconds since 1970 (UTC)."""
+        return time.time()
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> TimerHandle:
+        """Call back after ``delay`` seconds."""
+        return asyncio.get_running_loop().call_later(delay, callback)

@@ -32,8 +32,8 @@ from qmnode.structures.queue_attributes import QueuePrivacyLevel
 if TYPE_CHECKING:
     from qmnode.model.open_queue import OpenQueueDescriptor
     from qmnode.model.queue_manager import QueueManager
+    from qmnode.model.reading import WaitingMessageReadOperation
     from qmnode.model.transaction import Transaction
-    from qmnode.model.waiting import WaitingMessageReadOperation
 
 _COUNTERS: Final = struct.Struct(">QQ")
 _LANE_COUNTERS: Final = struct.Struct(">BQQ")

@@ -21,29 +21,23 @@ from qmnode.model.api import (
     QueueType,
     Share,
 )
-from qmnode.model.deletion import delete_queue
+from qmnode.model.batches import delete_queue
 from qmnode.model.expiry import Expiry
-from qmnode.model.external import ExternalTransactions, ResourceManager
-from qmnode.model.internal_sending import send_internally
 from qmnode.model.message import Message
-from qmnode.model.multiple import ResolveDistributionList
 from qmnode.model.naming import Names
 from qmnode.model.open_queue import OpenQueueDescriptor
-from qmnode.model.opening import Opening
+from qmnode.model.opening import Opening, ResolveDistributionList
 from qmnode.model.ordinals import MESSAGE_IDENTIFIER, SEQUENTIAL_IDENTIFIER, Ordinal
-from qmnode.model.outcomes import Outcomes
+from qmnode.model.outcomes import Outcomes, PoisonPolicy, send_internally
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import has_timed_out, value_of_packet
-from qmnode.model.packet_parts import PRIORITY
-from qmnode.model.poison import PoisonPolicy
 from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Network, Recorder, RemoteReader, Signing
 from qmnode.model.positions import LANE_SHIFT, ReadAhead
 from qmnode.model.published import PublishedQueues
 from qmnode.model.queue import DEFAULT_PROPERTIES, Queue
 from qmnode.model.queue_properties import check_properties
-from qmnode.model.quotas import EnqueueStatus, Quotas
+from qmnode.model.quotas import Quotas
 from qmnode.model.traffic import Traffic
-from qmnode.model.transaction import Transaction
+from qmnode.model.transaction import ExternalTransactions, ResourceManager, Transaction
 from qmnode.settings.node import Settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
@@ -457,23 +451,6 @@ class QueueManager(Administrator, QueueManagerApi):
             )
         transaction.check_active()
         return transaction
-
-    # Messages from elsewhere
-
-    def enqueue_message(self, queue: Queue, packet: bytes) -> EnqueueStatus:
-        """Enqueue Message (3.1.7.1.9), for a UserMessage packet that came from another queue manager and is sound.
-
-        It is in this pass's batch, with whatever the caller puts there for the same message: wait for the store's
-        ``durable`` before it is acknowledged. Nothing happens unless the answer is ACCEPTED.
-        """
-        now = self.clock.time()
-        value = value_of_packet(packet, now)
-        if has_timed_out(value, int(now)):
-            return EnqueueStatus.TIMED_OUT
-        status = self.quotas.status(queue, len(packet))
-        if status is EnqueueStatus.ACCEPTED:
-            queue.arrive(7 - (value[PRIORITY] & 7) << LANE_SHIFT | self.sequence.next(), value)
-        return status
 
     # Time and reports
 

@@ -20,7 +20,6 @@ class EnqueueStatus(IntEnum):
     ACCEPTED = 0
     QUEUE_QUOTA_EXCEEDED = 1
     QUEUE_MANAGER_QUOTA_EXCEEDED = 2
-    TIMED_OUT = 3
 
 
 def _bytes(quota: int) -> float:

@@ -1,5 +1,5 @@
 """The value of a stored message: twenty bytes of the node's own, then the UserMessage packet as it travels, and behind
-it what the application asked for that does not travel (qmnode.model.dead_letter_header).
+it what the application asked for that does not travel (qmnode.model.record).
 
 The packet is never changed in place by the node, so that what was signed stays what it was; what the node has to
 remember about a message is in the prefix.
@@ -8,6 +8,9 @@ remember about a message is in the prefix.
 import struct
 from enum import IntFlag
 from typing import Final
+
+from qmnode.structures.base_header import BaseHeader
+from qmnode.structures.places import offset_of
 
 PREFIX: Final = struct.Struct("<BBBBIIQ")
 """Version, flags, aborted receives, moves, where in the value the MessagePropertiesHeader is, second of expiry,
@@ -36,7 +39,7 @@ class RecordFlag(IntFlag):
     POSITIVE_JOURNAL = 0x20
     """PositiveJournalingRequested: a copy goes to the sender's journal when it is delivered."""
     NAMED_DEAD_LETTER = 0x40
-    """ApplicationDeadletterQueue is behind the packet (qmnode.model.dead_letter_header)."""
+    """ApplicationDeadletterQueue is behind the packet (qmnode.model.record)."""
 
 
 EXPRESS: Final = RecordFlag.EXPRESS.value
@@ -98,3 +101,35 @@ def with_prefix(
 def moved(value: bytes) -> bytes:
     """The same message, moved once more."""
     return value[:_MOVES] + bytes((min(value[_MOVES] + 1, COUNT_LIMIT),)) + value[_MOVES + 1 :]
+
+
+_NUMBER: Final = struct.Struct("<I")
+_PACKET_SIZE_AT: Final = PREFIX_SIZE + offset_of(BaseHeader, "packet_size")
+
+
+def _packet_end(value: bytes) -> int:
+    return PREFIX_SIZE + int(_NUMBER.unpack_from(value, _PACKET_SIZE_AT)[0])
+
+
+def packet_of(value: bytes) -> bytes:
+    """The packet of a stored value, as it travels."""
+    return value[PREFIX_SIZE : _packet_end(value)] if value[FLAGS] & NAMED_DEAD_LETTER else value[PREFIX_SIZE:]
+
+
+def without_dead_letter_header(value: bytes) -> bytes:
+    """A stored value as others know it: prefix and packet."""
+    return value[: _packet_end(value)] if value[FLAGS] & NAMED_DEAD_LETTER else value
+
+
+def with_dead_letter_queue(value: bytes, pathname: str) -> bytes:
+    """A stored value that has none, with the path name of its dead-letter queue."""
+    name = f"{pathname}\0".encode("utf-16-le")
+    name += bytes(-len(name) % _NUMBER.size)
+    header = _NUMBER.pack(_NUMBER.size + len(name)) + name
+    return with_prefix(value, flags=value[FLAGS] | NAMED_DEAD_LETTER) + header
+
+
+def dead_letter_queue_of(value: bytes) -> str:
+    """The path name in a stored value that has the flag."""
+    name = value[_packet_end(value) + _NUMBER.size :].decode("utf-16-le", "replace")
+    return name.partition("\0")[0]

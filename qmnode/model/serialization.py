@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.format_names import format_name_of_property
 from qmnode.model.message import DEFAULT_PRIORITY, Message
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
@@ -33,6 +32,7 @@ from qmnode.model.packet_parts import (
     PROPERTIES,
     PROPERTIES_OFFSET,
     RARE_FLAGS,
+    RARE_PROPERTIES,
     RECOVERABLE_FLAG,
     RESPONSE_SHIFT,
     SIGNATURE,
@@ -43,8 +43,9 @@ from qmnode.model.packet_parts import (
     TRANSACTIONAL,
     VERSION_NUMBER,
     Names,
+    format_name_of_property,
+    with_rare_headers,
 )
-from qmnode.model.rare_headers import RARE_PROPERTIES, with_rare_headers
 from qmnode.model.record import EXPRESS, FLAGS, NAMED_DEAD_LETTER, NEVER, PEEK_WHEN_LOCKED, PREFIX_SIZE, REPORT, VERSION
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid

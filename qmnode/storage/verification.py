@@ -11,12 +11,11 @@ from typing import Any, Final
 
 from rocksdict import AccessType, Options, Rdict
 
-from qmnode.model.dead_letter_header import packet_of
 from qmnode.model.expiry import group_of
 from qmnode.model.packet import BROKEN, message_from_packet, received_message
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Counters, Queue
-from qmnode.model.record import FLAGS, NEVER, PREFIX, PREFIX_SIZE, VERSION, RecordFlag, expiry
+from qmnode.model.record import FLAGS, NEVER, PREFIX, PREFIX_SIZE, VERSION, RecordFlag, expiry, packet_of
 from qmnode.storage.errors import StoreError
 from qmnode.storage.layout import EXPIRY_KEY, MESSAGE_KEY, NEWEST_FORMAT, QUEUE_KEY, Family
 

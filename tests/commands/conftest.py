@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def node(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Daemon:
 @pytest.fixture
 def queue(node: Daemon, command: Command, request: pytest.FixtureRequest) -> Iterator[str]:
     """A queue of the test's own."""
-    name = request.node.name[:60]
+    name = re.sub(r"\W+", "-", request.node.name)[:100]
     assert command("queue", "create", name, "--journaling").code == 0
     yield name
     command("queue", "delete", name, "--yes")

@@ -14,7 +14,7 @@ from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.security import QUEUE_RIGHTS, to_message_queuing
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
-from qmnode.model.clock import SystemClock
+from qmnode.model.ports import SystemClock
 from qmnode.node import QueueManager
 from qmnode.security.queue_policy import QueueAccessPolicy
 from qmnode.settings.node import Settings

@@ -3,7 +3,7 @@
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError
-from qmnode.model.external import ExternalTransactions
+from qmnode.model.transaction import ExternalTransactions
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import new_guid
 from tests.model.conftest import Node

@@ -6,9 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from qmnode import Access, Message, MessageQueuingError
-from qmnode.model.dead_letter_header import packet_of
 from qmnode.model.packet import received_message, stored_value
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.record import PREFIX_SIZE, packet_of
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.user_message import UserMessage

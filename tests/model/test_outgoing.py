@@ -1,4 +1,4 @@
-"""Outgoing queues and the dispatch collection: MS-MQDMPR 3.1.1.3, 3.1.1.18 and 3.1.7.3.9."""
+"""Outgoing queues: MS-MQDMPR 3.1.1.3."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,6 @@ import pytest
 
 from qmnode import Access, Acknowledgment, Message, MessageQueuingError
 from qmnode.model.api import QueueType
-from qmnode.model.dispatch import DispatchCollection
 from qmnode.settings.node import QuotaSettings, Settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
@@ -92,61 +91,6 @@ async def test_who_transfers_messages_is_told_of_each(qm):
     await queue.send_many([Message(b"1"), Message(b"2")])
     assert told == sorted(told)
     assert len(told) == 2
-
-
-@pytest.fixture
-async def queues(qm):
-    found = []
-    for name, base in (("low", 0), ("high", 10)):
-        await qm.create_queue(rf".\private$\{name}", base_priority=base)
-        found.append(qm.names.find(rf".\private$\{name}"))
-    return found
-
-
-async def test_the_highest_priority_is_sent_first_and_one_at_a_time(queues):
-    low, high = queues
-    sent = []
-    collection = DispatchCollection(lambda entry: sent.append((entry.queue, entry.lookup_identifier)))
-    collection.add(low, 1, 3, None)
-    collection.add(low, 2, 3, None)
-    collection.add(low, 3, 7, None)
-    collection.add(high, 4, 0, None)
-    assert sent == [(low, 1)]
-    for _ in range(4):
-        collection.remove(*sent[-1])
-    assert sent == [(low, 1), (high, 4), (low, 3), (low, 2)]
-    assert len(collection) == 0
-
-
-async def test_removing_a_queue_leaves_the_others(queues):
-    low, high = queues
-    sent = []
-    collection = DispatchCollection(lambda entry: sent.append(entry.lookup_identifier))
-    for lookup in (1, 2):
-        collection.add(low, lookup, 3, None)
-        collection.add(high, lookup + 10, 3, None)
-    collection.remove_queue(low)
-    collection.dispatch()
-    assert sent == [1, 11]
-    collection.remove(high, 11)
-    assert sent == [1, 11, 12]
-
-
-async def test_a_sender_that_is_done_at_once_sends_everything_without_recursion(queues):
-    low, _ = queues
-    sent = []
-
-    def send(entry):
-        sent.append(entry.lookup_identifier)
-        collection.remove(entry.queue, entry.lookup_identifier)
-
-    collection = DispatchCollection(send)
-    collection._dispatching = True
-    for lookup in range(5000):
-        collection.add(low, lookup, 3, None)
-    collection._dispatching = False
-    collection.dispatch()
-    assert sent == list(range(5000))
 
 
 async def test_going_offline_and_online(qm):

@@ -26,6 +26,7 @@ import qmnode
 from qmnode.cli import app as node_commands
 from tests.lab.addresses import free_alias
 
+_OWN: Final = ("qmnode.model.administrator", "qmnode.model.queue_manager")
 PLACE: Final = Path(__file__).parent / "surface.json"
 _PREFIX: Final = struct.Struct("<BBBBIIQ")
 
@@ -34,11 +35,13 @@ _PREFIX: Final = struct.Struct("<BBBBIIQ")
 
 
 def python_names() -> dict[str, Any]:
-    """The public names of the package, and of the classes that their methods return."""
+    """The public names of the package and of ``qmnode.sync``, and of the classes that their methods return."""
     import qmnode.model.administration as administration
     import qmnode.model.api as api
+    import qmnode.sync as sync
 
     named = {name: getattr(qmnode, name) for name in qmnode.__all__}
+    named |= {f"sync.{name}": getattr(sync, name) for name in sync.__all__}
     for module in (api, administration):
         named |= {
             name: value
@@ -57,8 +60,8 @@ def _described(value: Any) -> Any:
         return "settings"
     members: dict[str, Any] = {}
     for kind in reversed(value.__mro__):
-        if not kind.__module__.startswith("qmnode"):
-            continue
+        if not kind.__module__.startswith("qmnode") or kind.__module__ in _OWN:
+            continue  # what applications use of a queue manager is QueueManagerApi, and what qmnode.QueueManager adds
         members |= {name: "attribute" for name in vars(kind).get("__annotations__", {}) if not name.startswith("_")}
         members |= {
             name: _signature(member) if callable(getattr(kind, name)) else "attribute"

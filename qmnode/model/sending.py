@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi, QueueType
-from qmnode.model.dead_letter_header import with_dead_letter_queue
-from qmnode.model.dead_letters import check_named
 from qmnode.model.message import INFINITE, Message
+from qmnode.model.outcomes import check_named
 from qmnode.model.packet_parts import PRIORITY
 from qmnode.model.ports import PutSignature
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
-from qmnode.model.record import EXPRESS, FLAGS
+from qmnode.model.record import EXPRESS, FLAGS, with_dead_letter_queue
 from qmnode.model.serialization import Destination, TransactionFields, serialize, serialize_plain
 from qmnode.model.transaction import Transaction
 from qmnode.structures.error_codes import ErrorCode
@@ -21,6 +20,7 @@ from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.model.queue_manager import QueueManager
+
 
 _SEND: Final = Access.SEND.value
 _OPTIONAL: Final = int(QueuePrivacyLevel.OPTIONAL)

@@ -1,0 +1,282 @@
+"""``qmnode send``."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from qmnode.administration.messages import unit_for
+from qmnode.administration.names import format_name, queue_name
+from qmnode.commands.messages import Name
+from qmnode.commands.output import print_json, progress, say
+from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
+from qmnode.management.documents import VT_LPWSTR, identifier_from_text, identifier_text, is_utf16
+from qmnode.model.api import Access
+from qmnode.model.message import Message
+from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import BinaryIO
+
+    from qmnode.local.remote import RemoteQueueManager
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+_BATCH: Final = 500
+_LARGEST: Final = 4 * 1024 * 1024
+"""Bytes of a whole message (MS-MQMQ 2.2.19.1), so that none with a longer body is worth reading to its end."""
+
+
+class Hash(StrEnum):
+    """Hash algorithms; the weak ones only if the node's settings allow them."""
+
+    SHA512 = "sha512"
+    SHA256 = "sha256"
+    SHA1 = "sha1"
+    MD5 = "md5"
+
+
+_HASHES: Final = {
+    Hash.SHA512: HashAlgorithm.SHA_512,
+    Hash.SHA256: HashAlgorithm.SHA_256,
+    Hash.SHA1: HashAlgorithm.SHA1,
+    Hash.MD5: HashAlgorithm.MD5,
+}
+BODY_TYPES: Final = {
+    "empty": 0,
+    "i2": 2,
+    "i4": 3,
+    "r4": 4,
+    "r8": 5,
+    "cy": 6,
+    "date": 7,
+    "bstr": 8,
+    "bool": 11,
+    "i1": 16,
+    "ui1": 17,
+    "ui2": 18,
+    "ui4": 19,
+    "i8": 20,
+    "ui8": 21,
+    "lpstr": 30,
+    "lpwstr": 31,
+    "streamed_object": 68,
+    "stored_object": 69,
+    "array": 0x2011,
+}
+"""The constants of VARENUM that say what a body is (MS-MQMQ 2.2.12); ``array`` is VT_ARRAY of VT_UI1."""
+
+
+def _body_type(text: str) -> int:
+    name = text.lower().removeprefix("vt_").replace("-", "_")
+    try:
+        number = BODY_TYPES[name] if name in BODY_TYPES else int(text, 0)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= 0xFFFFFFFF:
+        raise typer.BadParameter(f"{text!r} is no number of 32 bits and none of {', '.join(BODY_TYPES)}")
+    return number
+
+
+def _correlation(text: str) -> bytes:
+    try:
+        return identifier_from_text(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _extension(text: str) -> bytes:
+    return _file_content(Path(text[1:])) if text.startswith("@") else text.encode("utf-8", "surrogateescape")
+
+
+@app.command(epilog="Example: qmnode send orders 'order 7' --label first   or: qmnode send orders --lines < orders.txt")
+def send(
+    name: Name,
+    body: Annotated[
+        str | None,
+        typer.Argument(help="The body, a text; - is standard input, which is also read if it is no terminal."),
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="File with the body; - is standard input.")] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="A message for each line of standard input.")] = False,
+    utf16: Annotated[bool, typer.Option("--utf16", help="Text as Windows writes it: UTF-16, VT_LPWSTR.")] = False,
+    body_type: Annotated[
+        int | None,
+        typer.Option(
+            parser=_body_type,
+            metavar="TYPE",
+            help="What the body is, a constant of VARENUM: a number or a name such as bstr. Texts of the types bstr "
+            "and lpwstr are written in UTF-16.",
+        ),
+    ] = None,
+    label: Annotated[str, typer.Option(help="At most 249 characters.")] = "",
+    extension: Annotated[
+        bytes | None, typer.Option(parser=_extension, metavar="TEXT|@FILE", help="Bytes beside the body.")
+    ] = None,
+    correlation: Annotated[
+        bytes | None,
+        typer.Option(
+            parser=_correlation, metavar="IDENTIFIER", help="What it answers: a message identifier, or 40 hex digits."
+        ),
+    ] = None,
+    app_specific: Annotated[int, typer.Option(min=0, max=0xFFFFFFFF, help="A number for applications.")] = 0,
+    priority: Annotated[int, typer.Option(min=0, max=7, help="7 is first; transactional messages have 0.")] = 3,
+    express: Annotated[bool, typer.Option("--express", help="Faster, and lost when the node stops.")] = False,
+    transactional: Annotated[
+        bool | None,
+        typer.Option("--transactional/--no-transactional", help="In a transaction. [default: as the queue needs it]"),
+    ] = None,
+    response_queue: Annotated[str, typer.Option(help="Where an answer should go.")] = "",
+    admin_queue: Annotated[str, typer.Option(help="Where acknowledgments should go.")] = "",
+    acknowledge: Annotated[
+        int, typer.Option(min=0, max=15, help="Bits: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt.")
+    ] = 0,
+    journal: Annotated[bool, typer.Option("--journal", help="Keep a copy of what was sent.")] = False,
+    dead_letter: Annotated[bool, typer.Option("--dead-letter", help="Keep it if it does not arrive.")] = False,
+    dead_letter_queue: Annotated[
+        str, typer.Option(metavar="QUEUE", help="Queue of this node that keeps it then; with --dead-letter.")
+    ] = "",
+    time_to_reach_queue: Annotated[int | None, typer.Option(min=0, metavar="SECONDS")] = None,
+    time_to_be_received: Annotated[int | None, typer.Option(min=0, metavar="SECONDS")] = None,
+    authenticated: Annotated[
+        bool, typer.Option("--authenticated", help="Sign it as you, with the key that the node's settings name.")
+    ] = False,
+    signed_with: Annotated[Hash, typer.Option("--hash", help="What is signed of it.")] = Hash.SHA512,
+    encrypted: Annotated[bool, typer.Option("--encrypted", help="Only the destination computer can read it.")] = False,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a message, or one for each line. When this ends, recoverable messages are on the node's disk.
+
+    Without a body, --file or --lines the body is standard input, if that is no terminal: byte for byte, so that
+    echo's newline belongs to it; --lines sends lines without theirs. A file is always sent byte for byte.
+    """
+    if sum((body is not None, file is not None, lines)) > 1:
+        raise typer.BadParameter("the body is an argument, --file or --lines: only one of them")
+    if body_type is None:
+        body_type = VT_LPWSTR if utf16 else 0
+    as_utf16 = utf16 or is_utf16(body_type)
+
+    def message(content: bytes) -> Message:
+        made = Message(
+            content,
+            label=label,
+            priority=priority,
+            recoverable=not express,
+            body_type=body_type,
+            app_specific=app_specific,
+            response_queue_format_name=format_name(response_queue) if response_queue else "",
+            administration_queue_format_name=format_name(admin_queue) if admin_queue else "",
+            acknowledgements_requested=acknowledge,
+            positive_journaling_requested=journal,
+            negative_journaling_requested=dead_letter,
+            authentication_level=AuthenticationLevel.SIG20 if authenticated else AuthenticationLevel.NONE,
+            hash_algorithm=_HASHES[signed_with],
+            privacy_level=PrivacyLevel.ADVANCED if encrypted else PrivacyLevel.NONE,
+        )
+        if extension is not None:
+            made.extension = extension
+        if correlation is not None:
+            made.correlation_identifier = correlation
+        if dead_letter_queue:
+            made.application_dead_letter_queue = queue_name(dead_letter_queue)
+        if time_to_reach_queue is not None:
+            made.time_to_reach_queue = time_to_reach_queue
+        if time_to_be_received is not None:
+            made.time_to_be_received = time_to_be_received
+        return made
+
+    contents = _lines(as_utf16) if lines else iter([_content(body, file, as_utf16)])
+
+    async def work(manager: RemoteQueueManager) -> int:
+        unit = await unit_for(manager, queue_name(name), transactional)
+        count = 0
+        async with await manager.open_queue(format_name(name), Access.SEND) as queue:
+            with progress(f"sending to {name}") as bar:
+                for batch in _batches(contents):
+                    identifiers = await queue.send_many(map(message, batch), unit)
+                    count += len(identifiers)
+                    bar(count, None)
+                    _print_identifiers(identifiers, as_json)
+        return count
+
+    say(f"{with_node(socket, config, work)} sent")
+
+
+def _content(body: str | None, file: Path | None, utf16: bool) -> bytes:
+    if file is not None and str(file) != "-":
+        return _file_content(file)
+    if body is not None and body != "-":
+        return body.encode("utf-16-le", "surrogatepass") if utf16 else body.encode("utf-8", "surrogateescape")
+    if body is None and file is None and (sys.stdin is None or sys.stdin.isatty()):
+        return b""
+    content = _all_of(_standard_input(), "standard input")
+    return _to_utf16(content) if utf16 and file is None else content
+
+
+def _file_content(file: Path) -> bytes:
+    try:
+        with file.open("rb") as source:
+            return _all_of(source, str(file))
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror or error}") from error
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise typer.BadParameter("standard input is closed: give the body as an argument or with --file")
+    return sys.stdin.buffer
+
+
+def _all_of(source: BinaryIO, name: str) -> bytes:
+    try:
+        content = source.read(_LARGEST + 1)
+    except OSError as error:
+        raise typer.BadParameter(f"{name} cannot be read: {error.strerror or error}") from error
+    _check_size(content, name)
+    return content
+
+
+def _check_size(content: bytes, name: str) -> None:
+    if len(content) > _LARGEST:
+        raise typer.BadParameter(
+            f"{name} has more than {_LARGEST} bytes (4 MiB), and no message can: send it in parts, or a reference to it"
+        )
+
+
+def _lines(utf16: bool) -> Iterator[bytes]:
+    source = _standard_input()
+    number = 0
+    while line := source.readline(_LARGEST + 2):
+        number += 1
+        content = line.removesuffix(b"\n").removesuffix(b"\r")
+        _check_size(content, f"line {number} of standard input")
+        yield _to_utf16(content) if utf16 else content
+
+
+def _to_utf16(content: bytes) -> bytes:
+    return content.decode("utf-8", "replace").encode("utf-16-le")
+
+
+def _batches(contents: Iterator[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    size = 0
+    for content in contents:
+        batch.append(content)
+        size += len(content)
+        if len(batch) == _BATCH or size >= _LARGEST:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _print_identifiers(identifiers: Iterable[bytes], as_json: bool) -> None:
+    for identifier in identifiers:
+        text = identifier_text(identifier)
+        print_json({"identifier": text}) if as_json else print(text)

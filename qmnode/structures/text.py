@@ -1,0 +1,33 @@
+"""Text from elsewhere, written so that no terminal acts on it."""
+
+import re
+from typing import Final
+
+_ACTING: Final = (
+    "\x00-\x1f\x7f-\x9f"  # control characters: C0, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what turns the direction of writing
+    "\u2028\u2029"  # further ends of lines
+    "\ud800-\udfff"  # halves of UTF-16 pairs, which cannot be written
+)
+_IN_TEXT: Final = re.compile(f"[{_ACTING}]")
+_IN_LINES: Final = re.compile(f"(?![\\n\\t])[{_ACTING}]")
+_IN_JSON: Final = re.compile(f"(?!\\n)[{_ACTING}]")
+
+
+def printable(text: str) -> str:
+    """One line of text, with escapes such as ``\\x1b`` for the characters that a terminal would act on."""
+    return _IN_TEXT.sub(_escape, text)
+
+
+def printable_lines(text: str) -> str:
+    """Text that may have several lines and tabs, with escapes for everything else that a terminal would act on."""
+    return _IN_LINES.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def printable_json(document: str) -> str:
+    """A JSON document that has no such character: JSON's own escapes stand for them, so that nothing is lost."""
+    return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
