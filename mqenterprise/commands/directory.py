@@ -23,6 +23,7 @@ from mqenterprise.directory.admission import SETTINGS_FILE, admit
 from mqenterprise.directory.configuration import default_state
 from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
 from mqenterprise.directory.errors import DirectoryError, ObjectNotFound
+from mqenterprise.directory.passwords import hash_clear_passwords
 from mqenterprise.directory.service import EnterpriseDirectory
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="A private directory, and nodes let into one.")
@@ -143,3 +144,6 @@ def admit_(
     with opened(directory_file) as directory:
         node = admit(directory, computer, output)
         typer.echo(f"{node.full_path} may bind with {output / SETTINGS_FILE}")
+        others = hash_clear_passwords(directory.connection)
+        if others:
+            typer.echo(f"{others} password{'s' if others > 1 else ''} of other nodes lay in clear and are hashed now")

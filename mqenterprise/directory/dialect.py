@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from mqenterprise.directory.errors import ConstraintViolated, SchemaMissing
 from mqenterprise.directory.names import canonical, child, escape_filter, parent_of
+from mqenterprise.directory.passwords import hashed
 from mqenterprise.directory.schema import load_schema
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.directory.wire import SEQUENCE, Control, element, integer
@@ -256,7 +257,7 @@ class OpenLdap:
         return {"sAMAccountName": (account_name.encode(),)}
 
     def password(self, secret: str) -> dict[str, Sequence[bytes]]:
-        return {"userPassword": (secret.encode(),)}
+        return {"userPassword": (hashed(secret.encode()),)}
 
     def _check_range(self, dn: str, name: str, values: Sequence[bytes]) -> None:
         known = self._attributes.get(name.lower())

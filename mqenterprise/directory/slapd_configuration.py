@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.errors import DirectoryError
+from mqenterprise.directory.passwords import hashed
 from mqenterprise.directory.schema import openldap_ldif
 
 if TYPE_CHECKING:
@@ -283,8 +283,6 @@ def _replicated(paths: SlapdPaths, root: str, administrator: str, password: str,
 
 
 def _hashed(password: str, root: str) -> str:
-    """{SSHA}: what every slapd knows without a module. The password itself is long and random, so its salt need not be:
-    the same settings are the same text."""
+    """The same settings are the same text. The password is long and random, so its salt need not be random too."""
     salt = hashlib.sha256(f"{root} {password}".encode()).digest()[:16]
-    digest = hashlib.sha1(password.encode() + salt, usedforsecurity=False).digest()
-    return "{SSHA}" + base64.b64encode(digest + salt).decode()
+    return hashed(password.encode(), salt).decode()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import stat
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +19,16 @@ from mqenterprise.directory.admission import admit
 from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
 from mqenterprise.directory.entities import Queue, QueueManager, Site
+from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import AccessRefused, BindRefused
+from mqenterprise.directory.names import parent_of
 from mqenterprise.directory.service import EnterpriseDirectory
 from tests.lab.addresses import free_alias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from mqenterprise.directory.settings import DirectorySettings
     from tests.lab.servers import DirectoryServer
 
 
@@ -36,6 +41,11 @@ def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
         check=False,
         env=os.environ | environment,
     )
+
+
+def stored_passwords(directory: EnterpriseDirectory, node: QueueManager) -> list[bytes]:
+    entry = directory.connection.read(parent_of(str(node.full_path)), ("userPassword",))
+    return list(map(bytes, entry.attributes["userpassword"]))
 
 
 @pytest.fixture
@@ -192,9 +202,12 @@ def test_a_mistake_in_the_settings_is_named_with_its_file(tmp_path: Path) -> Non
 @pytest.fixture
 def settings_file(directory_server: DirectoryServer, tmp_path: Path) -> Path:
     """A settings file as an operator writes it."""
-    settings = directory_server.settings
-    file = tmp_path / "directory.yaml"
-    (tmp_path / "password").write_text(settings.secret() + "\n")
+    return written_settings(directory_server.settings, tmp_path)
+
+
+def written_settings(settings: DirectorySettings, folder: Path) -> Path:
+    file = folder / "directory.yaml"
+    (folder / "password").write_text(settings.secret() + "\n")
     content = {
         "servers": list(settings.servers),
         "user": settings.user,
@@ -239,6 +252,53 @@ class TestAdmission:
             pytest.raises(BindRefused),
         ):
             stale.enterprise()
+
+    @pytest.mark.one_server(reason="Active Directory hashes passwords by itself, and shows them to nobody")
+    def test_passwords_are_stored_as_hashes_with_a_salt_each(
+        self, slapd: EmbeddedDirectory, tmp_path: Path, fresh_name: Callable[[str], str]
+    ) -> None:
+        stored = set()
+        with EnterpriseDirectory(slapd.client_settings()) as directory:
+            computer = fresh_name("NODE")
+            for _ in range(2):
+                node = admit(directory, computer, tmp_path)
+                stored.update(stored_passwords(directory, node))
+                directory.queue_managers.set_password(node, "the same")
+                stored.update(stored_passwords(directory, node))
+            slapd.backup(tmp_path / "backup.tar.gz")
+            with tarfile.open(tmp_path / "backup.tar.gz") as archive:
+                dump = b"".join(archive.extractfile(member).read() for member in archive if member.isfile())  # type: ignore[union-attr]
+
+        assert len(stored) == 4 and all(value.startswith(b"{SSHA}") for value in stored)
+        secret = (tmp_path / "directory.password").read_bytes().strip()
+        assert secret not in dump and base64.b64encode(secret) not in dump
+
+    @pytest.mark.one_server(reason="only OpenLDAP has ever had passwords in clear")
+    def test_passwords_in_clear_of_an_earlier_version_are_hashed_and_stay_valid(
+        self, slapd: EmbeddedDirectory, tmp_path: Path, fresh_name: Callable[[str], str]
+    ) -> None:
+        old = {fresh_name("OLD"): secret for secret in ("{CLEARTEXT}secret-secret", "s{}crét:secret", "{SSHA}kept")}
+        settings = written_settings(slapd.client_settings(), tmp_path)
+        with EnterpriseDirectory(slapd.client_settings()) as directory:
+            nodes = {name: admit(directory, name, tmp_path / name) for name in old}
+            for name, node in nodes.items():
+                change = Change(ChangeKind.REPLACE, "userPassword", (old[name].encode(),))
+                directory.connection.modify(parent_of(str(node.full_path)), [change])
+
+            answer = run(
+                "directory", "admit", fresh_name("NODE"), "--output", tmp_path / "new", "--directory", settings
+            )
+            again = run("directory", "admit", fresh_name("NODE"), "--output", tmp_path / "new", "--directory", settings)
+            stored = {name: stored_passwords(directory, node) for name, node in nodes.items()}
+
+        assert "2 passwords of other nodes lay in clear and are hashed now" in answer.stdout, answer.stderr
+        assert again.returncode == 0 and "lay in clear" not in again.stdout
+        assert all(len(values) == 1 and values[0].startswith(b"{SSHA}") for values in stored.values())
+        for name, secret in old.items():
+            (tmp_path / name / "directory.password").write_text(secret.removeprefix("{CLEARTEXT}"))
+            if not secret.startswith("{SSHA}"):
+                with EnterpriseDirectory(load_settings(tmp_path / name / "directory.yaml")) as as_node:
+                    assert as_node.queue_managers.find(name) is not None
 
     def test_a_name_that_no_computer_can_have_is_refused(self, settings_file: Path, tmp_path: Path) -> None:
         arguments = ("--output", tmp_path, "--directory", settings_file)
