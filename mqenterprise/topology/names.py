@@ -25,8 +25,18 @@ _NOT_IN_MACHINE_NAME = frozenset('"/\\[]:;|=,+*?<> .@')
 
 
 def fold(name: str) -> str:
-    """The form under which two names of the directory are the same: case folded, composed, spaces squeezed."""
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    """The form under which two names of the directory are the same: case folded, composed, spaces squeezed.
+
+    Folding a letter can give what composes with the next one (``ß`` and an acute accent), and composing can give a
+    capital, so both are done until nothing changes: the form of a form is that form.
+    """
+    if name.isascii():
+        return " ".join(name.lower().split())
+    while True:
+        folded = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+        if folded == name:
+            return folded
+        name = folded
 
 
 def utf16_length(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -63,6 +64,14 @@ ODD = {
 }
 
 
+FOLDING = (
+    "ß\u0301", "ẞ\u0301 Süd", "ΐ", "ŉ\u0301", "ǰ\u0323", "ﬃ", "K", "Å", "A\u030a2", "İ", "ı", "\u1100\u1161", "㍿",
+    "①②", "α\u0345\u0301", "ᾳ", "Σς", "𝒜𝔅", "x\u00ady", "x\u200dy", "x\u00a0\u2003z", "\u0301x", "¨", "℀", "／＼", "Ǆ",
+    "😀",
+)  # fmt: skip
+"""Names of which folding, composing or both make something else."""
+
+
 def everything(checked, bench):
     """What is in the directory, attribute by attribute, with times and change numbers."""
     connection = bench.directory.connection
@@ -98,6 +107,20 @@ def test_a_declaration_is_brought_about_and_the_second_apply_changes_nothing(ben
     assert first.done == len(first.plan.steps)
     assert second.done == 0
     assert everything(checked, bench) == before
+
+
+def test_names_that_fold_into_others_are_applied_and_found_again(bench):
+    links = [{"sites": pair, "cost": 1} for pair in itertools.pairwise(FOLDING)]
+    machine = {"name": "ß\u0301ﬁ①", "sites": list(FOLDING[:3])}
+    queues = [{"machine": "ß\u0301ﬁ①", "name": name} for name in FOLDING]
+    content = {"sites": [{"name": name} for name in FOLDING], "machines": [machine], "queues": queues}
+    checked = bench.declare({"enterprise": {"name": "ß\u0301"}, **content, "routing_links": links})
+
+    bench.apply(checked)
+
+    assert bench.plan(checked).steps == ()
+    rows = {(row.kind, *row.name[-1:]) for row in bench.target.snapshot().table}
+    assert rows >= {(Kind.SITE, name) for name in FOLDING} | {(Kind.QUEUE, name) for name in FOLDING}
 
 
 def test_names_of_every_kind_are_escaped(bench):
