@@ -76,6 +76,8 @@ NOT_DECLARED = {
     "2.1": "a heading over the kinds of names",
     "2.2": "a heading over the structures",
     "2.2.4": "TA_ADDRESS is in properties that no node reads or writes: addresses come from DNS (MS-MQDMPR 3.1.4.2)",
+    "2.2.4.1": "as 2.2.4",
+    "2.2.4.2": "as 2.2.4",
     "2.2.17": "ULARGE_INTEGER is a 64-bit number of the layout engine",
     "2.2.18.1.2": "TxSequenceID is the 64-bit number of TransactionHeader and OrderAck, made in protocol/outgoing",
     "2.2.18.1.3": "MessageIdentifier is a GUID and a 32-bit number; where one travels, its bytes are one field",
