@@ -105,6 +105,8 @@ class Opening:
                 directory=self._directory,
                 recorder=recorder,
             )
+            if store.losses:
+                manager.troubles["message store"] = store.losses[-1].sentence
             manager.signing = MessageSigning(self._settings.security, self._directory, self._clock)
             manager.network = Network(manager, store, self._settings, self._directory, self._path)
             manager.remote_reader = RemoteReader(manager, initiator_authentication(self._settings.remote_read))

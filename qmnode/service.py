@@ -16,6 +16,7 @@ import structlog
 from qmnode.dcerpc.authentication import acceptor_authentication
 from qmnode.directory.membership import Membership, directory_of
 from qmnode.directory.port import Directory, WorkgroupDirectory
+from qmnode.disk import DiskWatch
 from qmnode.errors import MessageQueuingError
 from qmnode.local.changes import LocalChange
 from qmnode.local.server import LocalServer
@@ -71,6 +72,10 @@ def notify_service_manager(state: str) -> None:
             log.warning("the service manager cannot be told", state=state, error=str(error))
 
 
+def _nothing() -> None:
+    pass
+
+
 class Service:
     """A node with everything that its settings ask for. ``run`` returns when it was told to stop and has stopped."""
 
@@ -83,7 +88,16 @@ class Service:
         self._stop = asyncio.Event()
 
     async def run(self, started: Callable[[], object] = lambda: None) -> None:
-        """Start, serve until ``stop`` or a signal, and stop: applications first, the store last."""
+        """Start, serve until ``stop`` or a signal, and stop: applications first, the store last.
+
+        When the disk has failed and works again, all but the process starts anew.
+        """
+        while await self._serve(started):
+            started = _nothing
+        log.info("stopped")
+
+    async def _serve(self, started: Callable[[], object]) -> bool:
+        """One start and stop of the rooms. Whether to start again."""
         async with contextlib.AsyncExitStack() as rooms:
             directory = directory_of(self.settings)
             if directory is not None:
@@ -109,18 +123,36 @@ class Service:
                 rooms.push_async_callback(self.manager.network.stop)
             await self._serve_remote_readers(directory, rooms)
             self._handle_signals()
+            disk = DiskWatch(self.manager, self.settings.data, self.settings.storage)
             self.ready = True
-            notify_service_manager("READY=1")
+            notify_service_manager("READY=1\nSTATUS=")
             log.info("ready", computer_name=self.manager.computer_name, data=str(self.settings.data), pid=os.getpid())
             started()
-            await self._stop.wait()
+            resume = await self._until_stopped(disk)
             self.ready = False
-            notify_service_manager("STOPPING=1")
-            log.info("stopping")
-            left = await self.manager.network.drain(self.settings.transfer.drain_time)
-            if left:
-                log.info("messages wait for the next start", messages=left)
-        log.info("stopped")
+            if not resume:
+                await self._drain()
+        return resume
+
+    async def _until_stopped(self, disk: DiskWatch) -> bool:
+        """Wait to be stopped. True: the store has failed instead, and can be opened again."""
+        stopped, resumable = asyncio.create_task(self._stop.wait()), asyncio.create_task(disk.resumable())
+        await asyncio.wait([stopped, resumable], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not self._stop.is_set():
+            await resumable
+            return True
+        resumable.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await resumable
+        return False
+
+    async def _drain(self) -> None:
+        notify_service_manager("STOPPING=1")
+        log.info("stopping")
+        left = await self.manager.network.drain(self.settings.transfer.drain_time)
+        if left:
+            log.info("messages wait for the next start", messages=left)
 
     def _write_local_change(self, change: LocalChange) -> None:
         """What is changed through the socket of the applications is in the same audit log."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from qmnode.commands.target import (
     run_async,
     with_node,
 )
+
+if TYPE_CHECKING:
+    from qmnode.management.documents import NodeDocument, QuotaDocument
 
 init_app = typer.Typer(pretty_exceptions_enable=False)
 connect_app = typer.Typer(pretty_exceptions_enable=False)
@@ -124,7 +127,7 @@ def _guid(identifier: bytes) -> str:
 
 @status_app.command(epilog="Example: qmnode status --json")
 def status(socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Say how the running node is. Exit code 3: it does not answer."""
+    """Say how the running node is. Exit codes: 1, it can store nothing, as its disk is full or fails; 3, no answer."""
     from qmnode.management.documents import NodeDocument, QuotaDocument
     from qmnode.version import program_version
 
@@ -132,11 +135,20 @@ def status(socket: SocketOption = None, config: ConfigOption = None, as_json: Js
     node, quotas = NodeDocument.of(found, program_version()), QuotaDocument.of(found)
     if as_json:
         print_json(node.model_dump(mode="json") | {"quotas": quotas.model_dump(mode="json")})
-        return
+    else:
+        _print_status(node, quotas)
+    if node.storage_failure:
+        say(node.storage_failure)
+        raise typer.Exit(1)
+
+
+def _print_status(node: NodeDocument, quotas: QuotaDocument) -> None:
     print_facts(
         dict(node)
         | {
             "total_bytes": size_text(node.total_bytes),
+            "disk_free_bytes": size_text(node.disk_free_bytes),
+            "disk_bytes": size_text(node.disk_bytes),
             "quota": f"{size_text(quotas.quota_used)} of {quota_text(quotas.quota)}",
             "journal_quota": f"{size_text(quotas.journal_quota_used)} of {quota_text(quotas.journal_quota)}",
             "throttled": quotas.throttled,

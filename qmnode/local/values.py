@@ -15,6 +15,8 @@ _BYTES: Final = "$bytes"
 _QUEUE: Final = "$queue"
 _STATUS: Final = "$status"
 _TRANSACTION: Final = "$transaction"
+_STATUS_FIELDS: Final = {field.name for field in fields(NodeStatus)}
+"""A newer node may say more."""
 
 
 def encode(value: object) -> bytes:
@@ -60,7 +62,8 @@ def _from_plain(value: dict[str, Any]) -> Any:
             attributes[name] = tuple(attributes[name])
         return QueueInformation(**attributes)
     if _STATUS in value:
-        return NodeStatus(**value[_STATUS] | {"warnings": tuple(value[_STATUS]["warnings"])})
+        known = {name: found for name, found in value[_STATUS].items() if name in _STATUS_FIELDS}
+        return NodeStatus(**known | {"warnings": tuple(known["warnings"])})
     if _TRANSACTION in value:
         return TransactionInformation(**value[_TRANSACTION] | {"queues": tuple(value[_TRANSACTION]["queues"])})
     return value

@@ -445,13 +445,22 @@ class NodeDocument(_Document):
     transaction_count: int
     in_doubt_count: int
     warnings: list[str] = Field(default=[], description="What does not work now; the node does the rest")
+    storage_failure: str | None = Field(
+        default=None, description="Why nothing can be stored now; null: the disk takes writes"
+    )
+    disk_free_bytes: int = 0
+    disk_bytes: int = Field(default=0, description="Size of the file system of the store")
+    lost_writes: int = Field(
+        default=0, description="Records that were synced and were gone at a start of the last days"
+    )
 
     @classmethod
     def of(cls, status: NodeStatus, version: str) -> Self:
         """From the model."""
-        names = cls.model_fields.keys() - {"identifier", "version"}
+        names = cls.model_fields.keys() - {"identifier", "version", "storage_failure"}
         values: dict[str, Any] = {name: getattr(status, name) for name in names}
-        return cls(identifier=guid_to_text(status.identifier), version=version, **values)
+        failure = status.storage_failure or None
+        return cls(identifier=guid_to_text(status.identifier), version=version, storage_failure=failure, **values)
 
 
 class QuotaDocument(_Document):

@@ -16,6 +16,11 @@ from qmnode.model.administration import NodeStatus
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import Queue
 
+
+def _store_failed(status: NodeStatus) -> bool:
+    return bool(status.storage_failure)
+
+
 _TOTALS: Final[dict[str, tuple[str, Callable[[NodeStatus], float]]]] = {
     "qmnode_queues": ("Queues that somebody created", lambda status: status.queue_count),
     "qmnode_outgoing_queues": ("Outgoing queues", lambda status: status.outgoing_queue_count),
@@ -33,6 +38,13 @@ _TOTALS: Final[dict[str, tuple[str, Callable[[NodeStatus], float]]]] = {
     "qmnode_transactions": ("Transactions that have not ended", lambda status: status.transaction_count),
     "qmnode_transactions_in_doubt": ("Transactions that wait for an outcome", lambda status: status.in_doubt_count),
     "qmnode_online": ("Whether messages go to other machines", lambda status: status.online),
+    "qmnode_store_failed": ("Whether nothing can be stored: a full disk, or one that fails", _store_failed),
+    "qmnode_disk_free_bytes": ("Bytes free on the disk of the store", lambda status: status.disk_free_bytes),
+    "qmnode_disk_bytes": ("Bytes of the disk of the store", lambda status: status.disk_bytes),
+    "qmnode_lost_writes": (
+        "Synced records that were gone at a start of the last week",
+        lambda status: status.lost_writes,
+    ),
     "qmnode_throttled": ("Whether no queue takes messages", lambda status: status.throttled),
 }
 _QUEUES: Final[dict[str, tuple[str, Callable[[Queue], float]]]] = {

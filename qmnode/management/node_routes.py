@@ -77,9 +77,10 @@ class Outcome(BaseModel):
     outcome: Literal["commit", "abort"] = Field(description="What its coordinator would say, had it been reached")
 
 
-@router.get("/healthz", tags=["health"], summary="Is the process alive?")
-async def health() -> Health:
-    """Answers as long as the node's event loop runs. Needs no token."""
+@router.get("/healthz", tags=["health"], summary="Is the process alive, and its disk?", responses=responses())
+async def health(node: Node) -> Health:
+    """Answers as long as the node's event loop runs; 503 when it can store nothing. Needs no token."""
+    node.manager.store.check()
     return Health()
 
 

@@ -38,6 +38,23 @@ class NodeStatus:
     """Copies that did not go to a journal, since start, because its quota had no room."""
     warnings: tuple[str, ...] = ()
     """What does not work now, in sentences; the node does the rest."""
+    storage_failure: str = ""
+    """Why nothing can be stored now: the disk is full or fails. The node takes and gives nothing until it works."""
+    disk_free_bytes: int = 0
+    disk_bytes: int = 0
+    """Size of the file system that the store is on; 0 if it does not say."""
+    lost_writes: int = 0
+    """Records that were synced and were gone at a start of the last days: see the warnings."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageCondition:
+    """How the store is: what :class:`NodeStatus` says of it."""
+
+    failure: str = ""
+    free_bytes: int = 0
+    total_bytes: int = 0
+    lost_writes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ class Administrator(AdministrationApi):
     async def status(self) -> NodeStatus:
         """How the queue manager is now."""
         manager = self._manager
+        storage = manager.store.condition()
         queues = list(manager.queue_collection.values())
         everywhere = [*queues, *(queue.journal_queue for queue in queues if queue.journal_queue is not None)]
         return NodeStatus(
@@ -47,6 +48,10 @@ class Administrator(AdministrationApi):
             in_doubt_count=len(manager.external.in_doubt),
             journal_copies_dropped=manager.outcomes.journal_copies_dropped,
             warnings=tuple(f"{what}: {sentence}" for what, sentence in manager.troubles.items()),
+            storage_failure=storage.failure,
+            disk_free_bytes=storage.free_bytes,
+            disk_bytes=storage.total_bytes,
+            lost_writes=storage.lost_writes,
         )
 
     async def set_online(self, online: bool) -> None:

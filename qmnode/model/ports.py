@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from qmnode.model.histogram import Histogram
 
 if TYPE_CHECKING:
-    from qmnode.model.administration import TransferInformation
+    from qmnode.model.administration import StorageCondition, TransferInformation
     from qmnode.model.api import Access, QueueApi, Share
     from qmnode.model.outgoing import OutgoingQueue
     from qmnode.model.queue import Queue
@@ -141,6 +141,9 @@ class MessageStore(Protocol):
 
     def check(self) -> None:
         """Raise StoreError if the store can no longer be written."""
+
+    def condition(self) -> "StorageCondition":
+        """How the store is, and the disk under it."""
 
     def flush(self) -> None:
         """Write the batch now, and sync it, without waiting for the end of the pass."""

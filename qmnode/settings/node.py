@@ -33,6 +33,9 @@ class StorageSettings(_Settings):
     block_cache: int = Field(default=32 * _MIB, ge=_MIB)
     log_limit: int = Field(default=128 * _MIB, ge=_MIB)
     """Bytes of write-ahead log. A restart after a crash replays at most this much."""
+    low_space: int = Field(default=256 * _MIB, ge=0)
+    """Free bytes of the disk below which the node warns. When a write finds no room, it takes nothing until there is
+    some."""
     identifier_block: int = Field(default=65536, ge=1)
     """Message identifiers reserved on disk at a time. A crash skips what is left of a block."""
     identifier_jump: int = Field(default=1 << 24, ge=1)

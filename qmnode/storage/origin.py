@@ -26,12 +26,15 @@ _ORIGIN: Final = "origin"
 _MACHINE_ID: Final = Path("/etc/machine-id")
 
 
-def take_origin(store: "Store") -> None:
-    """Find out, skip what must be skipped, and remember where the store is now."""
+def take_origin(store: "Store", *, lost: bool = False) -> None:
+    """Find out, skip what must be skipped, and remember where the store is now.
+
+    A store that has lost writes skips as a copy does: identifiers given out since are as unknown to it.
+    """
     marker = store.path / COPY_MARKER
     here = _fingerprint(store.path)
     before = store.get_meta(_ORIGIN)
-    copied = marker.exists() or (before is not None and before != here)
+    copied = lost or marker.exists() or (before is not None and before != here)
     if before == here and not copied:
         return
     if copied:

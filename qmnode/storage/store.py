@@ -1,12 +1,13 @@
 """A store on RocksDB: opening it, and the reads and writes that the model asks for."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
+import structlog
 from rocksdict import (
     BlockBasedOptions,
     Cache,
@@ -19,6 +20,7 @@ from rocksdict import (
     ReadOptions,
 )
 
+from qmnode.model.administration import StorageCondition
 from qmnode.model.histogram import Histogram
 from qmnode.model.ports import Entry
 from qmnode.settings.node import StorageSettings
@@ -33,8 +35,22 @@ from qmnode.storage.layout import (
     QUEUE_KEY,
     Family,
 )
+from qmnode.storage.losses import (
+    LOSSES,
+    Loss,
+    check_files,
+    examine,
+    find_loss,
+    first_needed_log,
+    recent,
+    remember,
+)
 from qmnode.storage.origin import COPY_MARKER, SEQUENCE_TIME_STAMP, take_origin
+from qmnode.storage.space import space
+from qmnode.storage.synced import SyncedMark, write_synced
 from qmnode.storage.writer import Writer
+
+log = structlog.get_logger(__name__)
 
 _LAST_LOOKUP: Final = 0xFFFFFFFFFFFFFFFF
 
@@ -81,14 +97,16 @@ def make_private(path: Path) -> None:
 class Store:
     """An open store. One process at a time may have it open; copies and secondary readers are free to look."""
 
-    def __init__(self, database: Rdict, path: Path, settings: StorageSettings, read_only: bool = False) -> None:
-        self.read_only = read_only
+    def __init__(self, database: Rdict, path: Path, settings: StorageSettings, mark: SyncedMark) -> None:
         self.path = path
         self.settings = settings
         self._database = database
-        self._families: dict[Family, Rdict] = {family: database.get_column_family(family) for family in Family}
-        self._handles: dict[Family, Any] = {family: database.get_column_family_handle(family) for family in Family}
-        self._writer = Writer(database, settings.sync == "thread")
+        self._families: Mapping[Family, Rdict] = {family: database.get_column_family(family) for family in Family}
+        self._handles: Mapping[Family, Any] = {family: database.get_column_family_handle(family) for family in Family}
+        self._mark = mark
+        self.losses: list[Loss] = []
+        """What was synced and was gone at a start, if that was not long ago."""
+        self._writer = Writer(database, settings.sync == "thread", mark)
         self._messages = self._handles[Family.MESSAGES]
         self._express = self._handles[Family.EXPRESS]
         self._memory = ExpressMemory(settings.express_memory)
@@ -110,15 +128,27 @@ class Store:
         cache = Cache(settings.block_cache)
         families = {family.value: _family_options(family, settings, cache) for family in Family}
         try:
+            before = examine(path)
+            check_files(path, before)
+            first_log = first_needed_log(path, before)
             database = Rdict(str(path), options=_options(settings), column_families=families)
+            loss = find_loss(before, database.latest_sequence_number(), lambda: first_log)
             database.drop_column_family(Family.EXPRESS)
             database.create_column_family(Family.EXPRESS, _family_options(Family.EXPRESS, settings, cache))
-            store = cls(database, path, settings)
+            messages = before.synced.mark.messages - (loss.messages if loss is not None else 0) if before.synced else 0
+            mark = SyncedMark(path, database.latest_sequence_number(), messages)
+            store = cls(database, path, settings, mark)
+        except StoreError:
+            raise
         except Exception as error:
             raise StoreError(f"the message store {path} cannot be opened: {error}") from error
         try:
             store._check_version()
-            take_origin(store)
+            if loss is not None:
+                log.error("the message store has lost what was synced", reason=loss.sentence)
+                remember(store, loss)
+            take_origin(store, lost=loss is not None)
+            store.losses = recent(store.get_meta(LOSSES))
         except BaseException:
             store.close()
             raise
@@ -126,12 +156,10 @@ class Store:
 
     def _check_version(self) -> None:
         found = self.get_meta("format_version")
-        if found is None and not self.read_only:
+        if found is None:
             self.put_meta("format_version", QUEUE_KEY.pack(FORMAT_VERSION))
             self.flush()
             return
-        if found is None:
-            raise StoreError(f"{self.path} holds no message store of this program")
         version = QUEUE_KEY.unpack(found)[0]
         self._format = version
         if version > NEWEST_FORMAT:
@@ -156,6 +184,22 @@ class Store:
         """From the first change of a batch until it is on disk."""
         return self._writer.durations
 
+    @property
+    def failure(self) -> StoreError | None:
+        """Why nothing can be written any more. Only opening the store again helps then."""
+        return self._writer.failure
+
+    def when_failed(self, callback: Callable[[], None]) -> None:
+        """Call back, once, when a write or a sync has failed."""
+        self._writer.on_failure = callback
+
+    def condition(self) -> StorageCondition:
+        """How the store is, and the disk under it."""
+        free, total = space(self.path)
+        failure = self._writer.failure
+        lost = sum(max(1, loss.writes) for loss in self.losses)
+        return StorageCondition(failure.sentence if failure is not None else "", free, total, lost)
+
     def put(self, family: Family, key: bytes, value: bytes) -> None:
         """Write one record of any family in this pass's batch."""
         self._writer.batch.put(key, value, self._handles[family])
@@ -170,6 +214,7 @@ class Store:
 
     def put_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Store a recoverable message."""
+        self._mark.messages += 1
         self._writer.batch.put(MESSAGE_KEY.pack(queue_id, lookup_identifier), value, self._messages)
 
     def delete_message(self, queue_id: int, lookup_identifier: int) -> None:
@@ -374,7 +419,9 @@ class Store:
 
     def write_checkpoint(self, path: str | Path) -> None:
         """The same of what was flushed: this part may run in a thread."""
+        number = self._writer.written
         Checkpoint(self._database).create_checkpoint(str(path))
+        write_synced(Path(path), number, self._mark.messages)
         (Path(path) / COPY_MARKER).touch()
 
     def __enter__(self) -> Self:
@@ -386,22 +433,38 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Write what is pending and close. Closing again does nothing."""
-        if not self._handles:
+        """Write what is pending and close. Closing again does nothing.
+
+        The lock on the directory goes with the last reference to the database; families and their handles have one.
+        """
+        if isinstance(self._handles, _Closed):
             return
-        if not self.read_only:
-            self._writer.close()
-        # The lock on the directory goes with the last reference to the database: families and their handles have one.
-        for family in self._families.values():
-            family.close()
-        self._handles.clear()
-        del self._messages, self._express
-        try:
-            self._database.close()
-        except Exception as error:
-            # A store that has failed has told everybody; one that fails only now has not.
-            if not self._writer.failed:
-                raise StoreError(f"the message store could not be closed: {error}") from error
+        failed = self._writer.failure is not None
+        self._writer.close()
+        errors = [error for part in (*self._families.values(), self._database) if (error := _close(part)) is not None]
+        failed |= self._writer.failure is not None
+        self._families = self._handles = _Closed()
+        self._messages = self._express = None
+        del self._database
+        self._mark.close()
+        # A store that has failed has told everybody; one that fails only now has not.
+        if errors and not failed:
+            raise StoreError(f"the message store could not be closed: {errors[0]}") from errors[0]
+
+
+class _Closed(dict[Family, Any]):
+    """The families of a store that is closed."""
+
+    def __missing__(self, family: Family) -> NoReturn:
+        raise StoreError("the message store is closed")
+
+
+def _close(part: Rdict) -> Exception | None:
+    try:
+        part.close()
+    except Exception as error:  # RocksDB's own, which have no common class
+        return error
+    return None
 
 
 def _check_end(iterator: RdictIter) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rocksdict import AccessType, Options, Rdict
+from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
 from qmnode.model.expiry import group_of
 from qmnode.model.packet import BROKEN, message_from_packet, received_message
@@ -18,6 +18,7 @@ from qmnode.model.queue import Counters, Queue
 from qmnode.model.record import FLAGS, NEVER, PREFIX, PREFIX_SIZE, VERSION, RecordFlag, expiry, packet_of
 from qmnode.storage.errors import StoreError
 from qmnode.storage.layout import EXPIRY_KEY, MESSAGE_KEY, NEWEST_FORMAT, QUEUE_KEY, Family
+from qmnode.storage.losses import LOSSES, Before, examine, find_loss, needed_log, recent
 
 MAXIMUM_FINDINGS: Final = 1000
 _PROGRESS_EVERY: Final = 1000
@@ -75,10 +76,13 @@ def verify(path: Path, progress: Callable[[int, int | None], None] = lambda done
     """
     if not (path / "CURRENT").is_file():
         raise StoreError(f"{path} is no message store: there is no file CURRENT in it")
-    with _not_in_use(path), _opened(path) as families:
-        check = _Check(families, progress)
-        check.run()
-        return check.report
+    with _not_in_use(path):
+        before = examine(path)
+        with _opened(path) as (database, families):
+            check = _Check(families, progress)
+            check.losses(database, before)
+            check.run()
+            return check.report
 
 
 @contextmanager
@@ -102,8 +106,9 @@ def _not_in_use(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[dict[Family, Rdict]]:
+def _opened(path: Path) -> Iterator[tuple[Rdict, dict[Family, Rdict]]]:
     options = Options(raw_mode=True)
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())  # as the node opens it
     try:
         names = set(Rdict.list_cf(str(path), options))
         missing = [family.value for family in Family if family.value not in names]
@@ -121,7 +126,7 @@ def _opened(path: Path) -> Iterator[dict[Family, Rdict]]:
         raise StoreError(f"the message store {path} cannot be opened: {error}") from error
     families = {family: database.get_column_family(family) for family in Family}
     try:
-        yield families
+        yield database, families
     finally:
         for one in families.values():
             one.close()
@@ -136,6 +141,17 @@ class _Check:
         self._counted: dict[int, _Counted] = {}
         self._expected = 0
         self.report = Report()
+
+    def losses(self, database: Rdict, before: Before) -> None:
+        """Writes that were synced and are gone: now, and those that starts found not long ago."""
+        loss = find_loss(before, database.latest_sequence_number(), lambda: needed_log(database))
+        try:
+            known = recent(self._families[Family.META].get(LOSSES.encode()))
+        except Exception as error:  # as below
+            self.report.add("meta", f"what was lost before cannot be read: {error}")
+            known = []
+        for one in known if loss is None else [*known, loss]:
+            self.report.add("write-ahead log", one.sentence)
 
     def run(self) -> None:
         """Everything, family by family."""

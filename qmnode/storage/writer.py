@@ -10,10 +10,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+import structlog
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
 from qmnode.model.histogram import Histogram
 from qmnode.storage.errors import StoreError
+from qmnode.storage.synced import SyncedMark
+
+log = structlog.get_logger(__name__)
 
 _DURATIONS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -48,6 +52,7 @@ class Writer:
         "_failure",
         "_future",
         "_logged",
+        "_mark",
         "_synced",
         "_syncing",
         "_unlogged",
@@ -55,12 +60,17 @@ class Writer:
         "batch",
         "before_write",
         "durations",
+        "on_failure",
         "volatile",
         "volatile_used",
+        "written",
     )
 
-    def __init__(self, database: Rdict, in_thread: bool) -> None:
+    def __init__(self, database: Rdict, in_thread: bool, mark: SyncedMark) -> None:
         self._database = database
+        self._mark = mark
+        self.written = 0
+        """The sequence number of the last logged write. Unlogged writes have numbers too, which no recovery finds."""
         self.batch = WriteBatch(raw_mode=True)
         self.volatile = WriteBatch(raw_mode=True)
         self.volatile_used = False
@@ -68,6 +78,8 @@ class Writer:
         """From the first change of a batch until it is on disk."""
         self.before_write: Callable[[], None] = _nothing
         self._future: _Written | None = None
+        self.on_failure: Callable[[], None] = _nothing
+        """Called once, when a write or a sync has failed."""
         self._failure: StoreError | None = None
         self._closed = False
         self._dirty = False
@@ -105,9 +117,9 @@ class Writer:
         return self._unsynced[-1] if self._unsynced else None
 
     @property
-    def failed(self) -> bool:
-        """Whether a write has failed."""
-        return self._failure is not None
+    def failure(self) -> StoreError | None:
+        """Why nothing is written any more, once a write has failed."""
+        return self._failure
 
     def check(self) -> None:
         """Raise if the store can no longer be written."""
@@ -152,6 +164,7 @@ class Writer:
             return False
         self.batch = WriteBatch(raw_mode=True)
         self._database.write(batch, options)
+        self.written = self._database.latest_sequence_number()
         return True
 
     def _settle(self, sync: bool) -> None:
@@ -165,6 +178,8 @@ class Writer:
         except Exception as error:
             self._fail(error, future)
             return
+        if sync and self.written:
+            self._mark.move(self.written)
         if sync or not (self._dirty or self._unsynced):
             self._resolve([*self._unsynced, future] if self._unsynced else [future])
         elif future is not None:
@@ -183,10 +198,11 @@ class Writer:
         future.set_result(None)
 
     def _fail(self, error: BaseException, *waiting: "asyncio.Future[None] | None") -> None:
-        """Nothing more is written: what is in memory is ahead of the disk, so only a new start is safe."""
-        self._failure = StoreError(
+        """Nothing more is written: memory is ahead of the disk, so the store has to be opened again."""
+        first = self._failure is None
+        self._failure = self._failure or StoreError(
             f"a write to the message store failed ({error}); nothing acknowledged is lost. "
-            "Make room or repair the disk, then restart the node"
+            "Make room or repair the disk: the node then goes on by itself"
         )
         self.batch = WriteBatch(raw_mode=True)
         unsynced, self._unsynced = self._unsynced, []
@@ -194,22 +210,27 @@ class Writer:
             if future is not None and not future.done():
                 future.set_exception(self._failure)
                 future.exception()
+        if first:
+            log.error("the message store failed", reason=str(error))
+            self.on_failure()
 
     def _start_sync(self) -> None:
         if self._syncing or self._executor is None:
             return
         self._syncing = True
-        covered = list(self._unsynced)
+        covered, written = list(self._unsynced), self.written
         loop = asyncio.get_running_loop()
         done = loop.run_in_executor(self._executor, self._database.flush_wal, True)
-        done.add_done_callback(lambda result: self._sync_done(result, covered))
+        done.add_done_callback(lambda result: self._sync_done(result, covered, written))
 
-    def _sync_done(self, result: "asyncio.Future[None]", covered: list[_Written]) -> None:
+    def _sync_done(self, result: "asyncio.Future[None]", covered: list[_Written], written: int) -> None:
         self._syncing = False
         error = result.exception()
         if error is not None:
             self._fail(error)
             return
+        if written:
+            self._mark.move(written)
         for future in covered:
             if not future.done():
                 self._synced_now(future)
@@ -226,3 +247,4 @@ class Writer:
         self._closed = True
         if self._executor is not None:
             self._executor.shutdown(wait=True)
+        del self._database  # its lock on the directory goes with the last reference

@@ -30,6 +30,7 @@ class Daemon:
         self.disk = disk
         self._folder = disk.store.parent
         self.socket = self._folder / "node.sock"
+        self.management_socket = self._folder / "management.sock"
         self._log = self._folder / "node.log"
         self._configuration = self._folder / "node.yaml"
         self._settings = {
@@ -37,7 +38,7 @@ class Daemon:
             "transport": {"enabled": False},
             "computer_name": "ALPHA",
             "local": {"socket": str(self.socket)},
-            "management": {"socket": str(self._folder / "management.sock")},
+            "management": {"socket": str(self.management_socket)},
             **settings,
         }
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,6 +76,15 @@ class Daemon:
     async def connect(self) -> RemoteQueueManager:
         """A connection."""
         return await qmnode.connect(self.socket)
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run ``qmnode`` for this node."""
+        return subprocess.run(
+            [sys.executable, "-c", "from qmnode.cli import main; main()", *words, "--socket", str(self.socket)],
+            env={**os.environ, "PYTHONPATH": str(_PROJECT)},
+            capture_output=True,
+            text=True,
+        )
 
     def said(self) -> str:
         """Its log."""

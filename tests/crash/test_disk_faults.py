@@ -2,18 +2,22 @@
 
 import asyncio
 import errno
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
+from qmnode.model.administration import NodeStatus
 from qmnode.storage.errors import StoreError
 from qmnode.structures.error_codes import ErrorCode
 from tests.crash.disk import Disk
 from tests.crash.node import Daemon, DaemonError
+from tests.lab.waiting import holds
 
 NAME = r".\private$\orders"
 FORMAT = rf"DIRECT=OS:{NAME}"
@@ -92,6 +96,35 @@ FAULTS = [
 ]
 
 
+async def status(daemon: Daemon) -> NodeStatus:
+    async with await daemon.connect() as qm:
+        return await qm.status()
+
+
+async def works(daemon: Daemon) -> bool:
+    """Whether it answers, and stores."""
+    try:
+        return not (await status(daemon)).storage_failure
+    except MessageQueuingError:
+        return False  # between two openings of the store nobody listens
+
+
+async def says_that_it_failed(daemon: Daemon) -> None:
+    """In the command, its exit code, the health check and the metrics."""
+    told = await asyncio.to_thread(daemon.command, "status", "--json")
+    assert told.returncode == 1
+    assert "nothing acknowledged is lost" in told.stderr
+    document = json.loads(told.stdout)
+    assert document["storage_failure"] in told.stderr
+    assert any(warning.startswith("disk: ") for warning in document["warnings"])
+    transport = httpx.AsyncHTTPTransport(uds=str(daemon.management_socket))
+    async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
+        assert (await client.get("/healthz")).status_code == 503
+        metrics = (await client.get("/metrics")).text
+    assert "qmnode_store_failed 1.0" in metrics
+    assert 'qmnode_trouble{what="disk"} 1.0' in metrics
+
+
 async def prepare(daemon: Daemon) -> None:
     """Ten messages are acknowledged."""
     async with await daemon.connect() as qm:
@@ -131,13 +164,13 @@ async def test_a_disk_that_refuses_costs_nothing_that_was_acknowledged(daemon: D
     daemon.disk.fail(**fault)
     for error in await refused(daemon):
         assert error.code is ErrorCode.MQ_ERROR_MESSAGE_STORAGE_FAILED
-        assert "restart the node" in error.sentence
+        assert "goes on by itself" in error.sentence
+    assert "the message store failed" in daemon.said()
+    assert (await status(daemon)).storage_failure
+    await says_that_it_failed(daemon)
     daemon.disk.fail()
-    # There is room again: but what is in memory is not what is on disk, so only a start helps.
-    assert len(await refused(daemon)) == 6
-    await asyncio.to_thread(daemon.stop)
-    daemon.disk.cut()
-    await daemon.start()
+    await holds(lambda: works(daemon), 60, "the node resumes")
+    assert daemon.running
     async with await daemon.connect() as qm:
         reader = await qm.open_queue(FORMAT)
         found = [message.body for message in await reader.receive_many(99, timeout=0)]
@@ -147,6 +180,26 @@ async def test_a_disk_that_refuses_costs_nothing_that_was_acknowledged(daemon: D
         async with await qm.open_queue(FORMAT, Access.SEND) as sender:
             await sender.send(Message(b"again", recoverable=True))
         assert (await reader.receive(timeout=0)).body == b"again"
+    assert await asyncio.to_thread(daemon.stop) == 0
+    assert "Traceback" not in daemon.said()
+
+
+@pytest.mark.servers
+@pytest.mark.slow
+async def test_a_node_whose_disk_is_full_stops_cleanly_and_has_all_at_the_next_start(daemon: Daemon) -> None:
+    await daemon.start()
+    await prepare(daemon)
+    daemon.disk.fail(writes=errno.ENOSPC)
+    await refused(daemon)
+    assert await asyncio.to_thread(daemon.stop) == 0
+    assert "Traceback" not in daemon.said()
+    daemon.disk.fail()
+    daemon.disk.cut()
+    await daemon.start()
+    async with await daemon.connect() as qm, await qm.open_queue(FORMAT) as reader:
+        found = [message.body for message in await reader.receive_many(99, timeout=0)]
+        assert found[:10] == [b"%d" % number for number in range(10)]
+    assert not (await status(daemon)).lost_writes
 
 
 @pytest.mark.servers

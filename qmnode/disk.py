@@ -1,0 +1,89 @@
+"""The disk under a running node: what the node says when it fails, and when the node may go on.
+
+After a failed write memory is ahead of the disk, so only opening the store again helps. Until that works the queue
+manager stays as it is: it takes nothing, and answers those who ask how it is.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from qmnode.node import QueueManager
+from qmnode.settings.node import StorageSettings
+from qmnode.storage.errors import StoreError
+from qmnode.storage.space import probe, space
+from qmnode.storage.store import Store
+
+log = structlog.get_logger(__name__)
+
+_TROUBLE: Final = "disk"
+_LOOK: Final = 10.0
+"""Seconds between two looks at the room that is left."""
+_PROBE_INTERVAL: Final = 1.0
+_TRIAL_INTERVAL: Final = 60.0
+"""Seconds until a store that could not be opened is tried again, if no room was made meanwhile."""
+_MIB: Final = 1024 * 1024
+
+
+class DiskWatch:
+    """Watches the disk of one open queue manager, from its start to its end."""
+
+    def __init__(self, manager: QueueManager, path: Path, settings: StorageSettings) -> None:
+        self._manager = manager
+        self._path = path
+        self._settings = settings
+        self._failed = asyncio.Event()
+        self._tried = 0.0
+        self._free = -_MIB
+        assert isinstance(manager.store, Store)
+        self._store = manager.store
+        self._store.when_failed(self._failed.set)
+        if self._store.failure is not None:
+            self._failed.set()
+
+    async def resumable(self) -> None:
+        """Return when the store has failed and can be opened again. It is closed then."""
+        while not self._failed.is_set():
+            self._look()
+            try:
+                await asyncio.wait_for(self._failed.wait(), _LOOK)
+            except TimeoutError:
+                continue
+        self._manager.troubles[_TROUBLE] = "it is full or fails, and nothing can be stored"
+        # Others keep their messages, and come again when somebody listens.
+        await self._manager.network.stop()
+        works = False
+        while not works:
+            await asyncio.sleep(_PROBE_INTERVAL)
+            works = await asyncio.to_thread(self._works)
+        log.warning("the disk takes writes again: the node resumes")
+
+    def _look(self) -> None:
+        """Warn before it is full."""
+        free, total = space(self._path)
+        troubles = self._manager.troubles
+        if not total or free >= self._settings.low_space:
+            troubles.pop(_TROUBLE, None)
+            return
+        if _TROUBLE not in troubles:
+            log.warning("the disk is almost full", free_bytes=free, low_space=self._settings.low_space)
+        troubles[_TROUBLE] = f"{free // _MIB} of {total // _MIB} MiB are free: without room nothing can be stored"
+
+    def _works(self) -> bool:
+        """Whether the store can be opened: tried when there is more room than at the last trial, or some time later."""
+        if probe(self._path) is not None:
+            return False
+        now, free = time.monotonic(), space(self._path)[0]
+        if free < self._free + _MIB and now < self._tried + _TRIAL_INTERVAL:
+            return False
+        self._tried, self._free = now, free
+        self._store.close()
+        try:
+            Store.open(self._path, self._settings).close()
+        except StoreError as error:
+            log.warning("the message store cannot be opened yet", reason=error.sentence)
+            return False
+        return True

@@ -1,0 +1,163 @@
+"""Writes that were synced and are gone: a log that was cut, removed, or came back older than it was.
+
+Whoever looks at a store notes first what its directory has (:func:`examine`), opens it, and compares.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from rocksdict import AccessType, Options, Rdict
+
+from qmnode.storage.errors import StoreError
+from qmnode.storage.layout import Family
+from qmnode.storage.synced import Synced, logs_in, read_synced
+
+if TYPE_CHECKING:
+    from qmnode.storage.store import Store
+
+LOSSES: Final = "losses"
+"""The fact about the node: losses that a start found, as JSON."""
+REPORTED_FOR: Final = 7 * 24 * 3600.0
+"""Seconds for which a loss is reported after a start found it."""
+_KEPT: Final = 20
+_ALL: Final = 1 << 64
+"""A sequence number after all that can be."""
+_ADVICE: Final = (
+    "Messages of that time may be missing, and others may be received again: restore a backup, or have them sent again"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What may be missing."""
+
+    writes: int
+    """Records that were written and are not there; 0 if nobody knows how many."""
+    messages: int
+    """About how many messages were stored by these writes."""
+    since: float
+    """When the last write was made that is still there, in seconds since 1970; 0 if unknown."""
+    until: float
+    """When the last write was made that was synced."""
+    logs: tuple[str, ...] = ()
+    """What is wrong with logs."""
+    found: float = 0.0
+    """When a start found it."""
+
+    @property
+    def sentence(self) -> str:
+        """For people: what is missing, and what to do."""
+        parts = ["writes that were synced are gone"]
+        if self.writes:
+            count = f"{self.writes} records of about {self.messages} stored messages"
+            since = f"between {_moment(self.since)} and" if self.since else "until"
+            parts = [f"{count}, written {since} {_moment(self.until)}, were synced and are gone"]
+        if self.logs:
+            parts.append(", ".join(self.logs))
+        return f"{': '.join(parts)}. {_ADVICE}"
+
+    @classmethod
+    def read(cls, record: bytes | None) -> list[Self]:
+        """Those that starts have found, the oldest first."""
+        if record is None:
+            return []
+        return [cls(**one | {"logs": tuple(one["logs"])}) for one in json.loads(record)]
+
+
+def _moment(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A directory before its store was opened, which changes the logs."""
+
+    synced: Synced | None
+    logs: dict[int, int]
+
+
+def examine(path: Path) -> Before:
+    """What is there before it is opened."""
+    return Before(read_synced(path), logs_in(path))
+
+
+def find_loss(before: Before, recovered: int, first_needed_log: Callable[[], int]) -> Loss | None:
+    """Compare with the number that the store was recovered to. ``first_needed_log`` is asked if a log is missing."""
+    synced = before.synced
+    if synced is None:
+        return None
+    damaged = _damaged_logs(synced, before.logs)
+    if damaged:
+        first = first_needed_log()
+        damaged = {number: what for number, what in damaged.items() if number >= first}
+    logs = tuple(f"{number:06}.log {what}" for number, what in sorted(damaged.items()))
+    mark = synced.mark
+    if recovered < mark.number:
+        there = synced.at(recovered)
+        messages = mark.messages - (there.messages if there is not None else 0)
+        return Loss(mark.number - recovered, messages, there.time if there is not None else 0.0, mark.time, logs)
+    return Loss(0, 0, 0.0, mark.time, logs) if logs else None
+
+
+def _damaged_logs(synced: Synced, there: dict[int, int]) -> dict[int, str]:
+    damaged = {}
+    for number, size in synced.logs.items():
+        if number not in there:
+            damaged[number] = "is missing"
+        elif there[number] < size:
+            damaged[number] = f"has {there[number]} bytes of {size}"
+    if synced.newest_log and synced.newest_log not in there:
+        damaged[synced.newest_log] = "is missing"
+    return damaged
+
+
+def needed_log(database: Rdict) -> int:
+    """The oldest log that has records which are in no sorted file. Only a store opened to be read still knows it."""
+    return int(database.property_value("rocksdb.min-log-number-to-keep") or 0)
+
+
+def check_files(path: Path, before: Before) -> None:
+    """Refuse what was a store and is none any more: RocksDB would begin an empty one in its place."""
+    if before.synced is None or not before.synced.mark.number:
+        return
+    there = set(Rdict.list_cf(str(path), Options(raw_mode=True))) if (path / "CURRENT").exists() else set()
+    missing = [family.value for family in (Family.META, Family.MESSAGES, Family.QUEUES) if family.value not in there]
+    if missing:
+        raise StoreError(
+            f"the message store {path} had messages, and its files do not know of {', '.join(missing)} any more: "
+            "qmnode verify says what is there; restore a backup"
+        )
+
+
+def first_needed_log(path: Path, before: Before) -> int:
+    """The oldest log whose records are not in sorted files yet, where one that should be there may be missing.
+
+    Opening the store forgets it.
+    """
+    if find_loss(before, _ALL, lambda: 0) is None:
+        return 0
+    options = Options(raw_mode=True)
+    names = Rdict.list_cf(str(path), options)
+    families = {name: Options(raw_mode=True) for name in names}
+    database = Rdict(str(path), options=options, column_families=families, access_type=AccessType.read_only())
+    try:
+        return needed_log(database)
+    finally:
+        database.close()
+
+
+def remember(store: "Store", loss: Loss) -> None:
+    """Note what a start has found, for those who ask later."""
+    known = [*Loss.read(store.get_meta(LOSSES)), replace(loss, found=time.time())]
+    store.put_meta(LOSSES, json.dumps([asdict(one) for one in known[-_KEPT:]]).encode())
+    store.flush()
+
+
+def recent(record: bytes | None) -> list[Loss]:
+    """Losses that are still reported."""
+    return [loss for loss in Loss.read(record) if loss.found + REPORTED_FOR > time.time()]
