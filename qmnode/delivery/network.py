@@ -15,6 +15,7 @@ from qmnode.delivery.information import connection_information, transfer_informa
 from qmnode.delivery.key_reading import KeyReading
 from qmnode.delivery.next_hops import Resolver
 from qmnode.delivery.notices import Notices, source_of
+from qmnode.delivery.precedence import Precedence
 from qmnode.delivery.protection import Protection
 from qmnode.delivery.queue_sender import QueueSender
 from qmnode.delivery.routes import DirectoryResolver
@@ -108,6 +109,7 @@ class Network:
         self.forwarding = Forwarding(manager, None)
         self.running = False
         self._loop = asyncio.get_running_loop()
+        self._precedence: dict[Guid, Precedence] = {}
         self._queue_senders: dict[bytes, QueueSender] = {}
         self.accepted: dict[Connection, None] = {}
         """Connections that others opened, the oldest first."""
@@ -265,6 +267,15 @@ class Network:
             self.final_acks.waiting_of(key),
             self.manager.clock.time() - self._loop.time(),
         )
+
+    def precedence_of(self, neighbour: Guid) -> Precedence:
+        """Between the queues whose next hop is ``neighbour``."""
+        return self._precedence.setdefault(neighbour, Precedence())
+
+    def precedence_ends(self, precedence: Precedence) -> None:
+        """No queue has a session to that neighbour any more."""
+        for neighbour in [one for one, known in self._precedence.items() if known is precedence]:
+            del self._precedence[neighbour]
 
     def queue_added(self, queue: OutgoingQueue) -> None:
         """An outgoing queue is there."""

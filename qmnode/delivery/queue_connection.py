@@ -9,6 +9,7 @@ import structlog
 
 from qmnode.delivery.forwarding import move_to_connector
 from qmnode.delivery.next_hops import ConnectorHere, ResolutionError
+from qmnode.errors import MessageQueuingError
 from qmnode.model.outgoing import ConnectionAttempt, OutgoingQueue
 from qmnode.protocol.commands import CloseReason
 from qmnode.protocol.connection import (
@@ -22,6 +23,7 @@ from qmnode.protocol.connection import (
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
 from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.names import PublicFormatName, parse_single_format_name
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 from qmnode.transport.alarm import Alarm
 from qmnode.transport.connection import Connection, Handler
@@ -61,6 +63,7 @@ class QueueConnection:
         self._task: asyncio.Task[None] | None = None
         self._review = Alarm(self._loop, self._begin_review)
         self._reviewing: asyncio.Task[None] | None = None
+        self._learning: asyncio.Task[None] | None = None
         self._paused = queue.state is OutgoingQueueState.ON_HOLD
         if self._paused or not network.manager.connection_active:
             self._way.pause(*self._now())
@@ -141,6 +144,8 @@ class QueueConnection:
         self._review.stop()
         if self._reviewing is not None:
             self._reviewing.cancel()
+        if self._learning is not None:
+            self._learning.cancel()
         self._give_up()
 
     # Another way
@@ -272,7 +277,28 @@ class QueueConnection:
             self._way.resolution_failed(error.status, error.error, *self._now())
         else:
             self._way.destination_resolved(hops, *self._now())
+            self._learn_base_priority_soon(format_name)
         self._work()
+
+    def _learn_base_priority_soon(self, format_name: str) -> None:
+        """In the background: no message waits for it. Private queues and direct names have none (MS-MQMQ 2.3.1.6)."""
+        name = parse_single_format_name(format_name)
+        under_way = self._learning is not None and not self._learning.done()
+        if isinstance(name, PublicFormatName) and not under_way:
+            self._learning = self._loop.create_task(self._learn_base_priority(name))
+            self._learning.add_done_callback(report_failure)
+
+    async def _learn_base_priority(self, name: PublicFormatName) -> None:
+        manager, queue = self._network.manager, self._queue
+        try:
+            priority = await manager.published.base_priority(name)
+        except MessageQueuingError as error:
+            log.info("the base priority stays as it was", queue=queue.pathname, reason=str(error))
+            return
+        if priority != queue.base_priority and not queue.deleted:
+            queue.set_properties(base_priority=priority)
+            manager.store.put_queue(queue.queue_id, queue.definition())
+            self._schedule()
 
     async def _ping(self, hop: NextHop) -> None:
         accepted = await self._network.ping(hop)

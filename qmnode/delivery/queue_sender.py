@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from qmnode.delivery.precedence import Precedence
 from qmnode.delivery.queue_connection import QueueConnection, report_failure
 from qmnode.delivery.repeats import Repeats
 from qmnode.delivery.round_trips import RoundTrips
@@ -70,7 +71,7 @@ class QueueSender:
         self._state = network.state
         self._loop = asyncio.get_running_loop()
         self._sequence_key = self._state.key_of(queue)
-        self._queue_connection = QueueConnection(network, queue, self.handle, self._schedule)
+        self._queue_connection = QueueConnection(network, queue, self.handle, self.schedule)
         self._reading = False
         self._again: deque[int] = deque()
         self._sent = Unacknowledged(queue, network.manager.identifier)
@@ -89,9 +90,11 @@ class QueueSender:
         self._offsets = TransactionOffsets()
         self._unsynced = False
         self._scheduled = False
+        self._precedence: Precedence | None = None
+        """With the other queues of the next hop, while there is a session."""
         queue.subscriber = self._message_available
         if queue.message_count and queue.state is not OutgoingQueueState.ON_HOLD:
-            self._schedule()
+            self.schedule()
 
     @property
     def destination(self) -> Guid:
@@ -107,7 +110,7 @@ class QueueSender:
 
     def _message_available(self, queue: Queue, lookup_identifier: int, value: bytes) -> None:
         self._unsynced = True
-        self._schedule()
+        self.schedule()
 
     def is_repeated(self, received: ReceivedMessage) -> bool:
         """Whether a transactional message of another queue manager waits here already."""
@@ -121,7 +124,16 @@ class QueueSender:
         """A message left the queue without having been sent."""
         self._repeats.forget()
 
-    def _schedule(self) -> None:
+    def level(self) -> int | None:
+        """BasePriority plus the priority of the first message that can be sent (MS-MQDMPR 3.1.7.1.28)."""
+        queue = self.queue
+        if queue.message_count > len(queue.locked):
+            for lane in queue.lanes:
+                if lane is not None and lane.count and lane.first(queue.locked) is not None:
+                    return queue.base_priority + lane.priority
+        return None
+
+    def schedule(self) -> None:
         """Look at the queue when this step is over: once, however many messages came."""
         if not self._scheduled:
             self._scheduled = True
@@ -140,13 +152,14 @@ class QueueSender:
             or self._protecting is not None
             or self._queue_connection.draining
         ):
+            if self._precedence is not None and self._protecting is None:
+                self._precedence.step_aside(self)
             return
         if self._again:
             self._send_again(connection)
         if self._again or self._returning or self._protecting is not None:
             return
-        room = min(connection.room() - self._held, UNACKNOWLEDGED_LIMIT - len(self._sent))
-        entries = lock_first(self.queue, room) if room > 0 else []
+        entries = self._take(min(connection.room() - self._held, UNACKNOWLEDGED_LIMIT - len(self._sent)))
         if not entries:
             return
         # The sender's own copy is synced before the message leaves.
@@ -162,12 +175,24 @@ class QueueSender:
             self._written_last = written
             written.add_done_callback(partial(self._written, connection, entries))
 
+    def _take(self, room: int) -> list[Entry]:
+        """The messages that are next, if no other queue goes first."""
+        precedence = self._precedence
+        if precedence is None or not precedence.is_shared:
+            return lock_first(self.queue, room) if room > 0 else []
+        room = precedence.room(self, room)
+        if room <= 0:
+            return []
+        entries = lock_first(self.queue, room)
+        precedence.sent(self, len(entries))
+        return entries
+
     def _written(self, connection: Connection, entries: list[Entry], written: "asyncio.Future[None]") -> None:
         if written.exception() is not None:
             return  # the store has failed, and everybody was told
         self._send_written(connection, entries)
         self._let_go(len(entries))
-        self._schedule()
+        self.schedule()
 
     def _let_go(self, count: int) -> None:
         """So many held messages were sent or given back."""
@@ -216,7 +241,7 @@ class QueueSender:
             self._let_go(len(entries))
             if self._protecting is asyncio.current_task():
                 self._protecting = None
-        self._schedule()
+        self.schedule()
 
     async def _protect_some(self, connection: Connection, entries: list[Entry], again: bool) -> bool:
         """Whether these could be protected now, and were sent."""
@@ -365,7 +390,7 @@ class QueueSender:
         first = sorted(self._sent.values())
         waiting = set(first)
         self._again = deque([*first, *(one for one in self._again if one not in waiting)])
-        self._schedule()
+        self.schedule()
 
     # What the session says
 
@@ -376,7 +401,7 @@ class QueueSender:
                 case MessagesAcknowledged():
                     self._acknowledged(command)
                 case RoomAvailable():
-                    self._schedule()
+                    self.schedule()
                 case MessagesReceived(messages):
                     self._network.arrivals.take(connection, messages)
                 case MessagesExpired(tokens, _):
@@ -402,7 +427,10 @@ class QueueSender:
         self.queue.peer = f"{connection.address} {guid_to_text(connection.session.remote)}"
         self._network.record_session(connection, opened=True)
         self._queue_connection.opened()
-        self._schedule()
+        if not self.queue.for_acknowledgments:  # they keep nobody from sending, and nobody them
+            self._precedence = self._network.precedence_of(connection.session.remote)
+            self._precedence.join(self)
+        self.schedule()
 
     def _acknowledged(self, command: MessagesAcknowledged) -> None:
         """3.1.5.5: deleted, or kept in the journal. Transactional ones stay for their order acknowledgment."""
@@ -422,7 +450,7 @@ class QueueSender:
     def order_acknowledged(self, number: int) -> None:
         """Messages of the sequence up to this one arrived (3.1.5.6). They are in the batch of their sequence."""
         self._arrived(*self._sent.take(number))
-        self._schedule()
+        self.schedule()
 
     def _arrived(self, *lookup_identifiers: int) -> None:
         released: list[int] = []
@@ -481,18 +509,25 @@ class QueueSender:
         self._again = deque(sorted(fateless))
         self._returning = self._held > 0
         self._round_trips.forget()
+        self._leave_precedence()
         self._queue_connection.closed(command.reason)
+
+    def _leave_precedence(self) -> None:
+        if self._precedence is not None and self._precedence.leave(self):
+            self._network.precedence_ends(self._precedence)
+        self._precedence = None
 
     # The connection
 
     def pause(self) -> None:
         """Pause Queue, 3.1.7.13."""
         self._queue_connection.pause()
+        self.schedule()
 
     def resume(self) -> None:
         """Resume Queue, 3.1.7.14."""
         self._queue_connection.resume()
-        self._schedule()
+        self.schedule()
 
     def disconnect(self) -> None:
         """Take Offline, MS-MQDMPR 3.1.4.12."""
@@ -501,7 +536,7 @@ class QueueSender:
     def connect(self) -> None:
         """Bring Online, MS-MQDMPR 3.1.4.13."""
         self._queue_connection.connect()
-        self._schedule()
+        self.schedule()
 
     def forwarded(self, sender: Guid, hops: int) -> None:
         """Messages for this queue came from another queue manager."""
@@ -514,4 +549,5 @@ class QueueSender:
     def stop(self) -> None:
         """The node stops, or the queue is gone."""
         self.queue.subscriber = None
+        self._leave_precedence()
         self._queue_connection.stop()

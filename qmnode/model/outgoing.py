@@ -69,7 +69,8 @@ class OutgoingQueue(Queue):
         self.next_hops: tuple[str, ...] = ()
         self.peer = ""
         """Address, and text of the GUID, of the queue manager at the other end of the session."""
-        if _ORDER_QUEUE.search(pathname):
+        self.for_acknowledgments = _ORDER_QUEUE.search(pathname) is not None
+        if self.for_acknowledgments:
             self.recorder = None  # the protocol's own messages are nobody's
         self.multicast = pathname.upper().startswith("MULTICAST=")
         self._transfer_info: OutgoingTransferInfo | None = None

@@ -106,6 +106,11 @@ class Lane:
             self.complete = False
 
     @property
+    def priority(self) -> int:
+        """Of its messages: the lane of the highest is the first."""
+        return LANES - 1 - self.index
+
+    @property
     def head(self) -> int:
         """No message of the lane has a lower lookup identifier."""
         first = self.window[0][0] if self.window else self.window_end + 1

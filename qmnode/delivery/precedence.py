@@ -1,0 +1,126 @@
+"""Which of the outgoing queues with one next hop sends first: those with the highest priority (MS-MQDMPR 3.1.1.18,
+3.1.7.1.28, 3.1.7.3.9; MS-MQQB 3.1.7.16).
+
+The specification keeps all messages in one collection and sends the one with the highest sum of its queue's
+BasePriority and its own priority; then the next. Here queues compete, by that sum for the first message that each can
+send. The queue with the highest sum sends as much as its window takes. All others together send one message for sixteen
+of the first, a few at a time, so that nobody starves: the best of them has three of four turns, the one that waited
+longest has the fourth. Where nothing competes, nothing is held back and nothing is computed.
+"""
+
+import asyncio
+from typing import Final, Protocol
+
+QUANTUM: Final = 4
+"""Messages that a queue may send in its turn while another goes first."""
+INTERVAL: Final = 16 * QUANTUM
+"""Messages of those that go first between two turns."""
+PATIENCE: Final = 1.0
+"""Seconds after which there is a turn, however few messages the others have sent."""
+_LONGEST: Final = 4
+"""Every so many turns, one is for the queue that waited longest."""
+
+
+class Sender(Protocol):
+    """Whoever empties an outgoing queue."""
+
+    def level(self) -> int | None:
+        """BasePriority of the queue plus the priority of the first message that can be sent; None without one."""
+
+    def schedule(self) -> None:
+        """Look again what can be sent."""
+
+
+class Precedence:
+    """Between the senders with sessions to one queue manager."""
+
+    def __init__(self) -> None:
+        self._members: set[Sender] = set()
+        self._waiting: dict[Sender, int] = {}
+        """Those that have more to send, and their levels."""
+        self._held_back: dict[Sender, None] = {}
+        """Those for which others go first, in the order in which they began to wait."""
+        self._turn: Sender | None = None
+        self._turns = 0
+        self._sent = 0
+        """Since the last turn."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there is anybody to compete with."""
+        return len(self._members) > 1
+
+    def join(self, sender: Sender) -> None:
+        """A session was opened."""
+        self._members.add(sender)
+        for member in self._members:
+            member.schedule()
+
+    def leave(self, sender: Sender) -> bool:
+        """Its session is closed. Whether nobody is left."""
+        self._members.discard(sender)
+        self.step_aside(sender)
+        return not self._members
+
+    def step_aside(self, sender: Sender) -> None:
+        """It sends nothing now, and nobody is to wait for it."""
+        self._held_back.pop(sender, None)
+        if self._turn is sender:
+            self._turn = None
+        if self._waiting.pop(sender, None) is not None:
+            for other in self._held_back:
+                other.schedule()
+        if not self._held_back and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def room(self, sender: Sender, room: int) -> int:
+        """How many messages it may send of those that its window has room for."""
+        level = sender.level()
+        if level is None:
+            self.step_aside(sender)
+            return room
+        self._waiting[sender] = level
+        if level >= max(self._waiting.values()):
+            self._held_back.pop(sender, None)
+            return room
+        if self._turn is not sender:
+            self._hold_back(sender)
+            return 0
+        if room > 0:
+            self._turn = None
+            del self._held_back[sender]
+            self._hold_back(sender)  # behind the others
+        return min(room, QUANTUM)
+
+    def sent(self, sender: Sender, count: int) -> None:
+        """It takes so many messages; perhaps it has no more now."""
+        if sender.level() is None:
+            self.step_aside(sender)
+        if self._held_back and sender not in self._held_back:
+            self._sent += count
+            if self._sent >= INTERVAL:
+                self._give_turn()
+
+    def _hold_back(self, sender: Sender) -> None:
+        self._held_back.setdefault(sender)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._waited_long)
+
+    def _waited_long(self) -> None:
+        self._timer = None
+        if self._held_back:
+            self._give_turn()
+
+    def _give_turn(self) -> None:
+        """To the first of those that wait, mostly."""
+        self._sent = 0
+        self._turns += 1
+        waiting = self._held_back
+        longest = self._turns % _LONGEST == 0
+        self._turn = next(iter(waiting)) if longest else max(waiting, key=lambda one: self._waiting.get(one, 0))
+        self._turn.schedule()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._waited_long)
