@@ -107,8 +107,10 @@ class Opening:
             )
             if store.losses:
                 manager.troubles["message store"] = store.losses[-1].sentence
-            manager.signing = MessageSigning(self._settings.security, self._directory, self._clock)
-            manager.network = Network(manager, store, self._settings, self._directory, self._path)
+            signing = MessageSigning(self._settings.security, self._directory, self._clock)
+            manager.signing = manager.context.signing = signing
+            network = Network(manager, store, self._settings, self._directory, self._path)
+            manager.network = manager.context.network = network
             manager.remote_reader = RemoteReader(manager, initiator_authentication(self._settings.remote_read))
             if recorder is not None:
                 recorder.attach(manager)

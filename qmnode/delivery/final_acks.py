@@ -53,7 +53,7 @@ class FinalAcks:
 
         They do not expire here: how they end is known where they are.
         """
-        queue = self._manager.awaiting_final_ack_queue
+        queue = self._manager.queue_collection.awaiting_final_ack
         for lookup_identifier, value in entries:
             queue.insert(lookup_identifier, with_prefix(value, expires=NEVER))
             number = read_sending_fields(memoryview(value)[PREFIX_SIZE:])[2]
@@ -71,7 +71,7 @@ class FinalAcks:
             self._take_early(acknowledgment)
             return
         lookup_identifier = _LOOKUP.unpack_from(record)[0]
-        queue = manager.awaiting_final_ack_queue
+        queue = manager.queue_collection.awaiting_final_ack
         value = queue.value_of(lookup_identifier)
         destination = record[_DESTINATION] or ZERO_GUID
         fate = Fate.RELEASE if value is None else final_ack_fate(packet_of(value), acknowledgment, destination)

@@ -8,6 +8,7 @@ from qmnode.delivery.topology import Topology
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
+from qmnode.model.context import Context
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
@@ -65,7 +66,7 @@ class Forwarding:
         site = topology.connector_site(machine)
         try:
             if site is not None:
-                plain, transactional = (connector_queue(self._manager, site, kind) for kind in (False, True))
+                plain, transactional = (connector_queue(self._manager.context, site, kind) for kind in (False, True))
                 return Destination(DestinationKind.CONNECTOR, plain, transactional_queue=transactional)
             queue = self._manager.opening.find(name, Access.SEND)
         except MessageQueuingError as error:
@@ -77,15 +78,15 @@ class Forwarding:
         return _UNKNOWN  # a public queue that is here, and which the sender believes to be elsewhere
 
 
-def connector_queue(manager: QueueManager, site: Guid, transactional: bool) -> Queue:
+def connector_queue(context: Context, site: Guid, transactional: bool) -> Queue:
     """The connector queue of a foreign site (MS-MQMQ 2.1.6), new when it is first needed."""
-    return manager.opening.find(ConnectorFormatName(site, transactional), Access.RECEIVE)
+    return context.opening.find(ConnectorFormatName(site, transactional), Access.RECEIVE)
 
 
 def move_to_connector(queue: OutgoingQueue, site: Guid) -> None:
     """What was sent here to a foreign queue manager is for the connector: all of it, in one batch."""
-    manager = queue.manager
+    context = queue.context
     while (entry := queue.take()) is not None:
         queue.remove(*entry)
-        connector_queue(manager, site, bool(entry[1][FLAGS] & TRANSACTIONAL)).insert(*entry)
-    manager.store.durable()
+        connector_queue(context, site, bool(entry[1][FLAGS] & TRANSACTIONAL)).insert(*entry)
+    context.store.durable()

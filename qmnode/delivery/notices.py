@@ -43,7 +43,7 @@ class Notices:
 
     def administration(self, acknowledgment: AdministrationAcknowledgment) -> None:
         """Send Administration Acknowledgment, 3.1.7.15."""
-        self._manager.send_internally(
+        self._manager.outcomes.send_internally(
             acknowledgment.queue,
             Message(
                 acknowledgment.body,
@@ -57,7 +57,7 @@ class Notices:
 
     def trace(self, report: TraceReport) -> None:
         """A trace report, 3.1.5.8.9."""
-        self._manager.send_internally(
+        self._manager.outcomes.send_internally(
             report.queue,
             Message(report.body, label=report.label, message_class=MessageClass.MQMSG_CLASS_REPORT),
         )

@@ -154,7 +154,7 @@ async def show_connection_history(name: QueueName, node: Node) -> ConnectionHist
 )
 async def show_transfer(name: QueueName, node: Node) -> TransferDocument:
     """What was acknowledged, what waits for that, and when it is sent again."""
-    queue, network = node.manager.outgoing_queue(queue_name(name)), node.manager.network
+    queue, network = node.manager.outgoing_queue(queue_name(name)), node.manager.context.network
     if network is None:
         return TransferDocument.of(TransferInformation(SequencePlace(0, 0, 0)))
     return TransferDocument.of(network.transfer_information(queue))

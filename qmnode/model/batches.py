@@ -16,8 +16,8 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
+    from qmnode.model.context import Context
     from qmnode.model.queue import Queue
-    from qmnode.model.queue_manager import QueueManager
 
 
 def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
@@ -27,7 +27,7 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
             queue.insert(lookup_identifier, value)
         return
     queue_id, lanes, keep = queue.queue_id, queue.lanes, queue.readers > 0
-    put, put_express, expires = queue.store.put_message, queue.store.put_express, queue.manager.expiry.add
+    put, put_express, expires = queue.store.put_message, queue.store.put_express, queue.context.expiry.add
     total = express = 0
     grouped_second = group = -1
     for lookup_identifier, value in entries:
@@ -88,7 +88,7 @@ def remove_many(queue: "Queue", entries: Sequence[Entry]) -> None:
     """``remove`` for each."""
     queue_id, lanes = queue.queue_id, queue.lanes
     delete, delete_express = queue.store.delete_message, queue.store.delete_express
-    expires = queue.manager.expiry.remove
+    expires = queue.context.expiry.remove
     total = express = 0
     grouped_second = group = -1
     for lookup_identifier, value in entries:
@@ -121,23 +121,23 @@ def remove_many(queue: "Queue", entries: Sequence[Entry]) -> None:
 _STEP: Final = 500
 
 
-async def purge_queue(manager: "QueueManager", queue: "Queue") -> None:
+async def purge_queue(context: "Context", queue: "Queue") -> None:
     """Purge Queue (3.1.7.1.7): what is available goes now, what is locked goes when its transaction aborts."""
     for position in queue.locked.values():
         position.state = PositionState.PURGE_PENDING
-    await _delete_messages(manager, queue, MessageClass.MQMSG_CLASS_NACK_Q_PURGED)
-    await manager.store.durable()
+    await _delete_messages(context, queue, MessageClass.MQMSG_CLASS_NACK_Q_PURGED)
+    await context.store.durable()
 
 
-async def delete_queue(manager: "QueueManager", queue: "Queue") -> None:
+async def delete_queue(context: "Context", queue: "Queue") -> None:
     """Delete Queue (3.1.7.1.4), with its subqueues and its journal. Open handles to it are dead afterwards."""
     for subqueue in list(queue.subqueues.values()):
-        await delete_queue(manager, subqueue)
+        await delete_queue(context, subqueue)
     parts = [queue, queue.journal] if queue.has_journal else [queue]
     for part in parts:
         for reader in list(part.waiting):
             reader.cancel(ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE, f"the queue {queue.pathname} was deleted")
-        await _delete_messages(manager, part, MessageClass.MQMSG_CLASS_NACK_Q_DELETED)
+        await _delete_messages(context, part, MessageClass.MQMSG_CLASS_NACK_Q_DELETED)
     if queue.deleted:
         return  # by somebody else, meanwhile
     for part in parts:
@@ -149,12 +149,12 @@ async def delete_queue(manager: "QueueManager", queue: "Queue") -> None:
             )
         _delete_ranges(part)
         part.deleted = True
-    manager.forget_queue(queue)
-    await manager.store.durable()
+    context.queues.forget(queue)
+    await context.store.durable()
 
 
-async def _delete_messages(manager: "QueueManager", queue: "Queue", reason: int) -> None:
-    until = manager.sequence.value & SEQUENCE_MASK
+async def _delete_messages(context: "Context", queue: "Queue", reason: int) -> None:
+    until = context.sequence.value & SEQUENCE_MASK
     if not queue.loss_reports and queue.subscriber is None and queue.recorder is None:
         gone = queue.message_count - len(queue.locked)
         size = queue.total_bytes - sum(len(position.value) - PREFIX_SIZE for position in queue.locked.values())
@@ -177,7 +177,7 @@ async def _delete_messages(manager: "QueueManager", queue: "Queue", reason: int)
                 queue.take_this(lookup_identifier)
                 queue.delete(lookup_identifier, value, reason)
             first = step[-1][0] + 1
-            await manager.store.durable()
+            await context.store.durable()
 
 
 def _delete_ranges(queue: "Queue") -> None:

@@ -15,7 +15,7 @@ from qmnode.model.ports import TimerHandle
 from qmnode.model.record import NEVER, expiry
 
 if TYPE_CHECKING:
-    from qmnode.model.queue_manager import QueueManager
+    from qmnode.model.context import Context
 
 _BEGINNING: Final = (0, 0, 0)
 _CHUNK: Final = 200
@@ -46,8 +46,8 @@ def group_of(when: int, queue_id: int, lookup_identifier: int) -> Entry:
 class Expiry:
     """Knows when the next message expires."""
 
-    def __init__(self, manager: "QueueManager") -> None:
-        self._manager = manager
+    def __init__(self, context: "Context") -> None:
+        self._context = context
         self._next = NEVER
         self._searched = _BEGINNING
         """Everything in the index before this is done: the search does not begin among deleted keys."""
@@ -70,7 +70,7 @@ class Expiry:
         group = group_of(when, queue_id, lookup_identifier)
         if group in self._groups:
             return True
-        if group[0] > self._manager.clock.time() + FAR:
+        if group[0] > self._context.clock.time() + FAR:
             if len(self._groups) >= _REMEMBERED:
                 self._groups.clear()
             self._groups.add(group)
@@ -82,13 +82,13 @@ class Expiry:
     def remove(self, when: int, queue_id: int, lookup_identifier: int) -> bool:
         """The message is gone. Its group stays: it has others, or will find nothing. Returns as ``add``."""
         group = group_of(when, queue_id, lookup_identifier)
-        if group in self._groups or group[0] > self._manager.clock.time() + FAR:
+        if group in self._groups or group[0] > self._context.clock.time() + FAR:
             return True
-        self._manager.store.delete_expiry(when, queue_id, lookup_identifier)
+        self._context.store.delete_expiry(when, queue_id, lookup_identifier)
         return False
 
     def _put(self, entry: Entry) -> None:
-        self._manager.store.put_expiry(*entry)
+        self._context.store.put_expiry(*entry)
         if entry < self._searched:
             self._searched = entry
         if entry[0] < self._next:
@@ -97,40 +97,54 @@ class Expiry:
     def _arm(self, when: int) -> None:
         self.stop()
         self._next = when
-        clock = self._manager.clock
+        clock = self._context.clock
         self._timer = clock.call_later(max(0.0, when - clock.time()), self._due)
 
     def _arm_for_next(self) -> None:
         self.stop()
         self._next = NEVER
-        self._manager.store.make_visible()
-        for entry in self._manager.store.read_expiry(self._searched, NEVER - 1, 1):
+        self._context.store.make_visible()
+        for entry in self._context.store.read_expiry(self._searched, NEVER - 1, 1):
             self._searched = entry
             self._arm(entry[0])
 
     def _due(self) -> None:
         self._timer = None
-        manager = self._manager
-        now = int(manager.clock.time())
-        manager.store.make_visible()
-        due = manager.store.read_expiry(self._searched, now, _CHUNK)
+        context = self._context
+        now = int(context.clock.time())
+        context.store.make_visible()
+        due = context.store.read_expiry(self._searched, now, _CHUNK)
         # What is added meanwhile, in these seconds too, brings the search back.
         self._searched = max(self._searched, due[-1] if len(due) == _CHUNK else (now + 1, 0, 0))
         for when, queue_id, lookup_identifier in due:
             if queue_id & GROUP:
-                manager.store.delete_expiry(when, queue_id, lookup_identifier)
+                context.store.delete_expiry(when, queue_id, lookup_identifier)
                 self._split(when, queue_id, lookup_identifier)
             # Of a message that is held the index keeps the second: after a power cut nobody holds it, and it is due.
-            elif manager.message_expired(queue_id, lookup_identifier):
-                manager.store.delete_expiry(when, queue_id, lookup_identifier)
-        manager.store.durable()
+            elif self._expired(queue_id, lookup_identifier):
+                context.store.delete_expiry(when, queue_id, lookup_identifier)
+        context.store.durable()
         self._arm_for_next()
+
+    def _expired(self, queue_id: int, lookup_identifier: int) -> bool:
+        """Time To Be Received Timer Expired (3.1.7.2.7). False: a reader holds it; it goes when it is released."""
+        owner = self._context.queues.get(queue_id & ~1)
+        queue = owner.journal if owner is not None and queue_id & 1 else owner
+        if queue is None:
+            return True
+        if lookup_identifier in queue.locked:
+            return False
+        value = queue.value_of(lookup_identifier)
+        if value is not None:
+            queue.take_this(lookup_identifier)
+            queue.delete(lookup_identifier, value, queue.expiry_reason)
+        return True
 
     def _split(self, when: int, queue_id: int, first: int) -> None:
         """Entries for the messages of a group, which are few by now: as many as are read at once."""
         self._groups.discard((when, queue_id, first))
         last = first | ~_IDENTIFIER_MASK
-        entries = self._manager.store.read_messages(
+        entries = self._context.store.read_messages(
             queue_id & ~GROUP, first, last, _GROUP_CHUNK, _GROUP_BYTES, express=True
         )
         for lookup_identifier, value in entries:

@@ -17,12 +17,13 @@ from qmnode.model.reading import Claim, Delete, Lock, WaitingMessageReadOperatio
 from qmnode.model.reading import InTransaction as TransactionClaim
 from qmnode.model.record import moved
 from qmnode.model.sending import SendingDescriptor
+from qmnode.model.transaction import unit_of_work
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import FormatName
 
 if TYPE_CHECKING:
-    from qmnode.model.queue_manager import QueueManager
+    from qmnode.model.context import Context
 
 _RECEIVE: Final = Access.RECEIVE.value
 _READ: Final = (Access.RECEIVE | Access.PEEK).value
@@ -37,9 +38,9 @@ class OpenQueueDescriptor(SendingDescriptor):
     """One queue, opened."""
 
     def __init__(
-        self, manager: "QueueManager", handle: int, queue: Queue, name: FormatName, access: Access, share: Share
+        self, context: "Context", handle: int, queue: Queue, name: FormatName, access: Access, share: Share
     ) -> None:
-        super().__init__(manager, queue, name, access)
+        super().__init__(context, queue, name, access)
         self.handle = handle
         self.share = share
         self.cursors: dict[int, Cursor] = {}
@@ -172,7 +173,7 @@ class OpenQueueDescriptor(SendingDescriptor):
                 ErrorCode.MQ_ERROR_TRANSACTION_USAGE,
                 f"{self.queue.pathname} is not transactional: receive without a transaction",
             )
-        return TransactionClaim(self.manager.unit_of_work(transaction))
+        return TransactionClaim(unit_of_work(self.context, transaction))
 
     async def settle(self, claim: Claim, entries: Sequence[Entry]) -> None:
         """Wait until what was received is off the disk. If the caller is cancelled meanwhile, it all goes back."""
@@ -212,7 +213,7 @@ class OpenQueueDescriptor(SendingDescriptor):
     def cursor(self) -> Cursor:
         """Open Cursor (3.1.7.1.1)."""
         self.check_read(None)
-        cursor = Cursor(self, self.manager.next_handle())
+        cursor = Cursor(self, self.context.next_handle())
         self.cursors[cursor.handle] = cursor
         return cursor
 
@@ -275,7 +276,7 @@ class OpenQueueDescriptor(SendingDescriptor):
         into = self._move_target(target)
         unit = None
         if transaction is not None and transaction != "single":
-            unit = self.manager.unit_of_work(transaction)
+            unit = unit_of_work(self.context, transaction)
         value = self._value_by_lookup_id(lookup_identifier)
         self.queue.take_this(lookup_identifier)
         if unit is not None:
@@ -286,7 +287,7 @@ class OpenQueueDescriptor(SendingDescriptor):
         await self._store.durable()
 
     def _move_target(self, target: QueueApi) -> Queue:
-        if not isinstance(target, OpenQueueDescriptor) or target.manager is not self.manager or not target._open:
+        if not isinstance(target, OpenQueueDescriptor) or target.context is not self.context or not target._open:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_INVALID_HANDLE, "the target of a move is an open queue of the same queue manager"
             )
@@ -303,7 +304,7 @@ class OpenQueueDescriptor(SendingDescriptor):
     async def purge(self) -> None:
         """Purge Queue (3.1.7.1.7)."""
         self.check_read(None, _RECEIVE)
-        await purge_queue(self.manager, self.queue)
+        await purge_queue(self.context, self.queue)
 
     # The descriptor
 
@@ -326,7 +327,15 @@ class OpenQueueDescriptor(SendingDescriptor):
         for cursor in list(self.cursors.values()):
             cursor.closed()
         self._give_back()
-        self.manager.descriptor_closed(self)
+        queue, mode = self.queue, (self.access, self.share)
+        del queue.descriptors[self.handle]
+        queue.open_modes[mode] -= 1
+        if not queue.open_modes[mode]:
+            del queue.open_modes[mode]
+        if self._access & _READ:
+            queue.readers -= 1
+            if not queue.readers:
+                queue.forget_window()
 
 
 def _no_message(lookup_identifier: int, seek: Seek) -> MessageQueuingError:

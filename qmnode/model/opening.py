@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueType, Seek, Share
 from qmnode.model.message import Message
-from qmnode.model.naming import is_unsupported
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import PutSignature
 from qmnode.model.queue import Queue
+from qmnode.model.queue_collection import is_unsupported
 from qmnode.model.sending import asks_for_authentication
 from qmnode.model.transaction import Transaction
 from qmnode.structures.access_masks import QueueAccess
@@ -100,7 +100,7 @@ class MultipleQueueDescriptor(QueueApi):
         self.access = Access.SEND
         self.share = Share.DENY_NONE
         self.descriptors = descriptors
-        self._manager = descriptors[0].manager
+        self._context = descriptors[0].context
         self._open = True
 
     async def send(self, message: Message, transaction: InTransaction = None) -> bytes:
@@ -119,7 +119,7 @@ class MultipleQueueDescriptor(QueueApi):
         if transaction == "single" and unit is not None:
             await unit.commit()
         elif unit is None:
-            await self._manager.store.durable()
+            await self._context.store.durable()
         return identifiers
 
     async def _signatures(
@@ -131,14 +131,14 @@ class MultipleQueueDescriptor(QueueApi):
         return await descriptor.signatures(copies, transaction)
 
     def _send_copies(self, copy: Message, unit: Transaction | None, puts: Sequence[PutSignature | None]) -> bytes:
-        shared = self._manager.ordinal.next()
+        shared = self._context.ordinal.next()
         left = False
         accepted = []
         for descriptor, put in zip(self.descriptors, puts, strict=True):
             # A receiver knows repetitions by their identifier (MS-MQQB 3.1.5.8.1): it would drop the second of two
             # copies for queues of its own. So of those that leave, only one has the identifier that the sender is told.
             is_outgoing = descriptor.queue.queue_type is QueueType.OUTGOING
-            ordinal = self._manager.ordinal.next() if is_outgoing and left else shared
+            ordinal = self._context.ordinal.next() if is_outgoing and left else shared
             left = left or is_outgoing
             accepted.append(descriptor.accept(copy, unit, ordinal=ordinal, put_signature=put))
         for descriptor, (lookup_identifier, value, _) in zip(self.descriptors, accepted, strict=True):
@@ -221,6 +221,7 @@ class Opening:
 
     def __init__(self, manager: "QueueManager") -> None:
         self._manager = manager
+        self._context = manager.context
         self._base_priorities: dict[Guid, int] = {}
         """Of public queues elsewhere, between looking them up and creating their outgoing queues."""
         self._full_since = 0.0
@@ -233,14 +234,14 @@ class Opening:
         if share not in _SHARES:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE, f"{share!r} is no share mode")
         access, share = Access(access), Share(share)  # their numbers do as well
-        manager = self._manager
-        names = await expand_format_name(manager.names.parse(format_name), manager.resolve_distribution_list)
+        manager, context = self._manager, self._context
+        names = await expand_format_name(context.names.parse(format_name), manager.resolve_distribution_list)
         reader = manager.remote_reader
         if (
             len(names) == 1
             and reader is not None
             and reader.reads(names[0], access)
-            and not manager.names.is_local(names[0])
+            and not context.names.is_local(names[0])
         ):
             return await reader.open_queue(names[0], access, share)
         if len(names) == 1:
@@ -271,7 +272,7 @@ class Opening:
 
     async def _look_up(self, name: FormatName, access: Access) -> None:
         """Before a public queue elsewhere is first opened: the directory must know it, and its base priority."""
-        names = self._manager.names
+        names = self._context.names
         if (
             access is not Access.SEND
             or not isinstance(name, PublicFormatName)
@@ -283,20 +284,20 @@ class Opening:
 
     async def _created(self) -> None:
         """An outgoing queue or a subqueue that opening created is on disk before anyone uses it."""
-        pending = self._manager.store.pending()
+        pending = self._context.store.pending()
         if pending is not None:
             await pending
 
     def open_one(self, name: FormatName, access: Access, share: Share, caller: object = None) -> OpenQueueDescriptor:
         """Open one queue."""
-        manager = self._manager
+        context = self._context
         queue = self.find(name, access)
         self._check_access(queue, access, caller)
         if conflicts(queue.open_modes, access, share):
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_SHARING_VIOLATION, f"{name} is open already, in a way that excludes this one"
             )
-        descriptor = OpenQueueDescriptor(manager, manager.next_handle(), queue, name, access, share)
+        descriptor = OpenQueueDescriptor(context, context.next_handle(), queue, name, access, share)
         descriptor.caller = caller
         queue.descriptors[descriptor.handle] = descriptor
         queue.open_modes[access, share] += 1
@@ -313,7 +314,7 @@ class Opening:
 
     def may_open(self, queue: Queue, access: Access, caller: object) -> bool:
         """Whether the security descriptor of a queue lets somebody open it."""
-        policy = self._manager.access_policy
+        policy = self._context.access_policy
         if policy is None or caller is None:
             return True
         owner = queue.parent if queue.parent is not None else queue
@@ -324,15 +325,15 @@ class Opening:
 
         ``for_strangers``: a message from elsewhere names it. At most half of the outgoing queues are made so.
         """
-        manager = self._manager
+        context = self._context
         if is_unsupported(name):
             raise _unsupported(f"{name}: HTTP and multicast are not supported")
         if access is Access.SEND and name.is_read_only:
             raise _unsupported(f"{name} cannot be sent to: it is a journal or a dead-letter queue")
-        if manager.names.is_local(name):
-            queue = manager.names.local(name) or self._create_local(name, access)
+        if context.names.is_local(name):
+            queue = context.names.local(name) or self._create_local(name, access)
         else:
-            queue = manager.names.outgoing(name)
+            queue = context.names.outgoing(name)
             if queue is None and access is Access.SEND:
                 queue = self._create_outgoing(name, for_strangers)
             elif queue is not None and access not in (Access.SEND, *_ADMINISTRATION):
@@ -345,56 +346,56 @@ class Opening:
 
     def _create_local(self, name: FormatName, access: Access) -> Queue | None:
         """A subqueue to move to, or the connector queue that a connector application reads."""
-        manager = self._manager
+        context = self._context
         if isinstance(name, ConnectorFormatName):
             if access is Access.SEND:
                 return None
             self._check_room()
             queue = Queue(
-                manager,
-                manager.take_queue_id(),
+                context,
+                context.queues.take_number(),
                 str(name),
                 QueueType.CONNECTOR,
                 identifier=new_guid(),
                 transactional=name.transactional,
             )
-            manager.add_queue(queue)
-            manager.store.put_queue(queue.queue_id, queue.definition())
-            manager.store.durable()
+            context.queues.add(queue)
+            context.store.put_queue(queue.queue_id, queue.definition())
+            context.store.durable()
             return queue
         path: PathName | None = getattr(name, "path", None)
         if access is not Access.MOVE or path is None or not path.subqueue:
             return None
-        owner = manager.names.by_path(PathName(path.computer, path.queue, path.kind))
+        owner = context.names.by_path(PathName(path.computer, path.queue, path.kind))
         if owner is None:
             return None
-        manager.store.durable()
-        return manager.subqueue(owner, path.subqueue)
+        context.store.durable()
+        return context.queues.subqueue(owner, path.subqueue)
 
     def _check_room(self, for_strangers: bool = False) -> None:
         """For one more outgoing queue: at the limit the oldest that nobody uses goes."""
-        limit = self._manager.settings.quotas.outgoing_queues
+        limit = self._context.settings.quotas.outgoing_queues
         if for_strangers:  # whoever asks for acknowledgments everywhere leaves queues for those who work here
             limit -= limit // 2
-        queues = self._manager.names.all_outgoing()
+        queues = self._context.names.all_outgoing()
         if len(queues) < limit:
             return
-        now = self._manager.clock.time()
+        now = self._context.clock.time()
         if for_strangers and 0 <= now - self._full_since < _FULL:
             raise _full(limit)
         unused = next((one for one in queues if isinstance(one, OutgoingQueue) and one.is_unused()), None)
         if unused is None:
             self._full_since = now
             raise _full(limit)
-        self._manager.forget_queue(unused)
+        self._context.queues.forget(unused)
 
     def _create_outgoing(self, name: FormatName, for_strangers: bool) -> OutgoingQueue:
-        manager = self._manager
+        context = self._context
         self._check_room(for_strangers)
-        now = int(manager.clock.time())
+        now = int(context.clock.time())
         queue = OutgoingQueue(
-            manager,
-            manager.take_queue_id(),
+            context,
+            context.queues.take_number(),
             str(name),
             identifier=new_guid(),
             label=str(name),
@@ -402,9 +403,9 @@ class Opening:
             create_time=now,
             modify_time=now,
         )
-        manager.add_queue(queue)
-        manager.store.put_queue(queue.queue_id, queue.definition())
-        manager.store.durable()
+        context.queues.add(queue)
+        context.store.put_queue(queue.queue_id, queue.definition())
+        context.store.durable()
         return queue
 
 

@@ -28,7 +28,6 @@ from qmnode.model.record import (
     with_prefix,
 )
 from qmnode.model.serialization import Destination, serialize
-from qmnode.settings.node import PoisonSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass, is_negative_acknowledgment, is_receive_acknowledgment
 from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES
@@ -37,15 +36,15 @@ from qmnode.structures.names.multiple import SEPARATOR
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
+    from qmnode.model.context import Context
     from qmnode.model.message import Message
     from qmnode.model.queue import Queue
-    from qmnode.model.queue_manager import QueueManager
 
 
 log = structlog.get_logger(__name__)
 
 
-def check_named(manager: "QueueManager", pathname: str, caller: object) -> None:
+def check_named(context: "Context", pathname: str, caller: object) -> None:
     """Raise if what an application names as dead-letter queue is no path name, or is a queue that it may not send to.
 
     That the queue is there and can keep the message counts when it is needed, and then only.
@@ -55,28 +54,28 @@ def check_named(manager: "QueueManager", pathname: str, caller: object) -> None:
     except QueueNameError as error:
         raise MessageQueuingError(error.code, f"application_dead_letter_queue: {error.sentence}") from None
     try:
-        queue = manager.names.find(pathname)
+        queue = context.names.find(pathname)
     except MessageQueuingError:
         return
-    if not manager.opening.may_open(queue, Access.SEND, caller):
+    if not context.opening.may_open(queue, Access.SEND, caller):
         raise MessageQueuingError(
             ErrorCode.MQ_ERROR_ACCESS_DENIED,
             f"application_dead_letter_queue: {caller} may not send to {queue.pathname}",
         )
 
 
-def dead_letter_queue(manager: "QueueManager", message: "Message", size: int) -> "Queue":
+def dead_letter_queue(context: "Context", message: "Message", size: int) -> "Queue":
     """Where a message that died goes, which takes ``size`` bytes: it is lost by no mistake in the name."""
-    system = manager.transactional_dead_letter_queue if message.transactional else manager.dead_letter_queue
+    system = context.queues.transactional_dead_letter if message.transactional else context.queues.dead_letter
     pathname = message.application_dead_letter_queue
     if not pathname:
         return system
     try:
-        queue = manager.names.find(pathname)
+        queue = context.names.find(pathname)
     except MessageQueuingError as error:
         fault: str | None = str(error)
     else:
-        fault = _fault(manager, queue, message, size)
+        fault = _fault(context, queue, message, size)
         if fault is None:
             return queue
     log.warning(
@@ -86,7 +85,7 @@ def dead_letter_queue(manager: "QueueManager", message: "Message", size: int) ->
     return system
 
 
-def _fault(manager: "QueueManager", queue: "Queue", message: "Message", size: int) -> str | None:
+def _fault(context: "Context", queue: "Queue", message: "Message", size: int) -> str | None:
     """Why a queue cannot keep a dead letter."""
     if queue.queue_type not in (QueueType.PRIVATE, QueueType.PUBLIC) or queue.is_journal or queue.parent is not None:
         return "it is no queue that applications send to"
@@ -96,34 +95,9 @@ def _fault(manager: "QueueManager", queue: "Queue", message: "Message", size: in
         return "it was made after the message was sent, so nobody knows whether the sender may use it"
     if queue.authentication or queue.privacy_level == QueuePrivacyLevel.BODY:
         return "it takes only messages that are signed or encrypted"
-    if manager.quotas.status(queue, size) is not EnqueueStatus.ACCEPTED:
+    if context.quotas.status(queue, size) is not EnqueueStatus.ACCEPTED:
         return "it has no room: receive or purge messages, or raise the quota"
     return None
-
-
-def send_internally(manager: "QueueManager", format_name: str, message: Message) -> None:
-    """Send a message, which is dropped if that cannot be done.
-
-    To each queue, if the name has several elements: as a message of its own, as its receiver may be the same.
-    """
-    try:
-        name = manager.names.parse(format_name)
-        if isinstance(name, MultipleElementFormatName):
-            for element in name.elements:
-                send_internally(manager, str(element), message)
-            return
-        queue = manager.opening.find(name, Access.SEND, for_strangers=True)
-    except MessageQueuingError as error:
-        if error.code is ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
-            log.warning("a message about a message cannot be sent", destination=format_name, reason=str(error))
-        return
-    if queue.transactional:
-        return
-    ordinal = manager.ordinal.next()
-    destination = Destination(manager.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
-    value = serialize(message, destination, ordinal, manager.clock.time())
-    if manager.quotas.status(queue, len(value)) is EnqueueStatus.ACCEPTED:
-        queue.arrive(7 - message.priority << LANE_SHIFT | manager.sequence.next(), value)
 
 
 _ACKNOWLEDGED_BY: Final = {
@@ -138,8 +112,9 @@ _ACKNOWLEDGED_BY: Final = {
 class Outcomes:
     """Sends after a message what was asked for when it leaves."""
 
-    def __init__(self, manager: "QueueManager") -> None:
-        self._manager = manager
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+        self.poison = PoisonPolicy(context)
         self.journal_copies_dropped = 0
         """Copies that a journal's quota had no room for."""
 
@@ -152,20 +127,20 @@ class Outcomes:
             self.add_to_dead_letters(lookup_identifier, value, reason)
         if value[FLAGS] & REPORT:
             self.acknowledge(received_message(lookup_identifier, value), reason)
-        network = self._manager.network
+        network = self._context.network
         if value[FLAGS] & TRANSACTIONAL and network is not None and not (queue.is_dead_letter or queue.is_journal):
             network.message_left(value, reason)
 
     def arrived(self, lookup_identifier: int, value: bytes) -> None:
         """A message reached its queue here: acknowledge that, and keep a copy if it was sent from here."""
         message = received_message(lookup_identifier, value)
-        if message.positive_journaling_requested and message.source_machine_identifier == self._manager.identifier:
-            self.add_to_journal(self._manager.journal_queue, lookup_identifier, value)
+        if message.positive_journaling_requested and message.source_machine_identifier == self._context.identifier:
+            self.add_to_journal(self._context.queues.journal, lookup_identifier, value)
         self.acknowledge(message, MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE)
 
     def add_to_journal(self, journal: "Queue", lookup_identifier: int, value: bytes) -> None:
         """Target journaling, and positive source journaling."""
-        if self._manager.quotas.journal_has_room(journal, len(value) - PREFIX_SIZE):
+        if self._context.quotas.journal_has_room(journal, len(value) - PREFIX_SIZE):
             journal.insert(lookup_identifier, kept(value))
         else:
             self.journal_copies_dropped += 1
@@ -177,12 +152,12 @@ class Outcomes:
         one is its sender's to keep, who learns of it by the final acknowledgment.
         """
         message = received_message(lookup_identifier, value)
-        manager = self._manager
+        context = self._context
         if not message.negative_journaling_requested:
             return
-        if message.transactional and message.source_machine_identifier != manager.identifier:
+        if message.transactional and message.source_machine_identifier != context.identifier:
             return
-        queue = dead_letter_queue(manager, message, len(value) - PREFIX_SIZE)
+        queue = dead_letter_queue(context, message, len(value) - PREFIX_SIZE)
         queue.insert(lookup_identifier, with_class(kept(value), reason))
 
     def acknowledge(self, message: Message, message_class: int) -> None:
@@ -194,7 +169,7 @@ class Outcomes:
         if several.count(SEPARATOR) >= MOST_ADMINISTRATION_QUEUES:
             several = ""
         negative = is_negative_acknowledgment(message_class)
-        self._manager.send_internally(
+        self.send_internally(
             several or message.administration_queue_format_name,
             Message(
                 message.body if negative and not message.privacy_level else b"",
@@ -210,6 +185,31 @@ class Outcomes:
             ),
         )
 
+    def send_internally(self, format_name: str, message: Message) -> None:
+        """Send a message of the queue manager's own (MS-MQQB 3.1.7.15), which is dropped if that cannot be done.
+
+        To each queue, if the name has several elements: as a message of its own, as its receiver may be the same.
+        """
+        context = self._context
+        try:
+            name = context.names.parse(format_name)
+            if isinstance(name, MultipleElementFormatName):
+                for element in name.elements:
+                    self.send_internally(str(element), message)
+                return
+            queue = context.opening.find(name, Access.SEND, for_strangers=True)
+        except MessageQueuingError as error:
+            if error.code is ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
+                log.warning("a message about a message cannot be sent", destination=format_name, reason=str(error))
+            return
+        if queue.transactional:
+            return
+        ordinal = context.ordinal.next()
+        destination = Destination(context.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
+        value = serialize(message, destination, ordinal, context.clock.time())
+        if context.quotas.status(queue, len(value)) is EnqueueStatus.ACCEPTED:
+            queue.arrive(7 - message.priority << LANE_SHIFT | context.sequence.next(), value)
+
 
 def kept(value: bytes) -> bytes:
     """The message as a journal or dead-letter queue keeps it: it does not expire, and nobody is told when it goes."""
@@ -222,9 +222,9 @@ POISON_SUBQUEUE: Final = "poison"
 class PoisonPolicy:
     """Counts aborted receives in the message itself, and acts when there are too many."""
 
-    def __init__(self, manager: "QueueManager", settings: PoisonSettings) -> None:
-        self._manager = manager
-        self.settings = settings
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+        self.settings = context.settings.poison
 
     def aborted(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
         """A transaction that had received this message (already unlocked) has aborted."""
@@ -243,11 +243,11 @@ class PoisonPolicy:
             queue.tally.ended(value, reason)
             if queue.recorder is not None:
                 queue.recorder.deleted(queue, value, reason)
-            self._manager.transactional_dead_letter_queue.insert(lookup_identifier, with_class(kept(counted), reason))
+            self._context.queues.transactional_dead_letter.insert(lookup_identifier, with_class(kept(counted), reason))
             return True
         if queue.parent is not None:
             return False  # a subqueue has none of its own: what fails there stays there
-        target = self._manager.subqueue(queue, POISON_SUBQUEUE)
+        target = self._context.queues.subqueue(queue, POISON_SUBQUEUE)
         queue.remove(lookup_identifier, value)
         target.insert(lookup_identifier, counted)
         return True

@@ -19,7 +19,7 @@ from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 
 if TYPE_CHECKING:
-    from qmnode.model.queue_manager import QueueManager
+    from qmnode.model.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class OutgoingTransferInfo:
 class OutgoingQueue(Queue):
     """A queue from which messages are transferred. Its path name is the destination's format name."""
 
-    def __init__(self, manager: "QueueManager", queue_id: int, pathname: str, **properties: Any) -> None:
+    def __init__(self, context: "Context", queue_id: int, pathname: str, **properties: Any) -> None:
         state = properties.pop("state", None)
-        super().__init__(manager, queue_id, pathname, QueueType.OUTGOING, **properties)
+        super().__init__(context, queue_id, pathname, QueueType.OUTGOING, **properties)
         self.state = self._resting if state is None else OutgoingQueueState(state)
         self.next_hops: tuple[str, ...] = ()
         self.peer = ""
@@ -79,7 +79,7 @@ class OutgoingQueue(Queue):
     @property
     def _resting(self) -> OutgoingQueueState:
         """While nothing is done for it. Locked in hardened mode, in which nothing is transferred: 3.1.3, 3.1.7.1.5."""
-        return OutgoingQueueState.LOCKED if self.manager.settings.hardened_security else OutgoingQueueState.INACTIVE
+        return OutgoingQueueState.LOCKED if self.context.settings.hardened_security else OutgoingQueueState.INACTIVE
 
     def stored_attributes(self) -> dict[str, Any]:
         """A pause survives a restart; the other states are found anew."""
@@ -93,7 +93,7 @@ class OutgoingQueue(Queue):
             and not self.reserved_bytes
             and not self.descriptors
             and self.state is not OutgoingQueueState.ON_HOLD
-            and (self.manager.network is None or not self.manager.network.is_awaited(self))
+            and (self.context.network is None or not self.context.network.is_awaited(self))
         )
 
     @property
@@ -132,7 +132,7 @@ class OutgoingQueue(Queue):
         places from when they were sent may be before one that has a lower number.
         """
         sequence_identifier, first = self._assign_numbers(len(entries))
-        next_place = self.manager.sequence.next
+        next_place = self.context.sequence.next
         offset_of = TransactionOffsets().of
         insert_many(
             self,
@@ -146,7 +146,7 @@ class OutgoingQueue(Queue):
         )
 
     def _assign_numbers(self, count: int) -> tuple[int, int]:
-        network = self.manager.network
+        network = self.context.network
         if network is not None:
             return network.next_numbers(self, count)
         info = self.transfer_info
@@ -163,7 +163,7 @@ class OutgoingQueue(Queue):
             found = OutgoingTransferInfo.unpack(record) if record else None
             if found is None or found.sequence_identifier >> 32 < oldest:
                 # New, or of the time before the store was restored or copied: its numbers may have been used.
-                stamp = max(int(self.manager.clock.time()), oldest) & 0xFFFFFFFF
+                stamp = max(int(self.context.clock.time()), oldest) & 0xFFFFFFFF
                 found = OutgoingTransferInfo(stamp << 32 | self.queue_id, 0)
             self._transfer_info = found
         return self._transfer_info
@@ -179,8 +179,8 @@ class OutgoingQueue(Queue):
 
     def delete(self, lookup_identifier: int, value: bytes, reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE) -> None:
         """Message Position Deleted: the message goes no further."""
-        network = self.manager.network
-        passing = value[SOURCE] != self.manager.identifier
+        network = self.context.network
+        passing = value[SOURCE] != self.context.identifier
         if passing and network is not None and not network.gave_up(self, value):
             self.remove(lookup_identifier, value)
             if value[FLAGS] & TRANSACTIONAL:
@@ -198,7 +198,7 @@ class OutgoingQueue(Queue):
         if self.recorder is not None:
             self.recorder.transferred(self, value)
         if value[FLAGS] & RecordFlag.POSITIVE_JOURNAL:
-            self.manager.outcomes.add_to_journal(self.manager.journal_queue, lookup_identifier, value)
+            self.context.outcomes.add_to_journal(self.context.queues.journal, lookup_identifier, value)
 
     def count_acknowledged(self, gone: Sequence[Entry]) -> None:
         """Messages left the queue because somebody else has them."""
@@ -206,7 +206,7 @@ class OutgoingQueue(Queue):
         tally.acknowledged += len(gone)
         tally.acknowledged_bytes += sum([len(value) for _, value in gone]) - PREFIX_SIZE * len(gone)
         tally.left += [value[ARRIVAL] for _, value in gone]
-        self.manager.traffic.settle(self.manager.clock)
+        self.context.traffic.settle(self.context.clock)
 
     def release(self, lookup_identifiers: Iterable[int]) -> list[Entry]:
         """Locked messages have left for good: they go, and what they were is returned. Those that went before do
@@ -237,14 +237,14 @@ class OutgoingQueue(Queue):
     def pause(self) -> None:
         """Pause Queue (3.1.7.2.3)."""
         self._set_state(OutgoingQueueState.ON_HOLD)
-        if self.manager.network is not None:
-            self.manager.network.paused(self)
+        if self.context.network is not None:
+            self.context.network.paused(self)
 
     def resume(self) -> None:
         """Resume Queue (3.1.7.2.4)."""
         self._set_state(self._resting)
-        if self.manager.network is not None:
-            self.manager.network.resumed(self)
+        if self.context.network is not None:
+            self.context.network.resumed(self)
 
     def _set_state(self, state: OutgoingQueueState) -> None:
         self.state = state

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from qmnode.model import queue as model_queue
-    from qmnode.model import queue_manager as model_queue_manager
+    from qmnode.model.context import Context
 
 _PUBLISHED: Final = (
     "label",
@@ -57,8 +57,8 @@ _WEB: Final = (DirectProtocol.HTTP, DirectProtocol.HTTPS)
 class PublishedQueues:
     """What the directory knows of this queue manager's public queues, and of others'."""
 
-    def __init__(self, manager: "model_queue_manager.QueueManager", directory: Directory | None) -> None:
-        self._manager = manager
+    def __init__(self, context: "Context", directory: Directory | None) -> None:
+        self._context = context
         self._directory = directory
 
     async def publish(self, pathname: str, properties: dict[str, Any]) -> Guid:
@@ -90,17 +90,17 @@ class PublishedQueues:
         differing = {name: value for name, value in said.items() if value != getattr(queue, name)}
         if differing:
             queue.set_properties(**differing)
-            self._manager.store.put_queue(queue.queue_id, queue.definition())
+            self._context.store.put_queue(queue.queue_id, queue.definition())
         return bool(differing)
 
     def adopt(self, found: Queue) -> bool:
         """Create a public queue of ours that an administrator has put into the directory; whether it was not here."""
-        name = self._manager.names.path(found.pathname)
-        known = self._manager.names.by_path(name)
+        name = self._context.names.path(found.pathname)
+        known = self._context.names.by_path(name)
         if known is not None or found.identifier is None:
             return False
         said = {name: value for name in (*_PUBLISHED, "privacy_level") if (value := getattr(found, name)) is not None}
-        self._manager.adopt_queue(name, said, found.identifier)
+        self._context.queues.adopt(name, said, found.identifier)
         return True
 
     async def _change(self, event: "Callable[[Queue], Awaitable[None]]", queue: "model_queue.Queue") -> None:
@@ -124,13 +124,13 @@ class PublishedQueues:
 
     async def get_queue_path(self, name: FormatName) -> tuple[str, str]:
         """Get Queue Path (3.1.7.1.26): path name (or empty) and computer of a queue. MQ_ERROR_ILLEGAL_FORMATNAME."""
-        local = self._manager.names.local(name) if self._manager.names.is_local(name) else None
+        local = self._context.names.local(name) if self._context.names.is_local(name) else None
         try:
             match name:
                 case DirectFormatName():
                     return ("" if name.protocol in _WEB else str(name.path)), name.path.computer
                 case _ if local is not None:
-                    return local.pathname, self._manager.computer_name
+                    return local.pathname, self._context.computer_name
                 case PublicFormatName():
                     pathname = (await self._read(name)).pathname
                     return pathname, PathName.parse(pathname).computer
@@ -144,8 +144,8 @@ class PublishedQueues:
         return await self._connected().read_directory(Queue, [equals("identifier", name.queue)])
 
     async def _computer_of(self, name: PrivateFormatName) -> str:
-        if name.computer == self._manager.identifier:
-            return self._manager.computer_name
+        if name.computer == self._context.identifier:
+            return self._context.computer_name
         owner = await self._connected().read_directory(QueueManager, [equals("identifier", name.computer)])
         return owner.computer_name
 

@@ -30,8 +30,8 @@ from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
+    from qmnode.model.context import Context
     from qmnode.model.open_queue import OpenQueueDescriptor
-    from qmnode.model.queue_manager import QueueManager
     from qmnode.model.reading import WaitingMessageReadOperation
     from qmnode.model.transaction import Transaction
 
@@ -86,10 +86,10 @@ class Queue:
     base_priority: int
 
     def __init__(
-        self, manager: "QueueManager", queue_id: int, pathname: str, queue_type: QueueType, **properties: Any
+        self, context: "Context", queue_id: int, pathname: str, queue_type: QueueType, **properties: Any
     ) -> None:
-        self.manager = manager
-        self.store = manager.store
+        self.context = context
+        self.store = context.store
         self.queue_id = queue_id
         self.pathname = pathname
         self.queue_type = queue_type
@@ -99,9 +99,9 @@ class Queue:
         self.modify_time: int = properties.pop("modify_time", 0)
         self.parent: Queue | None = properties.pop("parent", None)
         self.__dict__.update(DEFAULT_PROPERTIES | properties)
-        self.recorder = manager.recorder
+        self.recorder = context.recorder
         """Told of what comes and goes; None when nobody keeps a record."""
-        self.tally = manager.traffic.tally_of(queue_type)
+        self.tally = context.traffic.tally_of(queue_type)
         self.is_journal = False
         self.is_dead_letter = False
         self.is_internal = False
@@ -152,7 +152,7 @@ class Queue:
         """JournalQueueReference: where copies of received messages go."""
         if self.journal_queue is None:
             journal = self.journal_queue = Queue(
-                self.manager, self.queue_id | 1, f"{self.pathname};JOURNAL", QueueType.SYSTEM, quota=self.journal_quota
+                self.context, self.queue_id | 1, f"{self.pathname};JOURNAL", QueueType.SYSTEM, quota=self.journal_quota
             )
             journal.is_journal = True
             journal.parent = self
@@ -185,7 +185,7 @@ class Queue:
     def set_properties(self, **properties: Unpack[QueueProperties]) -> None:
         """Change attributes (checked by the caller)."""
         self.__dict__.update(cast("dict[str, Any]", properties))
-        self.modify_time = int(self.manager.clock.time())
+        self.modify_time = int(self.context.clock.time())
         if self.journal_queue is not None:
             self.journal_queue.quota = self.journal_quota
 
@@ -212,9 +212,9 @@ class Queue:
         """The messages of one priority, in a lane that is made when it is first needed."""
         lane = self.lanes[index]
         if lane is None:
-            manager = self.manager
+            context = self.context
             lane = self.lanes[index] = Lane(
-                self.store, manager.read_ahead, self.queue_id, index, manager.sequence.value & SEQUENCE_MASK
+                self.store, context.read_ahead, self.queue_id, index, context.sequence.value & SEQUENCE_MASK
             )
         return lane
 
@@ -222,19 +222,19 @@ class Queue:
         """Count bytes that came or went."""
         self.total_bytes += size
         if self.is_journal:
-            self.manager.quotas.journal_used += size
+            self.context.quotas.journal_used += size
         else:
-            self.manager.quotas.used += size
+            self.context.quotas.used += size
 
     def reserve_bytes(self, size: int) -> None:
         """Count bytes that an open transaction sends here, or no longer does."""
         self.reserved_bytes += size
-        self.manager.quotas.used += size
+        self.context.quotas.used += size
 
     def touch(self) -> None:
         """The counters go into the next batch."""
         self.touched = True
-        self.manager.touched.append(self)
+        self.context.touched.append(self)
 
     # Messages come
 
@@ -242,7 +242,7 @@ class Queue:
         """A message has reached this queue, which is its destination."""
         self.insert(lookup_identifier, value)
         if value[FLAGS] & ON_ARRIVAL:
-            self.manager.outcomes.arrived(lookup_identifier, value)
+            self.context.outcomes.arrived(lookup_identifier, value)
 
     def insert(self, lookup_identifier: int, value: bytes) -> None:
         """Message Position Available (3.1.7.2.2) for a new message: store it, count it, wake whoever waits."""
@@ -268,7 +268,7 @@ class Queue:
         if value[FLAGS] & ON_LOSS:
             self.loss_reports += 1
         if value[EXPIRY] != NO_EXPIRY:
-            self.manager.expiry.add(expiry(value), self.queue_id, lookup_identifier)
+            self.context.expiry.add(expiry(value), self.queue_id, lookup_identifier)
         lane.insert(lookup_identifier, value, self.readers > 0)
         if self.waiting:
             self.serve_waiting(lookup_identifier, value)
@@ -280,7 +280,7 @@ class Queue:
         insert_many(self, entries)
         for lookup_identifier, value in entries:
             if value[FLAGS] & ON_ARRIVAL:
-                self.manager.outcomes.arrived(lookup_identifier, value)
+                self.context.outcomes.arrived(lookup_identifier, value)
 
     def arrive_committed(self, entries: Sequence[Entry]) -> None:
         """The transaction that sent these messages here has committed."""
@@ -390,7 +390,7 @@ class Queue:
 
     def make_available(self, lookup_identifier: int, value: bytes) -> None:
         """Locked to Available (3.1.7.2.2): the message is in its old place again, unless its time has passed."""
-        if expiry(value) <= self.manager.clock.time():
+        if expiry(value) <= self.context.clock.time():
             self.delete(lookup_identifier, value, self.expiry_reason)
             return
         self.lane_of(lookup_identifier >> LANE_SHIFT).insert(lookup_identifier, value, True)
@@ -413,7 +413,7 @@ class Queue:
         if self.recorder is not None:
             self.recorder.deleted(self, value, reason)
         if value[FLAGS] & REPORT or self.journaling or reason != MessageClass.MQMSG_CLASS_ACK_RECEIVE:
-            self.manager.outcomes.message_position_deleted(self, lookup_identifier, value, reason)
+            self.context.outcomes.message_position_deleted(self, lookup_identifier, value, reason)
 
     def remove(self, lookup_identifier: int, value: bytes) -> None:
         """Take a message that has been taken or unlocked out of the store and the counters, and tell nobody."""
@@ -434,7 +434,7 @@ class Queue:
         if value[FLAGS] & ON_LOSS and self.loss_reports:
             self.loss_reports -= 1
         if value[EXPIRY] != NO_EXPIRY:
-            self.manager.expiry.remove(expiry(value), self.queue_id, lookup_identifier)
+            self.context.expiry.remove(expiry(value), self.queue_id, lookup_identifier)
 
     # Readers
 
@@ -467,7 +467,7 @@ class Queue:
         express = [(one, size) for one, size in left if self.locked[one].value[FLAGS] & EXPRESS]
         for lane in self.lanes:
             if lane is not None:
-                lane.clear(self.manager.sequence.value & SEQUENCE_MASK)
+                lane.clear(self.context.sequence.value & SEQUENCE_MASK)
                 lane.count = sum(one >> LANE_SHIFT == lane.index for one, _ in left)
                 lane.express_count = sum(one >> LANE_SHIFT == lane.index for one, _ in express)
         self.count_bytes(sum(size for _, size in left) - self.total_bytes)
@@ -489,7 +489,7 @@ class Queue:
         facts: dict[str, Any] = {name: getattr(self, name) for name in DEFAULT_PROPERTIES if name != "security"}
         facts |= {
             "pathname": self.pathname,
-            "format_name": self.manager.names.format_name_of(self),
+            "format_name": self.context.names.format_name_of(self),
             "queue_type": self.queue_type,
             "identifier": self.identifier,
             "private_queue_number": self.private_queue_number,

@@ -122,7 +122,7 @@ class WaitingMessageReadOperation:
                 raise MessageQueuingError(
                     ErrorCode.MQ_ERROR_INVALID_PARAMETER, "the timeout is not a number: seconds, or None for ever"
                 )
-            self._timer = self._descriptor.manager.clock.call_later(timeout, self._expired)
+            self._timer = self._descriptor.context.clock.call_later(timeout, self._expired)
         self._descriptor.queue.waiting[self] = None
         self._descriptor.waiting.add(self)
         transaction = self._claim.transaction if self._claim is not None else None
@@ -134,7 +134,7 @@ class WaitingMessageReadOperation:
             if self._future.done() and not self._future.cancelled() and self._claim is not None:
                 # A message came in the same moment: it must not be lost with the caller.
                 self._claim.undo(self._descriptor.queue, *self._future.result())
-                self._descriptor.manager.store.durable()
+                self._descriptor.context.store.durable()
             raise
         finally:
             if self._timer is not None:

@@ -13,13 +13,13 @@ from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
 from qmnode.model.record import EXPRESS, FLAGS, with_dead_letter_queue
 from qmnode.model.serialization import Destination, TransactionFields, serialize, serialize_plain
-from qmnode.model.transaction import Transaction
+from qmnode.model.transaction import Transaction, unit_of_work
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import FormatName
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
-    from qmnode.model.queue_manager import QueueManager
+    from qmnode.model.context import Context
 
 
 _SEND: Final = Access.SEND.value
@@ -29,18 +29,18 @@ _OPTIONAL: Final = int(QueuePrivacyLevel.OPTIONAL)
 class SendingDescriptor(QueueApi):
     """An open queue as far as sending to it goes; all of it is in :mod:`qmnode.model.open_queue`."""
 
-    def __init__(self, manager: "QueueManager", queue: Queue, name: FormatName, access: Access) -> None:
-        self.manager = manager
+    def __init__(self, context: "Context", queue: Queue, name: FormatName, access: Access) -> None:
+        self.context = context
         self.queue = queue
         self.format_name = str(name)
         if access is Access.SEND:
-            self.destination = Destination(manager.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
+            self.destination = Destination(context.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
         self.access = access
         self.caller: object = None
         """Who opened it, for access checks; None is the process that embeds the node."""
         self._access = int(access)
         self._open = True
-        self._store = manager.store
+        self._store = context.store
 
     async def send(self, message: Message, transaction: InTransaction = None) -> bytes:
         """Enqueue Message To An Open Queue (3.1.7.1.27)."""
@@ -69,14 +69,14 @@ class SendingDescriptor(QueueApi):
 
     async def signatures(self, messages: Sequence[Message], transaction: InTransaction) -> list[PutSignature | None]:
         """The signatures of the messages that ask for one and bring none of their own."""
-        signing = self.manager.signing
+        signing = self.context.signing
         if signing is None:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_CERTIFICATE_NOT_PROVIDED, "this queue manager has nothing to sign messages with"
             )
         # The place in a transaction and the numbers are not signed, so those of this value need not be the right ones.
         fields = None if transaction is None else TransactionFields(0)
-        now = self.manager.clock.time()
+        now = self.context.clock.time()
         values = [
             (serialize(message, self.destination, 0, now, fields), message.authentication_level)
             if asks_for_authentication(message)
@@ -115,13 +115,13 @@ class SendingDescriptor(QueueApi):
     def _accept_plain(self, messages: list[Message], unit: Transaction | None) -> list[tuple[int, bytes, bytes]] | None:
         """``accept`` for messages that have nothing but a body, into a queue that demands nothing; None for others, and
         if there may be no room."""
-        manager, queue = self.manager, self.queue
-        quotas = manager.quotas
+        context, queue = self.context, self.queue
+        quotas = context.quotas
         if queue.authentication or queue.privacy_level != _OPTIONAL or queue.quota != INFINITE or quotas.throttled:
             return None
         fields, first = (None, False) if unit is None else (unit.fields, not unit.has_sent)
-        now, next_place, owner = manager.clock.time(), manager.sequence.next, manager.identifier
-        values = serialize_plain(messages, self.destination, manager.ordinal.next, now, fields, first)
+        now, next_place, owner = context.clock.time(), context.sequence.next, context.identifier
+        values = serialize_plain(messages, self.destination, context.ordinal.next, now, fields, first)
         if values is None or quotas.used + sum(len(value) for _, value in values) > quotas.limit:
             return None
         return [
@@ -151,12 +151,12 @@ class SendingDescriptor(QueueApi):
 
         ``ahead`` are bytes that will be put in the queue before it. Copies of a message share their ``ordinal``.
         """
-        manager, queue = self.manager, self.queue
+        context, queue = self.context, self.queue
         if queue.authentication or queue.privacy_level != _OPTIONAL:
             self._check_demands(message, authenticated=put_signature is not None)
         if ordinal is None:
-            ordinal = manager.ordinal.next()
-        now = manager.clock.time()
+            ordinal = context.ordinal.next()
+        now = context.clock.time()
         if unit is None:
             value = serialize(message, self.destination, ordinal, now)
         else:
@@ -165,18 +165,18 @@ class SendingDescriptor(QueueApi):
             value = put_signature(value)
         if named := message.__dict__.get("application_dead_letter_queue"):
             value = self._with_dead_letter_queue(value, named)
-        quotas, size = manager.quotas, len(value) + ahead
+        quotas, size = context.quotas, len(value) + ahead
         if quotas.used + size > quotas.limit or quotas.throttled or queue.quota != INFINITE:
             quotas.check(queue, size)
         return (
             # 3.1.7.1.9 has this only for transactional messages, and 0 for the others, which would have no priorities.
-            7 - (value[PRIORITY] & 7) << LANE_SHIFT | manager.sequence.next(),
+            7 - (value[PRIORITY] & 7) << LANE_SHIFT | context.sequence.next(),
             value,
-            manager.identifier + ordinal.to_bytes(4, "little"),
+            context.identifier + ordinal.to_bytes(4, "little"),
         )
 
     def _with_dead_letter_queue(self, value: bytes, pathname: str) -> bytes:
-        check_named(self.manager, pathname, self.caller)
+        check_named(self.context, pathname, self.caller)
         if not value[FLAGS] & EXPRESS:
             self._store.named_dead_letters()
         return with_dead_letter_queue(value, pathname)
@@ -215,7 +215,7 @@ class SendingDescriptor(QueueApi):
                 if queue.transactional
                 else f"{queue.pathname} is not transactional: send without a transaction",
             )
-        return None if transaction is None else self.manager.unit_of_work(transaction)
+        return None if transaction is None else unit_of_work(self.context, transaction)
 
     def _refuse(self, access: int) -> None:
         if not self._open:

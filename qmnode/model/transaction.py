@@ -12,19 +12,19 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import TransactionApi
+from qmnode.model.api import InTransaction, TransactionApi
 from qmnode.model.packet import mark_last_in_transaction
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState
 from qmnode.model.record import moved
 from qmnode.model.serialization import TransactionFields
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.guid import Guid, guid_to_text
+from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
+    from qmnode.model.context import Context
     from qmnode.model.queue import Queue
-    from qmnode.model.queue_manager import QueueManager
     from qmnode.model.reading import WaitingMessageReadOperation
 
 
@@ -47,6 +47,18 @@ class TransactionalOperation(NamedTuple):
     reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE
 
 
+def unit_of_work(context: "Context", transaction: InTransaction) -> "Transaction":
+    """The transaction that a call is part of."""
+    if transaction == "single":
+        return Transaction(context, new_guid())
+    if not isinstance(transaction, Transaction) or transaction.context is not context:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_TRANSACTION_ENLIST, "the transaction belongs to another queue manager"
+        )
+    transaction.check_active()
+    return transaction
+
+
 _KIND_AND_QUEUE: Final = itemgetter(0, 1)
 
 
@@ -62,17 +74,17 @@ class TransactionState(Enum):
 class Transaction(TransactionApi):
     """An internal transaction. Ended by ``commit`` or ``abort``; whoever forgets it aborts it when the node stops."""
 
-    def __init__(self, manager: "QueueManager", identifier: Guid, single_phase: bool = True) -> None:
-        self.manager = manager
+    def __init__(self, context: "Context", identifier: Guid, single_phase: bool = True) -> None:
+        self.context = context
         self.identifier = identifier
         self.single_phase = single_phase
         self.state = TransactionState.ACTIVE
         self.operations: list[TransactionalOperation] = []
-        self.fields = TransactionFields(manager.next_transaction_number())
+        self.fields = TransactionFields(context.next_transaction_number())
         self.readers: set[WaitingMessageReadOperation] = set()
         """Reads in it that wait for a message."""
         self._last_sent = -1
-        manager.transactions[identifier] = self
+        context.transactions[identifier] = self
 
     @property
     def has_sent(self) -> bool:
@@ -146,28 +158,28 @@ class Transaction(TransactionApi):
     async def prepare(self) -> None:
         """Transaction Prepare (3.1.4.3)."""
         self.transaction_prepare()
-        await self.manager.store.durable()
+        await self.context.store.durable()
 
     async def commit(self) -> None:
         """Transaction Commit (3.1.4.4)."""
         self.transaction_commit()
-        await self.manager.store.durable()
+        await self.context.store.durable()
 
     async def abort(self) -> None:
         """Transaction Abort (3.1.4.5). Received messages remember on disk that they came back."""
         changes = any(one.operation_type is not OperationType.ENQUEUE for one in self.operations)
         self.transaction_abort()
         if changes:
-            await self.manager.store.durable()
+            await self.context.store.durable()
 
     def transaction_prepare(self) -> None:
         """Put what the transaction will do in the store, so that it can be done after a crash too."""
         self.check_active()
-        self.manager.store.check()
+        self.context.store.check()
         self._end_readers()
         self._mark_last()
         if not self.single_phase:
-            self.manager.store.put_transaction(self.identifier, self.manager.external.record(self))
+            self.context.store.put_transaction(self.identifier, ExternalTransactions.record(self))
         self.state = TransactionState.PREPARED
 
     def _end_readers(self) -> None:
@@ -182,7 +194,7 @@ class Transaction(TransactionApi):
     def transaction_commit(self) -> None:
         """Do all of it in this pass's batch."""
         if self.state is TransactionState.ACTIVE:
-            self.manager.store.check()
+            self.context.store.check()
             self._end_readers()
             self._mark_last()
         elif self.state is not TransactionState.PREPARED:
@@ -235,17 +247,17 @@ class Transaction(TransactionApi):
         if position.state is PositionState.PURGE_PENDING:
             queue.delete(lookup_identifier, position.value, MessageClass.MQMSG_CLASS_NACK_Q_PURGED)
         elif count and operation.reason == MessageClass.MQMSG_CLASS_ACK_RECEIVE:
-            self.manager.poison.aborted(queue, lookup_identifier, position.value)
+            self.context.outcomes.poison.aborted(queue, lookup_identifier, position.value)
         else:
             queue.make_available(lookup_identifier, position.value)
 
     def _end(self, state: TransactionState) -> None:
         if self.state is TransactionState.PREPARED and not self.single_phase:
-            self.manager.store.delete_transaction(self.identifier)
+            self.context.store.delete_transaction(self.identifier)
         self.state = state
         self.operations = []
         self._last_sent = -1
-        self.manager.transactions.pop(self.identifier, None)
+        self.context.transactions.pop(self.identifier, None)
 
 
 _LENGTH: Final = 4
@@ -270,24 +282,24 @@ class ResourceManager(Protocol):
 class ExternalTransactions:
     """The transactions that a coordinator decides about."""
 
-    def __init__(self, manager: "QueueManager", resource_manager: ResourceManager | None) -> None:
-        self._manager = manager
+    def __init__(self, context: "Context", resource_manager: ResourceManager | None) -> None:
+        self._context = context
         self.resource_manager = resource_manager
 
     def enlist(self, identifier: Guid) -> Transaction:
         """Create Transaction (3.1.7.1.8) for a coordinator's transaction."""
-        if identifier in self._manager.transactions:
+        if identifier in self._context.transactions:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_TRANSACTION_ENLIST, f"transaction {guid_to_text(identifier)} is enlisted already"
             )
-        return Transaction(self._manager, identifier, single_phase=False)
+        return Transaction(self._context, identifier, single_phase=False)
 
     @property
     def in_doubt(self) -> list[Guid]:
         """Transactions that are prepared and wait for their outcome."""
         return [
             one.identifier
-            for one in self._manager.transactions.values()
+            for one in self._context.transactions.values()
             if not one.single_phase and one.state is TransactionState.PREPARED
         ]
 
@@ -301,7 +313,7 @@ class ExternalTransactions:
         try:
             await self._find(identifier).prepare()
         except MessageQueuingError:
-            if identifier in self._manager.transactions:
+            if identifier in self._context.transactions:
                 await self.abort(identifier)
             raise
         if self.resource_manager is not None:
@@ -336,7 +348,7 @@ class ExternalTransactions:
         )
 
     def _find(self, identifier: Guid) -> Transaction:
-        transaction = self._manager.transactions.get(identifier)
+        transaction = self._context.transactions.get(identifier)
         if transaction is None:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE, f"there is no transaction {guid_to_text(identifier)}"
@@ -377,8 +389,8 @@ class ExternalTransactions:
 
     def recover(self) -> None:
         """Lock again what prepared transactions hold, and ask how they end (3.1.3)."""
-        for identifier, record in self._manager.store.read_transactions():
-            transaction = Transaction(self._manager, Guid(identifier), single_phase=False)
+        for identifier, record in self._context.store.read_transactions():
+            transaction = Transaction(self._context, Guid(identifier), single_phase=False)
             transaction.restore(self._operations(record))
         if self.in_doubt and self.resource_manager is not None:
             self.resource_manager.recover(self.in_doubt)
@@ -386,7 +398,7 @@ class ExternalTransactions:
     def _operations(self, record: bytes) -> list[TransactionalOperation]:
         offset = _LENGTH + int.from_bytes(record[:_LENGTH], "big")
         operations = []
-        queues = self._manager.queue_collection
+        queues = self._context.queues
         for entry in json.loads(record[_LENGTH:offset]):
             queue = queues.get(entry["queue"])
             value = record[offset : offset + entry["size"]]

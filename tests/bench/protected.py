@@ -162,7 +162,7 @@ async def measure(modulus_length: int) -> tuple[float, float, float, float]:
                     await transfer(qm, out, name, total)
                     taken = perf_counter() - start, process_time() - here, peer.processor() - there
                     measured.append([*(one / total for one in taken), sign(key, SIGNATURES)])
-                assert not qm.dead_letter_queue.message_count
+                assert not qm.queue_collection.dead_letter.message_count
         finally:
             peer.stop()
     seconds, here, there, signature = map(statistics.median, zip(*measured, strict=True))

@@ -211,7 +211,7 @@ async def test_when_anything_may_have_changed_queues_may_be_new(tmp_path: Path) 
 
     async with QueueManager.open(tmp_path / "data", Settings(computer_name="ALPHA")) as manager:
         membership = Membership(directory, manager, settings)
-        manager.published = PublishedQueues(manager, directory)
+        manager.published = PublishedQueues(manager.context, directory)
         await membership.join()
         declared["queues"] = [{"identifier": guid_to_text(new_guid()), "pathname": "ALPHA\\prices"}]
         file.write_text(yaml.safe_dump(declared))

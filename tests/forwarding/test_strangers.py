@@ -86,5 +86,5 @@ async def test_nothing_is_passed_on_to_who_is_not_in_the_directory_but_kept_if_t
         dead = await queue.receive(timeout=60)
     assert (dead.body, dead.message_class) == (b"to a stranger", MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q)
     await eventually(lambda: not any(one.message_count for one in source.queue_collection.values()))
-    assert not router.dead_letter_queue.message_count
+    assert not router.queue_collection.dead_letter.message_count
     assert not [one for one in await router.queues([QueueType.OUTGOING]) if one.pathname == lab.name]

@@ -223,8 +223,8 @@ class SideBySide(RuleBasedStateMachine):
             assert len(journal) == len(queue.journal), f"the journal of {queue.name}"
             used += real.total_bytes + real.reserved_bytes
         for letters, reference_letters in (
-            (qm.dead_letter_queue, self.reference.dead_letter),
-            (qm.transactional_dead_letter_queue, self.reference.transactional_dead_letter),
+            (qm.queue_collection.dead_letter, self.reference.dead_letter),
+            (qm.queue_collection.transactional_dead_letter, self.reference.transactional_dead_letter),
         ):
             assert len(list(letters.scan())) == len(reference_letters.positions)
             assert letters.message_count == len(reference_letters.positions)

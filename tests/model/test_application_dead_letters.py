@@ -137,7 +137,7 @@ class Nobody:
 
 async def test_a_sender_who_may_not_send_there_is_refused(qm, orders):
     await qm.create_queue(GRAVE)
-    qm.access_policy = Nobody()
+    qm.context.access_policy = Nobody()
     for caller, may in (("owner", True), ("other", False)):
         orders.caller = caller
         try:

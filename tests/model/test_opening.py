@@ -258,7 +258,7 @@ class Policy:
 
 
 async def test_access_is_checked_on_open(qm):
-    qm.access_policy = Policy()
+    qm.context.access_policy = Policy()
     await qm.create_queue(PATH)
     await qm.open_queue(ORDERS, caller="owner")
     await qm.open_queue(ORDERS)

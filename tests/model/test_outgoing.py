@@ -156,10 +156,10 @@ async def test_acknowledgments_for_anybody_leave_half_of_the_outgoing_queues(tmp
     node = Node(tmp_path / "node", clock, settings)
     qm = await node.start()
     for number in range(100):
-        qm.send_internally(rf"DIRECT=TCP:192.0.2.{number}\private$\q", Message(b"acknowledgment"))
+        qm.outcomes.send_internally(rf"DIRECT=TCP:192.0.2.{number}\private$\q", Message(b"acknowledgment"))
     waiting = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
     assert [queue.message_count for queue in waiting] == [1] * 5
-    qm.send_internally(waiting[0].pathname, Message(b"another"))
+    qm.outcomes.send_internally(waiting[0].pathname, Message(b"another"))
     assert waiting[0].message_count == 2
     own = [await qm.open_queue(rf"DIRECT=TCP:198.51.100.{number}\private$\q", Access.SEND) for number in range(5)]
     assert len(own) == 5
@@ -174,13 +174,13 @@ async def test_when_outgoing_queues_are_emptied_acknowledgments_find_one_again(
     qm = await node.start()
     names = [rf"DIRECT=TCP:192.0.2.{number}\private$\q" for number in range(3)]
     for name in names:
-        qm.send_internally(name, Message(b"acknowledgment"))
+        qm.outcomes.send_internally(name, Message(b"acknowledgment"))
     (first,) = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
     entry = first.take()
     assert entry is not None
     first.remove(*entry)
     clock.advance(2)
-    qm.send_internally(names[2], Message(b"acknowledgment"))
+    qm.outcomes.send_internally(names[2], Message(b"acknowledgment"))
     (second,) = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
     assert second.pathname == names[2]
     await qm.close()

@@ -43,7 +43,7 @@ class MemoryDirectory(WorkgroupDirectory):
 @pytest.fixture
 def directory(qm):
     directory = MemoryDirectory()
-    qm.published = PublishedQueues(qm, directory)
+    qm.published = PublishedQueues(qm.context, directory)
     return directory
 
 
@@ -69,7 +69,7 @@ async def test_private_queues_are_not_published(qm, directory):
 
 
 async def test_a_queue_that_the_directory_refuses_is_not_created(qm):
-    qm.published = PublishedQueues(qm, WorkgroupDirectory())
+    qm.published = PublishedQueues(qm.context, WorkgroupDirectory())
     assert await failure(qm.create_queue(r".\news")) is ErrorCode.MQ_ERROR_NO_DS
     assert await failure(qm.queue(r".\news")) is ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
 

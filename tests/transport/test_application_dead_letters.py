@@ -30,8 +30,8 @@ async def test_it_keeps_what_the_other_node_refuses_and_what_does_not_reach_it(p
         await out.send(named(b"late", application_dead_letter_queue=GRAVE, time_to_reach_queue=1))
     dead = await (await pair.alice.open_queue(f"DIRECT=OS:{GRAVE}")).receive(timeout=60)
     assert (dead.body, dead.message_class) == (b"late", MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT)
-    assert not pair.alice.dead_letter_queue.message_count
-    assert not pair.alice.transactional_dead_letter_queue.message_count
+    assert not pair.alice.queue_collection.dead_letter.message_count
+    assert not pair.alice.queue_collection.transactional_dead_letter.message_count
 
 
 async def test_the_other_node_gets_the_message_and_not_the_name(pair: Pair) -> None:
@@ -46,4 +46,4 @@ async def test_the_other_node_gets_the_message_and_not_the_name(pair: Pair) -> N
         received = [await queue.receive(timeout=60) for _ in range(100)]
         assert [message.body for message in received] == [b"%d" % one for one in range(100)]
         assert not any(message.application_dead_letter_queue for message in received)
-    await eventually(lambda: not pair.alice.awaiting_final_ack_queue.message_count)
+    await eventually(lambda: not pair.alice.queue_collection.awaiting_final_ack.message_count)

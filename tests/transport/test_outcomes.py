@@ -59,11 +59,11 @@ def left(pair: Pair) -> dict[str, list[MessageClass]]:
     queues = {
         "told": alice.names.find(ADMIN),
         "journal": alice.journal_queue,
-        "dead": alice.dead_letter_queue,
-        "dead in a transaction": alice.transactional_dead_letter_queue,
-        "waiting": alice.awaiting_final_ack_queue,
-        "dead there": bob.dead_letter_queue,
-        "dead there in a transaction": bob.transactional_dead_letter_queue,
+        "dead": alice.queue_collection.dead_letter,
+        "dead in a transaction": alice.queue_collection.transactional_dead_letter,
+        "waiting": alice.queue_collection.awaiting_final_ack,
+        "dead there": bob.queue_collection.dead_letter,
+        "dead there in a transaction": bob.queue_collection.transactional_dead_letter,
     }
     found = {
         name: [MessageClass(received_message(*entry).message_class) for entry in queue.scan()]

@@ -127,7 +127,7 @@ async def test_positive_source_journaling(pair: Pair) -> None:
     await send_in_transaction(pair.alice, name, [Message(b"tx", positive_journaling_requested=True)])
     assert await bodies(pair.bob, TRANSACTIONAL, 1) == [b"tx"]
     assert await bodies(pair.alice, JOURNAL, 1) == [b"tx"]
-    assert not pair.alice.awaiting_final_ack_queue.message_count
+    assert not pair.alice.queue_collection.awaiting_final_ack.message_count
 
 
 async def test_operators_see_how_far_transactional_messages_are(pair: Pair) -> None:
@@ -174,7 +174,7 @@ async def test_operators_see_when_transactional_messages_are_sent_again(pair: Pa
 async def test_a_transactional_message_is_in_the_journal_only_after_it_was_received(pair: Pair) -> None:
     name = pair.direct("BOB", TRANSACTIONAL)
     await send_in_transaction(pair.alice, name, [Message(b"tx", positive_journaling_requested=True)])
-    await eventually(lambda: pair.alice.awaiting_final_ack_queue.message_count == 1)
+    await eventually(lambda: pair.alice.queue_collection.awaiting_final_ack.message_count == 1)
     assert not pair.alice.journal_queue.message_count
     assert await bodies(pair.bob, TRANSACTIONAL, 1) == [b"tx"]
     assert await bodies(pair.alice, JOURNAL, 1) == [b"tx"]
@@ -185,7 +185,7 @@ async def test_a_message_that_arrived_does_not_expire_at_its_source(pair: Pair, 
     """It would be a dead letter there, and be read at its destination."""
     sent = Message(b"tx", positive_journaling_requested=True, negative_journaling_requested=True, **{lifetime: 600})
     await send_in_transaction(pair.alice, pair.direct("BOB", TRANSACTIONAL), [sent])
-    waiting = pair.alice.awaiting_final_ack_queue
+    waiting = pair.alice.queue_collection.awaiting_final_ack
     await eventually(lambda: waiting.message_count == 1)
     assert [expiry(value) for _, value in waiting.scan()] == [NEVER]
     there = [expiry(value) for _, value in pair.bob.names.find(TRANSACTIONAL).scan()]
@@ -201,7 +201,7 @@ async def test_a_transactional_message_to_no_queue_is_a_dead_letter_of_its_sourc
     message = await dead.receive(timeout=60)
     assert (message.body, message.message_class) == (b"tx", MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q)
     await eventually(lambda: nothing_outgoing(pair.alice))
-    assert not pair.alice.awaiting_final_ack_queue.message_count
+    assert not pair.alice.queue_collection.awaiting_final_ack.message_count
 
 
 async def test_a_message_that_expires_on_its_way_is_a_dead_letter_and_is_acknowledged(pair: Pair) -> None:
@@ -274,7 +274,8 @@ async def test_a_queue_that_is_full_refuses_and_what_comes_behind_fits_again(pai
     for body in (b"1" * 2500, b"2" * 2500, b"3"):
         await send(body)
     keeper, grave = (pair.alice, TRANSACTIONAL_DEAD_LETTERS) if transactional else (pair.bob, DEAD_LETTERS)
-    graveyard = keeper.transactional_dead_letter_queue if transactional else keeper.dead_letter_queue
+    queues = keeper.queue_collection
+    graveyard = queues.transactional_dead_letter if transactional else queues.dead_letter
     await eventually(lambda: graveyard.message_count == 1)
     assert [expiry(value) for _, value in graveyard.scan()] == [NEVER]
     dead = await (await reader(keeper, grave)).receive(timeout=60)

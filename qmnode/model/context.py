@@ -1,0 +1,149 @@
+"""What the parts of a queue manager share: its store, clock, identity, quotas, names and numbers.
+
+Every part gets this object instead of the queue manager, so that what a part can reach is written here.
+
+Numbers are never given out twice, not even by a node that crashed: SequentialID (MS-MQDMPR 3.1.1.1) and MessageID come
+from blocks. The end of a block is on disk before its first number is given out, and a start begins after it:
+most numbers cost an addition, and a crash skips what was left of a block.
+"""
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Final
+
+from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Network, Recorder, Signing
+from qmnode.model.positions import LANE_SHIFT, ReadAhead
+from qmnode.model.quotas import Quotas
+from qmnode.model.traffic import Traffic
+from qmnode.settings.node import Settings
+from qmnode.structures.guid import Guid, new_guid
+
+if TYPE_CHECKING:
+    from qmnode.model.expiry import Expiry
+    from qmnode.model.opening import Opening
+    from qmnode.model.outcomes import Outcomes
+    from qmnode.model.queue import Queue
+    from qmnode.model.queue_collection import Names, QueueCollection
+    from qmnode.model.transaction import Transaction
+
+_NODE: Final = "queue_manager"
+MESSAGE_IDENTIFIER: Final = "message_identifier"
+SEQUENTIAL_IDENTIFIER: Final = "sequential_identifier"
+
+
+class Ordinal:
+    """A number that only grows, or wraps around at ``2 ** bits``."""
+
+    __slots__ = ("_block", "_end", "_look", "_mask", "_name", "_reserving", "_store", "value")
+
+    def __init__(self, store: MessageStore, name: str, bits: int, block: int) -> None:
+        self._store = store
+        self._name = name
+        self._block = block
+        self._mask = (1 << bits) - 1
+        self.value = int.from_bytes(store.get_meta(name) or b"", "big")
+        """The last number that was given out."""
+        self._end = self._look = self.value
+        self._reserving: asyncio.Future[None] | None = None
+
+    def next(self) -> int:
+        """The next number."""
+        if self.value >= self._look:
+            self._look_ahead()
+        self.value += 1
+        return self.value & self._mask
+
+    def _look_ahead(self) -> None:
+        """Reserve the next block in good time, with what is written anyway: a write of its own could split a batch."""
+        reserving = self._reserving
+        if reserving is not None and reserving.done() and reserving.exception() is None:
+            self._end += self._block
+            self._reserving = None
+        if self.value >= self._end:
+            self._end = self.value + self._block
+            self._put(self._end)
+            self._store.flush()
+            self._reserving = None
+        half = self._end - self._block // 2
+        if self._reserving is None and self.value >= half:
+            self._put(self._end + self._block)
+            self._reserving = self._store.durable()
+        self._look = half if self._reserving is None else self._end
+
+    def _put(self, end: int) -> None:
+        self._store.put_meta(self._name, end.to_bytes(8, "big"))
+
+
+class Context:
+    """The queue manager as its parts see it."""
+
+    __slots__ = (
+        "_handle", "_transaction_number", "access_policy", "clock", "computer_name", "expiry", "identifier", "names",
+        "network", "opening", "ordinal", "outcomes", "queues", "quotas", "read_ahead", "recorder", "sequence",
+        "settings", "signing", "store", "touched", "traffic", "transactions",
+    )  # fmt: skip
+
+    names: "Names"
+    queues: "QueueCollection"
+    """QueueCollection, 3.1.1.1."""
+    opening: "Opening"
+    expiry: "Expiry"
+    outcomes: "Outcomes"
+
+    def __init__(
+        self,
+        store: MessageStore,
+        settings: Settings,
+        clock: Clock,
+        computer_name: str,
+        access_policy: AccessPolicy | None,
+        recorder: Recorder | None,
+    ) -> None:
+        """The parts that need the context themselves (names to outcomes) are put in by the queue manager."""
+        self.store = store
+        self.settings = settings
+        self.clock = clock
+        self.computer_name = computer_name
+        self.access_policy = access_policy
+        """Who may do what; None lets everybody do everything."""
+        self.recorder = recorder
+        self.network: Network | None = None
+        """Sessions with other queue managers; None in a queue manager that only keeps messages."""
+        self.signing: Signing | None = None
+        """Whoever signs what applications send; None in a queue manager that has no keys."""
+        self.quotas = Quotas(settings.quotas)
+        self.traffic = Traffic()
+        self.read_ahead = ReadAhead(settings.read_ahead)
+        self.ordinal = Ordinal(store, MESSAGE_IDENTIFIER, 32, settings.storage.identifier_block)
+        self.sequence = Ordinal(store, SEQUENTIAL_IDENTIFIER, LANE_SHIFT, settings.storage.identifier_block)
+        self.identifier = self._load_identifier()
+        self.transactions: dict[Guid, Transaction] = {}
+        """Those that have not ended, the oldest first."""
+        self.touched: list[Queue] = []
+        """Queues whose counters go into the next batch."""
+        self._handle = 0
+        self._transaction_number = 0
+
+    def _load_identifier(self) -> Guid:
+        record = self.store.get_meta(_NODE)
+        if record is not None:
+            return Guid(bytes.fromhex(json.loads(record)["identifier"]))
+        identifier = new_guid()
+        self.adopt_identifier(identifier)
+        return identifier
+
+    def adopt_identifier(self, identifier: Guid) -> None:
+        """Be known by another identifier from now on, also after a restart."""
+        self.identifier = identifier
+        self.store.put_meta(_NODE, json.dumps({"identifier": identifier.hex()}).encode())
+        self.store.flush()
+
+    def next_handle(self) -> int:
+        """A number that no other open queue, cursor or transaction of this queue manager has."""
+        self._handle += 1
+        return self._handle
+
+    def next_transaction_number(self) -> int:
+        """Identifies a transaction in its messages (TransactionHeader.Flags.ID, 20 bits)."""
+        self._transaction_number = self._transaction_number + 1 & 0xFFFFF or 1
+        return self._transaction_number

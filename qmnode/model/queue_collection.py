@@ -1,0 +1,377 @@
+"""The queues of a queue manager: by number, and by what a name means; loaded, created and forgotten.
+
+QueueCollection (MS-MQDMPR 3.1.1.1), path names and format names (MS-MQMQ 2.1), and what properties a queue may have
+(3.1.1.2).
+"""
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import QueueProperties, QueueType
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import DEFAULT_PROPERTIES, Queue
+from qmnode.structures.acks import ORDER_QUEUE
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import Guid, new_guid
+from qmnode.structures.names import (
+    LOCAL_COMPUTER,
+    ConnectorFormatName,
+    DirectFormatName,
+    DirectProtocol,
+    FormatName,
+    MachineFormatName,
+    MachineQueue,
+    MulticastFormatName,
+    MultipleElementFormatName,
+    PathName,
+    PrivateFormatName,
+    PublicFormatName,
+    QueueKind,
+    QueueNameError,
+    parse_format_name,
+)
+from qmnode.structures.names.parts import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from qmnode.model.context import Context
+
+_FIRST_QUEUE_ID: Final = 64
+_SYSTEM_QUEUES: Final = {
+    # 3.1.3, created at initialization: number of the queue, local name, transactional.
+    "dead_letter": (2, "SYSTEM$;DEADLETTER", False),
+    "transactional_dead_letter": (4, "SYSTEM$;DEADXACT", True),
+    "journal": (6, "SYSTEM$;JOURNAL", False),
+    "order": (8, "PRIVATE$\\order_queue$", False),
+    "notify": (10, "PRIVATE$\\notify_queue$", False),
+    # AwaitingFinalACKTable of MS-MQQB 3.1.1.3: delivered, and their FinalAck has not come.
+    "awaiting_final_ack": (12, "PRIVATE$\\awaiting_final_ack$", True),
+}
+_KINDS: Final = {
+    QueueKind.PRIVATE: QueueType.PRIVATE,
+    QueueKind.PUBLIC: QueueType.PUBLIC,
+    QueueKind.SYSTEM: QueueType.SYSTEM,
+}
+
+
+_LOCAL_ADDRESSES: Final = frozenset(("127.0.0.1", "::1"))
+_NAMED_BY_FORMAT_NAME: Final = (QueueType.OUTGOING, QueueType.CONNECTOR)
+_MACHINE_QUEUES: Final = {queue: f"SYSTEM$;{queue.value}" for queue in MachineQueue}
+
+
+class Names:
+    """The queues of a queue manager by their names."""
+
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+        settings = context.settings
+        computers = (LOCAL_COMPUTER, "localhost", context.computer_name, *settings.other_names)
+        self._computers = frozenset(fold(name) for name in computers)
+        self._addresses = _LOCAL_ADDRESSES.union(settings.addresses, (settings.transport.address,))
+        self._by_path: dict[str, Queue] = {}
+        self._by_number: dict[int, Queue] = {}
+        self._by_identifier: dict[bytes, Queue] = {}
+        self._outgoing: dict[str, Queue] = {}
+        self._highest = ORDER_QUEUE.private_queue_identifier
+        """Of the numbers of private queues. Those up to the order queue's are the system's."""
+
+    # The collection
+
+    def add(self, queue: "Queue") -> None:
+        """A queue is there."""
+        if queue.queue_type in _NAMED_BY_FORMAT_NAME:
+            self._outgoing[fold(queue.pathname)] = queue
+            return
+        self._by_path[fold(queue.pathname.partition("\\")[2])] = queue
+        if queue.queue_type is QueueType.PRIVATE and queue.parent is None:
+            self._by_number[queue.private_queue_number] = queue
+            self._highest = max(self._highest, queue.private_queue_number)
+        elif queue.queue_type is QueueType.PUBLIC and queue.parent is None:
+            self._by_identifier[queue.identifier] = queue
+
+    def remove(self, queue: "Queue") -> None:
+        """A queue is gone."""
+        self._outgoing.pop(fold(queue.pathname), None)
+        self._by_path.pop(fold(queue.pathname.partition("\\")[2]), None)
+        if queue.parent is None:
+            self._by_number.pop(queue.private_queue_number, None)
+            self._by_identifier.pop(queue.identifier, None)
+
+    def free_number(self) -> int:
+        """A PrivateQueueNumber that no private queue has (3.1.7.1.3)."""
+        self._highest += 1
+        return self._highest
+
+    # Names to queues
+
+    def path(self, text: str) -> PathName:
+        """A path name of this computer. MQ_ERROR_ILLEGAL_QUEUE_PATHNAME."""
+        try:
+            name = PathName.parse(text)
+        except QueueNameError as error:
+            raise MessageQueuingError(error.code, error.sentence) from None
+        if fold(name.computer) not in self._computers:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME,
+                f"{text} is on computer {name.computer}, and this is {self._context.computer_name}",
+            )
+        return PathName(self._context.computer_name, name.queue, name.kind, name.subqueue, name.journal)
+
+    @staticmethod
+    def parse(text: str) -> "FormatName | MultipleElementFormatName":
+        """Any format name. MQ_ERROR_ILLEGAL_FORMATNAME."""
+        try:
+            return parse_format_name(text)
+        except QueueNameError as error:
+            raise MessageQueuingError(error.code, error.sentence) from None
+
+    def by_path(self, name: PathName) -> "Queue | None":
+        """The queue, journal or subqueue of a path name, whatever its computer."""
+        if name.journal:
+            owner = self._by_path.get(fold(PathName(name.computer, name.queue, name.kind).local_name))
+            return None if owner is None or owner.parent is not None else owner.journal
+        return self._by_path.get(fold(name.local_name))
+
+    def is_local(self, name: "FormatName") -> bool:
+        """Whether the queue of this name would be here."""
+        match name:
+            case DirectFormatName(protocol=DirectProtocol.TCP):
+                return name.path.computer in self._addresses
+            case DirectFormatName():
+                return fold(name.path.computer) in self._computers
+            case PrivateFormatName() | MachineFormatName():
+                return name.computer == self._context.identifier
+            case PublicFormatName():
+                return name.queue in self._by_identifier
+            case ConnectorFormatName():
+                return True
+            case _:
+                return False
+
+    def local(self, name: "FormatName") -> "Queue | None":
+        """The queue here that a name means, or None."""
+        match name:
+            case DirectFormatName():
+                return self.by_path(name.path)
+            case PrivateFormatName():
+                return self._owner_or_journal(self._by_number.get(name.queue), name.journal)
+            case PublicFormatName():
+                return self._owner_or_journal(self._by_identifier.get(name.queue), name.journal)
+            case MachineFormatName() if name.queue is not None:
+                return self._by_path.get(_MACHINE_QUEUES[name.queue])
+            case ConnectorFormatName():
+                return self.outgoing(name)
+            case _:
+                return None
+
+    @staticmethod
+    def _owner_or_journal(queue: "Queue | None", journal: bool) -> "Queue | None":
+        return queue.journal if queue is not None and journal else queue
+
+    def outgoing(self, name: "FormatName") -> "Queue | None":
+        """The outgoing queue to this destination."""
+        return self._outgoing.get(fold(str(name)))
+
+    def all_outgoing(self) -> "Collection[Queue]":
+        """Outgoing and connector queues, the oldest first."""
+        return self._outgoing.values()
+
+    def find(self, text: str) -> "Queue":
+        """The queue of a path name or a format name. MQ_ERROR_QUEUE_NOT_FOUND."""
+        queue: Queue | None
+        if "=" in text.partition("\\")[0]:
+            name = self.parse(text)
+            if isinstance(name, MultipleElementFormatName):
+                queue = None
+            else:
+                queue = (self.local(name) if self.is_local(name) else None) or self.outgoing(name)
+        else:
+            queue = self.by_path(self.path(text))
+        if queue is None:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"there is no queue {text} on {self._context.computer_name}"
+            )
+        return queue
+
+    # Queues to names
+
+    def format_name_of(self, queue: "Queue") -> str:
+        """A format name that opens the queue: direct, since subqueues have no other."""
+        if queue.queue_type in _NAMED_BY_FORMAT_NAME:
+            return queue.pathname
+        return f"DIRECT=OS:{queue.pathname}"
+
+
+def is_unsupported(name: "FormatName") -> bool:
+    """Whether messages could go there only by HTTP or multicast, which the node does not speak."""
+    if isinstance(name, MulticastFormatName):
+        return True
+    return isinstance(name, DirectFormatName) and name.protocol in (DirectProtocol.HTTP, DirectProtocol.HTTPS)
+
+
+class QueueCollection(dict[int, Queue]):
+    """QueueCollection (3.1.1.1): the queues by their numbers in the store."""
+
+    def __init__(self, context: "Context") -> None:
+        super().__init__()
+        self._context = context
+        self._next_queue_id = _FIRST_QUEUE_ID
+        context.store.before_write = self._write_counters
+
+    def load(self) -> None:
+        """The queues of the system, and those that the store has, with what it remembers of their contents."""
+        context = self._context
+        for queue_id, local_name, transactional in _SYSTEM_QUEUES.values():
+            pathname = f"{context.computer_name}\\{local_name}"
+            self.add(Queue(context, queue_id, pathname, QueueType.SYSTEM, transactional=transactional))
+        self.dead_letter = self[_SYSTEM_QUEUES["dead_letter"][0]]
+        self.transactional_dead_letter = self[_SYSTEM_QUEUES["transactional_dead_letter"][0]]
+        self.journal = self[_SYSTEM_QUEUES["journal"][0]]
+        for queue in (self.dead_letter, self.transactional_dead_letter, self.journal):
+            queue.is_dead_letter = True
+        self.order = self[_SYSTEM_QUEUES["order"][0]]
+        self.notify = self[_SYSTEM_QUEUES["notify"][0]]
+        self.awaiting_final_ack = self[_SYSTEM_QUEUES["awaiting_final_ack"][0]]
+        for queue in (self.order, self.notify, self.awaiting_final_ack):
+            queue.is_internal = True
+            queue.recorder = None
+        for queue_id, record in context.store.read_queues():
+            self._load_queue(queue_id, Queue.read_definition(record))
+        for queue_id, counters in context.store.read_counters().items():
+            owner = self.get(queue_id & ~1)
+            if owner is not None:
+                (owner.journal if queue_id & 1 else owner).restore(counters)
+
+    def _load_queue(self, queue_id: int, attributes: dict[str, Any]) -> None:
+        if queue_id < _FIRST_QUEUE_ID:
+            # A system queue: only what an administrator has set.
+            system = self[queue_id]
+            system.__dict__.update({name: attributes[name] for name in DEFAULT_PROPERTIES})
+            return
+        pathname: str = attributes.pop("pathname")
+        queue_type = QueueType(attributes.pop("queue_type"))
+        # Definitions are in the order of their numbers, and a subqueue is younger than its queue.
+        parent = self.get(attributes.pop("parent"))
+        self._next_queue_id = max(self._next_queue_id, queue_id + 2)
+        if queue_type is QueueType.OUTGOING:
+            self.add(OutgoingQueue(self._context, queue_id, pathname, **attributes))
+            return
+        if queue_type is not QueueType.CONNECTOR:
+            # The computer may have another name by now.
+            pathname = self._context.computer_name + pathname[pathname.index("\\") :]
+        queue = Queue(self._context, queue_id, pathname, queue_type, parent=parent, **attributes)
+        self.add(queue)
+
+    def add(self, queue: Queue) -> None:
+        """There is another queue."""
+        self[queue.queue_id] = queue
+        self._context.names.add(queue)
+        if queue.parent is not None:
+            queue.parent.subqueues[queue.pathname.rpartition(";")[2].upper()] = queue
+        if self._context.network is not None and isinstance(queue, OutgoingQueue):
+            self._context.network.queue_added(queue)
+
+    def create(self, name: PathName, properties: dict[str, Any], identifier: Guid) -> Queue:
+        """Create Queue (3.1.7.1.3), whose name and properties were checked."""
+        context, queue_type = self._context, _KINDS[name.kind]
+        parent = None
+        if context.access_policy is not None and not name.subqueue:
+            security = context.access_policy.default_queue_security(properties.get("security", b""))
+            properties = properties | {"security": security}
+        if name.subqueue:
+            parent = context.names.by_path(PathName(name.computer, name.queue, name.kind))
+            if parent is None:
+                raise MessageQueuingError(
+                    ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"there is no queue for the subqueue {name}"
+                )
+            properties = {key: getattr(parent, key) for key in DEFAULT_PROPERTIES} | {"journaling": False}
+        now = int(context.clock.time())
+        queue = Queue(
+            context,
+            self.take_number(),
+            str(name),
+            queue_type,
+            identifier=identifier,
+            private_queue_number=context.names.free_number() if name.kind is QueueKind.PRIVATE and not parent else 0,
+            create_time=now,
+            modify_time=now,
+            parent=parent,
+            **properties,
+        )
+        self.add(queue)
+        context.store.put_queue(queue.queue_id, queue.definition())
+        return queue
+
+    def adopt(self, name: PathName, properties: dict[str, Any], identifier: Guid) -> None:
+        """Create a public queue that is in the directory already."""
+        kind = type(DEFAULT_PROPERTIES["privacy_level"])
+        self.create(name, properties | {"privacy_level": kind(properties["privacy_level"])}, identifier)
+
+    def take_number(self) -> int:
+        """The number of a new queue; the one after it is its journal's."""
+        queue_id = self._next_queue_id
+        self._next_queue_id += 2
+        return queue_id
+
+    def subqueue(self, queue: Queue, name: str) -> Queue:
+        """A subqueue, which is created when it is first needed."""
+        found = queue.subqueues.get(name.upper())
+        if found is None:
+            path = self._context.names.path(queue.pathname)
+            found = self.create(PathName(path.computer, path.queue, path.kind, name), {}, new_guid())
+        return found
+
+    def forget(self, queue: Queue) -> None:
+        """A queue without messages leaves the collection."""
+        if self._context.network is not None and isinstance(queue, OutgoingQueue):
+            self._context.network.queue_removed(queue)
+        self._context.names.remove(queue)
+        self.pop(queue.queue_id, None)
+        self._context.traffic.retire(queue)
+        if queue.parent is not None:
+            queue.parent.subqueues.pop(queue.pathname.rpartition(";")[2].upper(), None)
+        self._context.store.delete_queue(queue.queue_id)
+        if queue.has_journal:
+            self._context.store.delete_queue(queue.journal.queue_id)
+
+    def _write_counters(self) -> None:
+        context = self._context
+        context.traffic.settle(context.clock)
+        touched, context.touched = context.touched, []
+        for queue in touched:
+            queue.touched = False
+            if not queue.deleted:
+                context.store.put_counters(queue.queue_id, queue.counters())
+
+
+_FLAGS: Final = ("journaling", "authentication", "transactional")
+_QUOTAS: Final = ("quota", "journal_quota")
+
+
+def _is_text(value: str) -> bool:
+    """Half of a surrogate pair can be written to no terminal and in no JSON: with one, no list could be shown."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def check_properties(properties: QueueProperties) -> None:
+    """Raise MQ_ERROR_ILLEGAL_PROPERTY_VALUE for what a queue cannot be (MS-MQDMPR 3.1.1.2)."""
+    values = cast("dict[str, Any]", properties)
+    for name, value in values.items():
+        if name not in DEFAULT_PROPERTIES:
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_PROPERTY, f"a queue has no property {name!r}")
+        fault = None
+        if name in _FLAGS and not isinstance(value, bool):
+            fault = "True or False"
+        elif name in _QUOTAS and not (isinstance(value, int) and 0 <= value <= 0xFFFFFFFF):
+            fault = "KB, from 0 to 0xFFFFFFFF"
+        elif name == "label" and not (isinstance(value, str) and len(value) <= 124 and _is_text(value)):
+            fault = "text of at most 124 characters"
+        elif name == "privacy_level" and value not in (0, 1, 2):
+            fault = "0 (none), 1 (optional) or 2 (body)"
+        elif name == "base_priority" and not (isinstance(value, int) and -0x8000 <= value <= 0x7FFF):
+            fault = "from -32768 to 32767"
+        elif name == "type" and not (isinstance(value, bytes) and len(value) == 16):
+            fault = "a GUID of 16 bytes"
+        if fault:
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, f"{name}={value!r}: expected {fault}")
