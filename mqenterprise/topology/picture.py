@@ -1,0 +1,147 @@
+"""The enterprise as an SVG document: a ring of sites while they are few, an outline of them when they are many.
+
+Places are chosen so that nothing lies on anything else: the sites are points of an ellipse and their cards lie outside
+of it, so no link, which is a chord, passes under a card; a cost stands beside its link where no other link or text is.
+The same enterprise gives the same picture, in light or dark as the viewer prefers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from mqenterprise.topology.outline import outline
+from mqenterprise.topology.ring import Ring, ring_of
+from mqenterprise.topology.shapes import LINE, Box, Canvas, fitted, path
+
+if TYPE_CHECKING:
+    from mqenterprise.topology.graph import Graph, LinkEdge
+
+MOST_IN_RING: Final = 16
+"""Sites up to which a ring is read at a glance."""
+_MARGIN: Final = 24.0
+_LEAST_WIDTH: Final = 560.0
+_LEGEND: Final = (
+    ("gate", "site gate"),
+    ("router", "routing server"),
+    ("machine", "machine"),
+    ("link", "routing link and its cost"),
+    ("foreign", "foreign site"),
+)
+
+
+@dataclass(slots=True)
+class _Head:
+    """Title and legend, and where the picture begins below them."""
+
+    canvas: Canvas
+    width: float
+    below: float = 0.0
+
+    def draw(self, title: str, graph: Graph) -> None:
+        canvas, x, y = self.canvas, _MARGIN, _MARGIN + 18
+        canvas.text(x, y, fitted(title, 20, self.width - 2 * _MARGIN), "title", 20, whole=title)
+        counts = f"{_count(len(graph.sites), 'site')}, {_count(len(graph.links), 'routing link')}"
+        canvas.text(
+            x, y + 22, f"{counts}, {_count(sum(site.machines for site in graph.sites), 'machine')}", "small", 12
+        )
+        y += 48
+        for kind, words in _LEGEND:
+            wide = 30 + len(words) * 7.6
+            if x + wide > self.width - _MARGIN:
+                x, y = _MARGIN, y + LINE + 4
+            _sample(canvas, kind, x, y)
+            canvas.text(x + 22, y, words, "small", 12)
+            x += wide
+        self.below = y + 28
+
+
+def svg(graph: Graph, title: str) -> str:
+    """The graph as an SVG document; what a site or link holds shows when it is pointed at."""
+    canvas = Canvas(title)
+    if len(graph.sites) > MOST_IN_RING:
+        width = outline(None, graph, 0.0)[0]
+        head = _Head(canvas, width)
+        head.draw(title, graph)
+        _, height = outline(canvas, graph, head.below)
+        return canvas.document(width, height + _MARGIN)
+    ring = ring_of(graph)
+    width = max(ring.width + 2 * _MARGIN, _LEAST_WIDTH)
+    head = _Head(canvas, width)
+    head.draw(title, graph)
+    if not graph.sites:
+        canvas.text(_MARGIN, head.below + 10, "no site is declared", "small", 12)
+    ring = ring.moved((width - ring.width) / 2, head.below)
+    _draw(canvas, graph, ring)
+    height = _links(canvas, graph, width, head.below + ring.height + 34)
+    return canvas.document(width, height + _MARGIN)
+
+
+def layout(graph: Graph) -> list[tuple[float, float]]:
+    """Places of the sites in pixels, all positive."""
+    if len(graph.sites) > MOST_IN_RING:
+        return [(_MARGIN, _MARGIN + index * LINE) for index in range(len(graph.sites))]
+    return list(ring_of(graph).moved(_MARGIN, _MARGIN).points)
+
+
+def _draw(canvas: Canvas, graph: Graph, ring: Ring) -> None:
+    for link, label in zip(graph.links, ring.labels, strict=True):
+        (x1, y1), (x2, y2) = ring.points[link.first], ring.points[link.second]
+        with canvas.group(_about(graph, link)):
+            canvas.line(x1, y1, x2, y2)
+            if label is not None:
+                canvas.text(label.left + 3, label.bottom - 4, str(link.cost), "cost", 13)
+    for site, card, (x, y) in zip(graph.sites, ring.cards, ring.points, strict=True):
+        with canvas.group(f"{site.name}: {_count(site.machines, 'machine')}, {_count(site.queues, 'queue')}"):
+            near_x = min(max(x, card.box.left), card.box.right)
+            near_y = min(max(y, card.box.top), card.box.bottom)
+            canvas.add(path(f"M{x:.1f} {y:.1f}L{near_x:.1f} {near_y:.1f}", "stub"))
+            canvas.box(card.box, "card foreign" if site.foreign else "card")
+            canvas.circle(x, y, 5.5, "foreign" if site.foreign else "")
+            for line in card.lines:
+                if line.kind:
+                    _sample(canvas, line.kind, card.box.left + line.x, card.box.top + line.y)
+                    canvas.text(card.box.left + line.x + 16, card.box.top + line.y, line.text, line.style, line.size)
+                else:
+                    canvas.text(card.box.left + line.x, card.box.top + line.y, line.text, line.style, line.size)
+
+
+def _links(canvas: Canvas, graph: Graph, width: float, top: float) -> float:
+    """Every link in words, with its gates; where the last line ends."""
+    if not graph.links:
+        return top - 20
+    canvas.text(_MARGIN, top, "Routing links", "name", 14)
+    columns = max(1, int((width - 2 * _MARGIN) // 420))
+    wide = (width - 2 * _MARGIN) / columns
+    each = -(-len(graph.links) // columns)
+    for index, link in enumerate(graph.links):
+        x, y = _MARGIN + index // each * wide, top + 22 + index % each * 34
+        sentence = _about(graph, link)
+        first, _, gates = sentence.partition("; ")
+        canvas.text(x, y, fitted(first, 13, wide - 16), "line", 13, whole=first)
+        canvas.text(x, y + 15, fitted(gates, 12, wide - 16), "small", 12, whole=gates)
+    return top + 22 + each * 34 - 10
+
+
+def _about(graph: Graph, link: LinkEdge) -> str:
+    ends = f"{graph.sites[link.first].name} to {graph.sites[link.second].name}, cost {link.cost}"
+    return f"{ends}; site gates: {', '.join(link.site_gates) or 'none, so nothing passes'}"
+
+
+def _sample(canvas: Canvas, kind: str, x: float, y: float) -> None:
+    """What the legend explains, beside a line of text with its foot at ``y``."""
+    match kind:
+        case "gate":
+            canvas.add(path(f"M{x + 6} {y - 10}l5.5 5.5l-5.5 5.5l-5.5-5.5z", "gate"))
+        case "router":
+            canvas.box(Box(x + 1.5, y - 9, x + 10.5, y), "router")
+        case "machine":
+            canvas.box(Box(x + 4, y - 7, x + 8, y - 3), "machine")
+        case "link":
+            canvas.add(path(f"M{x} {y - 4}h16", "link"))
+        case "foreign":
+            canvas.box(Box(x, y - 10, x + 16, y + 1), "card foreign")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -1,0 +1,152 @@
+"""Boxes, texts and lines of an SVG document, and how much room a text takes."""
+
+from __future__ import annotations
+
+import unicodedata
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LINE: Final = 17.0
+"""Height of a line of text."""
+_NARROW, _USUAL, _BROAD, _FULL = 0.42, 0.64, 0.98, 1.1
+"""Widths of characters in the height of the font, those of a broad font."""
+
+_STYLE: Final = """
+:root{--page:#fff;--ink:#1b2733;--soft:#51606e;--line:#6b7c8c;
+--card:#eef5fb;--edge:#2b6ca3;--gate:#b4460f;--other:#fbf3e4;--rim:#8a5a12}
+@media(prefers-color-scheme:dark){:root{--page:#12181f;--ink:#e8eef4;--soft:#a9b7c4;--line:#8496a6;
+--card:#1c2a38;--edge:#6fb1e8;--gate:#ff9a62;--other:#2e2618;--rim:#dca95a}}
+svg{width:100%;height:auto;background:var(--page)}
+text{font-family:"DejaVu Sans",Verdana,Arial,sans-serif;fill:var(--ink)}
+.page{fill:var(--page)}.title,.name{font-weight:bold}.small{fill:var(--soft)}.cost{font-weight:bold}
+line,.link{stroke:var(--line);stroke-width:2;fill:none}.stub,.tree{stroke:var(--line);stroke-width:1;fill:none}
+.card{fill:var(--card);stroke:var(--edge);stroke-width:1.5}circle{fill:var(--edge)}circle.foreign{fill:var(--rim)}
+.card.foreign{fill:var(--other);stroke:var(--rim);stroke-dasharray:5 3}
+.gate{fill:var(--gate)}text.gate{font-weight:bold;fill:var(--ink)}.router{fill:var(--edge)}text.router{fill:var(--ink)}.machine{fill:var(--soft)}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def moved(self, x: float, y: float) -> Box:
+        return Box(self.left + x, self.top + y, self.right + x, self.bottom + y)
+
+    def grown(self, by: float) -> Box:
+        return Box(self.left - by, self.top - by, self.right + by, self.bottom + by)
+
+    def meets(self, other: Box) -> bool:
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+    def meets_line(self, x1: float, y1: float, x2: float, y2: float) -> bool:
+        """Whether any of a line is inside (Liang and Barsky 1984)."""
+        begin, end = 0.0, 1.0
+        dx, dy = x2 - x1, y2 - y1
+        for step, room in ((-dx, x1 - self.left), (dx, self.right - x1), (-dy, y1 - self.top), (dy, self.bottom - y1)):
+            if step == 0:
+                if room <= 0:
+                    return False
+                continue
+            at = room / step
+            if step < 0:
+                begin = max(begin, at)
+            else:
+                end = min(end, at)
+        return begin < end
+
+
+def text_width(text: str, size: float) -> float:
+    """Pixels that a text takes at most, in the fonts of a browser."""
+    return size * sum(map(_width, text))
+
+
+def _width(character: str) -> float:
+    if unicodedata.east_asian_width(character) in "WF":
+        return _FULL
+    if unicodedata.combining(character):
+        return 0.0
+    if character in "ijltfrI.,:;'|!()[]- ":
+        return _NARROW
+    return _BROAD if character in "mwMW@%" else _USUAL if character.isalnum() and not character.isupper() else 0.78
+
+
+def fitted(text: str, size: float, width: float) -> str:
+    """The text, or as much of it as a width holds and an ellipsis."""
+    if text_width(text, size) <= width:
+        return text
+    left = width - size
+    for place, character in enumerate(text):
+        left -= size * _width(character)
+        if left < 0:
+            return text[:place].rstrip() + "…"
+    return text
+
+
+def path(data: str, style: str) -> str:
+    """A path element."""
+    return f'<path class="{style}" d="{data}"/>'
+
+
+class Canvas:
+    """Collects the elements of a document."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._parts: list[str] = []
+
+    def add(self, element: str) -> None:
+        """Put an element on what is there."""
+        self._parts.append(element)
+
+    @contextmanager
+    def group(self, about: str) -> Iterator[None]:
+        """Elements that belong together, with what shows when they are pointed at."""
+        self.add(f"<g><title>{_xml(about)}</title>")
+        yield
+        self.add("</g>")
+
+    def text(self, x: float, y: float, text: str, style: str, size: float, whole: str | None = None) -> None:
+        """A line of text with its foot at ``y``; ``whole`` shows when it is pointed at, if it was cut."""
+        more = f"<title>{_xml(whole)}</title>" if whole is not None and whole != text else ""
+        self.add(f'<text class="{style}" font-size="{size:g}" x="{x:.1f}" y="{y:.1f}">{_xml(text)}{more}</text>')
+
+    def line(self, x1: float, y1: float, x2: float, y2: float) -> None:
+        self.add(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>')
+
+    def box(self, box: Box, style: str) -> None:
+        wide, high = box.right - box.left, box.bottom - box.top
+        rounded = ' rx="6"' if style.startswith("card") and high > LINE else ""
+        size = f'width="{wide:.1f}" height="{high:.1f}"{rounded}'
+        self.add(f'<rect class="{style}" x="{box.left:.1f}" y="{box.top:.1f}" {size}/>')
+
+    def circle(self, x: float, y: float, radius: float, style: str) -> None:
+        named = f' class="{style}"' if style else ""
+        self.add(f'<circle{named} cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"/>')
+
+    def document(self, width: float, height: float) -> str:
+        """All of it on a page of that size."""
+        size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
+        head = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
+            f"<title>{_xml(self._title)}</title><style>{_STYLE}svg{{max-width:{2 * width:.0f}px}}</style>",
+            '<rect class="page" width="100%" height="100%"/>',
+        ]
+        return "\n".join([*head, *self._parts, "</svg>", ""])
+
+
+def _xml(text: str) -> str:
+    # XML has no place for most control characters, not even escaped.
+    return escape("".join(c if c.isprintable() else "\ufffd" for c in text))
