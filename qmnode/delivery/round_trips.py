@@ -3,8 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 
-from qmnode.model.histogram import Histogram
-from qmnode.model.tally import Tally
+from qmnode.model.traffic import Histogram, Tally
 from qmnode.protocol.envelope import Packet
 
 

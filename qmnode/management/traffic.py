@@ -6,10 +6,8 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
-from qmnode.model.histogram import Histogram
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.tally import Amount, Tally
-from qmnode.model.traffic import Label
+from qmnode.model.traffic import Amount, Histogram, Label, Tally
 from qmnode.structures.message_classes import MessageClass
 
 _COUNTS: Final[dict[str, tuple[str, Callable[[Tally], Amount]]]] = {

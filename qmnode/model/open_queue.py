@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Final
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi, Seek, Share
 from qmnode.model.batches import purge_queue
-from qmnode.model.cursor import END, START, Cursor
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState
 from qmnode.model.queue import Queue
-from qmnode.model.reading import Claim, Delete, Lock, WaitingMessageReadOperation, timed_out
-from qmnode.model.reading import InTransaction as TransactionClaim
+from qmnode.model.reading import (
+    END,
+    START,
+    Claim,
+    Cursor,
+    Delete,
+    Lock,
+    TransactionClaim,
+    WaitingMessageReadOperation,
+    timed_out,
+)
 from qmnode.model.record import moved
 from qmnode.model.sending import SendingDescriptor
 from qmnode.model.transaction import unit_of_work

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from qmnode.model.histogram import Histogram
+from qmnode.model.traffic import Histogram
 
 if TYPE_CHECKING:
     from qmnode.model.administration import StorageCondition, TransferInformation

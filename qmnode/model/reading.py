@@ -1,18 +1,22 @@
-"""Reads of a queue: how one waits for a message, and how it makes the message its own.
+"""Reads of a queue: how one waits for a message and makes it its own, and cursors.
 
-MS-MQDMPR 3.1.1.10 and 3.1.7.3.1 to 3.1.7.3.7.
+MS-MQDMPR 3.1.1.10, 3.1.7.3.1 to 3.1.7.3.7 and 3.2. The state machine of a cursor is the table below; everything that
+changes a cursor's state is in it.
 """
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Protocol
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, Protocol
 
 from qmnode.errors import MessageQueuingError
+from qmnode.model.api import CursorApi, InTransaction
+from qmnode.model.message import Message
+from qmnode.model.packet import received_message
 from qmnode.model.ports import Entry, TimerHandle
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from qmnode.model.cursor import Cursor
     from qmnode.model.open_queue import OpenQueueDescriptor
     from qmnode.model.queue import Queue
     from qmnode.model.transaction import Transaction
@@ -71,7 +75,7 @@ class Lock:
             queue.make_available(lookup_identifier, value)
 
 
-class InTransaction:
+class TransactionClaim:
     """A receive in a transaction: the message is locked until the transaction ends."""
 
     __slots__ = ("transaction",)
@@ -169,3 +173,184 @@ class WaitingMessageReadOperation:
 def timed_out() -> MessageQueuingError:
     """The error of a read that found nothing in its time."""
     return MessageQueuingError(ErrorCode.MQ_ERROR_IO_TIMEOUT, "no message came in the time that the call was to wait")
+
+
+class CursorState(Enum):
+    """CursorState, 3.2.1.2."""
+
+    UNREAD = auto()
+    WAIT_RECEIVE = auto()
+    WAIT_PEEK = auto()
+    READ = auto()
+
+
+class CursorEvent(Enum):
+    """What can change the state: the events of 3.2.7, with what the seek found."""
+
+    PEEK_FOUND = auto()
+    PEEK_NOTHING = auto()
+    PEEK_NEXT_FOUND = auto()
+    PEEK_NEXT_NOTHING = auto()
+    RECEIVE_FOUND = auto()
+    RECEIVE_NOTHING = auto()
+    MESSAGE_AVAILABLE = auto()
+    WAIT_TIME_EXPIRED = auto()
+
+
+TRANSITIONS: Final[dict[tuple[CursorState, CursorEvent], CursorState]] = {
+    (CursorState.UNREAD, CursorEvent.PEEK_FOUND): CursorState.READ,
+    (CursorState.UNREAD, CursorEvent.PEEK_NOTHING): CursorState.WAIT_PEEK,
+    (CursorState.UNREAD, CursorEvent.RECEIVE_FOUND): CursorState.UNREAD,
+    (CursorState.UNREAD, CursorEvent.RECEIVE_NOTHING): CursorState.WAIT_RECEIVE,
+    (CursorState.READ, CursorEvent.PEEK_NEXT_FOUND): CursorState.READ,
+    (CursorState.READ, CursorEvent.PEEK_NEXT_NOTHING): CursorState.WAIT_PEEK,
+    (CursorState.READ, CursorEvent.RECEIVE_FOUND): CursorState.UNREAD,
+    (CursorState.WAIT_PEEK, CursorEvent.MESSAGE_AVAILABLE): CursorState.READ,
+    (CursorState.WAIT_PEEK, CursorEvent.WAIT_TIME_EXPIRED): CursorState.UNREAD,
+    (CursorState.WAIT_RECEIVE, CursorEvent.MESSAGE_AVAILABLE): CursorState.UNREAD,
+    (CursorState.WAIT_RECEIVE, CursorEvent.WAIT_TIME_EXPIRED): CursorState.UNREAD,
+}
+
+_LOCK: Final = Lock()
+START: Final = -1
+END: Final = 1 << 64
+
+
+class Cursor(CursorApi):
+    """A cursor over an open queue."""
+
+    def __init__(self, descriptor: "OpenQueueDescriptor", handle: int) -> None:
+        """Initialize (3.2.7.1)."""
+        self.handle = handle
+        self.descriptor = descriptor
+        self.position = START
+        """MessagePositionReference: a lookup identifier, START or END."""
+        self.state = CursorState.UNREAD
+        self._closed = False
+
+    def _step(self, event: CursorEvent) -> None:
+        try:
+            self.state = TRANSITIONS[self.state, event]
+        except KeyError:
+            raise _illegal("another read waits on the cursor") from None
+
+    # Reads
+
+    async def peek(self, timeout: float | None = None) -> Message:
+        """Get Message For Peek (3.2.7.2)."""
+        self._check(timeout)
+        if self.state is CursorState.READ:
+            return await self._read_again()
+        entry = self.descriptor.queue.after(self.position, peek=True)
+        return await self._peeked(entry, CursorEvent.PEEK_FOUND, CursorEvent.PEEK_NOTHING, timeout)
+
+    async def peek_next(self, timeout: float | None = None) -> Message:
+        """Get Next Message For Peek (3.2.7.3)."""
+        self._check(timeout)
+        if self.state is not CursorState.READ:
+            raise _illegal("peek at a message before peeking at the next")
+        entry = self.descriptor.queue.after(self.position, peek=True)
+        return await self._peeked(entry, CursorEvent.PEEK_NEXT_FOUND, CursorEvent.PEEK_NEXT_NOTHING, timeout)
+
+    async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
+        """Get Next Message For Dequeue (3.2.7.4)."""
+        self._check(timeout)
+        return await self._receive(self.descriptor.claim(transaction), timeout)
+
+    async def receive_begin(self, timeout: float | None = None) -> Message:
+        """Dequeue Message Begin (3.1.7.1.11) with this cursor: finish with the open queue's ``receive_end``."""
+        self._check(timeout)
+        self.descriptor.claim(None)
+        return self.descriptor.begin(await self._receive(_LOCK, timeout))
+
+    async def _receive(self, claim: "Claim", timeout: float | None) -> Message:
+        descriptor = self.descriptor
+        queue = descriptor.queue
+        if self.state is CursorState.READ:
+            value = queue.value_of(self.position)
+            if value is None:
+                raise _already_received()
+            entry: Entry | None = (self.position, value)
+        else:
+            entry = queue.after(self.position, peek=False)
+        if entry is not None:
+            self._step(CursorEvent.RECEIVE_FOUND)
+            self.position = entry[0]
+            queue.take_this(entry[0])
+            claim.take(queue, *entry)
+        elif timeout == 0:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, "there is no message at or after the cursor"
+            )
+        else:
+            self._step(CursorEvent.RECEIVE_NOTHING)
+            entry = await self._wait(WaitingMessageReadOperation(descriptor, claim, self), timeout)
+        await descriptor.settle(claim, [entry])
+        return received_message(*entry)
+
+    async def _read_again(self) -> Message:
+        value = self.descriptor.queue.value_of(self.position)
+        if value is None:
+            raise _already_received()
+        await self.descriptor.settle_peek()
+        return received_message(self.position, value)
+
+    async def _peeked(
+        self, entry: Entry | None, found: CursorEvent, nothing: CursorEvent, timeout: float | None
+    ) -> Message:
+        if entry is None:
+            self._step(nothing)
+            entry = await self._wait(WaitingMessageReadOperation(self.descriptor, None, self), timeout)
+        else:
+            self._step(found)
+            self.position = entry[0]
+        await self.descriptor.settle_peek()
+        return received_message(*entry)
+
+    async def _wait(self, operation: WaitingMessageReadOperation, timeout: float | None) -> Entry:
+        try:
+            entry = await operation.wait(timeout)
+        except BaseException:
+            # Wait Time Expired (3.2.7.6), also for a wait that was cancelled.
+            if self.state is CursorState.WAIT_RECEIVE:
+                self.position = self._end()
+            self._step(CursorEvent.WAIT_TIME_EXPIRED)
+            raise
+        self._step(CursorEvent.MESSAGE_AVAILABLE)
+        self.position = entry[0]
+        return entry
+
+    def _end(self) -> int:
+        """Behind every message that is in the queue now, and before those that are yet to come.
+
+        The specification's End is behind those too, which would blind the cursor for ever; Windows finds them.
+        """
+        return self.position
+
+    def _check(self, timeout: float | None) -> None:
+        self.descriptor.check_read(timeout)
+        if self._closed:
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_HANDLE, "the cursor is closed")
+
+    async def close(self) -> None:
+        """Close Cursor (3.1.7.1.2)."""
+        self.closed()
+
+    def closed(self) -> None:
+        """Cancel the reads that wait on it, and leave the open queue."""
+        if self._closed:
+            return
+        self._closed = True
+        for operation in [waiting for waiting in self.descriptor.waiting if waiting.cursor is self]:
+            operation.cancel(sentence="the cursor was closed")
+        self.descriptor.cursors.pop(self.handle, None)
+
+
+def _illegal(sentence: str) -> MessageQueuingError:
+    return MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_CURSOR_ACTION, sentence)
+
+
+def _already_received() -> MessageQueuingError:
+    return MessageQueuingError(
+        ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED, "the message at the cursor was received by someone else"
+    )

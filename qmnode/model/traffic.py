@@ -1,21 +1,123 @@
-"""The traffic of all queues, as metrics show it: the busiest queues by name, all others as one.
+"""What happens to messages, counted: by queue, for all queues together, and how long it took.
 
-Counters of Prometheus only go up, so a queue does not take its past along when it gets or loses a name of its own: what
-it did before stays where it was counted.
+Counters are plain attributes, increased once for a batch where there is one: a message costs no look-up of a label.
+Metrics show the busiest queues by name, all others as one. Counters of Prometheus only go up, so a queue does not take
+its past along when it gets or loses a name of its own: what it did before stays where it was counted.
 """
 
 import heapq
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from qmnode.model.api import QueueType
-from qmnode.model.histogram import Histogram
-from qmnode.model.tally import Tally
+from qmnode.model.record import ARRIVAL, PREFIX_SIZE
+from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
     from qmnode.model.ports import Clock
     from qmnode.model.queue import Queue
+
+
+class Histogram:
+    """How many durations are at most each bound, in seconds; the last count is of those above all bounds."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.total = 0.0
+        """The sum of all durations."""
+
+    def observe(self, seconds: float, count: int = 1) -> None:
+        """Add a duration that ``count`` messages share. A clock that was set back makes none negative."""
+        seconds = max(0.0, seconds)
+        self.counts[bisect_left(self.bounds, seconds)] += count
+        self.total += seconds * count
+
+
+_RECEIVED: Final = MessageClass.MQMSG_CLASS_ACK_RECEIVE.value
+_EXPIRIES: Final = (
+    MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT.value,
+    MessageClass.MQMSG_CLASS_NACK_RECEIVE_TIMEOUT.value,
+)
+Amount = tuple[int, int]
+"""Messages, and their bytes."""
+
+
+class Tally:
+    """Messages and bytes of a queue. Bytes are those of packets: headers and body."""
+
+    __slots__ = (
+        "acknowledged", "acknowledged_bytes", "arrived", "arrived_bytes", "died", "died_bytes", "left", "received",
+        "received_bytes", "recent", "rejected", "rejected_bytes", "resent", "resent_bytes", "sent", "sent_bytes",
+    )  # fmt: skip
+
+    def __init__(self, left: list[bytes] | None = None) -> None:
+        self.left = [] if left is None else left
+        """When those arrived that were received just now, of all queues of a kind: see ``Traffic.settle``."""
+        self.arrived = self.arrived_bytes = 0
+        """Put into the queue: sent by an application here, or received from another queue manager."""
+        self.received = self.received_bytes = 0
+        """Received by applications."""
+        self.sent = self.sent_bytes = 0
+        """Sent to the next hop for the first time."""
+        self.resent = self.resent_bytes = 0
+        """Sent to the next hop again."""
+        self.acknowledged = self.acknowledged_bytes = 0
+        """Left their outgoing queue: the next hop, or the destination of transactional ones, has them."""
+        self.died: Counter[int] = Counter()
+        """Ended in the queue without being received or acknowledged, by reason: a class of MS-MQMQ 2.2.20.1."""
+        self.died_bytes: Counter[int] = Counter()
+        self.rejected: Counter[int] = Counter()
+        """Refused when they arrived, by reason."""
+        self.rejected_bytes: Counter[int] = Counter()
+        self.recent = 0.0
+        """How busy the queue was lately."""
+
+    def ended(self, value: bytes, reason: int) -> None:
+        """A message left its queue for this reason."""
+        size = len(value) - PREFIX_SIZE
+        if reason == _RECEIVED:
+            self.received += 1
+            self.received_bytes += size
+            self.left.append(value[ARRIVAL])
+        else:
+            self.died[reason] += 1
+            self.died_bytes[reason] += size
+
+    def reject(self, packet: bytes, reason: int) -> None:
+        """A message was refused when it arrived."""
+        self.rejected[reason] += 1
+        self.rejected_bytes[reason] += len(packet)
+
+    @property
+    def expired(self) -> Amount:
+        """The dead whose time had passed."""
+        return sum(self.died[one] for one in _EXPIRIES), sum(self.died_bytes[one] for one in _EXPIRIES)
+
+    @property
+    def moves(self) -> int:
+        """How often a message came or went."""
+        return self.arrived + self.received + self.sent + self.acknowledged + self.died.total() + self.rejected.total()
+
+    def take(self, other: "Tally") -> None:
+        """Add the counts of another tally, which begins anew."""
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+            setattr(other, name, 0)
+        for name in _BY_REASON:
+            counts: Counter[int] = getattr(other, name)
+            if counts:
+                getattr(self, name).update(counts)
+                counts.clear()
+
+
+_BY_REASON: Final = ("died", "died_bytes", "rejected", "rejected_bytes")
+_NUMBERS: Final = tuple(name for name in Tally.__slots__ if name not in (*_BY_REASON, "left", "recent"))
+
 
 OTHERS: Final = "others"
 """The label of all queues that have none of their own; no path name or format name is like that."""

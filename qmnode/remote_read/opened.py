@@ -19,8 +19,8 @@ from qmnode.structures.guid import ZERO_GUID, Guid
 if TYPE_CHECKING:
     from qmnode.dcerpc.contexts import Association
     from qmnode.dcerpc.server import Caller
-    from qmnode.model.cursor import Cursor
     from qmnode.model.open_queue import OpenQueueDescriptor
+    from qmnode.model.reading import Cursor
 
 
 class RemoteReadState(Enum):

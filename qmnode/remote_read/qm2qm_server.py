@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from qmnode.dcerpc.server import Caller
     from qmnode.model.api import Seek
-    from qmnode.model.cursor import Cursor
     from qmnode.model.message import Message
+    from qmnode.model.reading import Cursor
     from qmnode.remote_read.identities import Identities
     from qmnode.remote_read.opened import RemoteQueues
 

@@ -21,8 +21,8 @@ from rocksdict import (
 )
 
 from qmnode.model.administration import StorageCondition
-from qmnode.model.histogram import Histogram
 from qmnode.model.ports import Entry
+from qmnode.model.traffic import Histogram
 from qmnode.settings.node import StorageSettings
 from qmnode.storage.errors import StoreError
 from qmnode.storage.express import ExpressMemory

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
-from qmnode.model.histogram import Histogram
+from qmnode.model.traffic import Histogram
 from qmnode.storage.errors import StoreError
 from qmnode.storage.synced import SyncedMark
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from qmnode.model.cursor import TRANSITIONS, CursorState
+from qmnode.model.reading import TRANSITIONS, CursorState
 from qmnode.protocol.states import CONNECTION, SESSION, ConnectionAction, ConnectionState, Role, SessionState
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def diagrams() -> str:
          diagram(waiting, session_edges(Role.ACCEPTOR))),
         ("The connection of an outgoing queue (`qmnode/protocol/states.py`, `CONNECTION`; MS-MQQB 3.1.5.2)",
          diagram(ConnectionState.INACTIVE.name, connection_edges())),
-        ("A cursor (`qmnode/model/cursor.py`, `TRANSITIONS`; MS-MQDMPR 3.2)",
+        ("A cursor (`qmnode/model/reading.py`, `TRANSITIONS`; MS-MQDMPR 3.2)",
          diagram(CursorState.UNREAD.name, cursor_edges())),
     ]  # fmt: skip
     return "\n\n".join(f"### {title}\n\n{drawing}" for title, drawing in parts)

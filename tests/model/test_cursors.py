@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError
-from qmnode.model.cursor import TRANSITIONS, CursorEvent, CursorState
+from qmnode.model.reading import TRANSITIONS, CursorEvent, CursorState
 from qmnode.structures.error_codes import ErrorCode
 
 ORDERS = r"DIRECT=OS:.\private$\orders"

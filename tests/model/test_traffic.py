@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from qmnode import Access, Message, QueueManager
-from qmnode.model.histogram import Histogram
-from qmnode.model.traffic import OTHERS
+from qmnode.model.traffic import OTHERS, Histogram
 
 
 async def send(qm: QueueManager, name: str, count: int) -> None:

@@ -13,7 +13,7 @@ from tests.transport.test_transfer import nothing_outgoing
 
 if TYPE_CHECKING:
     from qmnode import QueueManager
-    from qmnode.model.tally import Tally
+    from qmnode.model.traffic import Tally
 
 COUNT = 300
 
