@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
+    from mqenterprise.topology.problems import Problem
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Declared = Annotated[Path, typer.Argument(help="The declaration: a YAML file, or a directory of them.")]
@@ -57,6 +59,8 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except DeclarationError as error:
+        for warning in error.warnings:
+            typer.echo(f"warning: {warning}", err=True)
         for problem in error.problems:
             complain(str(problem))
         count = len(error.problems)
@@ -96,15 +100,19 @@ def _needs_access(checked: Checked) -> bool:
 def validate(declared: Declared, as_json: AsJson = False) -> None:
     """Check a declared enterprise, without a directory."""
     if as_json:
-        problems: list[dict[str, Any]] = []
+        problems: tuple[Problem, ...] = ()
         try:
-            load(declared)
+            warnings = load(declared).warnings
         except DeclarationError as error:
-            problems = [asdict(problem) for problem in error.problems]
-        _print_json({"problems": problems})
+            problems, warnings = error.problems, error.warnings
+        listed = {"problems": problems, "warnings": warnings}
+        _print_json({kind: [asdict(problem) for problem in those] for kind, those in listed.items()})
         raise typer.Exit(FAILED if problems else 0)
     with _explained():
-        declaration = load(declared).declaration
+        checked = load(declared)
+        for warning in checked.warnings:
+            typer.echo(f"warning: {warning}", err=True)
+        declaration = checked.declaration
         counts = {
             "sites": len(declaration.sites) + len(declaration.foreign_sites),
             "routing links": len(declaration.routing_links),

@@ -10,24 +10,28 @@ from mqenterprise.topology.certificates import read_certificates
 from mqenterprise.topology.collector import paused_collector
 from mqenterprise.topology.loader import Loaded, load_models
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.problems import DeclarationError, Path, Problem, did_you_mean
+from mqenterprise.topology.problems import DeclarationError, Path, Problem, did_you_mean, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path as FilePath
 
     from mqenterprise.topology.collector import paused_collector
-    from mqenterprise.topology.declaration import Declaration, Machine
+    from mqenterprise.topology.declaration import Declaration, Machine, RoutingLink
 from mqenterprise.topology.loader import Sources
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A declaration that holds together, where its parts stand, and its users' certificates by folded name."""
+    """A declaration that holds together, where its parts stand, and its users' certificates by folded name.
+
+    ``warnings`` say what it does not do although its author may think so.
+    """
 
     declaration: Declaration
     sources: Sources
     certificates: Mapping[str, tuple[str, ...]]
+    warnings: tuple[Problem, ...] = ()
 
 
 def load(start: FilePath) -> Checked:
@@ -38,8 +42,8 @@ def load(start: FilePath) -> Checked:
         checker.run()
     certificates = read_certificates(loaded, checker.found)
     if checker.found:
-        raise DeclarationError(checker.found)
-    return Checked(loaded.declaration, loaded.sources, certificates)
+        raise DeclarationError(checker.found, checker.warnings)
+    return Checked(loaded.declaration, loaded.sources, certificates, in_order(checker.warnings))
 
 
 def contradictions(declared: Declaration) -> list[Problem]:
@@ -53,6 +57,7 @@ def contradictions(declared: Declaration) -> list[Problem]:
 class _Checker:
     loaded: Loaded
     found: list[Problem] = field(init=False)
+    warnings: list[Problem] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.found = list(self.loaded.problems)
@@ -93,6 +98,8 @@ class _Checker:
             return False  # told already
         if fold(name) in known:
             return True
+        if self.loaded.incomplete:
+            return False  # it may be in what could not be read
         self._say(path, f"there is no {what} {name!r}" + did_you_mean(name, names()))
         return False
 
@@ -108,6 +115,7 @@ class _Checker:
 
     def _links(self) -> None:
         pairs: dict[frozenset[str], int] = {}
+        self._gated = self._sites_of_gates(self.loaded.declaration.routing_links)
         for position, link in enumerate(self.loaded.declaration.routing_links):
             here: Path = ("routing_links", position)
             for index, name in enumerate(link.sites):
@@ -124,15 +132,58 @@ class _Checker:
             self._repeated((*here, "site_gates"), link.site_gates)
             for index, name in enumerate(link.site_gates):
                 self._site_gate((*here, "site_gates", index), name, link.sites)
+            self._gates_of_both_sides(here, link)
+
+    def _gates_of_both_sides(self, here: Path, link: RoutingLink) -> None:
+        """Warn of a link without a site gate on one side or on both."""
+        ends, gates = ({fold(name) for name in names} for names in (link.sites, link.site_gates))
+        machines = [self._machine(name) for name in gates if name in self.machines]
+        about = {fold(site) for machine in machines for site in (*machine.sites, *machine.foreign_sites)} | ends
+        certain = about <= self.sites.keys() | self.foreign.keys() and not (about | gates) & self.loaded.doubtful
+        if self.loaded.incomplete or not certain or len(machines) < len(gates) or len(ends) < 2:
+            return  # told already
+        gated = self._sites_of_gates([link])
+        if gated and any(fold(name) in self.foreign for name in link.sites):
+            return  # its gates are the connectors
+        missing = [name for name in link.sites if fold(name) not in gated]
+        if not missing:
+            return
+        cut_off = [name for name in missing if fold(name) not in self._gated]
+        follows = (
+            f"messages to {' and to '.join(cut_off)} wait"  # MS-MQBR 3.1.5.7
+            if cut_off
+            else f"gates that other links name in {' and '.join(missing)} are used"
+        )
+        self._warn(
+            (*here, "site_gates") if link.site_gates else here,
+            f"the link between {' and '.join(link.sites)} has no site gate in {' or in '.join(missing)}: {follows}; "
+            f"name a routing server of {' and one of '.join(missing)} under site_gates",
+        )
+
+    def _sites_of_gates(self, links: Iterable[RoutingLink]) -> set[str]:
+        """The ends of links in which they have a site gate, folded."""
+        found: set[str] = set()
+        for link in links:
+            ends = {fold(name) for name in link.sites}
+            for name in link.site_gates:
+                if fold(name) in self.machines:
+                    machine = self._machine(name)
+                    found |= ends & {fold(site) for site in (*machine.sites, *machine.foreign_sites)}
+        return found
+
+    def _warn(self, path: Path, sentence: str) -> None:
+        self.warnings.append(self.loaded.sources.problem(path, sentence))
 
     def _site_gate(self, path: Path, name: str, sites: Sequence[str]) -> None:
         if not self._known(path, name, self.machines, self._machine_names, "machine"):
             return
         machine = self._machine(name)
         member = {fold(site) for site in (*machine.sites, *machine.foreign_sites)}
+        ends = {fold(site) for site in sites}
+        known = member | ends <= self.sites.keys() | self.foreign.keys() and len(ends) == 2
         if "routing_server" not in machine.roles:
             self._say(path, f"{machine.name} is no routing server; only a routing server can be a site gate")
-        if not member & {fold(site) for site in sites}:
+        if known and not member & ends:  # else what is wrong is told of the sites
             self._say(path, f"{machine.name} is in {', '.join(machine.sites)}, which this link does not join")
 
     def _machines(self) -> None:

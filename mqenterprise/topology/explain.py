@@ -53,6 +53,8 @@ def explain(error: ErrorDetails, choices: Mapping[str, Sequence[str]]) -> tuple[
             return path, f"{value} is out of range; give {_range(path)}"
         case "too_short" | "too_long" | "string_too_short" | "string_too_long":
             return path, f"{_count(context)}"
+        case _ if kind in _WANTED and value is None:
+            return path, f"nothing stands here; {_WANTED[kind]} is wanted"
         case _ if kind in _WANTED:
             quote = "; write it in quotes" if kind == "string_type" and isinstance(value, int | float) else ""
             return path, f"{_shown(value)} is {_type(value)}, {_WANTED[kind]} is wanted{quote}"

@@ -19,6 +19,7 @@ from mqenterprise.topology import problems as faults
 from mqenterprise.topology.declaration import Declaration, Right, Role
 from mqenterprise.topology.explain import explain
 from mqenterprise.topology.problems import DeclarationError, Problem
+from mqenterprise.topology.reading import Unreadable, decoded, deepest_line, in_plain_words, unfolding_line
 from mqenterprise.topology.salvage import salvage
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class Sources:
 
     files: list[Path] = field(default_factory=list)
     enterprise: Path | None = None
+    incomplete: bool = False
+    """A file or a section could not be read."""
     origins: dict[str, list[tuple[int, Path, int]]] = field(default_factory=dict)
     """For each section: (first position in the joined list, file, its first position in that file)."""
     _trees: dict[Path, yaml.Node | None] = field(default_factory=dict)
@@ -146,8 +149,8 @@ class Sources:
         """The line of ``path`` in ``file``, or of the nearest thing around it that is there."""
         if file not in self._trees:
             try:
-                self._trees[file] = yaml.compose(file.read_text("utf-8"), Loader=_Loader)
-            except (OSError, ValueError, RecursionError, yaml.YAMLError):
+                self._trees[file] = yaml.compose(decoded(file.read_bytes()), Loader=_Loader)
+            except (OSError, ValueError, Unreadable, RecursionError, yaml.YAMLError):
                 self._trees[file] = None
         node = self._trees[file]
         line = node.start_mark.line + 1 if node is not None else 0
@@ -181,13 +184,14 @@ class Loaded:
     sources: Sources
     problems: tuple[Problem, ...] = ()
     doubtful: frozenset[str] = frozenset()
+    incomplete: bool = False
+    """Parts could not be read: a name that is nowhere may be in them."""
 
 
 def load_models(start: Path) -> Loaded:
     """Read ``start`` (a file or a directory) into models, without looking at what refers to what.
 
-    Raises :class:`DeclarationError` with every problem of every file when one of them cannot be read as a whole, for
-    then what the others refer to is not known.
+    Raises :class:`DeclarationError` with every problem of every file when nothing of it can be checked further.
     """
     found: list[Problem] = []
     sources = Sources()
@@ -195,28 +199,30 @@ def load_models(start: Path) -> Loaded:
     for file in _files(start, found):
         data = _read(file, found)
         sources.files.append(file)
-        if data is not None:
+        if data is None:
+            sources.incomplete = True
+        else:
             _join(file, data, joined, sources, found)
-    unread = bool(found)
-    if "enterprise" not in joined and not found:
-        where = str(sources.files[0]) if sources.files else str(start)
-        found.append(Problem(where, 0, "", "there is no 'enterprise' section; give it at least a name"))
+    incomplete = sources.incomplete
+    if "enterprise" not in joined:
+        if sources.files and not incomplete:
+            empty = "" if sources.origins else "the file is empty, or "
+            sentence = f"{empty}there is no 'enterprise' section; begin with 'enterprise: {{name: ...}}'"
+            found.append(Problem(str(sources.files[0]), 1, "", sentence))
+        joined["enterprise"] = {"name": "x"}
     try:
         declaration = Declaration.model_validate(joined)
     except ValidationError as error:
         details = error.errors(include_url=False)
     else:
-        if found:
-            raise DeclarationError(found)
-        return Loaded(declaration, sources)
+        return Loaded(declaration, sources, tuple(found), incomplete=incomplete)
     for detail in details:
         path, sentence = explain(detail, {"roles": get_args(Role), "allow": get_args(Right), "deny": get_args(Right)})
-        if detail["loc"] != ("enterprise",) or detail["type"] != "missing":
-            found.append(sources.problem(path, sentence))
-    rest = None if unread else salvage(joined, details)
+        found.append(sources.problem(path, sentence))
+    rest = salvage(joined, details)
     if rest is None:
         raise DeclarationError(found)
-    return Loaded(rest[0], sources, tuple(found), rest[1])
+    return Loaded(rest[0], sources, tuple(found), rest[1], incomplete)
 
 
 def _files(start: Path, found: list[Problem]) -> Iterator[Path]:
@@ -224,7 +230,7 @@ def _files(start: Path, found: list[Problem]) -> Iterator[Path]:
     if start.is_dir():
         waiting = sorted(path for path in start.iterdir() if path.suffix in (".yaml", ".yml") and path.is_file())
         if not waiting:
-            found.append(Problem(str(start), 0, "", "the directory holds no .yaml file"))
+            found.append(Problem(str(start), 0, "", "the directory holds no .yaml file; put the declaration there"))
     else:
         waiting = [start]
     seen: set[Path] = set()
@@ -243,12 +249,12 @@ def _files(start: Path, found: list[Problem]) -> Iterator[Path]:
 def _includes(file: Path, found: list[Problem]) -> list[Path]:
     # Read cheaply: only files that mention an include pay for a second parse of their head.
     try:
-        text = file.read_text("utf-8")
+        text = decoded(file.read_bytes())
         if "include:" not in text:
             return []
         root = yaml.compose(text, Loader=_Loader)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
-        return []  # _read has told of it
+    except (OSError, ValueError, Unreadable, RecursionError, yaml.YAMLError):
+        return []  # _read tells of it
     entry = _child(root, "include")
     if entry is None:
         return []
@@ -274,31 +280,40 @@ def _read(file: Path, found: list[Problem]) -> dict[str, Any] | None:
     """One file as plain data; what is wrong with it as YAML goes to ``found``."""
     try:
         if file.stat().st_size > MAXIMUM_FILE:
-            found.append(Problem(str(file), 0, "", f"the file is larger than {MAXIMUM_FILE >> 20} MiB; split it"))
+            found.append(Problem(str(file), 1, "", f"the file is larger than {MAXIMUM_FILE >> 20} MiB; split it"))
             return None
-        text = file.read_text("utf-8")
-        data = _plain_data(text)
-        if "*" in text:
-            _bounded(data)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        found.append(Problem(str(file), mark.line + 1 if mark else 0, "", f"not valid YAML: {error.problem}"))
+        content = file.read_bytes()
+    except OSError as error:
+        found.append(Problem(str(file), 1, "", f"cannot be read: {error.strerror}"))
         return None
-    except yaml.YAMLError as error:
-        found.append(Problem(str(file), 0, "", f"not valid YAML: {str(error).splitlines()[0]}"))
-        return None
-    except RecursionError:
-        found.append(Problem(str(file), 0, "", "the values are nested too deep"))
-        return None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        found.append(Problem(str(file), 0, "", f"cannot be read: {reason}"))
+    try:
+        data = _parsed(content)
+    except Unreadable as error:
+        found.append(Problem(str(file), error.line, "", error.sentence))
         return None
     if data is None:
         return {}
     if not isinstance(data, dict):
         found.append(Problem(str(file), 1, "", f"a declaration is a mapping with {', '.join(_TOP_LEVEL)}"))
         return None
+    return data
+
+
+def _parsed(content: bytes) -> Any:
+    text = decoded(content)
+    try:
+        data = _plain_data(text)
+        if "*" in text:
+            _bounded(data)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise Unreadable(mark.line + 1 if mark else 1, f"not valid YAML: {in_plain_words(error)}") from None
+    except yaml.YAMLError as error:
+        raise Unreadable(1, f"not valid YAML: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise Unreadable(deepest_line(text), "the values are nested too deep") from None
+    except ValueError as error:
+        raise Unreadable(unfolding_line(text, _Loader, MAXIMUM_VALUES, MAXIMUM_DEPTH), str(error)) from None
     return data
 
 
@@ -322,6 +337,10 @@ def _join(file: Path, data: dict[str, Any], joined: dict[str, Any], sources: Sou
         if key == "include":
             continue
         if key == "enterprise":
+            if value is None:
+                sentence = "the section is empty; give at least the name of the enterprise: {name: ...}"
+                found.append(Problem(str(file), sources.line(file, (key,)), key, sentence))
+                value = {"name": "x"}
             if sources.enterprise is not None:
                 sentence = f"'enterprise' stands in {sources.enterprise} already; it belongs in one file"
                 found.append(Problem(str(file), sources.line(file, (key,)), str(key), sentence))
@@ -330,10 +349,12 @@ def _join(file: Path, data: dict[str, Any], joined: dict[str, Any], sources: Sou
         elif key not in SECTIONS:
             sentence = f"there is no section {key!r}" + faults.did_you_mean(str(key), _TOP_LEVEL)
             found.append(Problem(str(file), sources.line(file, (str(key),)), str(key), sentence))
+            sources.incomplete |= faults.nearest(str(key), _TOP_LEVEL, 0.6) is not None
         elif value is None:
             continue
         elif not isinstance(value, list):
             found.append(Problem(str(file), sources.line(file, (key,)), key, f"{key} is a list; begin each with '- '"))
+            sources.incomplete = True
         else:
             sources.origins.setdefault(key, []).append((len(joined[key]), file, 0))
             joined[key] += value

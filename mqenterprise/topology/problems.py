@@ -32,11 +32,20 @@ class Problem:
 
 
 class DeclarationError(Exception):
-    """The declaration cannot be used; ``problems`` holds every reason, in the order of files and lines."""
+    """The declaration cannot be used; ``problems`` holds every reason, in the order of files and lines.
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=lambda p: (p.file, p.line, p.where)))
+    ``warnings`` hold what would not have kept it from being used.
+    """
+
+    def __init__(self, problems: Iterable[Problem], warnings: Iterable[Problem] = ()) -> None:
+        self.problems = in_order(problems)
+        self.warnings = in_order(warnings)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """By file and line."""
+    return tuple(sorted(problems, key=lambda p: (p.file, p.line, p.where)))
 
 
 def in_words(path: Path) -> str:
@@ -47,13 +56,19 @@ def in_words(path: Path) -> str:
     return text
 
 
+def nearest(name: str, known: Iterable[str], likeness: float = 0.5) -> str | None:
+    """The known name that is most like ``name``, if any is like it."""
+    folded = {candidate.casefold(): candidate for candidate in sorted(set(known))}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=likeness)
+    return folded[near[0]] if near else None
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`` (did you mean X?)`` for the nearest known name, or what is known when they are few, else nothing."""
     names = sorted(set(known))
-    folded = {candidate.casefold(): candidate for candidate in names}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
-    if near:
-        return f" (did you mean {folded[near[0]]}?)"
+    near = nearest(name, names)
+    if near is not None:
+        return f" (did you mean {near}?)"
     if 0 < len(names) <= 6:
         return f" (known: {', '.join(names)})"
     return ""
