@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from qmnode.capture.rules import Finding, Kind, Seen
+from qmnode.structures.findings import Finding, Kind, Seen
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.internal_packets import OperatingSystemFlags
 from qmnode.structures.ping import PingFlags

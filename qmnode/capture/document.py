@@ -12,7 +12,9 @@
 ``offset``         of the packet in its stream or file; ``length`` in bytes
 ``damage``         why the bytes are not whole (the capture lacks some, or they begin no packet), or null
 ``error``          why they are no packet: ``structure``, ``field``, ``offset``, ``sentence``, ``section``; or null
-``findings``       each MUST that the packet breaks: ``structure``, ``field``, ``offset``, ``sentence``, ``section``
+``findings``       each MUST that the packet breaks: ``structure``, ``field``, ``offset``, ``sentence``, ``section``,
+                   ``handling`` (what a node does with it: ``refused``, ``rejected``, ``ignored``, ``tolerated``; empty
+                   for a rule between packets) and ``why`` (if it is not refused)
 ``notes``          what is remarkable and breaks none, with the same keys
 ``structure``      the packet as a tree, or null
 =================  ==================================================================================================
@@ -31,8 +33,8 @@ from qmnode.capture.meanings import nanoseconds
 
 if TYPE_CHECKING:
     from qmnode.capture.explain import Explained
-    from qmnode.capture.rules import Finding
     from qmnode.structures.annotate import Annotation
+    from qmnode.structures.findings import Finding
 
 _LONG = "MessageBody"
 

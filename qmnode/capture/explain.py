@@ -4,37 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from qmnode.capture.conversations import Conversations
 from qmnode.capture.meanings import explain_values
 from qmnode.capture.packetizer import is_ping
-from qmnode.capture.rules import NOTES, RULES, Finding, Kind, Rule, Seen
 from qmnode.capture.source import Captured, Carrier
-from qmnode.structures.acks import ACK_BODY_SIZE, ORDER_ACK_LABEL, FinalAckBody, OrderAckBody, is_order_queue
 from qmnode.structures.annotate import Annotation, annotate
+from qmnode.structures.conformance import look_at, treatment_of_value
 from qmnode.structures.errors import PacketError
-from qmnode.structures.internal_packets import ConnectionParameters, EstablishConnection, SessionAck
+from qmnode.structures.findings import Finding, Kind, Rule, Seen
 from qmnode.structures.layout import Structure
-from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.packets import read_packet
 from qmnode.structures.ping import Ping
+from qmnode.structures.rules import NOTES, RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-_KINDS: Final[dict[type, Kind]] = {
-    Ping: Kind.PING,
-    EstablishConnection: Kind.ESTABLISH_CONNECTION,
-    ConnectionParameters: Kind.CONNECTION_PARAMETERS,
-    SessionAck: Kind.SESSION_ACK,
-}
-_BODIES: Final[dict[Kind, type[OrderAckBody | FinalAckBody]]] = {
-    Kind.ORDER_ACK: OrderAckBody,
-    Kind.FINAL_ACK: FinalAckBody,
-}
-_LEAST_FINAL_CLASS: Final = 0x4000
-"""MS-MQQB 3.1.5.1.1: the class of a FinalAck is not less."""
 
 
 @dataclass(slots=True)
@@ -96,7 +82,7 @@ class Explainer:
             *check(seen, RULES, tree),
             *self._conversations.check(seen, captured.route),
         ]
-        explained.notes = list(check(seen, NOTES, tree))
+        explained.notes = [note._replace(handling="") for note in check(seen, NOTES, tree)]
         return explained
 
 
@@ -105,29 +91,6 @@ def _parse(captured: Captured) -> Any:
     if captured.carrier == Carrier.UDP or (captured.carrier == Carrier.FILE and is_ping(data)):
         return Ping.parse(data)
     return read_packet(data)
-
-
-def look_at(packet: Any, from_client: bool | None) -> Seen:
-    """A parsed packet with its kind.
-
-    Acknowledgments of transactions are known by their class, not by all that 3.1.5.1.1 asks of them, so that one that
-    lacks a part of it is shown as a wrong acknowledgment and not as some message.
-    """
-    kind = _KINDS.get(type(packet)) or _message_kind(packet)
-    body = None
-    if kind in _BODIES and packet.message_properties_header.message_size == ACK_BODY_SIZE:
-        body = _BODIES[kind].parse(bytes(packet.message_properties_header.message_body))
-    return Seen(kind, packet, from_client, body)
-
-
-def _message_kind(packet: Any) -> Kind:
-    properties = packet.message_properties_header
-    if properties.message_class == MessageClass.MQMSG_CLASS_ORDER_ACK:
-        return Kind.ORDER_ACK
-    to_order_queue = is_order_queue(packet.user_header.destination_queue)
-    if properties.message_class >= _LEAST_FINAL_CLASS and (to_order_queue or properties.label == ORDER_ACK_LABEL):
-        return Kind.FINAL_ACK
-    return Kind.USER_MESSAGE
 
 
 def _tree(seen: Seen) -> Annotation:
@@ -142,9 +105,13 @@ def _tree(seen: Seen) -> Annotation:
 def _value_findings(tree: Annotation, section: str = "") -> Iterator[Finding]:
     """The problems that the declarations of fields tell of."""
     section = tree.section or section
-    if tree.problem:
-        sentence = tree.problem.removeprefix(f"{tree.structure}.{tree.name}").lstrip(" .:")
-        yield Finding(tree.structure, tree.name, tree.offset, sentence, section)
+    problems = [(bit.name, bit.problem) for bit in tree.bits if bit.problem]
+    if tree.problem and not problems:
+        problems = [("", tree.problem)]
+    for bits, problem in problems:
+        sentence = problem.removeprefix(f"{tree.structure}.{tree.name}").lstrip(" .:")
+        handling, why = treatment_of_value(tree.structure, tree.name, bits)
+        yield Finding(tree.structure, tree.name, tree.offset, sentence, section, handling, why)
     for child in tree.children:
         yield from _value_findings(child, section)
 
@@ -154,7 +121,8 @@ def check(seen: Seen, rules: Sequence[Rule], tree: Annotation) -> Iterator[Findi
     for rule in rules:
         if seen.kind in rule.kinds and rule.broken(seen):
             structure, _, name = rule.field.rpartition(".")
-            yield Finding(structure, name, _offset(tree, structure, name), rule.sentence, rule.section)
+            offset = _offset(tree, structure, name)
+            yield Finding(structure, name, offset, rule.sentence, rule.section, *rule.treatment)
 
 
 def _offset(tree: Annotation, structure: str, name: str) -> int | None:

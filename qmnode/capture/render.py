@@ -9,7 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from qmnode.capture.meanings import nanoseconds, queue_name
-from qmnode.capture.rules import Kind
+from qmnode.structures.findings import Kind
 from qmnode.structures.text import printable
 from qmnode.structures.user_header import UserFlags
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from qmnode.capture.explain import Explained
-    from qmnode.capture.rules import Finding
     from qmnode.structures.annotate import Annotation, BitsAnnotation
+    from qmnode.structures.findings import Finding
 
 _SHOWN_BYTES = 24
 _SHOWN_TEXT = 200
@@ -108,7 +108,10 @@ def _complaints(explained: Explained) -> Iterator[str]:
 def describe(finding: Finding) -> str:
     """A finding in one sentence."""
     where = "" if finding.offset is None else f" at offset {finding.offset}"
-    return f"{finding.structure}.{finding.field}{where}: {finding.sentence} ({finding.section})"
+    handling = f"; {finding.handling} by a node" if finding.handling else ""
+    if finding.why:
+        handling += f": {finding.why}"
+    return f"{finding.structure}.{finding.field}{where}: {finding.sentence} ({finding.section}){handling}"
 
 
 def tree(explained: Explained, number: int, body: Body) -> Tree:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from qmnode.delivery.malformed import set_aside
 from qmnode.delivery.precedence import Precedence
 from qmnode.delivery.queue_connection import QueueConnection, report_failure
 from qmnode.delivery.repeats import Repeats
@@ -27,6 +28,7 @@ from qmnode.model.queue import Queue
 from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, packet_of
 from qmnode.protocol.commands import (
     Closed,
+    CloseReason,
     Command,
     MessagesAcknowledged,
     MessagesExpired,
@@ -506,7 +508,9 @@ class QueueSender:
                 queue.forget_window()
         self._state.outgoing.disconnected(self._state.outgoing.get(self._sequence_key))
         fateless = {one for one in (*command.unacknowledged, *self._sent.values(), *self._again) if one in queue.locked}
-        self._again = deque(sorted(fateless))
+        if command.reason is CloseReason.DISCONNECTED:
+            set_aside(self._network.manager, queue, fateless)
+        self._again = deque(sorted(fateless & queue.locked.keys()))
         self._returning = self._held > 0
         self._round_trips.forget()
         self._leave_precedence()

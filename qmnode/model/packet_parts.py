@@ -13,7 +13,9 @@ from qmnode.model.message import DEFAULTS
 from qmnode.model.record import PREFIX, PREFIX_SIZE, RecordFlag
 from qmnode.structures import base_header
 from qmnode.structures.base_header import BaseFlags, BaseHeader
+from qmnode.structures.conformance import violations
 from qmnode.structures.debug_header import DebugHeader
+from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
 from qmnode.structures.message_properties_header import MessagePropertiesHeader
@@ -194,6 +196,11 @@ def with_rare_headers(value: bytes, message: "Message") -> bytes:
     if message.soap_header or message.soap_body:
         changes["soap_header"] = SoapHeader(header=message.soap_header, body=message.soap_body)
     packet = packet.replace(**{name: header for name, header in changes.items() if header is not None})
+    for found in violations(packet):
+        if found.structure == "SecurityHeader":  # the rest is complete only when the message leaves
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, f"{found.structure}.{found.field} {found.sentence}"
+            )
     version, flags, aborts, moves, _, expires, arrival = PREFIX.unpack_from(value)
     before = [packet.base_header, packet.user_header, packet.transaction_header, packet.security_header]
     offset = PREFIX_SIZE + sum(header.size for header in before if header is not None)

@@ -49,8 +49,9 @@ from qmnode.model.packet_parts import (
 from qmnode.model.record import EXPRESS, FLAGS, NAMED_DEAD_LETTER, NEVER, PEEK_WHEN_LOCKED, PREFIX_SIZE, REPORT, VERSION
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.message_security import EncryptionAlgorithm, HashAlgorithm
+from qmnode.structures.message_classes import is_permitted
+from qmnode.structures.message_properties_header import MAX_LABEL, MessagePropertiesHeader
+from qmnode.structures.message_security import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from qmnode.structures.names import (
     DirectFormatName,
     FormatName,
@@ -58,7 +59,7 @@ from qmnode.structures.names import (
     PublicFormatName,
 )
 from qmnode.structures.places import offset_of
-from qmnode.structures.user_header import UserHeader
+from qmnode.structures.user_header import UserFlags, UserHeader
 
 
 class Destination:
@@ -117,6 +118,8 @@ def serialize(
         raise TypeError(f"the body of a message is bytes, and this is {type(body).__name__}: encode a text first")
     if message.__dict__.keys() <= _PLAIN:
         return _plain_value(body, get("recoverable"), destination, identifier, now, transaction, first, last)
+    if not message.__dict__.keys().isdisjoint(_CHECKED):
+        _check_numbers(get("message_class", 0), get("privacy_level", 0))
     label = get("label")
     extension = get("extension", b"")
     acknowledge = get("acknowledgements_requested", 0)
@@ -208,6 +211,18 @@ def serialize(
         )
     )
     return value if message.__dict__.keys().isdisjoint(RARE_PROPERTIES) else with_rare_headers(value, message)
+
+
+_CHECKED: Final = frozenset(("message_class", "privacy_level"))
+_PRIVACY_LEVELS: Final = frozenset(map(int, PrivacyLevel))
+
+
+def _check_numbers(message_class: int, privacy_level: int) -> None:
+    """Refuse here what every receiver refuses (MS-MQMQ 2.2.19.3): it would hold up the messages behind it."""
+    if not is_permitted(message_class):
+        raise _bad_value(f"message_class 0x{message_class:04X}: use one of MessageClass, or bits of 0xE1FF")
+    if privacy_level not in _PRIVACY_LEVELS:
+        raise _bad_value(f"privacy_level {privacy_level}: use 0, 1, 3 or 5 (PrivacyLevel)")
 
 
 _PLAIN: Final = frozenset(("body", "recoverable"))
@@ -326,6 +341,8 @@ _IDENTIFIER_AT: Final = BASE_HEADER_SIZE + PREFIX_SIZE + offset_of(UserHeader, "
 _AFTER_IDENTIFIER: Final = _IDENTIFIER_AT + _IDENTIFIER.size
 
 
+_NOT_KEPT: Final = TO_MASK | UserFlags.RC.mask | UserFlags.AH.mask
+"""The destination, and what the message has behind it: it begins a new way."""
 _ABSOLUTE: Final = frozenset((0, 1, 5, 7))
 _NAMES_ALIKE: Final = tuple(kinds & 7 in _ABSOLUTE and kinds >> 3 in _ABSOLUTE for kinds in range(64))
 """By Flags.AQ and Flags.RQ: whether the names of the administration and response queues are the same in every packet.
@@ -351,12 +368,14 @@ def _readdressed(
         or not _NAMES_ALIKE[flags >> ADMINISTRATION_SHIFT & 63]
     ):
         return None
+    if value[offset + 1] > MAX_LABEL or not is_permitted(value[offset + 2] | value[offset + 3] << 8):
+        return None
     names = Names(value, b"", b"")
     names.skip(flags >> DESTINATION_SHIFT & 7)
     other_names = value[names.offset : offset]
     record_flags = 0
     name = destination.name + other_names
-    flags = flags & ~TO_MASK | destination.flags
+    flags = flags & ~_NOT_KEPT | destination.flags
     if transaction is not None:
         flags |= RECOVERABLE_FLAG | HAS_TRANSACTION
         record_flags = TRANSACTIONAL

@@ -70,6 +70,8 @@ class Establishment:
         tells it to send that. (2.2.1 asks the acceptor to refuse it.)
         """
         request = packet.establish_connection_header
+        if packet.internal_header.flags & InternalFlags.CS.mask:
+            raise RemoteProtocolError("3.1.5.2.3", "a request cannot refuse the connection")
         if request.client_guid == ZERO_GUID:
             raise RemoteProtocolError("2.2.3.1", "the initiator has no identifier")
         self.remote = request.client_guid
@@ -107,6 +109,8 @@ class Establishment:
     def take_parameters(self, packet: ConnectionParameters) -> bytes:
         """Agree to the initiator's parameters: the response, 3.1.5.4.1."""
         header = packet.connection_parameters_header
+        if packet.internal_header.flags & InternalFlags.CS.mask:
+            raise RemoteProtocolError("3.1.5.4.1", "the connection is refused after it was accepted")
         if header.recoverable_ack_timeout not in RECOVERABLE_ACK_TIMEOUT or header.ack_timeout not in ACK_TIMEOUT:
             raise RemoteProtocolError("2.2.2.1", "an acknowledgment time-out is out of its range")
         self.received_window = max(1, header.window_size)

@@ -12,11 +12,13 @@ from qmnode.protocol.envelope import (
 )
 from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.structures.base_header import BaseFlags
+from qmnode.structures.conformance import violation
 from qmnode.structures.errors import PacketError
 from qmnode.structures.flat import Flat, at, bytes_at
-from qmnode.structures.guid import Guid
+from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_properties_header import MessagePropertiesHeader
 from qmnode.structures.places import codes_of, offset_of
+from qmnode.structures.security_header import SecurityHeader
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
 from qmnode.structures.user_header import UserFlags
@@ -42,6 +44,8 @@ class ReceivedHeaders(Flat, of=UserMessage):
     destination_queue: bytes = bytes_at("user_header.destination_queue")
     tx_sequence_id: int | None = at("transaction_header.tx_sequence_id")
     property_flags: int = at("message_properties_header.flags")
+    message_class: int = at("message_properties_header.message_class")
+    privacy_level: int = at("message_properties_header.privacy_level")
     label_length: int = at("message_properties_header.label_length")
     session_header: SessionHeader | None = at("session_header")
 
@@ -99,17 +103,23 @@ _read_place = _PLACE.unpack_from
 _OWN_END: Final = MESSAGE_ID_AT + LONG_SIZE
 _PROPERTIES_SIZE: Final = offset_of(MessagePropertiesHeader, "label")
 _OPTIONS: Final = TransactionFlags.CG.mask | TransactionFlags.FA.mask
-_FIRST_IS_LAST: Final = 0xFFFF_FFFF
 _PRIORITY: Final = BaseFlags.PR.mask
-_UNUSUAL: Final = UserFlags.SH.mask | UserFlags.CQ.mask | UserFlags.MQ.mask | UserFlags.HH.mask | UserFlags.AH.mask
+_SECURED: Final = UserFlags.SH.mask
+_UNUSUAL: Final = UserFlags.CQ.mask | UserFlags.MQ.mask | UserFlags.HH.mask | UserFlags.AH.mask
+_RARE: Final = UserFlags.SH.mask | UserFlags.MQ.mask | UserFlags.HH.mask
+_DEBUG: Final = BaseFlags.DH.mask
+_WITHOUT_SESSION: Final = ~BaseFlags.SH.mask
+_KINDS_KEPT: Final = 256
+_SECURITY: Final = Struct("<" + codes_of(SecurityHeader))
 
 
 class _Shape:
     """What a sound packet looks like, to recognise others that differ from it in nothing that could be wrong.
 
     Applications send many messages that are alike. All bytes up to the label's end are compared but for SentTime,
-    MessageID and the TransactionHeader, whose values are checked; what comes after them is of the same size and may
-    be anything. A packet with other headers has no shape: it is parsed whole each time.
+    MessageID, the TransactionHeader, whose values are checked, and what a SecurityHeader has between SecurityID and
+    ProviderInfo (key, signature, certificate); what comes after them is of the same size and may be anything. A packet
+    with other headers has no shape: it is parsed whole each time.
     """
 
     __slots__ = (
@@ -120,6 +130,9 @@ class _Shape:
         "_between",
         "_options",
         "_place_at",
+        "_sender",
+        "_sender_at",
+        "_sender_end",
         "_size",
         "destination",
         "headers",
@@ -135,6 +148,10 @@ class _Shape:
         self._between = packet[_OWN_END : self._place_at]
         self._options = _read_place(packet, self._place_at)[0] & _OPTIONS if transactional else 0
         self._behind_at = self._place_at + (_PLACE.size if transactional else 0)
+        self._sender_at = self._sender_end = self._behind_at
+        if headers.user_flags & _SECURED:
+            self._sender_end, self._behind_at = _parts_of_security(packet, self._behind_at)
+        self._sender = packet[self._sender_at : self._sender_end]
         self._behind_end = self._behind_at + _PROPERTIES_SIZE + 2 * headers.label_length
         self._behind = packet[self._behind_at : self._behind_end]
 
@@ -149,6 +166,7 @@ class _Shape:
             packet[:SENT_TIME_AT] == self._before
             and packet[_OWN_END : self._place_at] == self._between
             and packet[self._behind_at : self._behind_end] == self._behind
+            and packet[self._sender_at : self._sender_end] == self._sender
             and len(packet) == self._size
         )
 
@@ -157,15 +175,22 @@ class _Shape:
         flags, identifier, number, previous = _read_place(packet, self._place_at)
         if identifier != self.headers.tx_sequence_id or flags & _OPTIONS != self._options:
             return None
-        if not number or previous == _FIRST_IS_LAST:
+        if previous >= number:
             return None
         return number, previous
+
+
+def _parts_of_security(packet: bytes, place: int) -> tuple[int, int]:
+    """Where the SecurityID of the SecurityHeader at ``place`` ends, and where its ProviderInfo begins."""
+    _, sender, key, signature, certificate, _ = _SECURITY.unpack_from(packet, place)
+    sender_end = place + _SECURITY.size + (sender + 3 & ~3)
+    return sender_end, sender_end + (key + 3 & ~3) + (signature + 3 & ~3) + (certificate + 3 & ~3)
 
 
 class MessageReader:
     """Turns packets into received messages, and counts them."""
 
-    __slots__ = ("_destination", "_queue", "_shape", "received", "recoverable_received")
+    __slots__ = ("_destination", "_queue", "_shape", "_sound", "received", "recoverable_received")
 
     def __init__(self) -> None:
         self.received = 0
@@ -175,6 +200,8 @@ class MessageReader:
         self._destination = DestinationName(Guid(b""), 0, b"")
         self._queue = b""
         self._shape: _Shape | None = None
+        self._sound: set[tuple[object, ...]] = set()
+        """What the rules look at in messages without rare headers, of those that broke none."""
 
     def read(self, packet: bytes) -> ReceivedMessage:
         """A message. Raises RemoteProtocolError for anything that does not conform (3.1.5.1.3)."""
@@ -216,6 +243,10 @@ class MessageReader:
         mode = flags & _DM
         if mode > _RECOVERABLE or (not mode and headers.tx_sequence_id is not None):
             raise RemoteProtocolError("MS-MQMQ 2.2.19.2", "no known delivery mode, or transactional and express")
+        number = previous = 0
+        if headers.tx_sequence_id is not None:
+            _, _, number, previous = _read_place(packet, transaction_header_at(packet, flags))
+        self._check(packet, headers, number, previous)
         if headers.session_header is not None:
             packet = without_session_header(packet)
         self.received += 1
@@ -226,9 +257,6 @@ class MessageReader:
         if queue != self._queue or address != destination.address or kind != destination.kind:
             destination = self._destination = DestinationName(address, kind, _name(kind, queue))
             self._queue = queue
-        number = previous = 0
-        if headers.tx_sequence_id is not None:
-            _, _, number, previous = _read_place(packet, transaction_header_at(packet, flags))
         sent_time, message_id = _read_own(packet, SENT_TIME_AT)
         if not headers.base_flags & ~_PRIORITY and not headers.user_flags & _UNUSUAL:
             shape = _Shape(packet, headers, destination)
@@ -244,6 +272,29 @@ class MessageReader:
             number,
             previous,
         )
+
+    def _check(self, packet: bytes, headers: ReceivedHeaders, number: int, previous: int) -> None:
+        """Refuse what breaks a rule, also in a part that nobody reads now: 3.1.5.1.3."""
+        traits = None
+        if not (headers.user_flags & _RARE or headers.base_flags & _DEBUG) and previous <= number:
+            traits = (
+                headers.base_flags & _WITHOUT_SESSION,
+                headers.user_flags,
+                headers.message_class,
+                headers.privacy_level,
+                headers.label_length,
+                headers.source_queue_manager == ZERO_GUID,
+                previous == number,
+            )
+            if traits in self._sound:
+                return
+        found = violation(UserMessage.parse(packet))
+        if found is not None:
+            raise RemoteProtocolError(found.section, f"{found.structure}.{found.field}: {found.sentence}")
+        if traits is not None:
+            if len(self._sound) >= _KINDS_KEPT:
+                self._sound.clear()
+            self._sound.add(traits)
 
 
 def _name(kind: int, queue: bytes) -> bytes:

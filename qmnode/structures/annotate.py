@@ -117,7 +117,7 @@ def _line(owner: Structure, item: Field, held: Any, at: int, *, name: str, attri
 def _look_inside(kind: type[Structure], held: Octets, line: Annotation) -> None:
     """Show bytes as the structure that they are to be."""
     try:
-        value, _ = kind.parse_from(held)
+        value = kind.parse(bytes(held))
     except PacketError as error:
         line.problem = str(error)
     else:

@@ -139,7 +139,9 @@ def test_the_keys_of_a_document_are_an_interface(specification: list[dict[str, A
         "number", "type", "time", "transport", "connection", "direction", "source", "destination", "frames", "offset",
         "length", "damage", "error", "findings", "notes", "structure",
     ]  # fmt: skip
-    assert list(specification[3]["findings"][0]) == ["structure", "field", "offset", "sentence", "section"]
+    assert list(specification[3]["findings"][0]) == [
+        "structure", "field", "offset", "sentence", "section", "handling", "why",
+    ]  # fmt: skip
     line = lines_of(specification[6])["BaseHeader.Flags"]
     assert list(line) == ["name", "offset", "width", "value", "text", "meaning", "bits"]
     assert list(line["bits"][0]) == ["name", "value", "shift", "width", "text", "meaning"]

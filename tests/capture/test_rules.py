@@ -9,11 +9,11 @@ import pytest
 from qmnode.capture.conversations import Conversations
 from qmnode.capture.explain import Explained, Explainer
 from qmnode.capture.packetizer import Origin
-from qmnode.capture.rules import NOTES, RULES, Finding, Kind, Seen
 from qmnode.capture.source import Captured, Carrier, Route
 from qmnode.structures.acks import FinalAckBody, OrderAckBody, final_ack, order_ack
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.debug_header import DebugHeader
+from qmnode.structures.findings import Finding, Kind, Seen
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.internal_packets import (
     ConnectionParameters,
@@ -30,6 +30,7 @@ from qmnode.structures.message_properties_header import MessagePropertiesHeader
 from qmnode.structures.message_security import EncryptionAlgorithm
 from qmnode.structures.ping import Ping, PingFlags
 from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId, PublicQueueFormatName
+from qmnode.structures.rules import NOTES, RULES
 from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionHeader
@@ -261,6 +262,7 @@ BAD: list[tuple[str, str, Any, dict[str, Any]]] = [
     ("SecurityHeader.SecurityData", "at least one", secured({"ST": 0}, security_id=b""), {}),
     ("SecurityHeader.SecurityID", "a SID, or a GUID", secured(security_id=SID[:-4]), {}),
     ("SecurityHeader.ProviderInfo", "must name the provider", secured({"DE": 0}, signature=b"s"), {}),
+    ("SecurityHeader.ProviderInfo", "empty ProviderName", secured({"DE": 0}, provider_info=bytes(6)), {}),
     ("SecurityHeader.ProviderInfo", "must not be there", secured(provider_info=b"\1\0\0\0p\0\0\0"), {}),
     ("InternalHeader.Reserved", "must be 0", parameters({"reserved": 1}), {}),
     ("InternalHeader.Flags", "in a SessionAck", session_ack(REFUSED), {}),

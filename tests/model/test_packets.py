@@ -1,5 +1,8 @@
 """Stored messages: the quick way of packing agrees with the declared structures (MS-MQMQ 2.2.20)."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
@@ -20,6 +23,8 @@ from qmnode.structures.guid import guid_to_text, new_guid
 from qmnode.structures.names import parse_single_format_name
 from qmnode.structures.soap_header import SoapHeader
 from qmnode.structures.user_message import UserMessage
+
+SID = bytes.fromhex("010500000000000515000000ad4a9ebd36d9fa3d63a656dae8030000")
 
 HERE, THERE = new_guid(), new_guid()
 NOW = 1_800_000_000.25
@@ -64,7 +69,7 @@ MESSAGES = {
     "secured": Message(
         b"body",
         sender_identifier_type=1,
-        sender_identifier=bytes(28),
+        sender_identifier=SID,
         sender_certificate=b"certificate",
         signature=b"signature",
         authentication_provider_name="Provider",
@@ -321,3 +326,21 @@ def test_messages_that_are_not_plain_are_left_to_others(other):
 
     assert serialize_plain([Message(b"x"), other], Destination(HERE, DIRECT), numbers.__next__, NOW) is None
     assert next(numbers) == 7
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"message_class": 0xDEAD},
+        {"privacy_level": 2},
+        {"sender_identifier": b"no SID", "sender_identifier_type": 1},
+        {"sender_identifier": b"no GUID", "sender_identifier_type": 2},
+        {"sender_identifier": bytes(16), "sender_identifier_type": 3},
+    ],
+)
+async def test_what_every_receiver_refuses_is_not_sent(tmp_path: Path, properties: dict[str, Any]) -> None:
+    async with QueueManager.open(tmp_path) as qm:
+        queue = await qm.open_queue(r"DIRECT=TCP:127.0.0.9\private$\q", Access.SEND)
+        with pytest.raises(MessageQueuingError) as refused:
+            await queue.send(Message(b"", **properties))
+    assert refused.value.code == ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE

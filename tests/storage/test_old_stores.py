@@ -17,11 +17,13 @@ from qmnode import Access, Message, QueueManager
 from qmnode.administration.dead_letters import dead_letters
 from qmnode.administration.messages import browse
 from qmnode.cli import app
+from qmnode.directory.file import FileDirectory
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import BodyForm, MessageDocument
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.storage.verification import verify
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import guid_from_text
 from tests.transport.conftest import eventually, loopback_address, settings_of
 
 STORE = Path(__file__).parent / "stores" / "338d108.tar.xz"
@@ -129,6 +131,41 @@ def test_verify_names_what_cannot_be_read_and_nothing_else(folder: Path) -> None
     assert all("ProviderInfo" in finding["sentence"] for finding in findings)
     assert {finding["where"].rpartition(" in ")[2] for finding in findings} == {r"ALICE\private$\orders", DAVE}
     assert verify(folder).messages == 40
+
+
+async def test_what_the_next_hop_would_refuse_holds_up_nothing_behind_it(folder: Path) -> None:
+    """It goes to the dead-letter queue when a session broke over it, and the message behind it arrives."""
+    identifiers = {"ALICE": "00001ca1-0000-0040-8000-000000000001", "DAVE": "00007eda-0000-0040-8000-000000000003"}
+    address = loopback_address()
+    managers = [
+        {
+            "identifier": one,
+            "computer_name": name,
+            "qualified_computer_name": address if name == "DAVE" else "127.9.9.9",
+        }
+        for name, one in identifiers.items()
+    ]
+    file = folder.parent / "directory.yaml"
+    file.write_text(json.dumps({"queue_managers": managers}))
+    async with AsyncExitStack() as stack:
+        dave = await stack.enter_async_context(
+            QueueManager.open(folder.parent / "dave", settings_of("DAVE", address), directory=FileDirectory(file))
+        )
+        dave.adopt_identifier(guid_from_text(identifiers["DAVE"]))
+        number = 0
+        while number < 9:
+            await dave.create_queue(rf".\private$\q{number}")
+            number = (await dave.queue(rf".\private$\q{number}")).private_queue_number
+        await dave.network.start()
+        node = await stack.enter_async_context(
+            QueueManager.open(folder, settings_of("ALICE", loopback_address()), directory=FileDirectory(file))
+        )
+        before = node.queue_collection.dead_letter.message_count
+        await node.network.start()
+        await eventually(lambda: sum(queue.message_count for queue in dave.queue_collection.values()) == 1)
+        await eventually(lambda: node.queue_collection.dead_letter.message_count == before + 1)
+        letters = await messages(node, "DIRECT=OS:.\\SYSTEM$;DEADLETTER")
+        assert [letter.label for letter in letters if letter.unreadable] == ["passes: no null"]
 
 
 async def test_a_node_goes_on_where_the_old_one_stopped(folder: Path) -> None:

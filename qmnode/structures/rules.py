@@ -1,22 +1,21 @@
-"""What a packet MUST be beyond its layout, as a table: predicate, field, section, sentence.
+"""What a packet MUST be beyond its layout, as a table: kinds, field, section, sentence, predicate, handling.
 
-The parsers accept these packets, because a receiver ignores what it need not look at; a sender that makes them is
-wrong all the same. What one field alone may hold is declared with the field, and ``check_packet`` finds that in the
-decode tree; here stand the rules that tie fields together or depend on the kind of packet. Rules between packets are
-in ``conversations``.
+The parsers accept these packets; what a node does with one is the rule's handling. What one field alone may hold is
+declared with the field (``allowed``), and its handling is in ``VALUES``. Here stand the rules that tie fields together
+or depend on the kind of packet. Rules between packets are in ``qmnode.capture.conversations``; nodes do not check them.
+``qmnode.structures.conformance`` applies all of it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 from ipaddress import ip_address
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from qmnode.structures.acks import ACK_BODY_SIZE, ORDER_ACK_LABEL, ORDER_QUEUE, ORDER_QUEUE_NAME
 from qmnode.structures.base_header import INFINITE, SIGNATURE, BaseFlags
+from qmnode.structures.findings import Kind, Rule, Seen, Treatment, ignored, rejected, tolerated
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.internal_packets import RESPONSE_PADDING, InternalFlags
 from qmnode.structures.message_classes import MessageClass
@@ -26,68 +25,9 @@ from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.user_header import UserFlags
 from qmnode.structures.variant_types import VariantType
 
-
-class Kind(StrEnum):
-    """The packets of MS-MQQB 2.2 and MS-MQMQ 2.2.20."""
-
-    PING = "Ping"
-    ESTABLISH_CONNECTION = "EstablishConnection"
-    CONNECTION_PARAMETERS = "ConnectionParameters"
-    SESSION_ACK = "SessionAck"
-    ORDER_ACK = "OrderAck"
-    FINAL_ACK = "FinalAck"
-    USER_MESSAGE = "UserMessage"
-
-
-class Finding(NamedTuple):
-    """A MUST that a packet breaks."""
-
-    structure: str
-    field: str
-    offset: int | None
-    """In bytes from the packet's beginning."""
-    sentence: str
-    section: str
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A packet with what the predicates want to know of it."""
-
-    kind: Kind
-    packet: Any
-    from_client: bool | None
-    """None where the capture does not tell."""
-    order_body: Any = None
-    """OrderAck Body or FinalAck Body, if the body is one."""
-
-    @property
-    def base(self) -> Any:
-        return self.packet.base_header
-
-    @property
-    def user(self) -> Any:
-        return self.packet.user_header
-
-    @property
-    def properties(self) -> Any:
-        return self.packet.message_properties_header
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """``broken`` answers True for a packet of ``kinds`` that does not keep to ``sentence``."""
-
-    kinds: frozenset[Kind]
-    field: str
-    """Structure and field as the specification names them: "BaseHeader.Flags"."""
-    section: str
-    sentence: str
-    broken: Callable[[Seen], bool]
-
-
 _IPX_ADDRESS = re.compile(r"[0-9A-F]{8}[.:][0-9A-F]{12}", re.IGNORECASE)
 _LONGEST_ADDRESS = 64
+_EMPTY_NAME = b"\0\0"
 _FINAL_CLASSES = frozenset(
     {
         MessageClass.MQMSG_CLASS_ACK_RECEIVE,
@@ -267,36 +207,50 @@ _ORDER_ACK, _ORDER_BODY, _FINAL_ACK, _FINAL_BODY = (
     "MS-MQQB 2.2.5.1",
 )
 
+_STILL_KNOWN: Final = tolerated("an acknowledgment is known by class, label, size and queue alone")
+_NOT_KNOWN: Final = ignored("it is not taken for an acknowledgment")
+_ORDINARY: Final = tolerated("it is a message of that class for the queue that it names")
+_UNDECIPHERABLE: Final = rejected("the body cannot be decrypted")
+_UNREAD: Final = tolerated("the field is ignored")
+_FLAGS_COUNT: Final = tolerated("the flags count; acknowledging what was not sent closes the session")
+
 # fmt: off
 RULES: Final = tuple(Rule(*row) for row in (
     # --- BaseHeader
-    (_USER, "BaseHeader.Flags", _BASE, "PR must be 0 in a transactional message",
+    (_MESSAGES, "BaseHeader.Flags", _BASE, "PR must be 0 in a transactional message",
      lambda seen: _th(seen) and _pr(seen)),
     (_ALL_BUT_PING, "BaseHeader.Flags", _BASE, "DH must be set when TR is",
      lambda seen: _tr(seen) and not _dh(seen)),
     (_INTERNAL, "BaseHeader.Flags", _BASE, "DH must not be set outside a UserMessage",
-     lambda seen: _dh(seen)),
+     lambda seen: _dh(seen),
+     tolerated("no DebugHeader is looked for in it")),
     (_OPENING, "BaseHeader.Flags", _BASE, "SH must not be set without a SessionHeader",
-     lambda seen: _sh(seen)),
+     lambda seen: _sh(seen),
+     tolerated("no SessionHeader is looked for in it")),
     (_INTERNAL | _TRANSACTIONAL_ACKS, "BaseHeader.TimeToReachQueue", _BASE,
      "must be 0xFFFFFFFF outside a UserMessage",
-     lambda seen: seen.base.time_to_reach_queue != INFINITE),
+     lambda seen: seen.base.time_to_reach_queue != INFINITE,
+     tolerated("such a packet does not expire here")),
 
     # --- UserHeader
     (_MESSAGES, "UserHeader.SourceQueueManager", _USER_HEADER, "must identify the sender, and is the null GUID",
      lambda seen: seen.user.source_queue_manager == ZERO_GUID),
     (_MESSAGES, "UserHeader.QueueManagerAddress", _USER_HEADER, "must be the null GUID for a direct format name",
-     lambda seen: _dq(seen) == 7 and seen.user.queue_manager_address != ZERO_GUID),
+     lambda seen: _dq(seen) == 7 and seen.user.queue_manager_address != ZERO_GUID,
+     tolerated("the name alone says where the message goes")),
     (_MESSAGES, "UserHeader.QueueManagerAddress", _USER_HEADER,
      "must identify the destination's queue manager for a public or private queue, and is the null GUID",
-     lambda seen: _dq(seen) in (3, 5) and seen.user.queue_manager_address == ZERO_GUID),
+     lambda seen: _dq(seen) in (3, 5) and seen.user.queue_manager_address == ZERO_GUID,
+     tolerated("the null GUID stands for whoever receives the message")),
     (_MESSAGES, "UserHeader.Flags", _USER_HEADER, "DM must not be 0 when TH is set",
      lambda seen: _th(seen) and not _dm(seen)),
     (_MESSAGES, "UserHeader.Flags", _USER_HEADER, "AH must not be set when sent",
-     lambda seen: _ah(seen)),
+     lambda seen: _ah(seen),
+     tolerated("it means nothing to a receiver")),
     (_USER, "UserHeader.AdminQueue", _USER_HEADER,
      "must not be given when MessagePropertiesHeader.Flags asks for no acknowledgment",
-     lambda seen: not seen.properties.flags & 0x0F and _aq(seen)),
+     lambda seen: not seen.properties.flags & 0x0F and _aq(seen),
+     tolerated("nothing is sent there")),
     (_MESSAGES, "UserHeader.ResponseQueue", _USER_HEADER,
      "must be on the host of the administration queue (RQ is 4), and there is no administration queue",
      lambda seen: _rq(seen) == 4 and not _aq(seen)),
@@ -304,31 +258,34 @@ RULES: Final = tuple(Rule(*row) for row in (
     # --- MessagePropertiesHeader
     (_MESSAGES, "MessagePropertiesHeader.AllocationBodySize", _PROPERTIES,
      "must be the bytes allocated for the body, and is less than MessageSize",
-     lambda seen: seen.properties.allocation_body_size < seen.properties.message_size),
+     lambda seen: seen.properties.allocation_body_size < seen.properties.message_size,
+     tolerated("MessageSize alone counts")),
     (_MESSAGES, "MessagePropertiesHeader.EncryptionAlgorithm", _PROPERTIES,
      "must be RC2 or RC4 for PrivacyLevel 1 and 3, and AES for 5",
      lambda seen: seen.properties.encryption_algorithm not in
-        _ALGORITHMS.get(seen.properties.privacy_level, {seen.properties.encryption_algorithm})),
+        _ALGORITHMS.get(seen.properties.privacy_level, {seen.properties.encryption_algorithm}), _UNDECIPHERABLE),
     (_MESSAGES, "MessagePropertiesHeader.Label", _PROPERTIES, "must not have null characters before its end",
-     lambda seen: "\0" in seen.properties.label),
+     lambda seen: "\0" in seen.properties.label,
+     tolerated("it is for people, and nothing is decided by it")),
     (_MESSAGES, "MessagePropertiesHeader.PrivacyLevel", _PROPERTIES,
      "must be 0 when the body is not encrypted (no SecurityHeader with EB set)",
      lambda seen: seen.properties.privacy_level and not _encrypted(seen)),
     (_MESSAGES, "MessagePropertiesHeader.PrivacyLevel", _PROPERTIES,
      "must not be 0 when the body is encrypted (SecurityHeader.Flags.EB)",
-     lambda seen: _encrypted(seen) and not seen.properties.privacy_level),
+     lambda seen: _encrypted(seen) and not seen.properties.privacy_level, _UNDECIPHERABLE),
     (_MESSAGES, "MessagePropertiesHeader.MessageSize", _PROPERTIES,
      "must be a whole number of the cipher's blocks, since an encrypted body is padded to that (PKCS 5)",
-     _wrong_length_for_cipher),
+     _wrong_length_for_cipher, _UNDECIPHERABLE),
 
     # --- SessionHeader
     (_WITH_SESSION_HEADER, "SessionHeader.RecoverableMsgAckFlags", _SESSION,
      "must not acknowledge anything when RecoverableMsgAckSeqNumber is 0",
-     _in_session_header(lambda header: not header.recoverable_msg_ack_seq_number and header.recoverable_msg_ack_flags)),
+     _in_session_header(lambda header: not header.recoverable_msg_ack_seq_number and header.recoverable_msg_ack_flags),
+     _FLAGS_COUNT),
     (_WITH_SESSION_HEADER, "SessionHeader.RecoverableMsgAckFlags", _SESSION,
      "bit 0 must be set: RecoverableMsgAckSeqNumber is the first message that is acknowledged",
      _in_session_header(lambda header: header.recoverable_msg_ack_seq_number
-                        and not header.recoverable_msg_ack_flags & 1)),
+                        and not header.recoverable_msg_ack_flags & 1), _FLAGS_COUNT),
 
     # --- TransactionHeader
     (_MESSAGES, "TransactionHeader.PreviousTxSequenceNumber", _TRANSACTION,
@@ -338,21 +295,27 @@ RULES: Final = tuple(Rule(*row) for row in (
     # --- SecurityHeader
     (_MESSAGES, "SecurityHeader.SecurityData", _SECURITY,
      "at least one of SenderIdSize, EncryptionKeySize, SignatureSize, SenderCertSize, ProviderInfoSize must be nonzero",
-     _secured(lambda seen: not any(_security_sizes(seen)))),
+     _secured(lambda seen: not any(_security_sizes(seen))),
+     tolerated("a header that says nothing: the message is anonymous")),
     (_MESSAGES, "SecurityHeader.SecurityID", _SECURITY, "must be what Flags.ST says: nothing, a SID, or a GUID",
      _secured(_bad_sender)),
     (_MESSAGES, "SecurityHeader.ProviderInfo", _SECURITY,
      "must name the provider when there is a Signature and Flags.DE is clear",
      _secured(lambda seen: bool(_security_sizes(seen)[2] and not _security_bits(seen)[2] and not
-                                _security_sizes(seen)[4]))),
+                                _security_sizes(seen)[4])),
+     tolerated("HashAlgorithm alone says how to verify")),
+    (_MESSAGES, "SecurityHeader.ProviderInfo", _SECURITY, "must not have an empty ProviderName",
+     _secured(lambda seen: bytes(_security(seen).provider_info)[4:] == _EMPTY_NAME)),
     (_MESSAGES, "SecurityHeader.ProviderInfo", _SECURITY, "must not be there when Flags.DE is set",
-     _secured(lambda seen: bool(_security_bits(seen)[2] and _security_sizes(seen)[4]))),
+     _secured(lambda seen: bool(_security_bits(seen)[2] and _security_sizes(seen)[4])),
+     tolerated("it is shown and not used")),
 
     # --- InternalHeader
     (_INTERNAL, "InternalHeader.Reserved", _INTERNAL_HEADER, "must be 0",
-     lambda seen: seen.packet.internal_header.reserved),
+     lambda seen: seen.packet.internal_header.reserved, _UNREAD),
     (_ACK, "InternalHeader.Flags", _INTERNAL_HEADER, "CS must not be set in a SessionAck",
-     lambda seen: _refused(seen)),
+     lambda seen: _refused(seen),
+     tolerated("a session that is open cannot be refused")),
     (_PARAMETERS, "InternalHeader.Flags", "MS-MQQB 3.1.5.4.1", "CS must be 0 in ConnectionParameters",
      lambda seen: _refused(seen)),
     (_ESTABLISH, "InternalHeader.Flags", "MS-MQQB 3.1.5.2.3", "CS must be 0 in a request",
@@ -360,57 +323,81 @@ RULES: Final = tuple(Rule(*row) for row in (
 
     # --- ConnectionParametersHeader and EstablishConnectionHeader
     (_PARAMETERS, "ConnectionParametersHeader.Reserved", _CONNECTION, "must be 0",
-     lambda seen: seen.packet.connection_parameters_header.reserved),
+     lambda seen: seen.packet.connection_parameters_header.reserved, _UNREAD),
     (_ESTABLISH, "EstablishConnectionHeader.Reserved", _ESTABLISHING, "must be 0",
-     lambda seen: seen.packet.establish_connection_header.reserved),
+     lambda seen: seen.packet.establish_connection_header.reserved, _UNREAD),
     (_ESTABLISH, "EstablishConnectionHeader.ServerGuid", _ESTABLISHING,
      "must identify the acceptor in a response, and is the null GUID",
      lambda seen: seen.from_client is False and
         seen.packet.establish_connection_header.server_guid == ZERO_GUID),
     (_ESTABLISH, "EstablishConnectionHeader.Padding", _ESTABLISHING, "must be 512 bytes of 0x5A in a response",
      lambda seen: seen.from_client is False and
-        bytes(seen.packet.establish_connection_header.padding) != RESPONSE_PADDING),
+        bytes(seen.packet.establish_connection_header.padding) != RESPONSE_PADDING,
+     tolerated("padding is ignored")),
 
     # --- OrderAck and FinalAck
-    (_ORDER, "BaseHeader.Flags", _ORDER_ACK, "must be 0 in an OrderAck", lambda seen: seen.base.flags),
-    (_FINAL, "BaseHeader.Flags", _FINAL_ACK, "must be 0 in a FinalAck", lambda seen: seen.base.flags),
+    (_ORDER, "BaseHeader.Flags", _ORDER_ACK, "must be 0 in an OrderAck", lambda seen: seen.base.flags, _NOT_KNOWN),
+    (_FINAL, "BaseHeader.Flags", _FINAL_ACK, "must be 0 in a FinalAck", lambda seen: seen.base.flags, _NOT_KNOWN),
     # 2.2.4 wants DM clear, 3.1.7.17 sends both acknowledgments as recoverable: either is accepted.
     (_ORDER, "UserHeader.Flags", _ORDER_ACK, "must be 0 in an OrderAck, except MP and DQ",
-     lambda seen: _other_user_flags(seen, "MP", "DM")),
+     lambda seen: _other_user_flags(seen, "MP", "DM"), _STILL_KNOWN),
     (_FINAL, "UserHeader.Flags", _FINAL_ACK, "must be 0 in a FinalAck, except MP, DM and DQ",
-     lambda seen: _other_user_flags(seen, "MP", "DM")),
-    (_FINAL, "UserHeader.Flags", _FINAL_ACK, "DM must be 1 in a FinalAck", lambda seen: _dm(seen) != 1),
-    (_ORDER, "UserHeader.Flags", _ORDER_ACK, "DQ must be 3 or 7 in an OrderAck", lambda seen: _dq(seen) not in (3, 7)),
-    (_FINAL, "UserHeader.Flags", _FINAL_ACK, "DQ must be 3 or 7 in a FinalAck", lambda seen: _dq(seen) not in (3, 7)),
+     lambda seen: _other_user_flags(seen, "MP", "DM"), _STILL_KNOWN),
+    (_FINAL, "UserHeader.Flags", _FINAL_ACK, "DM must be 1 in a FinalAck", lambda seen: _dm(seen) != 1, _STILL_KNOWN),
+    (_ORDER, "UserHeader.Flags", _ORDER_ACK, "DQ must be 3 or 7 in an OrderAck", lambda seen: _dq(seen) not in (3, 7),
+     _ORDINARY),
+    (_FINAL, "UserHeader.Flags", _FINAL_ACK, "DQ must be 3 or 7 in a FinalAck", lambda seen: _dq(seen) not in (3, 7),
+     _ORDINARY),
     (_ORDER, "UserHeader.DestinationQueue", _ORDER_ACK, "must be the order queue: number 4, or by address",
-     _wrong_order_queue),
+     _wrong_order_queue, _ORDINARY),
     (_FINAL, "UserHeader.DestinationQueue", _FINAL_ACK, "must be the order queue: number 4, or by address",
-     _wrong_order_queue),
+     _wrong_order_queue, _ORDINARY),
     (_ORDER, "MessagePropertiesHeader.Label", _ORDER_ACK, f"must be {ORDER_ACK_LABEL!r}",
-     lambda seen: seen.properties.label != ORDER_ACK_LABEL),
+     lambda seen: seen.properties.label != ORDER_ACK_LABEL, _NOT_KNOWN),
     (_FINAL, "MessagePropertiesHeader.Label", _FINAL_ACK, f"must be {ORDER_ACK_LABEL!r}",
-     lambda seen: seen.properties.label != ORDER_ACK_LABEL),
+     lambda seen: seen.properties.label != ORDER_ACK_LABEL, _NOT_KNOWN),
     (_ORDER, "MessagePropertiesHeader.MessageSize", _ORDER_ACK, "must be 0x24",
-     lambda seen: seen.properties.message_size != ACK_BODY_SIZE),
+     lambda seen: seen.properties.message_size != ACK_BODY_SIZE, _NOT_KNOWN),
     (_FINAL, "MessagePropertiesHeader.MessageSize", _FINAL_ACK, "must be 0x24",
-     lambda seen: seen.properties.message_size != ACK_BODY_SIZE),
-    (_ORDER, "MessagePropertiesHeader.Flags", _ORDER_ACK, "must be 0", lambda seen: seen.properties.flags),
-    (_FINAL, "MessagePropertiesHeader.Flags", _FINAL_ACK, "must be 0", lambda seen: seen.properties.flags),
+     lambda seen: seen.properties.message_size != ACK_BODY_SIZE, _NOT_KNOWN),
+    (_ORDER, "MessagePropertiesHeader.Flags", _ORDER_ACK, "must be 0", lambda seen: seen.properties.flags,
+     _STILL_KNOWN),
+    (_FINAL, "MessagePropertiesHeader.Flags", _FINAL_ACK, "must be 0", lambda seen: seen.properties.flags,
+     _STILL_KNOWN),
     (_FINAL, "MessagePropertiesHeader.MessageClass", _FINAL_ACK, "must be one of the classes of a FinalAck",
-     lambda seen: seen.properties.message_class not in _FINAL_CLASSES),
+     lambda seen: seen.properties.message_class not in _FINAL_CLASSES,
+     tolerated("any class of a refusal says that the message ended")),
     (_ORDER, "MessagePropertiesHeader.BodyType", _ORDER_ACK, "must be VT_EMPTY",
-     lambda seen: seen.properties.body_type),
+     lambda seen: seen.properties.body_type, _STILL_KNOWN),
     (_FINAL, "MessagePropertiesHeader.BodyType", _FINAL_ACK, "must be VT_EMPTY",
-     lambda seen: seen.properties.body_type),
+     lambda seen: seen.properties.body_type, _STILL_KNOWN),
     (_ORDER, "OrderAck Body.TxPreviousSequenceNumber", _ORDER_BODY, "must be TxSequenceNumber - 1",
      lambda seen: seen.order_body and seen.order_body.tx_sequence_number and
-        seen.order_body.tx_previous_sequence_number != seen.order_body.tx_sequence_number - 1),
+        seen.order_body.tx_previous_sequence_number != seen.order_body.tx_sequence_number - 1,
+     tolerated("TxSequenceNumber alone counts")),
 
     # --- Ping
     (_of(Kind.PING), "Ping Packet.Flags", "MS-MQQB 2.2.7", "RF must be clear in a request",
-     lambda seen: seen.from_client is True and PingFlags.FIELDS["RF"].get(seen.packet.flags)),
+     lambda seen: seen.from_client is True and PingFlags.FIELDS["RF"].get(seen.packet.flags),
+     tolerated("a request refuses nothing")),
 ))
 # fmt: on
+
+VALUES: Final[dict[tuple[str, str, str], Treatment]] = {
+    ("SecurityHeader", "Flags", "AU"): tolerated("it is cleared on arrival: only a receiver may set it"),
+    ("SecurityHeader", "Flags", "AS"): tolerated("it is cleared on arrival: only a receiver may set it"),
+    ("MessagePropertiesHeader", "PrivacyLevel", ""): _UNDECIPHERABLE,
+    ("MessagePropertiesHeader", "HashAlgorithm", ""): tolerated("without a signature; one does not verify with it"),
+    ("MessagePropertiesHeader", "EncryptionAlgorithm", ""): tolerated("in clear; an encrypted body cannot be read"),
+    ("SessionHeader", "WindowSize", ""): tolerated("it is taken for 1"),
+    ("ConnectionParametersHeader", "WindowSize", ""): tolerated("it is taken for 1"),
+    ("EstablishConnectionHeader", "OperatingSystem", "RE"): tolerated("the system of a peer changes nothing"),
+    ("OrderAck Body", "TxSequenceNumber", ""): tolerated("it acknowledges nothing"),
+    ("OrderAck Body", "TxPreviousSequenceNumber", ""): tolerated("TxSequenceNumber alone counts"),
+    ("FinalAck Body", "TxSequenceNumber", ""): tolerated("it acknowledges nothing"),
+    ("FinalAck Body", "TxPreviousSequenceNumber", ""): tolerated("TxSequenceNumber alone counts"),
+}
+"""Handling of values that the declarations forbid, by structure, field and bits; all others are REFUSED."""
 
 # fmt: off
 NOTES: Final = tuple(Rule(*row) for row in (
