@@ -1,12 +1,12 @@
 """From the name of an outgoing queue to the addresses of its next hops (MS-MQQB 3.1.5.2.1, 3.1.7.4, 3.1.7.5)."""
 
 import asyncio
-import errno
 import socket
 from typing import Final
 
 from qmnode.protocol.connection import NextHop
 from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.hresults import hresult_of_error
 from qmnode.structures.names import DirectFormatName, DirectProtocol, parse_single_format_name
 from qmnode.structures.queue_attributes import ConnectionStatus
 
@@ -20,6 +20,7 @@ class ResolutionError(Exception):
         super().__init__(sentence)
         self.status = status
         self.error = error
+        """HRESULT; 0 where the status says all."""
 
 
 class ConnectorHere(Exception):
@@ -36,10 +37,11 @@ async def addresses_of(host: str, identifier: Guid = ZERO_GUID) -> list[NextHop]
     try:
         async with asyncio.timeout(RESOLUTION_TIMEOUT):
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except TimeoutError:
-        raise ResolutionError(ConnectionStatus.DNS_FAILURE, f"no answer about {host}", errno.ETIMEDOUT) from None
+    except TimeoutError as error:
+        sentence = f"no answer about {host}"
+        raise ResolutionError(ConnectionStatus.DNS_FAILURE, sentence, hresult_of_error(error)) from None
     except OSError as error:
-        raise ResolutionError(ConnectionStatus.DNS_FAILURE, f"{host}: {error}", error.errno or 0) from error
+        raise ResolutionError(ConnectionStatus.DNS_FAILURE, f"{host}: {error}", hresult_of_error(error)) from error
     addresses = dict.fromkeys(str(entry[4][0]) for entry in found)
     return [NextHop(address, host, identifier) for address in addresses]
 

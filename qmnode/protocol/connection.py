@@ -18,6 +18,7 @@ from qmnode.protocol.states import CONNECTION, ConnectionAction, ConnectionInput
 from qmnode.protocol.timers import Timer, Timers
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.hresults import hresult_of_status
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 
 HISTORY_LENGTH: Final = 32
@@ -297,4 +298,6 @@ class OutgoingConnection:
 
     def _record(self, status: ConnectionStatus, time: int, error: int) -> None:
         hop = self.hop
-        self.history.append(HistoryEntry(status, time, error, hop.address if hop is not None else ""))
+        self.history.append(
+            HistoryEntry(status, time, error or hresult_of_status(status), hop.address if hop is not None else "")
+        )

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from qmnode.structures.hresults import hresult_of_error
 from qmnode.structures.queue_attributes import ConnectionStatus
 
 CONNECT_TIMEOUT: Final = 15.0
@@ -21,6 +22,7 @@ class DialingError(Exception):
         super().__init__(sentence)
         self.status = status
         self.error = error
+        """HRESULT; 0 where the status says all."""
 
 
 class _Probe(asyncio.Protocol):
@@ -75,10 +77,12 @@ async def dial(
             ConnectionStatus.SOCKET_CONNECT_FAILURE, f"no answer from {address} in {CONNECT_TIMEOUT:.0f} seconds"
         ) from None
     except ssl.SSLError as error:
-        raise DialingError(ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE, str(error)) from error
+        raise DialingError(
+            ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE, str(error), hresult_of_error(error)
+        ) from error
     except OSError as error:
         status = ConnectionStatus.SOCKET_CONNECT_FAILURE
         if "error while attempting to bind" in str(error):
             status = ConnectionStatus.SOCKET_BIND_FAILURE
-        raise DialingError(status, str(error), error.errno or 0) from error
+        raise DialingError(status, str(error), hresult_of_error(error)) from error
     return made
