@@ -3,6 +3,7 @@
 A node without a directory keeps its public queues to itself: they have identifiers and are found by them here.
 """
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.directory.port import (
@@ -113,14 +114,23 @@ class PublishedQueues:
     async def base_priority(self, name: PublicFormatName) -> int:
         """BasePriority of a public queue elsewhere (3.1.7.1.5).
 
-        MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION when the directory does not know it, or when there is none.
+        MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION when the directory does not know it, or when there is none;
+        MQ_ERROR_NO_DS when it cannot be reached, or does not answer in time.
         """
+        patience = self._context.settings.transfer.directory_answer_timeout
         try:
-            return (await self._read(name)).base_priority
-        except DirectoryOperationError as error:
+            async with asyncio.timeout(patience):
+                return (await self._read(name)).base_priority
+        except TimeoutError:
             raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"{name} cannot be opened: {error.sentence}"
+                ErrorCode.MQ_ERROR_NO_DS,
+                f"{name} cannot be opened: the directory did not answer within {patience:g} s "
+                "(transfer.directory_answer_timeout); try again when it does",
             ) from None
+        except DirectoryOperationError as error:
+            away = self._directory is not None and error.result is DirectoryOperationResult.DIRECTORY_NOT_CONNECTED
+            code = ErrorCode.MQ_ERROR_NO_DS if away else ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+            raise MessageQueuingError(code, f"{name} cannot be opened: {error.sentence}") from None
 
     async def get_queue_path(self, name: FormatName) -> tuple[str, str]:
         """Get Queue Path (3.1.7.1.26): path name (or empty) and computer of a queue. MQ_ERROR_ILLEGAL_FORMATNAME."""

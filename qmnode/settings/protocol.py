@@ -80,6 +80,8 @@ class TransferSettings(_Settings):
     """How long a node that is told to stop goes on sending what is on its way, while it takes nothing more."""
     better_hop_interval: float = Field(default=60.0, gt=0)
     """While messages go by a fall-back, look so often whether a better next hop is back."""
+    directory_answer_timeout: float = Field(default=4.0, gt=0, le=600)
+    """Seconds that an application waits for the directory when it opens a public queue that is not known here yet."""
     routing_refresh: float = Field(default=300.0, gt=0)
     """Read sites, routing links and queue managers again so often, beside the directory's own notices of change."""
 

@@ -1,5 +1,7 @@
 """Public queues and the directory: MS-MQDMPR 3.1.7.1.3 to 3.1.7.1.5 and 3.1.7.1.26."""
 
+import asyncio
+
 import pytest
 
 from qmnode import Access, MessageQueuingError
@@ -11,6 +13,7 @@ from qmnode.directory.port import (
     WorkgroupDirectory,
 )
 from qmnode.model.published import PublishedQueues
+from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text, new_guid
 from qmnode.structures.names import parse_single_format_name
@@ -82,6 +85,29 @@ async def test_a_public_queue_elsewhere_is_looked_up_and_lends_its_priority(qm, 
     unknown = f"PUBLIC={guid_to_text(new_guid())}"
     code = ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
     assert await failure(qm.open_queue(unknown, Access.SEND)) is code
+
+
+async def test_a_directory_that_does_not_answer_costs_seconds_and_is_named(qm):
+    """Packets are swallowed on the way: nothing refuses, nothing answers."""
+
+    class Swallowed(WorkgroupDirectory):
+        async def read_directory(self, *_):
+            await asyncio.Event().wait()
+
+    patience = TransferSettings(directory_answer_timeout=0.05)
+    qm.context.settings = qm.context.settings.model_copy(update={"transfer": patience})
+    qm.published = PublishedQueues(qm.context, Swallowed())
+    with pytest.raises(MessageQueuingError) as refused:
+        await qm.open_queue(f"PUBLIC={guid_to_text(new_guid())}", Access.SEND)
+    assert refused.value.code is ErrorCode.MQ_ERROR_NO_DS
+    assert "transfer.directory_answer_timeout" in refused.value.sentence
+    assert TransferSettings().directory_answer_timeout <= 5
+
+
+async def test_a_directory_that_is_down_is_named(qm):
+    qm.published = PublishedQueues(qm.context, WorkgroupDirectory())
+    name = f"PUBLIC={guid_to_text(new_guid())}"
+    assert await failure(qm.open_queue(name, Access.SEND)) is ErrorCode.MQ_ERROR_NO_DS
 
 
 async def test_without_a_directory_a_public_queue_elsewhere_cannot_be_opened(qm):
