@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from qmnode import Access, Message, QueueManager
 from qmnode.model.traffic import OTHERS, Histogram
 
@@ -91,3 +93,16 @@ def test_a_histogram_counts_what_is_at_most_a_bound() -> None:
     for seconds, count in ((-3.0, 1), (1.0, 2), (1.1, 1), (5.0, 1), (99.0, 2)):
         histogram.observe(seconds, count)
     assert (histogram.counts, histogram.total) == ([3, 2, 2], 2 + 1.1 + 5 + 198)
+
+
+def test_durations_since_many_beginnings_are_those_of_each() -> None:
+    bounds, now = (0.001, 0.5, 60), 1_800_000_000.25
+    ages = [0, 0.001, 0.0011, 0.4, 0.5, 0.6, 60, 61, 3600, 0.001]
+    one_by_one, together = Histogram(bounds), Histogram(bounds)
+    for age in ages:
+        one_by_one.observe(age)
+    together.observe_since([int(now * 1_000_000) - round(age * 1_000_000) for age in ages], now)
+    assert together.counts == one_by_one.counts == [3, 3, 2, 2]
+    assert together.total == pytest.approx(one_by_one.total)
+    together.observe_since([int((now + 5) * 1_000_000)], now)  # the clock was set back
+    assert (together.counts[0], together.total) == (4, pytest.approx(one_by_one.total))
