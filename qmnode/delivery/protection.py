@@ -3,7 +3,7 @@
 They were signed when they were sent (:mod:`qmnode.delivery.signing`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -81,9 +81,11 @@ class Protection:
                 return True
         return False
 
-    async def protect(self, queue: OutgoingQueue, entries: Sequence[Entry]) -> list[Entry] | None:
+    async def protect(
+        self, queue: OutgoingQueue, entries: Sequence[Entry], failed: Callable[[int], None]
+    ) -> list[Entry] | None:
         """The entries with what asked for it encrypted; without those that never can be, which end here. None: the
-        directory does not answer now."""
+        directory does not answer now. ``failed`` gets the HRESULT of each error (3.1.7.1.5.1)."""
         destination = await self.owner(queue.pathname)
         if destination is None:
             return None
@@ -103,6 +105,7 @@ class Protection:
                 case Unprotectable(error):
                     log.warning("a message cannot be protected", queue=queue.pathname, reason=str(error))
                     ended.add(place)
+                    failed(int(error.code))
                     self._end(queue, lookup_identifier)
         return [protected.get(place, entry) for place, entry in enumerate(entries) if place not in ended]
 

@@ -88,6 +88,11 @@ class QueueConnection:
         self._way.status_changed(status, self._network.time())
         self._show_history()
 
+    def message_failed(self, error: int) -> None:
+        """A message could not be encrypted, for the reason of this HRESULT: operators see it here (3.1.7.1.5.1)."""
+        self._way.status_changed(ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE, self._network.time(), error)
+        self._show_history()
+
     def opened(self) -> None:
         """The session is established."""
         self._way.session_opened(*self._now())

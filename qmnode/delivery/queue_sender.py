@@ -247,7 +247,7 @@ class QueueSender:
 
     async def _protect_some(self, connection: Connection, entries: list[Entry], again: bool) -> bool:
         """Whether these could be protected now, and were sent."""
-        protected = await self._network.protection.protect(self.queue, entries)
+        protected = await self._network.protection.protect(self.queue, entries, self._queue_connection.message_failed)
         if self._is_overtaking(connection, again):
             return False
         if protected is None:

@@ -181,9 +181,9 @@ class OutgoingConnection:
             self._record(ConnectionStatus.PING_FAILURE, time, 0)
         self._take(ConnectionInput.PING_ANSWERED if accepted else ConnectionInput.PING_FAILED, now, time)
 
-    def status_changed(self, status: ConnectionStatus, time: int) -> None:
-        """A session or an attempt says how far it is (``StatusChanged``)."""
-        self._record(status, time, 0)
+    def status_changed(self, status: ConnectionStatus, time: int, error: int = 0) -> None:
+        """A session or an attempt says how far it is (``StatusChanged``), or that a message failed (3.1.7.1.5.1)."""
+        self._record(status, time, error)
 
     def session_opened(self, now: float, time: int) -> None:
         """The session is established (``Opened``)."""

@@ -13,8 +13,10 @@ from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import Queue as DirectoryQueue
 from qmnode.directory.port import QueueManager as DirectoryQueueManager
 from qmnode.directory.port import equals
+from qmnode.model.outgoing import OutgoingQueue
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.message_security import PrivacyLevel
+from qmnode.structures.queue_attributes import ConnectionStatus
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, eventually, loopback_address, settings_of
 
 ADVANCED = PrivacyLevel.ADVANCED
@@ -132,3 +134,11 @@ async def test_nothing_leaves_in_clear_that_cannot_be_encrypted(enterprise: Ente
     assert (await receive(bob, PLAIN)).body == b"plain"
     dead = await alice.open_queue(r"DIRECT=OS:.\SYSTEM$;DEADLETTER")
     assert (await dead.receive(timeout=60)).body == b"secret"
+    history = next(
+        queue.connection_history
+        for queue in alice.queue_collection.values()
+        if isinstance(queue, OutgoingQueue) and queue.pathname == name
+    )
+    failures = [one for one in history if one.status is ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE]
+    assert [bool(one.error & 0x80000000) for one in failures] == [True]
+    assert failures[0].addresses == (enterprise.addresses["BOB"],)
