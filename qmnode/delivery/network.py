@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import structlog
 
 from qmnode.delivery.arrivals import Arrivals
+from qmnode.delivery.astray import Astray
 from qmnode.delivery.final_acks import FinalAcks
 from qmnode.delivery.forwarding import Forwarding
 from qmnode.delivery.information import connection_information, transfer_information
@@ -107,6 +108,7 @@ class Network:
         self.protection = Protection(self)
         self.resolver = Resolver()
         self.forwarding = Forwarding(manager, None)
+        self._astray: Astray | None = None
         self.running = False
         self._loop = asyncio.get_running_loop()
         self._precedence: dict[Guid, Precedence] = {}
@@ -167,6 +169,7 @@ class Network:
         self._topology = Topology(directory, identifier, self.state.parameters.routing_refresh, self._rerouted)
         self.resolver = DirectoryResolver(directory, self._topology)
         self.forwarding = Forwarding(self.manager, self._topology)
+        self._astray = Astray(self.manager, self._topology)
         self.notices.knows = self._topology.knows
         await self._topology.start()
 
@@ -201,6 +204,8 @@ class Network:
         self.session_settings = session.of_routing_server() if is_routing_server else session
         for queue_sender in self._queue_senders.values():
             queue_sender.reroute()
+        if self._astray is not None:
+            self._astray.topology_changed()
 
     async def drain(self, limit: float) -> int:
         """Take nothing more from others and let go what is on its way to them, for at most so many seconds.
@@ -234,6 +239,8 @@ class Network:
         self.running = False
         if self._topology is not None:
             await self._topology.stop()
+        if self._astray is not None:
+            await self._astray.stop()
         await self._listener.stop()
         await self._ping_server.stop()
         self._alarm.stop()

@@ -81,6 +81,11 @@ class Topology:
         """Whether a queue manager is in what was read last; or may be, as nothing was read yet."""
         return self._snapshot is None or machine in self._snapshot.machines
 
+    def is_ordinary(self, machine: Guid) -> bool:
+        """Whether a queue manager is in what was read last and is neither this one nor a foreign system."""
+        known = None if self._snapshot is None else self._snapshot.machines.get(machine)
+        return known is not None and not known.foreign and machine != self._own
+
     def is_routing_server(self) -> bool:
         """Whether this queue manager is a routing server, as far as is known."""
         machine = None if self._snapshot is None else self._snapshot.machines.get(self._own)

@@ -169,6 +169,42 @@ async def test_messages_for_a_foreign_site_are_in_the_connector_queues(enterpris
                 assert (await queue.receive(timeout=60)).body == body
 
 
+async def test_messages_in_a_connector_queue_go_on_when_the_declaration_is_mended(
+    enterprise: Enterprise,
+) -> None:
+    """TARGET is declared as a foreign system by mistake, and the declaration is mended."""
+    directory, target = enterprise.directory, enterprise.target
+    connector = enterprise.nodes["ROUTER1"]
+    site = guid_to_text(directory.sites["mainframe"])
+    right = directory.machines["TARGET"]
+    names = [await target.create_queue(f"astray{place}", transactional=bool(place)) for place in range(2)]
+    try:
+        directory.machines["TARGET"] = replace(right, foreign=True, sites=["mainframe"])
+        directory.write()
+        for node in (enterprise.source, connector):
+            node.kill()
+            await node.start_again()
+        for transactional, name in enumerate(names):
+            bodies = [b"%d" % place for place in range(5)]
+            await enterprise.source.send(name, bodies, transactional=bool(transactional), recoverable=True)
+
+        async def kept() -> bool:
+            return [await connector.count(f"CONNECTOR={site}{suffix}") for suffix in ("", ";XACTONLY")] == [5, 5]
+
+        await until(kept, "the messages in the connector queues")
+    finally:
+        directory.machines["TARGET"] = right
+        directory.write()
+
+    async def arrived() -> bool:
+        return [await target.count(rf".\private$\astray{place}") for place in range(2)] == [5, 5]
+
+    await until(arrived, "the messages in their queues")
+    assert [await connector.count(f"CONNECTOR={site}{suffix}") for suffix in ("", ";XACTONLY")] == [0, 0]
+    bodies = [message.body for message in await target.receive(r"private$\astray1", 5)]
+    assert bodies == [b"0", b"1", b"2", b"3", b"4"]
+
+
 @pytest.mark.slow
 async def test_a_message_in_a_circle_ends_at_the_hop_limit(tmp_path: Path) -> None:
     """Two routing servers whose directories contradict each other: each takes the other for the way to TARGET."""
