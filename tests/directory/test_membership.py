@@ -49,7 +49,7 @@ def node_settings(folder: Path, computer: str, given: Path | None) -> NodeSettin
             "computer_name": computer,
             "local": {"socket": folder / "socket"},
             "management": {"socket": folder / "management"},
-            "directory": {"name": "ldap", "settings": {"file": str(given), "answer_limit": 3}} if given else {},
+            "directory": {"name": "ldap", "settings": {"file": str(given), "answer_limit": 15}} if given else {},
         }
     )
 

@@ -46,7 +46,7 @@ def told(directory_server: DirectoryServer, relay: Relay) -> Iterator[queue.Queu
     """What a watcher tells, through a relay that can be cut."""
     host = urlsplit(directory_server.settings.servers[0]).hostname
     servers = (f"ldaps://127.0.0.1:{relay.port}",)
-    connection = LdapConnection(directory_server.settings_with(servers=servers, tls_name=host, connect_timeout=2))
+    connection = LdapConnection(directory_server.settings_with(servers=servers, tls_name=host, connect_timeout=15))
     changes: queue.Queue[Changed] = queue.Queue()
     watcher = Watcher(connection, changes.put, interval=0.1, retry=0.1)
     watcher.start()

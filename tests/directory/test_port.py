@@ -73,7 +73,7 @@ def relay(directory_server: DirectoryServer) -> Iterator[Relay]:
 def port_settings(directory_server: DirectoryServer, relay: Relay, **more: object) -> PortSettings:
     host = urlsplit(directory_server.settings.servers[0]).hostname
     reached = directory_server.settings_with(
-        servers=(f"ldaps://127.0.0.1:{relay.port}",), tls_name=host, connect_timeout=2
+        servers=(f"ldaps://127.0.0.1:{relay.port}",), tls_name=host, connect_timeout=15
     )
     return PortSettings(directory=reached, **more)  # type: ignore[arg-type]
 
@@ -522,7 +522,7 @@ def test_the_project_declares_the_entry_point() -> None:
 
 
 async def test_the_entry_point_opens_it(directory_server: DirectoryServer, tmp_path: Path) -> None:
-    settings = {"directory": directory_server.settings, "answer_limit": 5}
+    settings = {"directory": directory_server.settings, "answer_limit": 60}
 
     port = open_port(DirectoryOptions(settings=settings, cache_path=tmp_path / "cache"))
 

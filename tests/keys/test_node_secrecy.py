@@ -70,7 +70,7 @@ async def test_a_running_node_shows_no_private_key(tmp_path: Path) -> None:
             with pytest.raises(MessageQueuingError) as error:
                 await out.send(Message(b"x", authentication_level=level, hash_algorithm=0x8001))
             shown["error"] = repr(error.value).encode()
-            received = await (await qm.open_queue(f"DIRECT=OS:{QUEUE}")).receive(timeout=5)
+            received = await (await qm.open_queue(f"DIRECT=OS:{QUEUE}")).receive(timeout=60)
             assert received.authentication_level == level
             shown["message"] = received.packet
             await qm.backup(tmp_path / "backup")

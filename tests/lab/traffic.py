@@ -120,7 +120,7 @@ class Stream:
                     while self.sent < self._count and not self._given_up:
                         if self._enough:
                             # Whatever became of the last transaction: the counter says what was sent.
-                            self.sent = self.report.expected = _number(await counter.peek(timeout=5))
+                            self.sent = self.report.expected = _number(await counter.peek(timeout=15))
                             return
                         await self._send_some(node, counter, count, out)
                     return
@@ -138,7 +138,7 @@ class Stream:
             await asyncio.sleep(0.02)
             return
         async with node.transaction() as unit:
-            first = _number(await counter.receive(timeout=5, transaction=unit))
+            first = _number(await counter.receive(timeout=15, transaction=unit))
             after = first + min(due, BATCH)
             messages = [
                 Message(b"%d" % number + PADDING, privacy_level=self._privacy, recoverable=True)
@@ -174,7 +174,7 @@ class Stream:
         """Receive some. ``unsure`` are those of a transaction whose end nobody heard of."""
         if unsure:
             try:
-                head = _number(await queue.peek(timeout=1))
+                head = _number(await queue.peek(timeout=15))
             except MessageQueuingError as error:
                 if error.code != ErrorCode.MQ_ERROR_IO_TIMEOUT:
                     raise

@@ -31,7 +31,7 @@ async def test_a_message_arrives_with_its_properties(remote: RemoteQueueManager)
     identifier = await sender.send(
         Message(b"\x00body", label="Grüße, 世界", priority=6, recoverable=True, app_specific=7, extension=b"more")
     )
-    message = await receiver.receive(timeout=5)
+    message = await receiver.receive(timeout=60)
     assert (message.body, message.label, message.priority) == (b"\x00body", "Grüße, 世界", 6)
     assert (message.recoverable, message.app_specific, message.extension) == (True, 7, b"more")
     assert message.identifier == identifier
@@ -45,16 +45,16 @@ async def test_a_message_that_is_received_and_sent_on_keeps_its_dead_letter_queu
     sender, receiver = await open_both(remote)
     await sender.send(Message(b"1", application_dead_letter_queue=r".\private$\undelivered"))
     for _ in range(2):
-        message = await receiver.receive(timeout=5)
+        message = await receiver.receive(timeout=60)
         await sender.send(message)
-    assert (await receiver.receive(timeout=5)).application_dead_letter_queue == r".\private$\undelivered"
+    assert (await receiver.receive(timeout=60)).application_dead_letter_queue == r".\private$\undelivered"
 
 
 async def test_many_tasks_send_and_each_gets_the_identifier_of_its_own_message(remote: RemoteQueueManager) -> None:
     sender, receiver = await open_both(remote)
     bodies = [str(i).encode() for i in range(500)]
     identifiers = await asyncio.gather(*(sender.send(Message(body)) for body in bodies))
-    received = await receiver.receive_many(1000, timeout=5)
+    received = await receiver.receive_many(1000, timeout=60)
     assert [message.body for message in received] == bodies
     assert [message.identifier for message in received] == identifiers
 
@@ -69,7 +69,7 @@ async def test_of_messages_that_travel_together_only_the_bad_one_is_refused(remo
         return_exceptions=True,
     )
     assert isinstance(outcomes[1], MessageQueuingError)
-    assert [message.body[:1] for message in await receiver.receive_many(10, timeout=5)] == [b"a", b"c"]
+    assert [message.body[:1] for message in await receiver.receive_many(10, timeout=60)] == [b"a", b"c"]
 
 
 async def test_a_transaction_sends_and_receives_all_or_nothing(remote: RemoteQueueManager) -> None:
@@ -83,9 +83,9 @@ async def test_a_transaction_sends_and_receives_all_or_nothing(remote: RemoteQue
         await sender.send_many([Message(b"2"), Message(b"3")], transaction=tx)
     with pytest.raises(RuntimeError, match="again"):
         async with remote.transaction() as tx:
-            assert (await receiver.receive(timeout=5, transaction=tx)).body == b"1"
+            assert (await receiver.receive(timeout=60, transaction=tx)).body == b"1"
             raise RuntimeError("again")
-    assert [message.body for message in await receiver.receive_many(5, timeout=5)] == [b"1", b"2", b"3"]
+    assert [message.body for message in await receiver.receive_many(5, timeout=60)] == [b"1", b"2", b"3"]
 
 
 async def test_a_transaction_that_has_ended_takes_no_more(remote: RemoteQueueManager) -> None:
@@ -101,24 +101,24 @@ async def test_cursors_lookup_identifiers_and_two_phase_receives_work(remote: Re
     sender, receiver = await open_both(remote)
     await sender.send_many([Message(b"1"), Message(b"2"), Message(b"3")])
     async with receiver.cursor() as cursor:
-        first = await cursor.peek(timeout=1)
-        second = await cursor.peek_next(timeout=1)
+        first = await cursor.peek(timeout=60)
+        second = await cursor.peek_next(timeout=60)
         assert (first.body, second.body) == (b"1", b"2")
-        assert (await cursor.receive(timeout=1)).body == b"2"
+        assert (await cursor.receive(timeout=60)).body == b"2"
     assert (await receiver.peek_by_lookup_id(seek="last")).body == b"3"
     assert (await receiver.receive_by_lookup_id(first.lookup_identifier)).body == b"1"
-    begun = await receiver.receive_begin(timeout=1)
+    begun = await receiver.receive_begin(timeout=60)
     await receiver.receive_end(begun.lookup_identifier, delete=False)
-    assert (await receiver.peek(timeout=1)).body == b"3"
+    assert (await receiver.peek(timeout=60)).body == b"3"
 
 
 async def test_a_message_moves_to_a_subqueue(remote: RemoteQueueManager) -> None:
     sender, receiver = await open_both(remote)
     await sender.send(Message(b"1"))
     subqueue = await remote.open_queue(f"{FORMAT};later", Access.MOVE)
-    await receiver.move((await receiver.peek(timeout=1)).lookup_identifier, subqueue)
+    await receiver.move((await receiver.peek(timeout=60)).lookup_identifier, subqueue)
     later = await remote.open_queue(f"{FORMAT};later", Access.RECEIVE)
-    assert (await later.receive(timeout=1)).body == b"1"
+    assert (await later.receive(timeout=60)).body == b"1"
 
 
 async def test_queues_are_listed_changed_and_deleted(remote: RemoteQueueManager) -> None:
@@ -146,7 +146,7 @@ async def test_a_cancelled_receive_takes_no_message(remote: RemoteQueueManager) 
     with pytest.raises(asyncio.CancelledError):
         await waiting
     await sender.send(Message(b"1"))
-    assert (await receiver.receive(timeout=5)).body == b"1"
+    assert (await receiver.receive(timeout=60)).body == b"1"
 
 
 async def test_a_call_that_is_cancelled_before_it_was_read_ends(remote: RemoteQueueManager) -> None:
@@ -168,7 +168,7 @@ async def test_a_receive_that_is_cancelled_too_late_returns_its_message(remote: 
         try:
             body = (await waiting).body
         except asyncio.CancelledError:
-            body = (await receiver.receive(timeout=5)).body
+            body = (await receiver.receive(timeout=60)).body
         assert body == str(count).encode()
 
 
@@ -186,7 +186,7 @@ async def test_what_a_client_left_open_is_run_down(service: Service, remote: Rem
     other = await qmnode.connect(service.socket)
     theirs = await other.open_queue(FORMAT, Access.RECEIVE, Share.DENY_NONE)
     tx = other.transaction()
-    assert (await theirs.receive(timeout=5, transaction=tx)).body == b"1"
+    assert (await theirs.receive(timeout=60, transaction=tx)).body == b"1"
     waiting = asyncio.create_task(theirs.receive())
     assert len(await other.queues()) > 0
     await other.close()
@@ -194,7 +194,7 @@ async def test_what_a_client_left_open_is_run_down(service: Service, remote: Rem
         await waiting
     assert caught.value.code == ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
     # Its transaction was aborted and its waiting read cancelled: the message is here again, for us.
-    assert (await receiver.receive(timeout=5)).body == b"1"
+    assert (await receiver.receive(timeout=60)).body == b"1"
 
 
 async def test_a_share_mode_ends_with_the_connection_that_had_it(service: Service, remote: RemoteQueueManager) -> None:
@@ -286,9 +286,9 @@ async def test_a_received_message_can_be_sent_on_as_it_is(remote: RemoteQueueMan
             b"1", label="on", priority=6, recoverable=True, time_to_be_received=1000, correlation_identifier=b"c" * 20
         )
     )
-    first = await receiver.receive(timeout=5)
+    first = await receiver.receive(timeout=60)
     await sender.send(first)
-    again = await receiver.receive(timeout=5)
+    again = await receiver.receive(timeout=60)
     for name in ("body", "label", "priority", "recoverable", "time_to_be_received", "correlation_identifier"):
         assert getattr(again, name) == getattr(first, name), name
     assert again.identifier != first.identifier
@@ -326,7 +326,7 @@ async def test_more_than_a_frame_holds_is_received_in_parts_and_none_is_lost(rem
         await sender.send(Message(b"\0" * 4_190_000))
     received = 0
     while received < 18:
-        received += len(await receiver.receive_many(1000, timeout=5))
+        received += len(await receiver.receive_many(1000, timeout=60))
     assert received == 18
 
 
@@ -336,7 +336,7 @@ async def test_a_batch_that_no_frame_holds_is_refused_and_the_connection_lives(r
         await sender.send_many([Message(b"\0" * 4_000_000)] * 18)
     assert refused.value.code == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
     await sender.send(Message(b"next"))
-    assert (await receiver.receive(timeout=5)).body == b"next"
+    assert (await receiver.receive(timeout=60)).body == b"next"
 
 
 @pytest.mark.parametrize("many", [False, True])

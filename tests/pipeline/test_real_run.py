@@ -117,16 +117,23 @@ async def test_every_message_is_accounted_for_once(three: ThreeNodes, spark: Spa
     assert {row["origin"] for row in rows} == {"SOURCE"}
     by_name = {name: [row for row in rows if row["message_number"] in those] for name, those in numbers.items()}
     assert {name: len(those) for name, those in by_name.items()} == dict.fromkeys(numbers, EACH)
+    dying = by_name.pop("dying")
     ends = {
         name: {(row["status"], (row["death"] or {}).get("reason")) for row in those} for name, those in by_name.items()
     }
     assert ends == {
         "taken": {("received", None)},
         "kept": {("reached", None)},
-        "dying": {("died", MessageClass.MQMSG_CLASS_NACK_RECEIVE_TIMEOUT)},
         "nowhere": {("died", MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q)},
     }
+    # Their second may be over before they arrive, on a machine that has others to serve.
+    assert {row["status"] for row in dying} == {"died"}
+    late = {MessageClass.MQMSG_CLASS_NACK_RECEIVE_TIMEOUT, MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT}
+    for row in dying:
+        allowed = late if row["reached"] is None else {MessageClass.MQMSG_CLASS_NACK_RECEIVE_TIMEOUT}
+        assert row["death"]["reason"] in allowed
     ordered = [row for row in rows if row["transactional"]]
     assert [row["status"] for row in ordered] == ["received"] * EACH
-    arrived = [row for row in routes.to_pylist() if row["message_number"] not in numbers["nowhere"]]
+    nowhere = numbers["nowhere"] | {row["message_number"] for row in dying if row["reached"] is None}
+    arrived = [row for row in routes.to_pylist() if row["message_number"] not in nowhere]
     assert {tuple(row["path"]) for row in arrived} == {("SOURCE", "ROUTER", "TARGET")}

@@ -104,7 +104,7 @@ async def test_a_message_whose_place_is_acknowledged_does_not_wait_for_ever(pair
     """Nor do those behind it."""
     await pair.stop("BOB")
     settings = settings_of("BOB", pair.addresses["BOB"])
-    late = TransferSettings(retry_interval=0.1, retry_maximum=0.2, order_ack_timeout=5)
+    late = TransferSettings(retry_interval=0.1, retry_maximum=0.2, order_ack_timeout=10)
     bob = await QueueManager.open(pair.folder / "BOB", settings.model_copy(update={"transfer": late}))
     pair.nodes["BOB"] = bob
     await bob.network.start()
