@@ -181,7 +181,14 @@ def _report(analysis: Analysis, summed: Summed, title: str) -> None:
     from mqenterprise.pipeline.report.page import page
     from qmnode.export.places import Place
 
-    figures = figures_of(analysis.target, analysis.directory, analysis.now, since=analysis.since, aside=summed.aside)
+    figures = figures_of(
+        analysis.target,
+        analysis.directory,
+        summed.as_of,
+        written=analysis.now,
+        since=analysis.since,
+        aside=summed.aside,
+    )
     Place.open(analysis.target).put(REPORT, page(figures, title).encode())
 
 
@@ -238,21 +245,23 @@ def simulate(
 
 
 class _Steps:
-    """A progress bar on standard error, when that is a terminal."""
+    """What is being done, on standard error: a progress bar at a terminal, elsewhere a line for each stage."""
 
     def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
-            disable=not Console(stderr=True).is_terminal,
+            console=self._console,
+            disable=not self._console.is_terminal,
             transient=True,
         )
         self._task = self._progress.add_task("", total=None)
-        self._done = -1
+        self._done, self._total = -1, 0
+        self._last = ""
 
     def __enter__(self) -> _Steps:
         self._progress.start()
@@ -263,13 +272,17 @@ class _Steps:
 
     def begin(self, total: int) -> None:
         """So many steps are to come."""
-        self._done = -1
+        self._done, self._total = -1, total
         self._progress.update(self._task, total=total, completed=0)
 
     def say(self, step: str) -> None:
         """The next step begins."""
-        self._done += 1
+        self._done = min(self._done + 1, max(self._total - 1, 0))
         self._progress.update(self._task, description=step, completed=self._done)
+        # A stream that waits says so once.
+        if self._progress.disable and step != self._last:
+            self._console.print(step, markup=False)
+        self._last = step
 
     def at(self, done: int, total: int) -> None:
         """How far this step is."""

@@ -6,15 +6,20 @@ anywhere, and the next one goes on from what is there: a table that is behind ca
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+from pyarrow import compute
 from pyspark.sql import functions as F
 
 from mqenterprise.pipeline import catalogue
+from mqenterprise.pipeline.jobs import queue_names
 from mqenterprise.pipeline.jobs.message_life import KEY, UNKNOWN, dated_by
 from mqenterprise.pipeline.progress import Progress
+from mqenterprise.pipeline.session import fit_shuffles
 from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
 from mqenterprise.pipeline.sources.reading import Wanted, with_events
 from mqenterprise.pipeline.sources.segments import find_segments, pieces_of
@@ -35,6 +40,16 @@ if TYPE_CHECKING:
 
 _EVER: Final = "1970-01-01"
 """Nobody has sent anything before."""
+_MOMENTS: Final = {
+    "message_life": {
+        "sent": compute.field("sent"),
+        "reached": compute.field("reached"),
+        "received": compute.field("received"),
+        "died": compute.field("death", "time"),
+    },
+    "queue_sizes": {"last": compute.field("last", "time")},
+}
+"""Where tables have the times of events."""
 QUARANTINE: Final = "_quarantine"
 """Beside the tables: what was set aside."""
 
@@ -51,6 +66,8 @@ class Summed:
     """The version of each table that was written."""
     aside: list[Record] = field(default_factory=list)
     """Everything that is set aside now."""
+    as_of: datetime = datetime.min
+    """The time of the last event: how things are is said of this moment."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +80,7 @@ class Analysis:
     directory: DirectoryTables
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     say: Callable[[str], None] = lambda step: None
-    """Told what is being done, for a progress bar."""
+    """Told what is being done, when there is something to do."""
     since: str | None = None
     """The day (YYYY-MM-DD, UTC) that tables begin with: of messages that were sent earlier they have nothing.
 
@@ -83,7 +100,7 @@ class Analysis:
         return Quarantine(below(self.target, QUARANTINE))
 
     def steps(self, job: str) -> int:
-        """How many times ``say`` will be called at most."""
+        """How many tables there are to bring up to date."""
         return len(catalogue.needed(job))
 
     def run(self, job: str = "all") -> Summed:
@@ -92,18 +109,21 @@ class Analysis:
         segments, strays = self._found()
         for gathered in catalogue.GATHERED:
             if gathered.name in wanted:
-                self.say(f"Reading events for {gathered.name}")
-                self._gather(gathered, segments, summed)
+                self._gather(gathered, segments, self._names() if gathered.has_queues else None, summed)
+        summed.as_of = self._as_of(wanted)
         for derived in catalogue.DERIVED:
             if derived.name in wanted:
-                self.say(f"Deriving {derived.name}")
                 self._derive(derived, summed)
         for summary in catalogue.SUMMARIES:
             if summary.name in wanted:
-                self.say(f"Summing up {summary.name}")
                 self._sum_up(summary, summed)
         summed.aside = self._set_aside(strays)
         return summed
+
+    def _as_of(self, wanted: set[str]) -> datetime:
+        """When the last thing happened that the tables tell of; without any, and at most, now."""
+        found = [self.tables[name].latest(times) for name, times in _MOMENTS.items() if name in wanted]
+        return min([max((time for time in found if time is not None), default=self.now), self.now])
 
     def _found(self) -> tuple[list[Segment], list[Stray]]:
         """The segments that may be good: one that was set aside is looked at again when its file changed."""
@@ -139,7 +159,8 @@ class Analysis:
 
     # Gathered tables
 
-    def _gather(self, gathered: Gathered, segments: Sequence[Segment], summed: Summed) -> None:
+    def _gather(self, gathered: Gathered, segments: Sequence[Segment], names: _Names | None, summed: Summed) -> None:
+        gathering = _Gathering(gathered, names)
         table = self.tables[gathered.name]
         last = table.last()
         progress = Progress.of(last.state["progress"] if last else {})
@@ -148,18 +169,42 @@ class Analysis:
             since = None if since is None else min(since, begins)
             if since != begins:
                 pieces = pieces_of(segments, progress.had(segments))
-                last = self._take(gathered, pieces, last, _Window(since, begins), lambda: progress, summed)
+                last = self._take(gathering, pieces, last, _Window(since, begins), lambda: progress, summed)
         elif last is not None:
             since = None
         pieces = pieces_of(segments, progress.wanted(segments))
         if self.most:
             pieces = sorted(pieces, key=lambda piece: (piece.copies[0].modified, piece.copies[0].path))[: self.most]
         if pieces or last is None:
-            self._take(gathered, pieces, last, _Window(since), lambda: self._after(progress, pieces), summed)
+            last = self._take(gathering, pieces, last, _Window(since), lambda: self._after(progress, pieces), summed)
+        if names is not None and last.state.get("names") != names.digest:
+            self._rename(table, last, names, summed)
+
+    def _names(self) -> _Names:
+        """The names of queues as they are known now."""
+        told = self.tables["queue_names"].arrow()
+        rows = [] if told is None else told.select(["destination", "last"]).to_pylist()
+        published = self.directory.arrow("queues").to_pylist()
+        known = queue_names.lookup(
+            ((row["destination"], row["last"]["queue"]) for row in rows),
+            ((row["queue_id"], row["queue"]) for row in published),
+        )
+        rows = sorted(known.items())
+        columns = [pa.array([row[place] for row in rows], pa.string()) for place in (0, 1)]
+        frame = self.spark.createDataFrame(pa.Table.from_arrays(columns, ["key", "name"]))
+        return _Names(frame, hashlib.sha256(repr(rows).encode()).hexdigest())
+
+    def _rename(self, table: StoredTable, last: Commit, names: _Names, summed: Summed) -> None:
+        """Give rows that are there the names that became known, or changed, since they were written."""
+        self.say(f"Naming queues in {table.name}")
+        dates = {row["date"] for row in queue_names.misnamed(self._rows(table, None), names.frame).collect()}
+        rows = queue_names.named(self._rows(table, dates), names.frame)
+        commit = table.replace(rows, dates, lambda: {**last.state, "names": names.digest})
+        summed.tables[table.name] = commit.version
 
     def _take(
         self,
-        gathered: Gathered,
+        gathering: _Gathering,
         pieces: Sequence[Piece],
         last: Commit | None,
         window: _Window,
@@ -167,22 +212,27 @@ class Analysis:
         summed: Summed,
     ) -> Commit:
         """Bring what these pieces tell into the table, in one commit."""
+        gathered = gathering.table
+        self.say(f"Reading events for {gathered.name}")
         table = self.tables[gathered.name]
 
         def state() -> dict[str, Any]:
-            return {"progress": progress().state(), "since": window.since}
+            return {"progress": progress().state(), "since": window.since, **gathering.state(last)}
+
+        count = sum(end - begin + 1 for piece in pieces for begin, end in piece.ranges)
+        fit_shuffles(self.spark, count)
 
         def write(events: DataFrame) -> Commit:
             partial = gathered.make(window.of(gathered, events))
             if last is None:
-                return table.replace(gathered.finish(self._placed(partial, None, window)), None, state)
-            return self._join(gathered, table, partial, window, state)
+                return table.replace(gathering.finish(self._placed(partial, None, window)), None, state)
+            return self._join(gathering, count, partial, window, state)
 
         begin = window.begin if window.since is not None else None
         wanted = Wanted(pieces, gathered.columns, gathered.kinds, begin)
         commit = with_events(self.spark, wanted, self.quarantine, write)
         summed.segments = max(summed.segments, len(pieces))
-        summed.events = max(summed.events, sum(end - begin + 1 for piece in pieces for begin, end in piece.ranges))
+        summed.events = max(summed.events, count)
         summed.tables[gathered.name] = commit.version
         return commit
 
@@ -194,20 +244,24 @@ class Analysis:
 
     def _join(
         self,
-        gathered: Gathered,
-        table: StoredTable,
+        gathering: _Gathering,
+        count: int,
         partial: DataFrame,
         window: _Window,
         state: Callable[[], dict[str, Any]],
     ) -> Commit:
-        """New rows and the old ones of the same dates, to the rows of these dates."""
+        """New rows, from so many events, and the old ones of the same dates, to the rows of these dates."""
+        table = self.tables[gathering.table.name]
         kept = partial.persist()
         try:
             fresh = self._placed(kept, table, window)
-            dates = {row["date"] for row in gathered.finish(fresh).select("date").distinct().collect()} | {UNKNOWN}
+            dates = {row["date"] for row in gathering.table.finish(fresh).select("date").distinct().collect()} | {
+                UNKNOWN
+            }
+            fit_shuffles(self.spark, count + table.count(dates))
             old = self._rows(table, dates).select(*partial.columns)
-            joined = gathered.join(old.unionByName(fresh))
-            return table.replace(gathered.finish(joined), dates, state)
+            joined = gathering.table.join(old.unionByName(fresh))
+            return table.replace(gathering.finish(joined), dates, state)
         finally:
             kept.unpersist()
 
@@ -238,6 +292,8 @@ class Analysis:
             dates = source.changed_since(last.state["version"])
             if dates is not None and not dates:
                 return
+        self.say(f"Deriving {derived.name}")
+        fit_shuffles(self.spark, source.count(dates))
         rows = source.read(self.spark, dates)
         made = derived.make(rows, *(self.directory.frame(self.spark, name) for name in derived.directory))
         state = {"version": there.version, "directory": digest}
@@ -254,16 +310,47 @@ class Analysis:
                 return
             versions[source.name] = last.version
         digest, table = self.directory.digest(summary.directory), self.tables[summary.name]
-        state = {"versions": versions, "directory": digest, "day": self.now.date().isoformat()}
+        state = {"versions": versions, "directory": digest, "day": summed.as_of.date().isoformat()}
         before = table.last()
         if before is not None and before.state == state:
             return
+        self.say(f"Summing up {summary.name}")
+        fit_shuffles(self.spark, sum(source.count() for source in sources))
         rows = (source.read(self.spark) for source in sources)
-        made = summary.make(*rows, *(self.directory.frame(self.spark, name) for name in summary.directory), self.now)
-        for name, value in (("date", self.now.date().isoformat()), ("site", UNKNOWN)):
+        made = summary.make(
+            *rows, *(self.directory.frame(self.spark, name) for name in summary.directory), summed.as_of
+        )
+        for name, value in (("date", summed.as_of.date().isoformat()), ("site", UNKNOWN)):
             made = made if name in made.columns else made.withColumn(name, F.lit(value))
         commit = table.replace(made, None, lambda: state)
         summed.tables[summary.name] = commit.version
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names of queues by their destinations, for Spark; ``digest`` differs when one of them does."""
+
+    frame: DataFrame
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathering:
+    """A gathered table, with the names that its queues get."""
+
+    table: Gathered
+    names: _Names | None
+
+    def finish(self, rows: DataFrame) -> DataFrame:
+        """The table's rows as they are written."""
+        finished = self.table.finish(rows)
+        return finished if self.names is None else queue_names.named(finished, self.names.frame)
+
+    def state(self, last: Commit | None) -> dict[str, str | None]:
+        """Which names its rows have; those that were there before still have those of then."""
+        if self.names is None:
+            return {}
+        return {"names": self.names.digest if last is None else last.state.get("names")}
 
 
 @dataclass(frozen=True, slots=True)

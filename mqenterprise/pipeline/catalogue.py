@@ -15,6 +15,7 @@ from mqenterprise.pipeline.jobs import (
     keys,
     link_costs,
     message_life,
+    queue_names,
     routes,
     service_levels,
 )
@@ -39,6 +40,8 @@ class Gathered:
     finish: Callable[[DataFrame], DataFrame]
     within: Callable[[DataFrame, datetime, datetime | None], DataFrame]
     """The events of a day or later; those of before another day, that a table lacks which begins with that day."""
+    has_queues: bool = False
+    """Whether its rows have a ``destination`` and a ``queue``, which gets its name when they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,20 @@ class Summary:
     make: Callable[..., DataFrame]
 
 
-def _sizes(rows: DataFrame) -> DataFrame:
+def _as_they_are(rows: DataFrame) -> DataFrame:
     return rows
 
 
 GATHERED: Final = (
+    Gathered(
+        "queue_names",
+        queue_names.KINDS,
+        queue_names.COLUMNS,
+        queue_names.told_names,
+        queue_names.join_names,
+        _as_they_are,
+        queue_names.within,
+    ),
     Gathered(
         "message_life",
         message_life.KINDS,
@@ -74,6 +86,7 @@ GATHERED: Final = (
         message_life.join_lives,
         message_life.finished,
         message_life.within,
+        has_queues=True,
     ),
     Gathered(
         "queue_sizes",
@@ -81,13 +94,14 @@ GATHERED: Final = (
         capacity.COLUMNS,
         capacity.sizes_of,
         capacity.join_sizes,
-        _sizes,
+        _as_they_are,
         capacity.within,
     ),
 )
 DERIVED: Final = (
     Derived("routes", "message_life", ("links",), routes.routes),
     Derived("service_levels", "message_life", (), service_levels.service_levels),
+    Derived("latencies", "message_life", (), service_levels.latencies),
     Derived("backlog", "message_life", (), service_levels.backlog),
     Derived("dead_letters", "message_life", (), dead_letters.dead_letters),
     Derived("link_use", "message_life", ("machines",), link_costs.link_use),
@@ -115,7 +129,7 @@ SUMMARIES: Final = (
 JOBS: Final[Mapping[str, tuple[str, ...]]] = {
     "message-life": ("message_life",),
     "routes": ("routes",),
-    "service-levels": ("service_levels", "backlog"),
+    "service-levels": ("service_levels", "latencies", "backlog"),
     "dead-letters": ("dead_letters",),
     "link-costs": ("link_costs",),
     "keys": ("keys", "certificates"),
@@ -131,4 +145,6 @@ def needed(job: str) -> set[str]:
         wanted |= set(summary.sources) if summary.name in wanted else set()
     for derived in DERIVED:
         wanted |= {derived.source} if derived.name in wanted else set()
+    for gathered in GATHERED:
+        wanted |= {"queue_names"} if gathered.has_queues and gathered.name in wanted else set()
     return wanted

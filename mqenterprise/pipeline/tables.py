@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
-from pyarrow import parquet
+from pyarrow import compute, parquet
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -29,6 +29,7 @@ from qmnode.export.places import Place, below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -104,8 +105,28 @@ class StoredTable:
         delta = self._delta()
         if delta is None:
             return None
-        chosen = [("date", "in", sorted(dates))] if dates is not None else None
-        return delta.to_pyarrow_table(filters=chosen, columns=None if columns is None else list(columns))
+        return delta.to_pyarrow_table(filters=_dated(dates), columns=None if columns is None else list(columns))
+
+    def matching(self, condition: compute.Expression, dates: Collection[str], columns: Sequence[str]) -> pa.Table:
+        """The rows of some dates for which a condition holds, in memory; the others are read past."""
+        delta = self._delta()
+        assert delta is not None, "asked of a table that is there"
+        within = compute.field("date").isin(pa.array(sorted(dates), pa.string()))
+        return delta.to_pyarrow_dataset().to_table(columns=list(columns), filter=within & condition)
+
+    def latest(self, times: Mapping[str, compute.Expression]) -> datetime | None:
+        """The latest of all times that these expressions give; None when there is none. Reads batch by batch."""
+        delta = self._delta()
+        if delta is None:
+            return None
+        batches = delta.to_pyarrow_dataset().to_batches(columns=dict(times))
+        found = [compute.max(column).as_py() for batch in batches if batch.num_rows for column in batch.columns]
+        return max((time for time in found if time is not None), default=None)
+
+    def count(self, dates: Collection[str] | None = None) -> int:
+        """How many rows there are, of some dates or all, by the table's log."""
+        delta = self._delta()
+        return sum(action["num_records"] or 0 for action in _files(delta, dates)) if delta else 0
 
     def dates(self) -> frozenset[str]:
         """All dates that the table has."""
@@ -118,11 +139,8 @@ class StoredTable:
         if delta is None:
             raise TableNotFoundError(f"{shown(self.address)} is not there")
         schema = StructType.fromJson(json.loads(delta.schema().to_json()))
-        actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
         files = [
-            (action["path"], action["partition.date"], action["partition.site"])
-            for action in actions
-            if dates is None or action["partition.date"] in dates
+            (action["path"], action["partition.date"], action["partition.site"]) for action in _files(delta, dates)
         ]
         if not files:
             return spark.createDataFrame([], schema)
@@ -157,7 +175,7 @@ class StoredTable:
             "overwrite",
             delta.schema(),
             partition_by=list(PARTITION),
-            partition_filters=[("date", "in", sorted(dates))] if dates is not None else None,
+            partition_filters=_dated(dates),
             commit_properties=CommitProperties(
                 custom_metadata={_STATE: said},
                 max_commit_retries=0,
@@ -181,6 +199,17 @@ class StoredTable:
     def _write(self, frame: DataFrame, schema: pa.Schema) -> list[Any]:
         balanced = frame.hint("rebalance", *PARTITION).sortWithinPartitions(*PARTITION)
         return balanced.mapInArrow(_writer(self.address, schema), _WRITTEN).collect()
+
+
+def _files(delta: DeltaTable, dates: Collection[str] | None) -> list[dict[str, Any]]:
+    """What the log says of the table's files, those of some dates or all."""
+    actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+    return [action for action in actions if dates is None or action["partition.date"] in dates]
+
+
+def _dated(dates: Collection[str] | None) -> list[tuple[str, str, list[str]]] | None:
+    """These dates as a filter of delta-rs, which needs a value to know their type; no table has the empty one."""
+    return None if dates is None else [("date", "in", sorted(dates) or [""])]
 
 
 def _names(schema: pa.Schema) -> list[str]:
@@ -283,7 +312,7 @@ class _Files:
         if not batch.num_rows:
             return
         keys = pa.StructArray.from_arrays([batch.column(name).cast(pa.string()) for name in PARTITION], list(PARTITION))
-        runs = pa.compute.run_end_encode(pa.compute.binary_join_element_wise(*keys.flatten(), "\0"))
+        runs = compute.run_end_encode(compute.binary_join_element_wise(*keys.flatten(), "\0"))
         begin = 0
         for end in runs.run_ends.to_pylist():
             self._write(keys[begin].as_py(), batch.slice(begin, end - begin))

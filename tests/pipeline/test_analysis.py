@@ -51,7 +51,8 @@ def simulated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     Analysis(spark, [str(root / "segments")], str(root / "tables"), tables).run(JOB)
     files = tuple(sorted(path for path in (root / "segments").rglob("*.parquet") if "_0" in path.name))
     assert len(files) > 12, "segments enough to come late"
-    known.check_message_life(Tables(str(root / "tables")), parquet.read_table(root / "segments" / TRUTH).to_pandas())
+    truth = parquet.read_table(root / "segments" / TRUTH).to_pandas()
+    known.check_message_life(Tables(str(root / "tables")), truth, tables)
     return Simulated(root / "segments", files, contents(root / "tables"), tables)
 
 

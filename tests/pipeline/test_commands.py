@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,6 +97,47 @@ def test_a_job_that_is_not_there_is_named_with_those_that_are() -> None:
 
     assert done.exit_code == 2
     assert "dead-letters" in done.output
+
+
+STAGES = [
+    "Starting Spark",
+    "Reading events for queue_names",
+    "Reading events for message_life",
+    "Deriving key_use",
+    "Summing up keys",
+    "Summing up certificates",
+    "Writing the report",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
+def test_what_is_being_done_is_seen_and_nothing_that_nobody_can_act_on(tmp_path: Path, terminal: bool) -> None:
+    (tmp_path / "in").mkdir()
+    reading, writing = os.openpty() if terminal else os.pipe()
+    command = [*MQENTERPRISE, "analyze", "keys", "--from", str(tmp_path / "in"), "--to", str(tmp_path / "out")]
+    process = subprocess.Popen(
+        [*command, "--master", "local[1]", "--memory", "512m"],
+        cwd=PROJECT,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+        stdout=subprocess.DEVNULL,
+        stderr=writing,
+    )
+    os.close(writing)
+    said = b""
+    with suppress(OSError):  # a terminal that nobody writes to any more
+        while part := os.read(reading, 65_536):
+            said += part
+    os.close(reading)
+
+    assert process.wait(60) == 0, said
+    text = said.decode()
+    if not terminal:
+        assert text.splitlines() == STAGES
+        return
+    assert all(stage in text for stage in STAGES)
+    assert re.search(r"\d/5", text), "how far it is"
+    assert not re.search("WARN|log level|incubator", text)
 
 
 def test_traffic_that_cannot_be_read_is_said(tmp_path: Path) -> None:

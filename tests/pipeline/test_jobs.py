@@ -39,7 +39,7 @@ def test_the_traffic_has_everything_that_can_happen(analysed: tuple[Analysis, pd
 
 
 def test_message_life(analysed: tuple[Analysis, pd.DataFrame]) -> None:
-    known.check_message_life(analysed[0].tables, analysed[1])
+    known.check_message_life(analysed[0].tables, analysed[1], analysed[0].directory)
 
 
 def test_routes(analysed: tuple[Analysis, pd.DataFrame]) -> None:
@@ -47,7 +47,11 @@ def test_routes(analysed: tuple[Analysis, pd.DataFrame]) -> None:
 
 
 def test_service_levels(analysed: tuple[Analysis, pd.DataFrame]) -> None:
-    known.check_service_levels(analysed[0].tables, analysed[1])
+    known.check_service_levels(analysed[0].tables, analysed[1], analysed[0].directory)
+
+
+def test_latencies_add_up_to_percentiles(analysed: tuple[Analysis, pd.DataFrame]) -> None:
+    known.check_latencies(analysed[0].tables, analysed[1])
 
 
 def test_backlog(analysed: tuple[Analysis, pd.DataFrame]) -> None:
@@ -55,7 +59,7 @@ def test_backlog(analysed: tuple[Analysis, pd.DataFrame]) -> None:
 
 
 def test_dead_letters(analysed: tuple[Analysis, pd.DataFrame]) -> None:
-    known.check_dead_letters(analysed[0].tables, analysed[1])
+    known.check_dead_letters(analysed[0].tables, analysed[1], analysed[0].directory)
 
 
 def test_links_and_their_costs(analysed: tuple[Analysis, pd.DataFrame]) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
 
 import pandas as pd
 
+from mqenterprise.pipeline.report.cells import seconds
 from mqenterprise.pipeline.report.figures import READ, WHOLE, Figures
 from mqenterprise.pipeline.report.page import page
-from mqenterprise.pipeline.report.plots import seconds
+from mqenterprise.pipeline.report.plots import loss
 from mqenterprise.pipeline.sources.quarantine import Record
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -26,11 +30,24 @@ class _Read(HTMLParser):
         super().__init__()
         self.loads: list[str] = []
         self.tags: set[str] = set()
+        self.policy: str | None = None
+        self.script = ""
+        self._inside = ""
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
+        self._inside = tag
+        if dict(attrs).get("http-equiv") == "Content-Security-Policy":
+            self.policy = dict(attrs)["content"]
         self.loads += [value or "" for name, value in attrs if name in {"src", "href", "xlink:href", "data", "srcset"}]
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.script += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
 
 
 def figures(**frames: list[dict[str, Any]]) -> Figures:
@@ -52,10 +69,21 @@ LEVELS = [
         "died": 1,
         "latency_us_sum": 900_000,
         "latency_us_max": 500_000,
-        "latency_us_p99": 400_000,
     }
     for hour in range(3)
     for site in ("Aarhus", EVIL)
+]
+LATENCIES = [
+    {
+        "date": "2026-02-28",
+        "site": site,
+        "destination_site": "Bern",
+        "queue": f"shop\\{EVIL}",
+        "latency_us": latency,
+        "messages": messages,
+    }
+    for site in ("Aarhus", EVIL)
+    for latency, messages in ((50_000, 18), (80_000, 7), (400_000, 1), (500_000, 1))
 ]
 DEAD = [
     {
@@ -92,7 +120,16 @@ def test_an_enterprise_without_messages_has_a_report() -> None:
 def test_the_numbers_stand_on_top() -> None:
     backlog = [{"date": "2026-02-28", "queue": "shop", "hour": HOUR, "growth": 6}]
     routes = [{"date": "2026-02-28", "detour": False, "hops": 2}]
-    text = page(figures(service_levels=LEVELS, dead_letters=DEAD, link_use=USE, backlog=backlog, routes=routes))
+    text = page(
+        figures(
+            service_levels=LEVELS,
+            latencies=LATENCIES,
+            dead_letters=DEAD,
+            link_use=USE,
+            backlog=backlog,
+            routes=routes,
+        )
+    )
 
     tiles = re.findall(r'<div class="tile[^>]*><b>([^<]*)</b><span>([^<]*)</span>', text)
     assert {what: value for value, what in tiles} == {
@@ -102,6 +139,8 @@ def test_the_numbers_stand_on_top() -> None:
         "on their way": "0",
         "died (10.00%)": "6",
         "mean time to the queue": "100 ms",
+        "median time to the queue (p50)": "50 ms",
+        "95% are there within (p95)": "400 ms",
         "took a detour": "0",
     }
 
@@ -112,7 +151,11 @@ def test_nothing_is_loaded_from_anywhere_and_no_name_becomes_markup() -> None:
 
     assert all(one.startswith(("#", "data:")) for one in read.loads)
     assert "://" not in text
-    assert "script" not in read.tags
+    assert text.count("<script") == 1, "the page's own"
+    assert read.policy is not None
+    (digest,) = re.findall(r"script-src 'sha256-([^']*)'", read.policy)
+    assert base64.b64encode(hashlib.sha256(read.script.encode()).digest()).decode() == digest
+    assert read.policy.startswith("default-src 'none'")
     assert "svg" in read.tags
 
 
@@ -123,7 +166,7 @@ def test_messages_are_counted_also_when_nobody_asked_for_service_levels() -> Non
     )
     text = page(Figures(figures().frames, NOW, since="2026-02-27", lives=lives))
 
-    assert "2026-02-27 to 2026-02-28, of those sent since 2026-02-27" in text
+    assert "2026-02-27 to 2026-02-28 (UTC), messages sent since 2026-02-27" in text
     tiles = re.findall(r'<div class="tile[^>]*><b>([^<]*)</b><span>([^<]*)</span>', text)
     assert tiles == [
         ("8", "messages sent"), ("3", "received"), ("4", "in their queues"), ("0", "on their way"),
@@ -138,14 +181,92 @@ def test_messages_whose_sending_nobody_told_have_no_latency() -> None:
         "hour": pd.NaT,
         "latency_us_sum": None,
         "latency_us_max": None,
-        "latency_us_p99": None,
     }
     alone = figures(service_levels=[row | unknown for row in LEVELS])
     both = figures(service_levels=[*late, *(row | unknown for row in LEVELS)])
 
     assert "mean time to the queue" not in page(alone)
     assert "<b>60 ms</b><span>mean time to the queue" in page(both)
-    assert both.by_queue()["latency"].tolist() == [60_000.0]
+    assert both.by_queue()["mean"].tolist() == [60_000.0]
+
+
+def test_a_queue_that_nothing_reached_has_no_latency() -> None:
+    """Neither a mean nor percentiles, and the page has dashes."""
+    nobody = {"reached": 0, "received": 0, "latency_us_sum": None, "latency_us_max": None, "queue": "shop\\gone"}
+    both = figures(service_levels=[*LEVELS, *(row | nobody for row in LEVELS)], latencies=LATENCIES)
+
+    rows = both.by_queue().set_index("queue")
+    assert rows.loc["shop\\gone", ["mean", "p50", "p95"]].isna().all()
+    assert rows.loc[f"shop\\{EVIL}", ["mean", "p50", "p95"]].tolist() == [100_000.0, 50_000.0, 400_000.0]
+    assert "nan" not in page(both).lower().replace("tenant", "")
+
+
+LINKS = [
+    {"site1": one, "site2": other, "cost": 1, "suggested_cost": suggested, "pairs": 2, "suggested_pairs": 2}
+    for one, other, suggested in (("Aarhus", "Bern", 20), ("Bern", "Cádiz", 5), ("Aarhus", "Cádiz", 7))
+]
+"""Of a table that an earlier version wrote: it suggested a cost for every link."""
+
+
+def test_the_colour_of_a_link_says_what_it_lost_and_none_is_suggested_for_one_that_nobody_used() -> None:
+    use = [
+        USE[0] | {"from_site": "Aarhus", "to_site": "Bern", "crossings": 965, "lost": 35},
+        USE[0] | {"from_site": "Bern", "to_site": "Cádiz", "crossings": 10_000, "lost": 3},
+    ]
+    text = page(figures(service_levels=LEVELS, link_use=use, link_costs=LINKS))
+
+    assert [loss(*seen)[1] for seen in ((965, 35), (10_000, 3), (5, 0), (5, 5), (0, 0))] == [
+        "red", "some", "fine", "dark", "unused"
+    ]  # fmt: skip
+    for colour in ("red", "some", "unused"):
+        assert f"stroke: var(--{colour})" in text, colour
+    for meaning in ("none lost", "less than 1%", "1% or more", "10% or more lost", "not used"):
+        assert f"</span>{meaning}" in text
+    assert re.search(r'class="alarm">3\.5%', text)
+    unused = next(row for row in re.findall("<tr>.*?</tr>", text) if "<td>Aarhus</td><td>Cádiz</td>" in row)
+    assert re.findall(r"<td[^>]*>(.*?)</td>", unused)[7:] == ["1", '<span class="quiet">–</span>', "2", "2"]
+    for riddle in ("Better cost", "Pairs now", "Pairs then"):
+        assert riddle not in text
+
+
+LIFE = {
+    "source_id": "guid",
+    "message_number": 7,
+    "destination": "PUBLIC=1",
+    "queue": "shop\\orders",
+    "origin": "a",
+    "sender": EVIL,
+    "size": 100,
+    "sent": HOUR,
+    "sent_time": HOUR,
+    "hops": [
+        {"time": HOUR, "kind": "sent", "node": "a", "site": "Aarhus", "peer": None, "hop_count": 0},
+        {"time": HOUR, "kind": "transferred", "node": "a", "site": "Aarhus", "peer": "b", "hop_count": 0},
+    ],
+    "received": None,
+    "death": {"time": HOUR + pd.Timedelta(seconds=90), "reason": 0x8004, "node": "b", "peer": None},
+}
+
+
+def test_a_dead_letter_leads_to_the_life_of_its_message() -> None:
+    text = page(replace(figures(service_levels=LEVELS, dead_letters=DEAD), examples={"guid\\7": LIFE}))
+
+    assert '<a href="#life-guid-7">guid\\7</a>' in text
+    life = text[text.index('id="life-guid-7"') :]
+    cells = re.findall(r"<td[^>]*>(?:<span[^>]*>)?(.*?)(?:</span>)?</td>", life[: life.index("</article>")])
+    assert cells == [
+        "2026-02-28 10:00:00.000", "0 µs", "sent", "a", "Aarhus",
+        "2026-02-28 10:00:00.000", "0 µs", "forwarded to b", "a", "Aarhus",
+        "2026-02-28 10:01:30.000", "90 s", "died: access denied", "b", "–",
+    ]  # fmt: skip
+
+
+def test_dates_are_written_as_iso_8601_says() -> None:
+    text = page(figures(service_levels=LEVELS, dead_letters=DEAD))
+
+    assert not re.search(r"\b(Jan|Feb|Mar)\b", text)
+    assert "10:00" in text
+    assert ">2026-02-28<" in text
 
 
 def test_times_below_zero_are_told_as_such() -> None:
@@ -176,4 +297,5 @@ def test_certificates_that_end_soon_stand_out() -> None:
 
     assert '<span class="alarm">expired 3 days ago</span>' in text
     assert '<span class="alarm">12 days</span>' in text
+    assert "as of 2026-03-01" in text
     assert '<span class="good">300 days</span>' in text

@@ -21,11 +21,12 @@ KEY = ["source_id", "message_number", "destination"]
 
 def check_everything(tables: Tables, truth: pd.DataFrame, directory: DirectoryTables) -> None:
     """Every table against the truth, exactly."""
-    check_message_life(tables, truth)
+    check_message_life(tables, truth, directory)
     check_routes(tables, truth, directory)
-    check_service_levels(tables, truth)
+    check_service_levels(tables, truth, directory)
+    check_latencies(tables, truth)
     check_backlog(tables, truth)
-    check_dead_letters(tables, truth)
+    check_dead_letters(tables, truth, directory)
     check_links(tables, truth, directory)
     check_keys(tables, truth, directory)
     check_capacity(tables, truth, directory)
@@ -38,7 +39,7 @@ def frame(tables: Tables, name: str) -> pd.DataFrame:
     return found.to_pandas()
 
 
-def check_message_life(tables: Tables, truth: pd.DataFrame) -> None:
+def check_message_life(tables: Tables, truth: pd.DataFrame, directory: DirectoryTables) -> None:
     life = frame(tables, "message_life")
     assert len(life) == len(truth), "a row a message"
     assert not life.duplicated(KEY).any()
@@ -52,8 +53,9 @@ def check_message_life(tables: Tables, truth: pd.DataFrame) -> None:
     same(dead["death"].map(lambda death: death["reason"]), dead["reason"], "reason")
     same(dead["death"].map(lambda death: death["node"]), dead["died_at"], "where it died")
     same(dead["death"].map(lambda death: death["peer"]), dead["died_before"], "what it waited for")
-    there = both[both["reached"].notna()]
-    same(there["queue"], there["queue_true"], "queue")
+    published = both[both["queue_true"].isin([row["queue"] for row in directory.arrow("queues").to_pylist()])]
+    same(published["queue"], published["queue_true"], "queue")
+    assert both.drop(published.index)["queue"].isna().all(), "no name for a queue that nobody knows"
 
 
 def check_routes(tables: Tables, truth: pd.DataFrame, directory: DirectoryTables) -> None:
@@ -73,8 +75,8 @@ def check_routes(tables: Tables, truth: pd.DataFrame, directory: DirectoryTables
     assert both["detour"].any(), "the traffic has detours"
 
 
-def check_service_levels(tables: Tables, truth: pd.DataFrame) -> None:
-    rows = known_queue(truth)
+def check_service_levels(tables: Tables, truth: pd.DataFrame, directory: DirectoryTables) -> None:
+    rows = known_queue(truth, directory)
     rows["date"], rows["hour"] = rows["sent"].dt.strftime("%Y-%m-%d"), rows["sent"].dt.floor("h")
     rows["latency"] = (micro(rows["reached"]) - micro(rows["sent"])).where(rows["reached"].notna())
     rows["waiting"] = (micro(rows["received"]) - micro(rows["reached"])).where(rows["received"].notna())
@@ -86,6 +88,20 @@ def check_service_levels(tables: Tables, truth: pd.DataFrame) -> None:
         expected = wanted[tuple(row[name] for name in key)]
         found = {name: None if pd.isna(row[name]) else int(row[name]) for name in expected}
         assert found == expected, row
+
+
+def check_latencies(tables: Tables, truth: pd.DataFrame) -> None:
+    """Percentiles of any window from the counts: within half a per cent of the nearest rank of all values."""
+    truth = truth[truth["reached"].notna()]
+    told = frame(tables, "latencies")
+    assert told["messages"].sum() == len(truth)
+    for queue, rows in truth.assign(latency=micro(truth["reached"]) - micro(truth["sent"])).groupby("queue"):
+        values = sorted(rows["latency"])
+        mine = told[told["queue"] == queue].sort_values("latency_us")
+        for share in (0.5, 0.95):
+            place = math.ceil(share * len(values)) - 1
+            found = mine["latency_us"][mine["messages"].cumsum() > place].iloc[0]
+            assert math.isclose(found, values[place], rel_tol=0.005), (queue, share)
 
 
 def level(rows: pd.DataFrame) -> dict[str, int | None]:
@@ -124,8 +140,8 @@ def check_backlog(tables: Tables, truth: pd.DataFrame) -> None:
     assert told.to_dict() == wanted.to_dict()
 
 
-def check_dead_letters(tables: Tables, truth: pd.DataFrame) -> None:
-    dead = known_queue(truth[truth["status"] == "died"])
+def check_dead_letters(tables: Tables, truth: pd.DataFrame, directory: DirectoryTables) -> None:
+    dead = known_queue(truth[truth["status"] == "died"], directory)
     dead["cause"] = dead["reason"].map(lambda reason: CAUSES[int(reason)])
     key = ["cause", "queue", "origin"]
     wanted = dead.groupby(key)["died"].agg(["count", "min", "max"])
@@ -248,11 +264,13 @@ def _missing(value: Any) -> bool:
     return value is None or (not isinstance(value, list) and bool(pd.isna(value)))
 
 
-def known_queue(truth: pd.DataFrame) -> pd.DataFrame:
-    """Where a message never came, its queue's name is its destination's; and its site is not known."""
+def known_queue(truth: pd.DataFrame, directory: DirectoryTables) -> pd.DataFrame:
+    """Where a message never came, its site is not known, and its queue only by its destination if none is published."""
     rows = truth.copy()
     nowhere = rows["reached"].isna()
-    rows.loc[nowhere, "queue"] = rows["destination"]
+    published = {row["queue"] for row in directory.arrow("queues").to_pylist()}
+    assert nowhere.any(), "the traffic has messages that never arrive"
+    rows.loc[~rows["queue"].isin(published), "queue"] = rows["destination"]
     rows.loc[nowhere, "destination_site"] = "unknown"
     return rows
 

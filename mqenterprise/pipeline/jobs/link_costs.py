@@ -94,7 +94,8 @@ def link_costs(use: DataFrame, links: DataFrame) -> DataFrame:
     """One row a routing link: what was seen on it, its cost, the cost that it should have, and who would take it.
 
     ``use`` is the table ``link_use``, ``links`` the directory's. ``pairs`` counts the ordered pairs of sites whose
-    least-cost path passes the link now, ``suggested_pairs`` under the suggested costs.
+    least-cost path passes the link now, ``suggested_pairs`` under the suggested costs. For a link that no message used
+    nothing is suggested; for these counts its cost keeps its proportion to the others'.
     """
     seen = (
         use.withColumns({"site1": F.least("from_site", "to_site"), "site2": F.greatest("from_site", "to_site")})
@@ -122,7 +123,7 @@ def link_costs(use: DataFrame, links: DataFrame) -> DataFrame:
                 float(delays[number]) if np.isfinite(delays[number]) else None,
                 float(losses[number]),
                 link.cost,
-                int(costs[number]),
+                int(costs[number]) if row else None,
                 int(count["pairs"]) if count else 0,
                 int(count["suggested_pairs"]) if count else 0,
             )

@@ -15,6 +15,7 @@ from mqenterprise.pipeline.jobs.message_life import UNKNOWN
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+_DIGITS: Final = 3
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
@@ -46,6 +47,27 @@ def service_levels(lives: DataFrame) -> DataFrame:
         F.sum("waiting").alias("waiting_us_sum"),
         F.max("waiting").alias("waiting_us_max"),
         *_percentiles("waiting"),
+    )
+
+
+def latencies(lives: DataFrame) -> DataFrame:
+    """How many messages took how long, by day, pair of sites and queue: counts that add up to any window's percentiles.
+
+    ``latency_us`` is rounded to three digits, so that there are at most some thousand rows for each.
+    """
+    latency = F.unix_micros("reached") - F.unix_micros("sent")
+    digits = F.floor(F.log10(F.abs(latency)))
+    step = F.when(digits > _DIGITS - 1, F.pow(F.lit(10.0), digits - (_DIGITS - 1)).cast("long")).otherwise(1)
+    rounded = (F.floor((latency + F.floor(step / 2)) / step) * step).cast("long")
+    rows = lives.where("sent is not null and reached is not null").select(
+        "date",
+        "site",
+        F.coalesce(F.col("end")["site"], F.lit(UNKNOWN)).alias("destination_site"),
+        F.coalesce("queue", "destination").alias("queue"),
+        rounded.alias("latency_us"),
+    )
+    return rows.groupBy("date", "site", "destination_site", "queue", "latency_us").agg(
+        F.count(F.lit(1)).alias("messages")
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
+import pyarrow as pa
+from pyarrow import compute
 
 from mqenterprise.pipeline.tables import StoredTable, Tables
 
@@ -30,8 +32,8 @@ READ: Final[Mapping[str, tuple[str, ...]]] = {
         "died",
         "latency_us_sum",
         "latency_us_max",
-        "latency_us_p99",
     ),
+    "latencies": ("date", "site", "destination_site", "queue", "latency_us", "messages"),
     "backlog": ("date", "queue", "hour", "growth"),
     "dead_letters": (
         "date",
@@ -50,6 +52,23 @@ READ: Final[Mapping[str, tuple[str, ...]]] = {
     "link_use": ("date", "from_site", "to_site", "crossings", "lost", "bytes", "delay_us_sum"),
 }
 """The tables that have a window in time, and their columns that are needed; the others are read whole."""
+LIFE: Final = (
+    "source_id",
+    "message_number",
+    "destination",
+    "queue",
+    "origin",
+    "sender",
+    "size",
+    "sent",
+    "sent_time",
+    "hops",
+    "received",
+    "death",
+)
+"""What is told of an example's life."""
+PERCENTILES: Final[Mapping[str, float]] = {"p50": 0.5, "p95": 0.95}
+MOST_EXAMPLES: Final = 300
 WHOLE: Final = ("link_costs", "keys", "certificates", "capacity")
 
 
@@ -61,12 +80,17 @@ class Figures:
     """
 
     frames: Mapping[str, pd.DataFrame]
-    now: datetime
+    as_of: datetime
+    """The moment that the report is about: that of the last event."""
     since: str | None = None
     aside: Sequence[Record] = ()
     sites: Mapping[str, bool] = field(default_factory=dict)
     """Of the directory: whether each is foreign."""
     lives: pd.DataFrame | None = None
+    examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Rows of ``message_life`` by the samples of dead letters."""
+    written: datetime | None = None
+    """When the report was made."""
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         return self.frames[name]
@@ -114,6 +138,11 @@ class Figures:
         reached = _sum(rows, "reached")
         return _sum(rows, "latency_us_sum") / reached / 1e6 if reached else None
 
+    def percentiles(self) -> tuple[float, ...] | None:
+        """The median and the 95th percentile of the time to the queue, in seconds."""
+        found = nearest_ranks(self["latencies"])
+        return None if found.empty else tuple(float(value) / 1e6 for value in found.iloc[0])
+
     def _timed(self) -> pd.DataFrame:
         """Service levels of messages whose sending was told: only so it is known how long they took."""
         rows = self["service_levels"]
@@ -139,13 +168,26 @@ class Figures:
             received=("received", "sum"),
             died=("died", "sum"),
             worst=("latency_us_max", "max"),
-            p99=("latency_us_p99", "max"),
         )
         growth = self["backlog"].groupby("queue")["growth"].sum() if len(self["backlog"]) else pd.Series(dtype="int64")
         table["waiting"] = table["queue"].map(growth).fillna(0).astype("int64")
-        timed = self._timed().groupby("queue")[["latency_us_sum", "reached"]].sum()
-        table["latency"] = table["queue"].map(timed["latency_us_sum"] / timed["reached"])
-        return table.sort_values(["messages", "queue"], ascending=[False, True])
+        return self._with_latency(table, ["queue"]).sort_values(["messages", "queue"], ascending=[False, True])
+
+    def by_pair(self) -> pd.DataFrame:
+        """Messages and latency by pair of sites, the busiest first."""
+        rows = self._timed()
+        if rows.empty:
+            return rows
+        pair = ["site", "destination_site"]
+        table = rows.groupby(pair, as_index=False).agg(messages=("reached", "sum"), worst=("latency_us_max", "max"))
+        return self._with_latency(table, pair).sort_values(["messages", *pair], ascending=[False, True, True])
+
+    def _with_latency(self, table: pd.DataFrame, key: list[str]) -> pd.DataFrame:
+        """With the mean, the median and the 95th percentile, in microseconds; NaN where nothing is known."""
+        timed = self._timed().groupby(key, as_index=False)[["latency_us_sum", "reached"]].sum()
+        timed["mean"] = timed["latency_us_sum"] / timed["reached"]
+        table = table.merge(timed[[*key, "mean"]], on=key, how="left")
+        return table.merge(nearest_ranks(self["latencies"], key), on=key, how="left")
 
     def pair_hours(self, most: int = 24) -> pd.DataFrame:
         """Mean latency in seconds: pairs of sites by hour of the day; the busiest pairs."""
@@ -158,23 +200,24 @@ class Figures:
         means = (sums["latency_us_sum"] / sums["reached"] / 1e6).unstack("of_day")
         return means.reindex(index=busiest, columns=range(24))
 
-    def causes(self) -> pd.DataFrame:
-        """Causes of death, the worst first."""
+    def deaths(self) -> pd.DataFrame:
+        """Causes of death by queue, the worst first, with the first message of each as its example."""
         rows = self["dead_letters"]
         if rows.empty:
             return rows
-        worst = rows.sort_values(["first", "sample"]).groupby("cause", as_index=False)
-        table = worst.agg(
-            messages=("messages", "sum"),
-            queues=("queue", "nunique"),
-            origins=("origin", "nunique"),
-            first=("first", "min"),
-            last=("last", "max"),
-            sample=("sample", "first"),
+        table = (
+            rows.sort_values(["first", "sample"])
+            .groupby(["cause", "queue"], as_index=False, dropna=False)
+            .agg(
+                messages=("messages", "sum"),
+                origins=("origin", "nunique"),
+                first=("first", "min"),
+                last=("last", "max"),
+                date=("date", "first"),
+                sample=("sample", "first"),
+            )
         )
-        most = rows.groupby(["cause", "queue"])["messages"].sum().reset_index().sort_values("messages", ascending=False)
-        table["worst_queue"] = table["cause"].map(most.drop_duplicates("cause").set_index("cause")["queue"])
-        return table.sort_values(["messages", "cause"], ascending=[False, True])
+        return table.sort_values(["messages", "cause", "queue"], ascending=[False, True, True])
 
     def deaths_by_hour(self) -> pd.DataFrame:
         """Deaths by hour and cause, hours without any included."""
@@ -190,7 +233,9 @@ class Figures:
         rows = self["service_levels"]
         if rows.empty:
             return pd.DataFrame()
-        table = rows.groupby("hour")[["messages", "died"]].sum()
+        table = rows.dropna(subset="hour").groupby("hour")[["messages", "died"]].sum()
+        if table.empty:
+            return table
         step = "h" if table.index.max() - table.index.min() < pd.Timedelta(days=14) else "D"
         return table.resample(step).sum()
 
@@ -212,15 +257,30 @@ class Figures:
         if len(costs):
             known = costs[["site1", "site2", "cost", "suggested_cost", "pairs", "suggested_pairs"]]
             table = table.merge(known, on=["site1", "site2"], how="outer")
-            table[["crossings", "lost", "bytes"]] = table[["crossings", "lost", "bytes"]].fillna(0)
+        counts = ["crossings", "lost", "bytes"]
+        table[counts] = table[counts].apply(pd.to_numeric).fillna(0)
+        table["delay"] = pd.to_numeric(table["delay"])
         return table.sort_values(["crossings", "site1", "site2"], ascending=[False, True, True])
+
+
+def nearest_ranks(latencies: pd.DataFrame, key: Sequence[str] = ()) -> pd.DataFrame:
+    """The percentiles of ``latency_us`` by ``key``: the smallest values that at least such a share does not exceed."""
+    if latencies.empty:
+        return pd.DataFrame(columns=[*key, *PERCENTILES])
+    rows = latencies.assign(all=0).sort_values("latency_us")
+    by = list(key) or ["all"]
+    upto = rows.groupby(by)["messages"].cumsum()
+    whole = rows.groupby(by)["messages"].transform("sum")
+    found = {name: rows[upto >= share * whole].groupby(by)["latency_us"].min() for name, share in PERCENTILES.items()}
+    return pd.DataFrame(found).reset_index(drop=not key)
 
 
 def figures_of(
     target: str,
     directory: DirectoryTables,
-    now: datetime,
+    as_of: datetime,
     *,
+    written: datetime | None = None,
     since: str | None = None,
     aside: Sequence[Record] = (),
 ) -> Figures:
@@ -232,12 +292,26 @@ def figures_of(
         frames[name] = _frame(table.arrow(_dates(table, since), columns), columns)
     for name in WHOLE:
         frames[name] = _frame(tables[name].arrow(), ())
-    named = {f"PUBLIC={row['queue_id']}": row["queue"] for row in directory.arrow("queues").to_pylist()}
-    for name in ("service_levels", "backlog", "dead_letters"):
-        frames[name]["queue"] = frames[name]["queue"].replace(named)
     sites = {row["site"]: bool(row["foreign"]) for row in directory.arrow("sites").to_pylist()}
     lives = None if tables["service_levels"].last() else _lives(tables["message_life"], since)
-    return Figures(frames, now, since, tuple(aside), sites, lives)
+    figures = Figures(frames, as_of, since, tuple(aside), sites, lives, written=written)
+    return replace(figures, examples=_examples(figures.deaths().head(MOST_EXAMPLES), tables["message_life"]))
+
+
+def _examples(deaths: pd.DataFrame, table: StoredTable) -> dict[str, dict[str, Any]]:
+    """The lives of the messages that stand for dead letters, by how they are named there."""
+    if deaths.empty or table.last() is None:
+        return {}
+    wanted = {(row.sample, row.queue) for row in deaths[["sample", "queue"]].itertuples(index=False)}
+    parts = [sample.rpartition("\\") for sample, _ in wanted]
+    condition = compute.field("source_id").isin(pa.array([source for source, _, _ in parts], pa.string()))
+    condition &= compute.field("message_number").isin(pa.array([int(number) for _, _, number in parts], pa.int64()))
+    found = {}
+    for row in table.matching(condition, set(deaths["date"]), LIFE).to_pylist():
+        name = f"{row['source_id']}\\{row['message_number']}"
+        if (name, row["queue"] or row["destination"]) in wanted and row["death"] is not None:
+            found[name] = row
+    return found
 
 
 def _dates(table: StoredTable, since: str | None) -> set[str]:

@@ -2,75 +2,66 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
-from mqenterprise.pipeline.report import plots
-from mqenterprise.pipeline.report.plots import seconds
+from mqenterprise.pipeline.report import lives, plots
+from mqenterprise.pipeline.report.cells import Cell, Column, day, moment, number, seconds, size, table, text, time
+from mqenterprise.pipeline.report.heat import heat_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable
 
     from mqenterprise.pipeline.report.figures import Figures
 
-MOST_ROWS: Final = 25
+MOST_ROWS: Final = 1_000
 """Of a table; the rest is in the tables themselves, and the page says so."""
 _SOON: Final = 30
 """Days in which a certificate ends that is told in red."""
-
-_STYLE: Final = """
-:root{--ink:#1d2733;--muted:#66788a;--line:#dfe6ee;--accent:#2563a8;--alarm:#c2410c;--good:#2f7d4f;--paper:#fff}
-*{box-sizing:border-box}
-body{margin:0;background:#f3f6f9;color:var(--ink);font:15px/1.5 system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
-main{max-width:1080px;margin:0 auto;padding:28px 20px 60px}
-header h1{font-size:27px;margin:0}header p{margin:2px 0 20px;color:var(--muted)}
-section{background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:18px 22px;margin:0 0 18px}
-h2{font-size:18px;margin:0 0 2px}section>p{margin:0 0 12px;color:var(--muted);max-width:75ch}
-svg{width:100%;height:auto;display:block}svg text{font-family:inherit!important}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(128px,1fr));gap:12px;margin:0 0 18px}
-.tile{background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:12px 16px}
-.tile b{display:block;font-size:25px;font-weight:650;line-height:1.25;font-variant-numeric:tabular-nums}
-.tile span{color:var(--muted);font-size:13px}.tile.alarm b{color:var(--alarm)}
-.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13.5px}
-th{text-align:left;color:var(--muted);font-weight:600;white-space:nowrap}
-th,td{border-bottom:1px solid var(--line);padding:5px 12px 5px 0}
-td{vertical-align:top;overflow-wrap:anywhere}
-tr:last-child td{border-bottom:0}
-.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap;overflow-wrap:normal}
-.alarm{color:var(--alarm);font-weight:600}.good{color:var(--good)}.quiet{color:var(--muted)}
-.bar{display:inline-block;width:90px;height:8px;border-radius:4px;background:var(--line);overflow:hidden;margin-right:8px}
-.bar i{display:block;height:100%;background:var(--accent)}.bar.full i{background:var(--alarm)}
-@media print{body{background:#fff}section,.tile{break-inside:avoid}}
-"""
-
-
-class Markup(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
+_HERE: Final = Path(__file__).parent
+_STYLE: Final = (_HERE / "report.css").read_text(encoding="utf-8")
+_SCRIPT: Final = (_HERE / "report.js").read_text(encoding="utf-8")
 
 
 def page(figures: Figures, title: str = "Message Queuing") -> str:
     """The whole report. The same figures give the same text."""
-    days = figures.days()
-    window = " to ".join(dict.fromkeys(days)) if days is not None else "No messages yet"
-    if figures.since is not None:
-        window = f"{window}, of those sent since {figures.since}"
+    sections = [(name, short, section(figures)) for name, short, section in _SECTIONS]
+    shown = [(name, short, content) for name, short, content in sections if content]
+    links = "".join(f'<a href="#{name}">{escape(short)}</a>' for name, short, _ in shown)
     parts = [
-        f"<header><h1>{escape(title)}: where messages went</h1>"
-        f"<p>{escape(window)} (UTC), as of {figures.now:%Y-%m-%d %H:%M}</p></header>",
+        f"<header><h1>{escape(title)}: where messages went</h1><p>{escape(_window(figures))}</p></header>",
+        f'<nav aria-label="Sections">{links}</nav>',
         _tiles(figures),
-        *(section(figures) for section in _SECTIONS),
+        *(content for _, _, content in shown),
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main>\n"
-        + "\n".join(part for part in parts if part)
-        + "\n</main></body></html>\n"
+        + "\n".join(parts)
+        + f"\n</main><script>{_SCRIPT}</script></body></html>\n"
     )
+
+
+def _policy() -> str:
+    """Nothing is loaded, and only the page's own script runs, whatever a name contains."""
+    digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def _window(figures: Figures) -> str:
+    days = figures.days()
+    window = f"{' to '.join(dict.fromkeys(days))} (UTC)" if days is not None else "No messages yet"
+    if figures.since is not None:
+        window += f", messages sent since {figures.since}"
+    window += f". As of {figures.as_of:%Y-%m-%d %H:%M}"
+    return f"{window}, written {figures.written:%Y-%m-%d %H:%M}." if figures.written is not None else f"{window}."
 
 
 def _tiles(figures: Figures) -> str:
@@ -80,10 +71,13 @@ def _tiles(figures: Figures) -> str:
         (f"{figures.received:,}", "received", False),
         (f"{figures.waiting:,}", "in their queues", False),
         (f"{figures.on_the_way:,}", "on their way", False),
-        (f"{figures.died:,}", f"died ({share:.2%})", figures.died > 0),
+        (f"{figures.died:,}", f"died ({share:.2%})" if figures.died else "died", figures.died > 0),
     ]
     if (mean := figures.mean_latency) is not None:
         tiles.append((seconds(mean), "mean time to the queue", False))
+    if (percentiles := figures.percentiles()) is not None:
+        tiles.append((seconds(percentiles[0]), "median time to the queue (p50)", False))
+        tiles.append((seconds(percentiles[1]), "95% are there within (p95)", False))
     if figures.has("routes"):
         tiles.append((f"{figures.detours:,}", "took a detour", False))
     if figures.aside:
@@ -98,209 +92,223 @@ def _tiles(figures: Figures) -> str:
     )
 
 
-def _section(title: str, explanation: str, *content: str) -> str:
-    return f"<section><h2>{escape(title)}</h2><p>{escape(explanation)}</p>{''.join(content)}</section>"
+def _section(name: str, title: str, explanation: str, *content: str) -> str:
+    return f'<section id="{name}"><h2>{escape(title)}</h2><p>{escape(explanation)}</p>{"".join(content)}</section>'
 
 
-def _table(titles: Sequence[str], rows: Iterable[Sequence[Any]], total: int) -> str:
-    """Numbers stand to the right; a Markup is left as it is."""
-    body, numeric = [], [True] * len(titles)
-    shown = list(rows)
-    for row in shown:
-        for column, value in enumerate(row):
-            numeric[column] &= isinstance(value, int | float | _Number)
-    for row in shown:
-        cells = (f"<td{' class=n' if numeric[column] else ''}>{_text(value)}</td>" for column, value in enumerate(row))
-        body.append(f"<tr>{''.join(cells)}</tr>")
-    head = "".join(
-        f"<th{' class=n' if numeric[column] else ''}>{escape(one)}</th>" for column, one in enumerate(titles)
-    )
-    more = f'<p class="quiet">… and {total - len(shown):,} more in the tables.</p>' if total > len(shown) else ""
-    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(body)}</table></div>{more}'
+def _legend() -> str:
+    """What the colours of links mean."""
+    colours = [("fine", "none lost"), *((name, what) for _, name, what in reversed(plots.LOSSES))]
+    items = [f'<span class="swatch" style="background:var(--{name})"></span>{what}' for name, what in colours]
+    items.append('<span class="swatch dashes"></span>not used')
+    return f'<ul class="legend">{"".join(f"<li>{item}</li>" for item in items)}</ul>'
 
 
-class _Number(str):
-    """A number that is written already, such as one with its unit."""
-
-    __slots__ = ()
-
-
-class _MarkedNumber(Markup, _Number):
-    """Both."""
-
-    __slots__ = ()
-
-
-def _text(value: Any) -> str:
-    match value:
-        case Markup():
-            return value
-        case bool() | str():
-            return escape(str(value))
-        case None:
-            return '<span class="quiet">–</span>'
-        case int():
-            return f"{value:,}"
-        case float() if value != value:
-            return '<span class="quiet">–</span>'
-        case float():
-            return f"{value:,.3g}"
-    return escape(str(value))
-
-
-def _time(value: float | None) -> _Number:
-    return _Number("–" if value is None or value != value else seconds(float(value)))
-
-
-def _moment(value: Any) -> str:
-    return "–" if pd.isna(value) else f"{value:%Y-%m-%d %H:%M}"
-
-
-def _size(value: float) -> _Number:
-    if value != value:
-        return _Number("–")
-    for unit in ("B", "KB", "MB", "GB"):
-        if abs(value) < 1024:
-            return _Number(f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}")
-        value /= 1024
-    return _Number(f"{value:,.1f} TB")
+_LINK: Final = (
+    Column("Site"),
+    Column("Site"),
+    Column("Messages", "Messages that crossed, both ways together"),
+    Column("Mean delay", "From a machine of one site to a machine of the other, waiting for the link included"),
+    Column("Lost", "Messages that died while they waited for this link"),
+    Column("Lost, %", "Of the messages that crossed or died waiting"),
+    Column("Volume"),
+)
+_LINK_COST: Final = (
+    Column("Cost", "The link's cost in the directory"),
+    Column("Suggested cost", "In proportion to the delay that was seen, lost messages counted as sent again"),
+    Column("Routes over it", "Ordered pairs of sites whose least-cost route passes this link"),
+    Column("Routes with suggested costs", "The same if all suggested costs were declared"),
+)
 
 
 def _map(figures: Figures) -> str:
     links = figures.links()
     if links.empty and not figures.sites:
         return ""
-    titles = ["Between", "And", "Crossings", "Mean delay", "Lost", "Bytes"]
     costed = "cost" in links.columns
-    titles += ["Cost", "Better cost", "Pairs now", "Pairs then"] if costed else []
     rows = []
     for row in links.head(MOST_ROWS).to_dict("records"):
+        share, colour = plots.loss(float(row["crossings"]), float(row["lost"]))
+        css = {"some": "warn", "red": "alarm", "dark": "alarm"}.get(colour, "")
         cells = [
-            row["site1"],
-            row["site2"],
-            int(row["crossings"]),
-            _time(row["delay"]),
-            int(row["lost"]),
-            _size(float(row["bytes"])),
+            text(row["site1"]),
+            text(row["site2"]),
+            number(int(row["crossings"])),
+            time(row["delay"]),
+            number(int(row["lost"]), css=css),
+            number(share, f"{share:.1%}", css),
+            size(float(row["bytes"])),
         ]
-        if costed:
-            cells += [
-                _Number("no link") if pd.isna(row[name]) else int(row[name])
-                for name in ("cost", "suggested_cost", "pairs", "suggested_pairs")
-            ]
+        if costed and row["cost"] != row["cost"]:
+            cells += [_NO_LINK] * len(_LINK_COST)
+        elif costed:
+            suggested = None if colour == "unused" else row["suggested_cost"]
+            cells += [number(value) for value in (row["cost"], suggested, row["pairs"], row["suggested_pairs"])]
         rows.append(cells)
+    explanation = "The thicker a link, the more messages crossed it. Its colour says how many died waiting for it."
+    if costed:
+        explanation += (
+            " Costs are suggested from the delays that were seen: with them, least-cost routing takes the routes that "
+            "are fastest. A link that no message used has no suggestion."
+        )
     return _section(
+        "sites",
         "Sites and links",
-        "The thicker a link, the more messages crossed it; the redder, the more died waiting for it. Better costs "
-        "would make least-cost routing prefer the paths that were seen to be fast; pairs of sites use a link now, and "
-        "would then.",
+        explanation,
         plots.site_map(links, figures.sites),
-        _table(titles, rows, len(links)),
+        _legend(),
+        table(_LINK + (_LINK_COST if costed else ()), rows, "links", len(links)) if rows else "",
     )
 
 
+_NO_LINK: Final = Cell('<span class="quiet">no link</span>', -1e299, right=True)
+
+
 def _traffic(figures: Figures) -> str:
-    table = figures.traffic_by_hour()
-    if table.empty:
+    hours = figures.traffic_by_hour()
+    if hours.empty:
         return ""
-    return _section("Traffic", "Messages by the hour in which they were sent.", plots.traffic(table))
+    unit = "day" if len(hours) > 1 and hours.index[1] - hours.index[0] >= pd.Timedelta(days=1) else "hour"
+    return _section(
+        "traffic", "Traffic", f"Messages by the {unit} in which they were sent (UTC).", plots.traffic(hours)
+    )
+
+
+_LATENCY: Final = (
+    Column("Mean"),
+    Column("p50", "Half of the messages took this long or less"),
+    Column("p95", "95% of the messages took this long or less"),
+    Column("Slowest"),
+)
+
+
+def _latency_cells(row: dict[str, float]) -> list[Cell]:
+    return [time(row[name] / 1e6 if row[name] is not None else None) for name in ("mean", "p50", "p95", "worst")]
 
 
 def _latency(figures: Figures) -> str:
     means = figures.pair_hours()
     if means.empty:
         return ""
+    pairs = figures.by_pair()
+    rows = [
+        [text(row["site"]), text(row["destination_site"]), number(int(row["messages"])), *_latency_cells(row)]
+        for row in pairs.head(MOST_ROWS).to_dict("records")
+    ]
+    columns = (Column("From"), Column("To"), Column("Messages"), *_LATENCY)
     return _section(
+        "latency",
         "Latency",
-        "Mean time from being sent to being in the destination queue, by pair of sites and hour of the day (UTC), "
-        "busiest pairs first.",
-        plots.latency_map(means),
+        "Time from being sent to being in the destination queue. The map has the mean by pair of sites and hour of "
+        "the day (UTC), busiest pairs first.",
+        heat_map(means),
+        table(columns, rows, "pairs of sites", len(pairs)),
     )
 
 
 def _deaths(figures: Figures) -> str:
-    causes = figures.causes()
-    if causes.empty:
-        return _section("Dead letters", "No message died.") if figures.messages else ""
+    deaths = figures.deaths()
+    if deaths.empty:
+        return _section("dead-letters", "Dead letters", "No message died.") if figures.messages else ""
     rows = [
         [
-            row["cause"],
-            int(row["messages"]),
-            int(row["queues"]),
-            row["worst_queue"],
-            _moment(row["first"]),
-            _moment(row["last"]),
-            row["sample"],
+            text(row["cause"]),
+            text(row["queue"]),
+            number(int(row["messages"])),
+            number(int(row["origins"])),
+            moment(row["first"]),
+            moment(row["last"]),
+            lives.link(row["sample"], figures.examples),
         ]
-        for row in causes.to_dict("records")
+        for row in deaths.head(MOST_ROWS).to_dict("records")
     ]
-    titles = ["Cause", "Messages", "Queues", "Worst queue", "First", "Last", "For example"]
-    return _section(
-        "Dead letters",
-        "Why messages died, and when.",
-        plots.deaths(figures.deaths_by_hour()),
-        _table(titles, rows, len(rows)),
+    columns = (
+        Column("Cause"),
+        Column("Queue", "The queue's name, or the format name where nobody knows a name"),
+        Column("Messages"),
+        Column("Senders", "Machines that sent them"),
+        Column("First"),
+        Column("Last"),
+        Column("Example", "The first of them: where it was, and when"),
     )
+    return _section(
+        "dead-letters",
+        "Dead letters",
+        "Why messages died, and when (UTC). An example leads to its message's life.",
+        plots.deaths(figures.deaths_by_hour()),
+        table(columns, rows, "dead letters", len(deaths)),
+    ) + lives.lives(figures.examples)
 
 
 def _queues(figures: Figures) -> str:
-    table = figures.by_queue()
-    if table.empty:
+    queues = figures.by_queue()
+    if queues.empty:
         return ""
     rows = [
         [
-            row["queue"],
-            int(row["messages"]),
-            int(row["received"]),
-            int(row["waiting"]),
-            _MarkedNumber(f'<span class="alarm">{int(row["died"]):,}</span>') if row["died"] else 0,
-            _time(row["latency"] / 1e6),
-            _time(row["p99"] / 1e6),
-            _time(row["worst"] / 1e6),
+            text(row["queue"]),
+            number(int(row["messages"])),
+            number(int(row["received"])),
+            number(int(row["waiting"])),
+            number(int(row["died"]), css="alarm" if row["died"] else ""),
+            *_latency_cells(row),
         ]
-        for row in table.head(MOST_ROWS).to_dict("records")
+        for row in queues.head(MOST_ROWS).to_dict("records")
     ]
-    titles = ["Queue", "Sent", "Received", "Waiting", "Died", "Mean latency", "Worst hour's 99%", "Slowest"]
+    columns = (
+        Column("Queue"),
+        Column("Sent", "Messages sent to it"),
+        Column("Received"),
+        Column("Waiting", "In the queue, not received"),
+        Column("Died"),
+        *_LATENCY,
+    )
     return _section(
+        "queues",
         "Service levels by queue",
-        "Busiest first. Latency is from sent to being in the queue; in the worst hour, 99% were there within so long.",
-        _table(titles, rows, len(table)),
+        "Busiest first. Mean, p50 (median), p95 and the slowest are times from being sent to being in the queue.",
+        table(columns, rows, "queues", len(queues)),
     )
 
 
 def _capacity(figures: Figures) -> str:
-    table = figures["capacity"]
-    if table.empty:
+    sizes = figures["capacity"]
+    if sizes.empty:
         return ""
-    table = table.assign(soon=pd.to_datetime(table["full_on"]))
-    table = table.sort_values(["soon", "used", "bytes"], ascending=[True, False, False], na_position="last")
-    rows = []
-    for row in table.head(MOST_ROWS).to_dict("records"):
-        used = row["used"]
-        full = "" if pd.isna(used) or used < 0.8 else " full"
-        bar = (
-            Markup('<span class="quiet">no quota</span>')
-            if pd.isna(used)
-            else Markup(f'<span class="bar{full}"><i style="width:{min(used, 1):.0%}"></i></span>{used:.0%}')
-        )
-        rows.append(
-            [
-                row["queue"] or f"{row['node']} (all queues)",
-                int(row["messages"]),
-                _size(float(row["bytes"])),
-                _size(float(row["growth_bytes_a_day"])),
-                bar,
-                Markup('<span class="quiet">not in sight</span>')
-                if pd.isna(row["soon"])
-                else Markup(f'<span class="alarm">{row["soon"]:%Y-%m-%d}</span>'),
-            ]
-        )
-    titles = ["Queue", "Messages", "Size", "Growth a day", "Of its quota", "Full on"]
+    sizes = sizes.assign(soon=pd.to_datetime(sizes["full_on"]))
+    sizes = sizes.sort_values(["soon", "used", "bytes"], ascending=[True, False, False], na_position="last")
+    rows = [
+        [
+            text(row["queue"] or f"{row['node']} (all queues)"),
+            number(int(row["messages"])),
+            size(float(row["bytes"])),
+            size(row["growth_bytes_a_day"]),
+            _used(row["used"]),
+            text("not in sight", "quiet") if pd.isna(row["soon"]) else day(row["soon"], "alarm"),
+        ]
+        for row in sizes.head(MOST_ROWS).to_dict("records")
+    ]
+    columns = (
+        Column("Queue"),
+        Column("Messages"),
+        Column("Size"),
+        Column("Growth a day"),
+        Column("Of its quota"),
+        Column("Full on", "If it goes on to grow as it did"),
+    )
     return _section(
+        "capacity",
         "Capacity",
         "How fast queues fill up, and the day they will be full if they go on so.",
-        _table(titles, rows, len(table)),
+        table(columns, rows, "queue sizes", len(sizes)),
     )
+
+
+def _used(share: float) -> Cell:
+    if pd.isna(share):
+        return Cell('<span class="quiet">no quota</span>', -1.0)
+    full = "" if share < 0.8 else " full"
+    return Cell(f'<span class="bar{full}"><i style="width:{min(share, 1):.0%}"></i></span>{share:.0%}', float(share))
 
 
 def _keys(figures: Figures) -> str:
@@ -312,69 +320,70 @@ def _keys(figures: Figures) -> str:
         )
         rows = [
             [
-                row["node"],
-                row["key_fingerprint"],
-                _state(row["state"], "current"),
-                _days(row["age_days"]),
-                int(row["messages"]),
-                Markup(f'<span class="alarm">{int(row["late"]):,}: {escape(", ".join(row["late_senders"]))}</span>')
-                if row["late"]
-                else "nobody",
+                text(row["node"]),
+                text(row["key_fingerprint"]),
+                text(row["state"], "good" if row["state"] == "current" else "quiet"),
+                number(row["age_days"], "" if pd.isna(row["age_days"]) else f"{int(row['age_days']):,} d"),
+                number(int(row["messages"])),
+                number(int(row["late"]), css="alarm" if row["late"] else ""),
+                text(", ".join(row["late_senders"]) if row["late"] else None),
             ]
             for row in order.head(MOST_ROWS).to_dict("records")
         ]
-        titles = ["Machine", "Key", "State", "Age", "Messages", "Still used after it was retired, by"]
-        content.append(_table(titles, rows, len(keys)))
+        columns = (
+            Column("Machine"),
+            Column("Key"),
+            Column("State"),
+            Column("Age"),
+            Column("Messages", "Messages that were encrypted to it"),
+            Column("Since retired", "Messages that were encrypted to it after it was retired"),
+            Column("By", "Senders that still used the key after it was retired"),
+        )
+        content.append(table(columns, rows, "keys", len(keys)))
     if len(certificates):
         rows = [
-            [
-                row["user"],
-                row["subject"],
-                _moment(row["not_after"])[:10],
-                _left(row["days_left"]),
-            ]
+            [text(row["user"]), text(row["subject"]), day(row["not_after"]), _left(row["days_left"])]
             for row in certificates.sort_values("not_after").head(MOST_ROWS).to_dict("records")
         ]
-        content.append(_table(["User", "Certificate", "Good until", "Left"], rows, len(certificates)))
+        titles = [Column(title) for title in ("User", "Certificate", "Good until", "Left")]
+        content.append("<h3>Certificates</h3>" + table(titles, rows, "certificates", len(certificates)))
     if not content:
         return ""
-    return _section("Keys and certificates", "What ends soon, and who encrypts to keys that were retired.", *content)
+    return _section(
+        "keys",
+        "Keys and certificates",
+        f"What ends soon, and who encrypts to keys that were retired; as of {figures.as_of:%Y-%m-%d}.",
+        *content,
+    )
 
 
-def _state(state: str, good: str) -> Markup:
-    return Markup(f'<span class="{"good" if state == good else "quiet"}">{escape(state)}</span>')
-
-
-def _days(value: float) -> _Number:
-    return _Number("–" if pd.isna(value) else f"{int(value):,} d")
-
-
-def _left(days: float) -> Markup:
+def _left(days: float) -> Cell:
     if pd.isna(days):
-        return Markup("–")
+        return number(None)
     if days < 0:
-        return Markup(f'<span class="alarm">expired {-int(days):,} days ago</span>')
-    return Markup(f'<span class="{"alarm" if days <= _SOON else "good"}">{int(days):,} days</span>')
+        return number(days, f"expired {-int(days):,} days ago", "alarm")
+    return number(days, f"{int(days):,} days", "alarm" if days <= _SOON else "good")
 
 
 def _aside(figures: Figures) -> str:
     if not figures.aside:
-        return _section("Set aside", "Every segment could be read.")
-    rows = [[one.path, one.reason, one.sentence] for one in figures.aside[:MOST_ROWS]]
+        return _section("set-aside", "Set aside", "Every segment could be read.")
+    rows = [[text(one.path), text(one.reason), text(one.sentence)] for one in figures.aside[:MOST_ROWS]]
     return _section(
+        "set-aside",
         "Set aside",
         "Segments that could not be used. Their messages are missing above until the files are repaired or come again.",
-        _table(["Segment", "Reason", "What is wrong"], rows, len(figures.aside)),
+        table((Column("Segment"), Column("Reason"), Column("What is wrong")), rows, "segments", len(figures.aside)),
     )
 
 
-_SECTIONS: Final[tuple[Callable[[Figures], str], ...]] = (
-    _map,
-    _traffic,
-    _latency,
-    _deaths,
-    _queues,
-    _capacity,
-    _keys,
-    _aside,
+_SECTIONS: Final[tuple[tuple[str, str, Callable[[Figures], str]], ...]] = (
+    ("sites", "Sites and links", _map),
+    ("traffic", "Traffic", _traffic),
+    ("latency", "Latency", _latency),
+    ("dead-letters", "Dead letters", _deaths),
+    ("queues", "Queues", _queues),
+    ("capacity", "Capacity", _capacity),
+    ("keys", "Keys and certificates", _keys),
+    ("set-aside", "Set aside", _aside),
 )

@@ -1,55 +1,92 @@
-"""Drawing: matplotlib figures as SVG text, one look for all. No window, no files, no fonts that a reader must have."""
+"""Drawing: matplotlib figures as SVG text, one look for all. No window, no files, no fonts that a reader must have.
+
+Each is drawn twice, for a wide window and for a narrow one, and the page shows the one that fits. Colours are the
+page's own (``report.css``), so that they follow the reader's choice of light or dark.
+"""
 
 from __future__ import annotations
 
 import io
 import re
+from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib import dates as mdates
-from matplotlib.colors import LinearSegmentedColormap, LogNorm
+import pandas as pd
+from matplotlib import ticker
 from matplotlib.figure import Figure
 
-from mqenterprise.topology.drawing import Graph, LinkEdge, SiteNode, layout
+from mqenterprise.pipeline.report.cells import seconds
+from mqenterprise.pipeline.report.places import places
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    import pandas as pd
     from matplotlib.axes import Axes
 
-INK, MUTED, LINE, ACCENT, ALARM = "#1d2733", "#66788a", "#dfe6ee", "#2563a8", "#c2410c"
-_CAUSES: Final = ("#c2410c", "#e09f3e", "#7b4b94", "#2a9d8f", "#5b6c7d", "#b5446e", "#8d9f2f", "#3f6fb5")
-_LATENCY: Final = LinearSegmentedColormap.from_list("latency", ["#eef5fb", "#9cc4e4", "#3f7fbf", "#1f3f73", "#c2410c"])
-_LOSS: Final = LinearSegmentedColormap.from_list("loss", ["#2563a8", "#8a6fb0", "#c2410c"])
-_STYLE: Final[Any] = {
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "text.color": INK,
-    "axes.edgecolor": LINE,
-    "axes.labelcolor": MUTED,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": LINE,
-    "grid.linewidth": 0.8,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "svg.fonttype": "none",  # the reader's own fonts
-    "svg.hashsalt": "mqenterprise",  # the same figure is the same text
+_VARIABLES: Final = ("ink", "muted", "line", "paper", "accent", "sent", "red")
+_VARIABLES_OF_LINKS: Final = ("unused", "fine", "some", "dark", "foreign", "foreign-edge")
+_COLOURS: Final[Mapping[str, str]] = {
+    name: f"#0a{place:02x}fe" for place, name in enumerate((*_VARIABLES, *_VARIABLES_OF_LINKS))
 }
+"""What matplotlib draws with, in the place of the page's variables."""
+_CAUSES: Final = ("#d9582b", "#e0a020", "#9468b0", "#2a9d8f", "#7488a0", "#c4567c", "#8d9f2f", "#4f7fc4")
+LOSSES: Final = ((0.10, "dark", "10% or more lost"), (0.01, "red", "1% or more"), (0.0, "some", "less than 1%"))
+"""From which share of lost messages on a link has which colour; one that lost nothing is ``fine``."""
+WIDE, NARROW = 9.5, 4.3
+"""Inches: at 72 points to the inch, so that text of ten points is legible in either window."""
+_TICKS: Final = (1, 2, 3, 6, 12, 24, 48, 168, 336, 672, 2_016, 8_760)
+"""Hours from one title of the axis of time to the next."""
 MOST_SITES: Final = 150
 """On the map; the ones with the busiest links."""
+_FEW_SITES: Final = 12
+_NAMED_SITES: Final = {WIDE: 60, NARROW: 20}
+_LABELLED_SITES: Final = {WIDE: _FEW_SITES, NARROW: 8}
+
+
+def colour(name: str) -> str:
+    """The stand-in for a variable of the page."""
+    return _COLOURS[name]
+
+
+def _style() -> Any:
+    return {
+        "font.family": "sans-serif",
+        "font.size": 10,
+        "text.color": colour("ink"),
+        "axes.edgecolor": colour("line"),
+        "axes.labelcolor": colour("muted"),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": colour("line"),
+        "grid.linewidth": 0.8,
+        "xtick.color": colour("muted"),
+        "ytick.color": colour("muted"),
+        "svg.fonttype": "none",  # the reader's own fonts
+        "text.parse_math": False,  # a dollar in a name is a dollar
+    }
+
+
+def _both(title: str, draw: Callable[[float], Figure]) -> str:
+    """The figure for both widths; a reader of the screen is told of one."""
+    parts = []
+    for kind, width in (("wide", WIDE), ("narrow", NARROW)):
+        # Names within a drawing come from the salt: the page has several drawings, and each needs its own.
+        with mpl.rc_context(_style() | {"svg.hashsalt": f"{title} {kind}"}):
+            parts.append(f'<div class="{kind}">{_svg(draw(width), title)}</div>')
+    return "".join(parts)
 
 
 def _svg(figure: Figure, title: str) -> str:
     sink = io.StringIO()
     figure.savefig(sink, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
     text = sink.getvalue()
-    text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{title}"', text, count=1)
+    text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{escape(title)}"', text, count=1)
+    for name, drawn in _COLOURS.items():
+        text = text.replace(drawn, f"var(--{name})")
     # In a page, it needs neither what made it nor the addresses that name its language.
     return re.sub(
         r"<metadata>.*?</metadata>|<!--.*?-->| xmlns(:\w+)?=\"[^\"]*\"", "", text[text.index("<svg") :], flags=re.S
@@ -57,33 +94,41 @@ def _svg(figure: Figure, title: str) -> str:
 
 
 def site_map(links: pd.DataFrame, sites: Mapping[str, bool]) -> str:
-    """Sites and the links between them: the thicker, the more crossed; the redder, the more was lost."""
+    """Sites and the links between them: the thicker, the more crossed; the colour says how many were lost."""
     names = _on_map(links, sites)
     place = {name: index for index, name in enumerate(names)}
     shown = links[links["site1"].isin(place) & links["site2"].isin(place)]
-    nodes = tuple(SiteNode(name, sites.get(name, False), 0, (), 0) for name in names)
-    edges = tuple(
-        LinkEdge(place[one], place[two], 1, ()) for one, two in zip(shown["site1"], shown["site2"], strict=True)
-    )
-    points = np.array(layout(Graph(nodes, edges))).reshape(-1, 2) * (1, -1)
-    with mpl.rc_context(_STYLE):
-        span = np.ptp(points, axis=0) if len(points) > 1 else np.array([1.0, 1.0])
-        height = float(np.clip(9.5 * span[1] / max(span[0], 1.0) + 1.2, 3.0, 5.6))
-        figure = Figure(figsize=(9.5, height))
+    linked = [(place[one], place[two]) for one, two in zip(shown["site1"], shown["site2"], strict=True)]
+    points = places(len(names), linked)
+    most = max(float(shown["crossings"].max()), 1.0) if len(shown) else 1.0
+
+    few = len(names) <= _FEW_SITES
+
+    def draw(width: float) -> Figure:
+        span = np.ptp(points, axis=0) if len(points) > 1 else np.array([1.0, 0.0])
+        height = float(
+            np.clip(width * span[1] / max(span[0], 1e-6) + 0.9, 1.6, (0.46 if width == WIDE and few else 0.7) * width)
+        )
+        figure = Figure(figsize=(width, height))
         axes = figure.add_subplot()
         axes.axis("off")
-        axes.margins(0.12)
-        most = max(float(shown["crossings"].max()), 1.0) if len(shown) else 1.0
+        axes.margins(0.12 if width == WIDE else 0.16, 0.3 if height < 2.5 else 0.14)
+        labelled = len(names) <= _LABELLED_SITES[width]
         for row in shown.itertuples():
-            _draw_link(axes, points[[place[row.site1], place[row.site2]]], row, most, label=len(names) <= 40)
+            _draw_link(axes, points[[place[row.site1], place[row.site2]]], row, most, label=labelled)
         for name, point in zip(names, points, strict=True):
-            foreign = sites.get(name, False)
-            colour, edge = ("#fbf3e4", "#a3732b") if foreign else ("#ffffff", ACCENT)
-            size = 420 if len(names) <= 40 else 60
-            axes.scatter(point[0], point[1], s=size, color=colour, edgecolors=edge, linewidths=1.8, zorder=3)
-            if len(names) <= 60:
-                axes.annotate(name, point, (0, -19), textcoords="offset points", ha="center", va="top", weight="bold")
-        return _svg(figure, "Map of sites and routing links")
+            fill, edge = ("foreign", "foreign-edge") if sites.get(name, False) else ("paper", "accent")
+            area = 300 if few else 45
+            axes.scatter(
+                point[0], point[1], s=area, color=colour(fill), edgecolors=colour(edge), linewidths=1.8, zorder=3
+            )
+            if len(names) <= _NAMED_SITES[width]:
+                box = {"boxstyle": "round,pad=0.1", "fc": colour("paper"), "ec": "none", "alpha": 0.8}
+                below: Any = {"textcoords": "offset points", "ha": "center", "va": "top", "weight": "bold", "zorder": 4}
+                axes.annotate(name, point, (0, -12 if few else -5), bbox=box, fontsize=10 if few else 7.5, **below)
+        return figure
+
+    return _both("Map of sites and routing links", draw)
 
 
 def _on_map(links: pd.DataFrame, sites: Mapping[str, bool]) -> list[str]:
@@ -99,116 +144,101 @@ def _on_map(links: pd.DataFrame, sites: Mapping[str, bool]) -> list[str]:
     return sorted(sorted(busy, key=lambda site: (-busy[site], site))[:MOST_SITES])
 
 
-def _draw_link(axes: Axes, ends: np.ndarray, row: object, most: float, *, label: bool) -> None:
-    crossings, lost = float(row.crossings), float(row.lost)  # type: ignore[attr-defined]
-    share = lost / (crossings + lost) if crossings + lost else 0.0
-    used = crossings + lost > 0
+def loss(crossings: float, lost: float) -> tuple[float, str]:
+    """The share of messages that a link lost, and the variable of the page with its colour."""
+    if crossings + lost == 0:
+        return 0.0, "unused"
+    share = lost / (crossings + lost)
+    return share, next((name for least, name, _ in LOSSES if share > 0 and share >= least), "fine")
+
+
+def _draw_link(axes: Axes, ends: np.ndarray, row: Any, most: float, *, label: bool) -> None:
+    crossings = float(row.crossings)
+    share, name = loss(crossings, float(row.lost))
+    used = name != "unused"
     axes.plot(
         *ends.T,
-        color=_LOSS(min(share * 20, 1.0)) if used else "#b8c4d0",
-        linewidth=1.2 + 9 * (crossings / most) ** 0.5 if used else 1.2,
+        color=colour(name),
+        linewidth=1.5 + 8 * (crossings / most) ** 0.5 if used else 1.5,
         linestyle="-" if used else (0, (4, 3)),
         solid_capstyle="round",
-        alpha=0.85,
+        alpha=0.9,
         zorder=1,
     )
     if not label:
         return
-    delay = row.delay  # type: ignore[attr-defined]
     parts = [f"{crossings:,.0f}"] if used else ["unused"]
-    if used and delay == delay:
-        parts.append(seconds(delay))
+    if used and row.delay == row.delay:
+        parts.append(seconds(row.delay))
     if share:
         parts.append(f"{share:.1%} lost")
-    middle = ends.mean(axis=0)
     axes.annotate(
         "\n".join(parts),
-        middle,
+        ends.mean(axis=0),
         ha="center",
         va="center",
         fontsize=8.5,
-        color=INK if used else MUTED,
-        bbox={"boxstyle": "round,pad=0.3", "fc": "white", "ec": LINE, "alpha": 0.92},
+        color=colour("ink" if used else "muted"),
+        bbox={"boxstyle": "round,pad=0.3", "fc": colour("paper"), "ec": colour("line"), "alpha": 0.95},
         zorder=2,
     )
-
-
-def latency_map(means: pd.DataFrame) -> str:
-    """Pairs of sites by hour of the day; the darker, the slower."""
-    values = means.to_numpy(dtype=float)
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(9.5, 1.1 + 0.34 * len(means)))
-        axes = figure.add_subplot()
-        axes.grid(visible=False)
-        low, high = np.nanmin(values), np.nanmax(values)
-        least, most = max(float(low), 1e-6), max(float(high), float(low) * 1.01, 1e-5)
-        norm = LogNorm(least, most)
-        image = axes.pcolormesh(
-            np.ma.masked_invalid(np.maximum(values, 1e-6)), cmap=_LATENCY, norm=norm, edgecolors="white", linewidth=1.2
-        )
-        axes.invert_yaxis()
-        axes.set_yticks(np.arange(len(means)) + 0.5, means.index)
-        axes.set_xticks(np.arange(0, 24, 3) + 0.5, [f"{hour:02}:00" for hour in range(0, 24, 3)])
-        axes.tick_params(length=0, labelcolor=INK)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-        bar = figure.colorbar(image, ax=axes, pad=0.015, aspect=max(6.0, 2.2 * len(means)))
-        ticks = np.geomspace(least, most, 4).tolist()
-        bar.set_ticks(ticks, labels=[seconds(tick) for tick in ticks])
-        bar.ax.minorticks_off()
-        bar.outline.set_visible(False)
-        return _svg(figure, "Mean latency by pair of sites and hour of day")
 
 
 def deaths(table: pd.DataFrame) -> str:
     """Causes of death over time, stacked."""
     order = table.sum().sort_values(ascending=False).index
-    step = table.index[1] - table.index[0] if len(table) > 1 else np.timedelta64(1, "h")
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(9.5, 3.2))
+
+    def draw(width: float) -> Figure:
+        figure = Figure(figsize=(width, 2.6))
         axes = figure.add_subplot()
         base = np.zeros(len(table))
         for number, cause in enumerate(order):
             heights = table[cause].to_numpy(dtype=float)
-            colour = _CAUSES[number % len(_CAUSES)]
-            axes.bar(
-                table.index, heights, width=step, bottom=base, align="edge", color=colour, label=cause, linewidth=0
-            )
+            _bars(axes, table, heights, _CAUSES[number % len(_CAUSES)], cause, base)
             base += heights
-        _time_axis(axes)
-        axes.set_ylabel("messages")
-        axes.legend(frameon=False, ncols=3, loc="upper left", bbox_to_anchor=(0, -0.12), handlelength=1, fontsize=9)
-        return _svg(figure, "Causes of death over time")
+        _axes_of_time(axes, table, width)
+        columns = 3 if width == WIDE else 1
+        axes.legend(frameon=False, ncols=columns, loc="upper left", bbox_to_anchor=(0, -0.2), handlelength=1)
+        return figure
+
+    return _both("Causes of death over time", draw)
 
 
 def traffic(table: pd.DataFrame) -> str:
     """Messages sent over time, the dead ones among them."""
-    step = table.index[1] - table.index[0] if len(table) > 1 else np.timedelta64(1, "h")
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(9.5, 2.4))
+
+    def draw(width: float) -> Figure:
+        figure = Figure(figsize=(width, 2.4))
         axes = figure.add_subplot()
-        axes.bar(table.index, table["messages"], width=step, align="edge", color="#a9c8e6", label="sent", linewidth=0)
-        axes.bar(table.index, table["died"], width=step, align="edge", color=ALARM, label="of these died", linewidth=0)
-        _time_axis(axes)
-        axes.set_ylabel("messages")
-        axes.legend(frameon=False, ncols=2, loc="upper left", bbox_to_anchor=(0, 1.16), handlelength=1, fontsize=9)
-        return _svg(figure, "Messages over time")
+        for name, variable, label in (("messages", "sent", "sent"), ("died", "red", "of these died")):
+            _bars(axes, table, table[name].to_numpy(dtype=float), colour(variable), label)
+        _axes_of_time(axes, table, width)
+        axes.legend(frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0), handlelength=1)
+        return figure
+
+    return _both("Messages over time", draw)
 
 
-def _time_axis(axes: Axes) -> None:
-    locator: Any = mdates.AutoDateLocator(maxticks=10)  # type: ignore[no-untyped-call]
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+def _bars(
+    axes: Axes, table: pd.DataFrame, heights: np.ndarray, drawn: str, label: str, base: np.ndarray | None = None
+) -> None:
+    step: Any = table.index[1] - table.index[0] if len(table) > 1 else np.timedelta64(1, "h")
+    axes.bar(table.index, heights, width=step, bottom=base, align="edge", color=drawn, label=label, linewidth=0)
+
+
+def _axes_of_time(axes: Axes, table: pd.DataFrame, width: float) -> None:
+    """Days as 2026-01-31, hours as 13:00 with the day beneath the first and each midnight."""
+    first, last = table.index[0], table.index[-1]
+    most = 9 if width == WIDE else 4
+    step = next((hours for hours in _TICKS if (last - first) <= pd.Timedelta(hours=hours) * most), _TICKS[-1])
+    ticks = [tick for tick in pd.date_range(first.floor("D"), last, freq=f"{step}h") if tick >= first] or [first]
+    labels = [
+        f"{tick:%Y-%m-%d}" if step >= 24 else f"{tick:%H:%M}" + f"\n{tick:%Y-%m-%d}" * (not place or tick.hour == 0)
+        for place, tick in enumerate(ticks)
+    ]
+    axes.set_xticks(ticks, labels)
     axes.grid(visible=False, axis="x")
     axes.margins(x=0)
+    axes.set_ylabel("messages")
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-
-
-def seconds(value: float) -> str:
-    """A time in the unit that reads best; below zero when the clocks of two nodes differ."""
-    if value < 0:
-        return f"-{seconds(-value)}"
-    for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min")):
-        if value < limit:
-            return f"{value * factor:.3g} {unit}"
-    return f"{value / 3600:.3g} h" if value < 172_800 else f"{value / 86_400:.3g} days"

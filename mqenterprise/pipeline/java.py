@@ -1,0 +1,48 @@
+"""Starting Spark's Java side, with what it writes to standard error but for what nobody can act on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from threading import Thread
+from typing import TYPE_CHECKING, Final
+
+from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+
+_NOISE: Final = (
+    # Spark itself asks for the module, and Java says so every time.
+    "WARNING: Using incubator modules: jdk.incubator.vector",
+    "WARNING: package sun.security.action not in java.base",
+)
+_FLUSHED: Final = 5.0
+"""Seconds that the last words of a Java that did not start are waited for."""
+
+
+def start(conf: SparkConf) -> None:
+    """Make the context of this process, unless it has one. PySparkException when Java does not start."""
+    if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
+        return
+    reading, writing = os.pipe()
+    passing = Thread(target=_pass_on, args=(reading,), name="spark-stderr", daemon=True)
+    passing.start()
+    try:
+        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
+    except BaseException:
+        os.close(writing)
+        passing.join(_FLUSHED)
+        raise
+    os.close(writing)
+    SparkContext(conf=conf, gateway=gateway)
+
+
+def _pass_on(descriptor: int) -> None:
+    """Until Java has ended."""
+    with open(descriptor, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if not line.startswith(_NOISE):
+                sys.stderr.write(line)
+                sys.stderr.flush()

@@ -1,0 +1,78 @@
+"""Names of queues: which queue a destination means, also for messages that never got there.
+
+A node that has a message in its queue tells that queue's name. Of a message that died on its way only the format name
+of its destination is known. Its queue's name is, in this order, the one that a node told last for the same
+destination, the directory's, and what a direct format name says in itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+
+from mqenterprise.pipeline.jobs.message_life import UNKNOWN
+from qmnode.export.events import EventKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame
+
+KINDS: Final = (EventKind.REACHED,)
+COLUMNS: Final = ("time", "kind", "destination", "queue")
+_DIRECT: Final = "direct=os:"
+"""In lower case, as all destinations are that names are looked up by."""
+_LONGEST: Final = 1 << 16
+
+
+def within(events: DataFrame, since: datetime, until: datetime | None = None) -> DataFrame:
+    """The events of ``since`` or later, and before ``until``."""
+    later = events.where(F.col("time") >= F.lit(since))
+    return later if until is None else later.where(F.col("time") < F.lit(until))
+
+
+def told_names(events: DataFrame) -> DataFrame:
+    """The names that nodes told, in rows that ``join_names`` joins."""
+    arrived = (F.col("kind") == EventKind.REACHED) & F.col("queue").isNotNull() & F.col("destination").isNotNull()
+    rows = events.where(arrived).select(
+        F.lit(UNKNOWN).alias("date"),
+        F.lit(UNKNOWN).alias("site"),
+        F.lower("destination").alias("destination"),
+        F.struct("time", "queue").alias("last"),
+    )
+    return join_names(rows)
+
+
+def join_names(rows: DataFrame) -> DataFrame:
+    """The table ``queue_names``: one row for each destination, with the name that was told last."""
+    return rows.groupBy("date", "site", "destination").agg(F.max("last").alias("last"))
+
+
+def lookup(told: Iterable[tuple[str, str]], published: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The name for each destination (in lower case): those that nodes told, and published queues by identifier."""
+    names = {f"public={identifier.lower()}": name for identifier, name in published} | dict(told)
+    direct = {f"{_DIRECT}{name.lower()}": name for name in names.values()}
+    return direct | names
+
+
+def named(lives: DataFrame, names: DataFrame) -> DataFrame:
+    """Lives with the queue's name also where no node told it: ``names`` has ``key`` (as ``lookup`` has) and ``name``.
+
+    A name that is no longer known stays as it was found.
+    """
+    return _with_name(lives, names).withColumn("queue", F.col("now")).select(*lives.columns)
+
+
+def misnamed(lives: DataFrame, names: DataFrame) -> DataFrame:
+    """The dates with lives whose queue has another name by now, or has one at last."""
+    return _with_name(lives, names).where(~F.col("queue").eqNullSafe(F.col("now"))).select("date").distinct()
+
+
+def _with_name(lives: DataFrame, names: DataFrame) -> DataFrame:
+    key = F.lower("destination")
+    direct = F.when(key.startswith(_DIRECT), F.substring("destination", len(_DIRECT) + 1, _LONGEST))
+    told = F.when(F.col("end").isNotNull(), F.col("queue"))
+    joined = lives.join(F.broadcast(names), key == F.col("key"), "left")
+    return joined.withColumn("now", F.coalesce(told, "name", "queue", direct))
