@@ -1,17 +1,14 @@
 """A node: the rooms put together."""
 
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qmnode.dcerpc.authentication import initiator_authentication
 from qmnode.delivery.network import Network
 from qmnode.delivery.signing import MessageSigning
 from qmnode.directory.port import Directory
-from qmnode.export.exporter import Exporter, check_export
-from qmnode.export.recorder import EventRecorder
 from qmnode.model.ports import Clock, SystemClock
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
 from qmnode.remote_read.remote_reader import RemoteReader
@@ -20,6 +17,11 @@ from qmnode.settings.node import Settings
 from qmnode.storage.backup import back_up
 from qmnode.storage.store import Store
 from qmnode.structures.sid import ANONYMOUS
+
+if TYPE_CHECKING:
+    from qmnode.dcerpc.protection import SecurityContext
+    from qmnode.export.exporter import Exporter
+    from qmnode.export.recorder import EventRecorder
 
 
 class QueueManager(ModelQueueManager):
@@ -33,7 +35,7 @@ class QueueManager(ModelQueueManager):
     network: Network
     """Sessions with other queue managers. An embedded queue manager has none until it calls ``network.start``."""
 
-    exporter: Exporter | None = None
+    exporter: "Exporter | None" = None
     """Writes what happens to segments, if the settings say where."""
 
     @classmethod
@@ -93,9 +95,7 @@ class Opening:
             name = self._settings.computer_name or socket.gethostname().partition(".")[0].upper()
             # Without a directory nobody is a domain user, and queues belong to the anonymous user (3.1.7.1.3.1).
             policy = QueueAccessPolicy(ANONYMOUS)
-            check_export(self._settings.export)
-            export = self._settings.export
-            recorder = EventRecorder(store, self._clock, export.backlog_bytes) if export.target else None
+            recorder = self._recorder(store)
             manager = self._kind(
                 store,
                 self._settings,
@@ -111,16 +111,38 @@ class Opening:
             manager.signing = manager.context.signing = signing
             network = Network(manager, store, self._settings, self._directory, self._path)
             manager.network = manager.context.network = network
-            manager.remote_reader = RemoteReader(manager, initiator_authentication(self._settings.remote_read))
+            manager.remote_reader = RemoteReader(manager, self._reader_security())
             if recorder is not None:
+                from qmnode.export.exporter import Exporter
+
                 recorder.attach(manager)
-                manager.exporter = Exporter(manager, store, recorder, export)
+                manager.exporter = Exporter(manager, store, recorder, self._settings.export)
                 manager.exporter.start()
             await manager.start()
         except BaseException:
             store.close()
             raise
         return manager
+
+    # What few nodes use is imported by those: see qmnode.commands.
+
+    def _recorder(self, store: Store) -> "EventRecorder | None":
+        export = self._settings.export
+        if not export.target:
+            return None
+        from qmnode.export.exporter import check_export
+        from qmnode.export.recorder import EventRecorder
+
+        check_export(export)
+        return EventRecorder(store, self._clock, export.backlog_bytes)
+
+    def _reader_security(self) -> "Callable[[str], SecurityContext] | None":
+        settings = self._settings.remote_read
+        if not settings.account:
+            return None
+        from qmnode.dcerpc.authentication import initiator_authentication
+
+        return initiator_authentication(settings)
 
     async def __aenter__(self) -> QueueManager:
         self._manager = await self._start()

@@ -9,23 +9,23 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from qmnode.dcerpc.authentication import acceptor_authentication
 from qmnode.directory.membership import Membership, directory_of
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.disk import DiskWatch
 from qmnode.errors import MessageQueuingError
 from qmnode.local.changes import LocalChange
 from qmnode.local.server import LocalServer
-from qmnode.management.audit import audit_entry
-from qmnode.management.server import ManagementServer
+from qmnode.management.audit import AuditLog, audit_entry
 from qmnode.node import QueueManager
-from qmnode.remote_read.server import RemoteReadServer
 from qmnode.settings.node import ConfigurationError, LogSettings, NodeSettings, read_settings
 from qmnode.structures.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from qmnode.management.server import ManagementServer
 
 log = structlog.get_logger(__name__)
 
@@ -83,6 +83,7 @@ class Service:
         self.settings = settings
         self.configuration = configuration
         self.manager: QueueManager
+        self.audit_log: AuditLog
         self.management: ManagementServer
         self.ready = False
         self._stop = asyncio.Event()
@@ -106,23 +107,17 @@ class Service:
             self.manager = await rooms.enter_async_context(opening)
             if directory is not None:
                 await self._join(directory, rooms)
-            self.management = ManagementServer(
-                self.manager,
-                self.settings.management,
-                lambda: self.ready,
-                self.manager.network,
-                self.manager.network.keys,
-            )
-            rooms.push_async_callback(self.management.stop)
+            self.audit_log = AuditLog(self.settings.management.audit_log)
+            rooms.callback(self.audit_log.close)
+            self._handle_signals()
             local = LocalServer(self.manager, self.settings.local, self._write_local_change)
             await local.start()
+            await self._start_management(rooms)
             rooms.push_async_callback(local.stop)
-            await self.management.start()
             if self.settings.transport.enabled and not self.settings.hardened_security:
                 await self._start_network()
                 rooms.push_async_callback(self.manager.network.stop)
             await self._serve_remote_readers(directory, rooms)
-            self._handle_signals()
             disk = DiskWatch(self.manager, self.settings.data, self.settings.storage)
             self.ready = True
             notify_service_manager("READY=1\nSTATUS=")
@@ -156,7 +151,7 @@ class Service:
 
     def _write_local_change(self, change: LocalChange) -> None:
         """What is changed through the socket of the applications is in the same audit log."""
-        self.management.audit_log.write(
+        self.audit_log.write(
             audit_entry(
                 who=f"uid:{change.user_id}",
                 channel="local",
@@ -167,6 +162,18 @@ class Service:
                 problem=change.problem,
             )
         )
+
+    async def _start_management(self, rooms: contextlib.AsyncExitStack) -> None:
+        """Only now, when applications are served: its libraries take longer to load than all the rest."""
+        await asyncio.sleep(0)
+        from qmnode.management.server import ManagementServer
+
+        network = self.manager.network
+        self.management = ManagementServer(
+            self.manager, self.settings.management, lambda: self.ready, network, network.keys, self.audit_log
+        )
+        rooms.push_async_callback(self.management.stop)
+        await self.management.start()
 
     async def _join(self, directory: Directory, rooms: contextlib.AsyncExitStack) -> None:
         """Settle who this node is before anybody can talk to it, and keep up with the directory from then on."""
@@ -197,6 +204,9 @@ class Service:
         settings = self.settings.remote_read
         if not settings.enabled:
             return
+        from qmnode.dcerpc.authentication import acceptor_authentication
+        from qmnode.remote_read.server import RemoteReadServer
+
         server = RemoteReadServer(
             self.manager, settings, directory or WorkgroupDirectory(), acceptor_authentication(settings)
         )
@@ -221,6 +231,8 @@ class Service:
 
         A configuration that cannot be used changes nothing.
         """
+        if not self.ready:
+            return  # it is starting with what it has just read, or stopping
         notify_service_manager("RELOADING=1")
         try:
             fresh = read_settings(self.configuration)

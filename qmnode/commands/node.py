@@ -1,13 +1,12 @@
-"""``qmnode init``, ``status``, ``backup``, ``restore`` and ``verify``."""
+"""``qmnode init``, ``backup``, ``restore`` and ``verify``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from qmnode.administration.quotas import quota_text
 from qmnode.commands.output import counted, print_facts, print_json, print_table, progress, say, size_text
 from qmnode.commands.target import (
     ConfigOption,
@@ -19,13 +18,9 @@ from qmnode.commands.target import (
     with_node,
 )
 
-if TYPE_CHECKING:
-    from qmnode.management.documents import NodeDocument, QuotaDocument
-
 init_app = typer.Typer(pretty_exceptions_enable=False)
 connect_app = typer.Typer(pretty_exceptions_enable=False)
 disconnect_app = typer.Typer(pretty_exceptions_enable=False)
-status_app = typer.Typer(pretty_exceptions_enable=False)
 backup_app = typer.Typer(pretty_exceptions_enable=False)
 restore_app = typer.Typer(pretty_exceptions_enable=False)
 verify_app = typer.Typer(pretty_exceptions_enable=False)
@@ -123,39 +118,6 @@ def _guid(identifier: bytes) -> str:
     from qmnode.structures.guid import Guid, guid_to_text
 
     return guid_to_text(Guid(identifier))
-
-
-@status_app.command(epilog="Example: qmnode status --json")
-def status(socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Say how the running node is. Exit codes: 1, it can store nothing, as its disk is full or fails; 3, no answer."""
-    from qmnode.management.documents import NodeDocument, QuotaDocument
-    from qmnode.version import program_version
-
-    found = with_node(socket, config, lambda qm: qm.status())
-    node, quotas = NodeDocument.of(found, program_version()), QuotaDocument.of(found)
-    if as_json:
-        print_json(node.model_dump(mode="json") | {"quotas": quotas.model_dump(mode="json")})
-    else:
-        _print_status(node, quotas)
-    if node.storage_failure:
-        say(node.storage_failure)
-        raise typer.Exit(1)
-
-
-def _print_status(node: NodeDocument, quotas: QuotaDocument) -> None:
-    print_facts(
-        dict(node)
-        | {
-            "total_bytes": size_text(node.total_bytes),
-            "disk_free_bytes": size_text(node.disk_free_bytes),
-            "disk_bytes": size_text(node.disk_bytes),
-            "quota": f"{size_text(quotas.quota_used)} of {quota_text(quotas.quota)}",
-            "journal_quota": f"{size_text(quotas.journal_quota_used)} of {quota_text(quotas.journal_quota)}",
-            "throttled": quotas.throttled,
-            "journal_copies_dropped": quotas.journal_copies_dropped,
-            "warnings": "; ".join(node.warnings) or "none",
-        }
-    )
 
 
 @disconnect_app.command(epilog="Example: qmnode disconnect")

@@ -8,26 +8,28 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from qmnode.structures.text import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pydantic import BaseModel
+    from rich.console import Console
 
 
 _PIPE_WIDTH = 10_000
 
 
-def _console(*, error: bool = False) -> Console:
+def _escape_what_the_output_has_not() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names may have letters that the output has not
+
+
+def _console(*, error: bool = False) -> Console:
+    from rich.console import Console
+
+    _escape_what_the_output_has_not()
     return Console(stderr=error, highlight=False, emoji=False, markup=False)
 
 
@@ -56,6 +58,10 @@ def print_body(text: str) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
     """A table; in a pipe it is as wide as it needs to be."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     console = _console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
@@ -69,13 +75,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, rig
 
 def print_facts(facts: Mapping[str, object]) -> None:
     """Names and values, one pair a line."""
-    console = _console()
+    rows = [(name.replace("_", " "), _cell(value)) for name, value in facts.items()]
+    if not sys.stdout.isatty():
+        _escape_what_the_output_has_not()
+        width = max((len(name) for name, _ in rows), default=0)
+        for name, value in rows:
+            print(f"{name:{width}}  {value}".rstrip())
+        return
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table.grid(padding=(0, 2))
-    for name, value in facts.items():
-        table.add_row(Text(name.replace("_", " ")), Text(_cell(value)))
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
-    console.print(table)
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
+    _console().print(table)
 
 
 def _cell(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from qmnode.errors import ConfigurationError, MessageQueuingError
-from qmnode.structures.error_codes import ErrorCode
+from qmnode.commands.quick import exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,24 +51,13 @@ def command_table(table: Mapping[str, Row]) -> type[TyperGroup]:
 
 
 PROGRAM: Final = "qmnode"
-_EXIT_CODES: Final = {
-    ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE: 3,
-    ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE: 3,
-    ErrorCode.MQ_ERROR_IO_TIMEOUT: 4,
-}
 
 
 def run(app: typer.Typer) -> None:
     """Run a command line to its exit code: 0 done, 1 failed, 2 wrong usage, 3 no node, 4 no message in time."""
-    try:
+
+    def work() -> int:
         app(prog_name=PROGRAM)
-    except MessageQueuingError as error:
-        print(error, file=sys.stderr)
-        sys.exit(_EXIT_CODES.get(error.code, 1))
-    except ConfigurationError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:
-        # Whoever read the output has enough. Python would complain at exit about what it cannot write any more.
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
-        sys.exit(1)
+        return 0
+
+    sys.exit(exit_code(work))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+
+from qmnode.commands.state import socket_path
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -53,9 +54,8 @@ def data_directory(data: Path | None, config: Path | None) -> Path:
 def with_node(socket: Path | None, config: Path | None, work: Callable[[RemoteQueueManager], Awaitable[T]]) -> T:
     """Do something with the running node. MQ_ERROR_SERVICE_NOT_AVAILABLE, exit code 3, if it does not answer."""
     import qmnode
-    from qmnode.settings.node import read_settings
 
-    address = socket if socket is not None else read_settings(config).local.socket
+    address = socket_path(socket, config)
 
     async def connected() -> T:
         async with qmnode.connect(address) as manager:
@@ -66,6 +66,8 @@ def with_node(socket: Path | None, config: Path | None, work: Callable[[RemoteQu
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end; Ctrl-C cancels, so that what was begun is undone."""
+    import asyncio
+
     return asyncio.run(work)
 
 

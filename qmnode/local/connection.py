@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from qmnode.errors import MessageQueuingError
 from qmnode.local import values
+from qmnode.local.asking import unreachable
 from qmnode.local.frames import (
     HEAD_SIZE,
     MAXIMUM_FRAME,
@@ -49,9 +50,7 @@ class Connection(asyncio.Protocol):
         try:
             _, connection = await loop.create_unix_connection(lambda: cls(path), str(path))
         except OSError as error:
-            raise MessageQueuingError(
-                _UNREACHABLE, f"no node answers on {path} ({error.strerror or error}): start it with 'qmnode run'"
-            ) from error
+            raise unreachable(path, error) from error
         greeting = values.encode({"version": PROTOCOL_VERSION})
         try:
             return connection, values.decode((await connection.call(Kind.HELLO, greeting)).body)

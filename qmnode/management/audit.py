@@ -1,16 +1,21 @@
 """The audit log: every change and attempt at one: who, what, when, and the outcome. Never bodies or secrets."""
 
+from __future__ import annotations
+
 import json
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from qmnode.management.tokens import Caller
 from qmnode.settings.node import ConfigurationError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from qmnode.management.tokens import Caller
 
 log = structlog.get_logger(__name__)
 

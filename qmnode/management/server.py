@@ -82,10 +82,11 @@ class ManagementServer:
         ready: Callable[[], bool],
         connection_list: ConnectionList | None = None,
         key_reader: KeyReader | None = None,
+        audit_log: AuditLog | None = None,
     ) -> None:
         self.settings = settings
         self.context = Context(manager, settings, ready, connection_list, key_reader)
-        self.audit_log = AuditLog(settings.audit_log)
+        self.audit_log = audit_log or AuditLog(settings.audit_log)
         self.tokens = Tokens(settings.tokens) if settings.listen is not None and settings.tokens is not None else None
         self.address: tuple[str, int] | None = None
         """Where TCP is listened on, once it is."""

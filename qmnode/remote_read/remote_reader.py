@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueApi, Share
-from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import DirectFormatName, DirectProtocol, FormatName, PrivateFormatName, PublicFormatName
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from qmnode.dcerpc.protection import SecurityContext
     from qmnode.model.queue_manager import QueueManager
+    from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
 
 
 @dataclass(slots=True)
@@ -33,16 +33,21 @@ class RemoteReader:
     def __init__(self, manager: QueueManager, security: Callable[[str], SecurityContext] | None = None) -> None:
         """``security`` makes security contexts for hosts; without it this node reads as nobody in particular."""
         self._manager = manager
-        settings = manager.settings.remote_read
-        self._options = RemoteReadOptions(
+        self._security = security
+        self._nodes: dict[str, RemoteNode] = {}
+        self._connecting: dict[str, _Attempt] = {}
+
+    def _options(self) -> RemoteReadOptions:
+        from qmnode.remote_read.remote_node import RemoteReadOptions
+
+        settings = self._manager.settings.remote_read
+        return RemoteReadOptions(
             endpoint_mapper_port=settings.endpoint_mapper_port,
             port=settings.port,
             own_address=settings.address,
-            security=security,
-            identifier=manager.identifier,
+            security=self._security,
+            identifier=self._manager.identifier,
         )
-        self._nodes: dict[str, RemoteNode] = {}
-        self._connecting: dict[str, _Attempt] = {}
 
     def reads(self, name: FormatName, access: Access) -> bool:
         """Whether a queue can be opened so over there."""
@@ -96,7 +101,9 @@ class RemoteReader:
     async def _connect(self, key: str, host: str) -> RemoteNode:
         own = asyncio.current_task()
         try:
-            node = await RemoteNode.connect(host, self._options)
+            from qmnode.remote_read.remote_node import RemoteNode
+
+            node = await RemoteNode.connect(host, self._options())
         finally:
             if key in self._connecting and self._connecting[key].task is own:
                 del self._connecting[key]

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from qmnode.capture.explain import Explainer
 from qmnode.capture.render import Body, plain, tree
 from qmnode.capture.source import Captured, read_packets
-from qmnode.cli import COMMANDS, app
+from qmnode.commands.table import COMMANDS, app
 from qmnode.structures.internal_packets import ConnectionParameters, ConnectionParametersHeader
 from qmnode.structures.message_properties_header import MessagePropertiesHeader
 from qmnode.structures.queue_formats import DirectQueueFormatName
@@ -356,7 +356,7 @@ def test_a_file_without_packets_says_so() -> None:
 
 def test_help_imports_no_command() -> None:
     script = (
-        "import sys; from typer.testing import CliRunner; from qmnode.cli import app;"
+        "import sys; from typer.testing import CliRunner; from qmnode.commands.table import app;"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0;"
         "print([name for name in sys.modules if name.startswith(('qmnode.commands.', 'qmnode.capture'))])"
     )

@@ -10,7 +10,7 @@ import pytest
 
 import qmnode
 import qmnode.settings.node
-from qmnode.cli import COMMANDS
+from qmnode.commands.table import COMMANDS
 from qmnode.local.remote import RemoteQueueManager
 from tests.commands.conftest import Command
 from tests.lab.nodes import Daemon

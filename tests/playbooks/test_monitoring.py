@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app as enterprise_application
 from qmnode import QueueManager
-from qmnode.cli import app as node_application
+from qmnode.commands.table import app as node_application
 from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
 from qmnode.settings.node import ManagementSettings

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from qmnode import Access, Message, QueueManager
 from qmnode.administration.dead_letters import dead_letters
 from qmnode.administration.messages import browse
-from qmnode.cli import app
+from qmnode.commands.table import app
 from qmnode.directory.file import FileDirectory
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import BodyForm, MessageDocument

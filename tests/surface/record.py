@@ -23,7 +23,7 @@ import typer
 from pydantic_core import PydanticUndefined
 
 import qmnode
-from qmnode.cli import app as node_commands
+from qmnode.commands.table import app as node_commands
 from tests.lab.addresses import free_alias
 
 _OWN: Final = ("qmnode.model.administrator", "qmnode.model.queue_manager")

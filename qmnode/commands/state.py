@@ -1,0 +1,77 @@
+"""The state of the running node, printed. It is asked often: `qmnode.commands` says what it may load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from qmnode.commands.output import print_facts, print_json, say, size_text
+
+_NO_QUOTA: Final = 0xFFFFFFFF
+_NODE: Final = (
+    "computer_name", "identifier", "version", "online", "queue_count", "outgoing_queue_count", "message_count",
+    "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
+    "disk_free_bytes", "disk_bytes", "lost_writes",
+)  # fmt: skip
+_QUOTAS: Final = (
+    "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
+)  # fmt: skip
+
+
+def show_status(socket: Path | None, config: Path | None, wait: float, as_json: bool) -> int:
+    """Print it; the exit code."""
+    from qmnode.local.asking import ask
+
+    document = _document(ask(socket_path(socket, config), "status", wait))
+    if as_json:
+        print_json(document)
+    else:
+        _print(document)
+    if document["storage_failure"]:
+        say(document["storage_failure"])
+        return 1
+    return 0
+
+
+def socket_path(socket: Path | None, config: Path | None) -> Path:
+    """The socket of the node: as it was given, or as the configuration has it."""
+    if socket is not None:
+        return socket
+    from qmnode.settings.node import read_settings
+
+    return read_settings(config).local.socket
+
+
+def _document(found: dict[str, Any]) -> dict[str, Any]:
+    """NodeDocument and QuotaDocument of the management API, without the time that it takes to load these."""
+    from qmnode.structures.guid import Guid, guid_to_text
+    from qmnode.version import program_version
+
+    facts = found | {
+        "identifier": guid_to_text(Guid(found["identifier"])),
+        "version": program_version(),
+        "storage_failure": found.get("storage_failure") or None,
+    }
+    for name in ("quota", "journal_quota"):
+        facts[name] = None if found[name] == _NO_QUOTA else found[name]
+    node = {name: facts.get(name) for name in _NODE}
+    return node | {"quotas": {name: facts.get(name) for name in _QUOTAS}}
+
+
+def _print(node: dict[str, Any]) -> None:
+    from qmnode.administration.quotas import quota_text
+
+    quotas = node.pop("quotas")
+    print_facts(
+        node
+        | {
+            "total_bytes": size_text(node["total_bytes"]),
+            "disk_free_bytes": size_text(node["disk_free_bytes"] or 0),
+            "disk_bytes": size_text(node["disk_bytes"] or 0),
+            "quota": f"{size_text(quotas['quota_used'])} of {quota_text(quotas['quota'])}",
+            "journal_quota": f"{size_text(quotas['journal_quota_used'])} of {quota_text(quotas['journal_quota'])}",
+            "throttled": quotas["throttled"],
+            "journal_copies_dropped": quotas["journal_copies_dropped"],
+            "warnings": "; ".join(node["warnings"]) or "none",
+        }
+    )

@@ -1,0 +1,26 @@
+"""``qmnode status``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from qmnode.commands.state import show_status
+from qmnode.commands.target import ConfigOption, JsonOption, SocketOption
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+
+@app.command(epilog="Example: qmnode status --wait 30")
+def status(
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for a node that is starting.")] = 0.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how the running node is.
+
+    Exit codes: 1 it can store nothing, as its disk is full or fails; 3 it does not answer.
+    """
+    raise typer.Exit(show_status(socket, config, wait, as_json))

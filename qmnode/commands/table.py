@@ -1,0 +1,40 @@
+"""The table of the commands of ``qmnode``. What they do is in the other files beside this one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import typer
+
+from qmnode.commands.registry import Row, command_table
+
+COMMANDS: Final = {
+    "init": Row("qmnode.commands.node:init_app", "Make a node: a configuration and a message store."),
+    "run": Row("qmnode.commands.run:app", "Run the node until it is told to stop."),
+    "status": Row("qmnode.commands.status:app", "Say how the running node is."),
+    "connect": Row("qmnode.commands.node:connect_app", "Exchange messages with other machines again."),
+    "disconnect": Row("qmnode.commands.node:disconnect_app", "Exchange no messages with other machines."),
+    "queue": Row("qmnode.commands.queue:app", "Create, find, change and delete queues."),
+    "send": Row("qmnode.commands.send:app", "Send messages."),
+    "receive": Row("qmnode.commands.messages:receive_app", "Take messages out of a queue."),
+    "peek": Row("qmnode.commands.messages:peek_app", "Look at messages, which stay."),
+    "move": Row("qmnode.commands.messages:move_app", "Move messages to a subqueue or back."),
+    "journal": Row("qmnode.commands.messages:journal_app", "Look at copies of what was received or sent."),
+    "dead-letter": Row("qmnode.commands.dead_letter:app", "List, retry and export dead letters."),
+    "transaction": Row("qmnode.commands.transaction:app", "List transactions, resolve those in doubt."),
+    "backup": Row("qmnode.commands.node:backup_app", "Copy the store of the running node."),
+    "restore": Row("qmnode.commands.node:restore_app", "Put a backup where a node will start on it."),
+    "verify": Row("qmnode.commands.node:verify_app", "Check the store of a stopped node, or a backup."),
+    "decode": Row("qmnode.commands.decode:app", "Explain the packets in a capture, a hex dump or plain bytes."),
+}
+
+app = typer.Typer(cls=command_table(COMMANDS), no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def qmnode() -> None:
+    """A Message Queuing (MSMQ) queue manager node.
+
+    Exit codes: 0 done; 1 the operation failed, with an MQ_ERROR code; 2 wrong usage; 3 the node cannot be reached;
+    4 timed out waiting for a message.
+    """

@@ -1,0 +1,84 @@
+"""One question to the node, without an event loop: all that ``qmnode status`` needs, loaded in a few milliseconds."""
+
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from qmnode.errors import MessageQueuingError
+from qmnode.local.frames import PROTOCOL_VERSION, Frame, FrameError, FrameReader, Kind, frame
+from qmnode.structures.error_codes import ErrorCode
+
+_UNREACHABLE: Final = ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
+_TIMEOUT: Final = 30.0
+_PAUSE: Final = 0.05
+_CHUNK: Final = 65536
+
+
+def unreachable(path: Path, error: OSError) -> MessageQueuingError:
+    """No connection to the socket."""
+    return MessageQueuingError(
+        _UNREACHABLE, f"no node answers on {path} ({error.strerror or error}): start it with 'qmnode run'"
+    )
+
+
+def ask(path: Path, method: str, wait: float = 0.0) -> Any:
+    """The answer of the queue manager to a method without arguments, as plain values.
+
+    For ``wait`` seconds a node that does not answer yet is asked again. MQ_ERROR_SERVICE_NOT_AVAILABLE after that.
+    """
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            return _ask(path, method)
+        except MessageQueuingError as error:
+            if error.code is not _UNREACHABLE or time.monotonic() >= deadline:
+                raise
+        time.sleep(_PAUSE)
+
+
+def _ask(path: Path, method: str) -> Any:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as node:
+        node.settimeout(_TIMEOUT)
+        try:
+            node.connect(str(path))
+            _call(node, Kind.HELLO, {"version": PROTOCOL_VERSION})
+            return _call(node, Kind.CALL, ["manager", 0, method, [], {}])
+        except TimeoutError as error:
+            raise MessageQueuingError(_UNREACHABLE, f"the node on {path} says nothing for {_TIMEOUT:g} s") from error
+        except OSError as error:
+            raise unreachable(path, error) from error
+        except (FrameError, ValueError) as error:
+            raise MessageQueuingError(_UNREACHABLE, f"what answers on {path} is no node: {error}") from error
+
+
+def _call(node: socket.socket, kind: Kind, value: object) -> Any:
+    node.sendall(frame(kind, 1, json.dumps(value).encode()))
+    answer = _answer(node)
+    result = json.loads(answer.body, object_hook=_plain)
+    if answer.kind == Kind.FAILED:
+        code, sentence = result
+        raise MessageQueuingError(ErrorCode(code), sentence)
+    return result
+
+
+def _answer(node: socket.socket) -> Frame:
+    reader = FrameReader()
+    while True:
+        data = node.recv(_CHUNK)
+        if not data:
+            raise ConnectionResetError("the connection was closed")
+        for answer in reader.feed(data):
+            return answer
+
+
+def _plain(value: dict[str, Any]) -> Any:
+    """Tagged values (:mod:`qmnode.local.values`) as what is in them."""
+    if len(value) == 1:
+        ((tag, content),) = value.items()
+        if tag == "$bytes":
+            return bytes.fromhex(content)
+        if tag.startswith("$"):
+            return content
+    return value

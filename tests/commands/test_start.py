@@ -1,0 +1,110 @@
+"""What starting costs: modules that ``qmnode run`` and ``qmnode status`` load, and waiting for a node that starts."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import qmnode
+from qmnode.commands.quick import quick
+from qmnode.management.documents import NodeDocument, QuotaDocument
+from qmnode.version import program_version
+from tests.commands.conftest import Command
+from tests.lab.nodes import Daemon
+
+_PROGRAM = "from qmnode.cli import main; main()"
+
+
+def loaded(code: str, *arguments: str) -> set[str]:
+    """Names of the packages and modules that a program imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    lines = (line for line in done.stderr.splitlines() if line.startswith("import time:"))
+    return {line.rpartition("|")[2].strip() for line in lines}
+
+
+def test_status_loads_no_library(tmp_path: Path) -> None:
+    modules = loaded(_PROGRAM, "status", "--socket", str(tmp_path / "nobody"))
+    assert "qmnode.local.asking" in modules
+    heavy = {"asyncio", "cryptography", "fastapi", "pydantic", "rich", "rocksdict", "structlog", "typer", "yaml"}
+    assert modules & heavy == set()
+
+
+def test_run_answers_before_it_loads_what_serves_http_and_what_few_nodes_use() -> None:
+    modules = loaded("import qmnode.commands.running, qmnode.service")
+    assert "qmnode.local.server" in modules
+    heavy = {"fastapi", "gssapi", "prometheus_client", "pyarrow", "spnego", "starlette", "typer", "uvicorn"}
+    assert modules & heavy == set()
+    assert modules & {"qmnode.dcerpc.pdu", "qmnode.export.exporter", "qmnode.management.server"} == set()
+
+
+def test_status_prints_the_documents_of_the_management_api(command: Command, daemon: Daemon) -> None:
+    async def ask() -> dict[str, object]:
+        async with qmnode.connect(daemon.socket) as qm:
+            found = await qm.status()
+        node, quotas = NodeDocument.of(found, program_version()), QuotaDocument.of(found)
+        return {**node.model_dump(mode="json"), "quotas": quotas.model_dump(mode="json")}
+
+    printed = command("status", "--socket", daemon.socket, "--json").json
+    expected = asyncio.run(ask())
+    assert list(printed) == list(expected)
+    for changing in ("disk_free_bytes",):
+        printed.pop(changing), expected.pop(changing)
+    assert printed == expected
+
+
+@pytest.mark.parametrize(
+    "words", [("--socket={}", "--json"), ("--json", "--socket", "{}"), ("--wait=1", "--socket", "{}")]
+)
+def test_plain_command_lines_of_status_are_read_quickly(daemon: Daemon, words: tuple[str, ...]) -> None:
+    assert quick(["status", *(word.format(daemon.socket) for word in words)]) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [], ["--help"], ["send", "orders"], ["status", "--help"], ["status", "--wait", "soon"], ["status", "--wait"],
+        ["status", "--wait=-1"], ["status", "orders"], ["status", "--json=yes"], ["status", "--json", "--json"],
+        ["run", "--config"], ["run", "--config", "--help"], ["run", "--socket", "x"],
+        ["run", "--config", "a", "-c", "b"],
+    ],
+)  # fmt: skip
+def test_all_other_command_lines_go_the_common_way(words: list[str]) -> None:
+    assert quick(words) is None
+
+
+def test_status_of_nobody_waits_no_longer_than_it_is_told(command: Command, tmp_path: Path) -> None:
+    answer = command("status", "--socket", tmp_path / "nobody", "--wait", "0.2")
+    assert answer.code == 3
+    assert "qmnode run" in answer.err
+    assert command("status", "--socket", tmp_path / "nobody", "--wait", "soon").code == 2
+
+
+def test_status_waits_for_a_node_that_starts(tmp_path: Path) -> None:
+    socket, configuration = tmp_path / "node.sock", tmp_path / "node.yaml"
+    settings = {
+        "data": str(tmp_path / "data"),
+        "computer_name": "ALPHA",
+        "transport": {"enabled": False},
+        "local": {"socket": str(socket)},
+        "management": {"socket": None},
+    }
+    configuration.write_text(json.dumps(settings))
+    command = [sys.executable, "-c", _PROGRAM]
+    asked = subprocess.Popen(
+        [*command, "status", "--wait", "120", "--json", "--socket", str(socket)], stdout=subprocess.PIPE
+    )
+    node = subprocess.Popen([*command, "run", "--config", str(configuration)], stderr=subprocess.DEVNULL)
+    try:
+        printed, _ = asked.communicate(timeout=150)
+    finally:
+        asked.kill()
+        node.terminate()
+        node.wait(60)
+    assert asked.returncode == 0
+    assert json.loads(printed)["computer_name"] == "ALPHA"
+    assert node.returncode == 0
