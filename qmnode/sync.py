@@ -232,7 +232,6 @@ class QueueManager(_Closing):
     status = _blocking(QueueManagerApi.status)
     set_online = _blocking(QueueManagerApi.set_online)
     list_transactions = _blocking(QueueManagerApi.list_transactions)
-    resolve_transaction = _blocking(QueueManagerApi.resolve_transaction)
     queue_security = _blocking(QueueManagerApi.queue_security)
     backup = _blocking(QueueManagerApi.backup)
 

@@ -270,8 +270,6 @@ class Arrivals:
 
     def _room(self) -> int | None:
         quotas = self._manager.quotas
-        if quotas.throttled:
-            return 0
         return None if quotas.limit == float("inf") else max(0, int(quotas.limit) - quotas.used)
 
     def _destination(self, name: DestinationName) -> Destination:

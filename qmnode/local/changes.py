@@ -10,7 +10,6 @@ CHANGES: Final = frozenset(
         "delete_queue",
         "pause_queue",
         "purge",
-        "resolve_transaction",
         "resume_queue",
         "set_online",
         "set_queue",

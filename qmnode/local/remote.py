@@ -128,10 +128,6 @@ class RemoteQueueManager(QueueManagerApi):
         found: list[TransactionInformation] = await self._call("list_transactions")
         return found
 
-    async def resolve_transaction(self, identifier: Guid, commit: bool) -> None:
-        """End a transaction that is in doubt (3.1.4.9, 3.1.4.10)."""
-        await self._call("resolve_transaction", identifier, commit)
-
     async def queue_security(self, name: str) -> bytes:
         """The security descriptor of a queue."""
         security: bytes = await self._call("queue_security", name)

@@ -1,15 +1,14 @@
 """The node itself: health, state, quotas, connections, transactions, metrics."""
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
 
 from qmnode.management.context import Node, note
 from qmnode.management.documents import (
-    GUID_PATTERN,
     ConnectionDocument,
     NodeDocument,
     QuotaDocument,
@@ -18,7 +17,6 @@ from qmnode.management.documents import (
 from qmnode.management.metrics import exposition
 from qmnode.management.problems import http_problem, responses
 from qmnode.security.service import KeyStoreStatus
-from qmnode.structures.guid import guid_from_text
 from qmnode.version import program_version
 
 router = APIRouter()
@@ -67,14 +65,6 @@ class Online(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"online": True}})
 
     online: bool
-
-
-class Outcome(BaseModel):
-    """How a transaction in doubt ends."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"outcome": "commit"}})
-
-    outcome: Literal["commit", "abort"] = Field(description="What its coordinator would say, had it been reached")
 
 
 @router.get("/healthz", tags=["health"], summary="Is the process alive, and its disk?", responses=responses())
@@ -153,24 +143,3 @@ async def list_transactions(node: Node) -> Transactions:
     """Those of applications, and those of coordinators, which may be in doubt."""
     found = await node.manager.list_transactions()
     return Transactions(transactions=[TransactionDocument.of(transaction) for transaction in found])
-
-
-@router.post(
-    "/v1/transactions/{identifier}/resolve",
-    tags=["transactions"],
-    summary="End a transaction that is in doubt",
-    status_code=204,
-    responses=responses(409),
-)
-async def resolve_transaction(
-    identifier: Annotated[str, Path(pattern=GUID_PATTERN, examples=["7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e"])],
-    outcome: Outcome,
-    request: Request,
-    node: Node,
-) -> None:
-    """In the place of its coordinator, which is known to have decided so and cannot be reached.
-
-    409 if there is no such transaction, or it is not in doubt: an application's own transaction is ended by it.
-    """
-    note(request, outcome=outcome.outcome)
-    await node.manager.resolve_transaction(guid_from_text(identifier), outcome.outcome == "commit")

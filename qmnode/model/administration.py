@@ -30,10 +30,10 @@ class NodeStatus:
     journal_quota: int
     journal_quota_used: int
     throttled: bool
-    """Throttled (3.1.1.1): no queue takes messages until flow control ends."""
+    """Whether no queue takes messages, since the store has failed."""
     transaction_count: int
     in_doubt_count: int
-    """Transactions that wait for a coordinator, or for :meth:`AdministrationApi.resolve_transaction`."""
+    """Always 0: there are no transactions of coordinators. Kept for programs that read it."""
     journal_copies_dropped: int
     """Copies that did not go to a journal, since start, because its quota had no room."""
     warnings: tuple[str, ...] = ()
@@ -150,13 +150,6 @@ class AdministrationApi(ABC):
     @abstractmethod
     async def list_transactions(self) -> list[TransactionInformation]:
         """The transactions that have not ended, oldest first."""
-
-    @abstractmethod
-    async def resolve_transaction(self, identifier: Guid, commit: bool) -> None:
-        """End a transaction that is in doubt, in the place of its coordinator (3.1.4.9, 3.1.4.10).
-
-        MQ_ERROR_TRANSACTION_SEQUENCE if there is no such transaction or it is not in doubt.
-        """
 
     @abstractmethod
     async def queue_security(self, name: str) -> bytes:

@@ -79,10 +79,10 @@ class OpenQueueDescriptor(SendingDescriptor):
             raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, "receive_many: the limit is at least 1")
         return await self._dequeue(limit, timeout, self.claim(transaction))
 
-    async def receive_begin(self, timeout: float | None = None, *, tag: object = None) -> Message:
-        """Dequeue Message Begin (3.1.7.1.11). ``tag`` is for ``cancel_waiting``."""
+    async def receive_begin(self, timeout: float | None = None) -> Message:
+        """Dequeue Message Begin (3.1.7.1.11)."""
         self.check_read(timeout, _RECEIVE)
-        return self.begin((await self._dequeue(1, timeout, _LOCK, tag))[0])
+        return self.begin((await self._dequeue(1, timeout, _LOCK))[0])
 
     async def receive_begin_by_lookup_id(self, lookup_identifier: int = 0, seek: Seek = "current") -> Message:
         """Read Message By Lookup Identifier (3.1.7.1.13), of which only the first phase is done: the message is locked.
@@ -105,14 +105,6 @@ class OpenQueueDescriptor(SendingDescriptor):
             self._give_back()
             self._refuse(_RECEIVE)
         return message
-
-    def cancel_waiting(self, tag: object) -> bool:
-        """Cancel Waiting Message Read Request (3.1.7.1.17), of whoever has the queue open. False: nobody waits so."""
-        for operation in self.queue.waiting:
-            if tag is not None and operation.tag == tag and not operation.closed:
-                operation.cancel()
-                return True
-        return False
 
     async def receive_end(self, lookup_identifier: int, delete: bool) -> None:
         """Dequeue Message End (3.1.7.1.12)."""
@@ -152,7 +144,7 @@ class OpenQueueDescriptor(SendingDescriptor):
             self._end_read(lookup_identifier, delete=False)
             self._store.durable()
 
-    async def _dequeue(self, limit: int, timeout: float | None, claim: Claim, tag: object = None) -> list[Message]:
+    async def _dequeue(self, limit: int, timeout: float | None, claim: Claim) -> list[Message]:
         queue = self.queue
         entries: list[Entry] = []
         size = 0
@@ -166,7 +158,7 @@ class OpenQueueDescriptor(SendingDescriptor):
         if not entries:
             if timeout is not None and timeout <= 0:
                 raise timed_out()
-            entries.append(await WaitingMessageReadOperation(self, claim, tag=tag).wait(timeout))
+            entries.append(await WaitingMessageReadOperation(self, claim).wait(timeout))
         await self.settle(claim, entries)
         return [received_message(*entry) for entry in entries]
 

@@ -112,9 +112,6 @@ class MessageStore(Protocol):
     def read_counters(self) -> dict[int, bytes]:
         """All counters."""
 
-    def put_transaction(self, identifier: bytes, record: bytes) -> None:
-        """Store a prepared transaction."""
-
     def delete_transaction(self, identifier: bytes) -> None:
         """Forget it."""
 

@@ -7,6 +7,8 @@ same step, without waiting in between; only then does the caller wait for the ba
 from collections.abc import Sequence
 from typing import Any, Final, Unpack, cast
 
+import structlog
+
 from qmnode.directory.port import Directory
 from qmnode.errors import MessageQueuingError
 from qmnode.model.administration import NodeStatus, TransactionInformation
@@ -28,13 +30,15 @@ from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Recorder, RemoteReader
 from qmnode.model.published import PublishedQueues
 from qmnode.model.queue_collection import Names, QueueCollection, check_properties
-from qmnode.model.transaction import ExternalTransactions, ResourceManager, Transaction, TransactionState
+from qmnode.model.transaction import Transaction
 from qmnode.settings.node import Settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.names import QueueKind
 
 _MADE_BY_USERS: Final = (QueueType.PRIVATE, QueueType.PUBLIC)
+
+log = structlog.get_logger(__name__)
 
 
 class QueueManager(QueueManagerApi):
@@ -48,7 +52,6 @@ class QueueManager(QueueManagerApi):
         computer_name: str,
         *,
         access_policy: AccessPolicy | None = None,
-        resource_manager: ResourceManager | None = None,
         resolve_distribution_list: ResolveDistributionList | None = None,
         directory: Directory | None = None,
         recorder: Recorder | None = None,
@@ -61,7 +64,6 @@ class QueueManager(QueueManagerApi):
         self.outcomes = context.outcomes = Outcomes(context)
         self.opening = context.opening = Opening(self)
         self.published = PublishedQueues(context, directory)
-        self.external = ExternalTransactions(context, resource_manager)
         self.resolve_distribution_list = resolve_distribution_list
         self.remote_reader: RemoteReader | None = None
         """Whoever opens queues of other queue managers to be read; None in a queue manager that reads only its own."""
@@ -105,8 +107,17 @@ class QueueManager(QueueManagerApi):
 
     async def start(self) -> None:
         """Begin: what has expired while the node was down expires now."""
-        self.external.recover()
+        self._forget_prepared_transactions()
         self.context.expiry.start()
+
+    def _forget_prepared_transactions(self) -> None:
+        """Abort what releases up to 0.1 could prepare for a coordinator: no coordinator will ever end it."""
+        for identifier, _ in self.store.read_transactions():
+            log.warning(
+                "a prepared transaction is aborted: what it received is in its queues, what it sent is not sent",
+                transaction=guid_to_text(Guid(identifier)),
+            )
+            self.store.delete_transaction(identifier)
 
     async def close(self) -> None:
         """Cancel waiting reads, abort open transactions, write what is pending, close the store."""
@@ -120,7 +131,7 @@ class QueueManager(QueueManagerApi):
         for queue in queues:
             for reader in list(queue.waiting):
                 reader.cancel(sentence="the queue manager was closed while the call waited")
-        for transaction in [one for one in self.transactions.values() if one.single_phase]:
+        for transaction in list(self.transactions.values()):
             transaction.transaction_abort()
         for queue in queues:
             for descriptor in list(queue.descriptors.values()):
@@ -140,14 +151,6 @@ class QueueManager(QueueManagerApi):
         self.connection_active = True
         if self.context.network is not None:
             self.context.network.connect()
-
-    def begin_flow_control(self) -> None:
-        """Begin Flow Control: no queue takes messages."""
-        self.quotas.throttled = True
-
-    def end_flow_control(self) -> None:
-        """End Flow Control."""
-        self.quotas.throttled = False
 
     # Queues
 
@@ -270,9 +273,9 @@ class QueueManager(QueueManagerApi):
             quota_used=self.quotas.used,
             journal_quota=self.quotas.settings.journal_quota,
             journal_quota_used=self.quotas.journal_used,
-            throttled=self.quotas.throttled,
+            throttled=bool(storage.failure),
             transaction_count=len(self.transactions),
-            in_doubt_count=len(self.external.in_doubt),
+            in_doubt_count=0,
             journal_copies_dropped=self.outcomes.journal_copies_dropped,
             warnings=tuple(f"{what}: {sentence}" for what, sentence in self.troubles.items()),
             storage_failure=storage.failure,
@@ -292,24 +295,9 @@ class QueueManager(QueueManagerApi):
         """The transactions that have not ended."""
         return [_describe(transaction) for transaction in self.transactions.values()]
 
-    async def resolve_transaction(self, identifier: Guid, commit: bool) -> None:
-        """DTC Reenlistment Commit (3.1.4.9) or Abort (3.1.4.10), said by an administrator."""
-        transaction = self.transactions.get(identifier)
-        if transaction is not None and not _is_in_doubt(transaction):
-            raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE,
-                f"transaction {guid_to_text(identifier)} is not in doubt: the application that began it ends it",
-            )
-        end = self.external.reenlistment_commit if commit else self.external.reenlistment_abort
-        await end(identifier)
-
     async def queue_security(self, name: str) -> bytes:
         """The security descriptor of a queue."""
         return self.names.find(name).security
-
-
-def _is_in_doubt(transaction: Transaction) -> bool:
-    return not transaction.single_phase and transaction.state is TransactionState.PREPARED
 
 
 def _describe(transaction: Transaction) -> TransactionInformation:
@@ -318,7 +306,7 @@ def _describe(transaction: Transaction) -> TransactionInformation:
     return TransactionInformation(
         identifier=transaction.identifier,
         state=transaction.state.value,
-        in_doubt=_is_in_doubt(transaction),
+        in_doubt=False,
         operation_count=len(transaction.operations),
         queues=tuple(dict.fromkeys(queue.pathname for queue in queues)),
     )

@@ -33,8 +33,6 @@ class Quotas:
         self.apply(settings)
         self.used = 0
         self.journal_used = 0
-        self.throttled = False
-        """Throttled, 3.1.1.1: set by Begin Flow Control (3.1.7.2.5)."""
 
     def apply(self, settings: QuotaSettings) -> None:
         """Take over other limits; what is stored above them stays."""
@@ -44,7 +42,7 @@ class Quotas:
 
     def status(self, queue: "Queue", size: int) -> EnqueueStatus:
         """Whether a queue may take ``size`` more bytes."""
-        if self.used + size > self.limit or self.throttled:
+        if self.used + size > self.limit:
             return EnqueueStatus.QUEUE_MANAGER_QUOTA_EXCEEDED
         quota = queue.quota
         if quota != INFINITE and queue.total_bytes + queue.reserved_bytes + size > quota * _KB:
@@ -58,8 +56,6 @@ class Quotas:
             return
         if status is EnqueueStatus.QUEUE_QUOTA_EXCEEDED:
             sentence = f"the quota of {queue.pathname}, {queue.quota} KB, would be passed"
-        elif self.throttled:
-            sentence = "the queue manager is throttled"
         else:
             sentence = f"the quota of the queue manager, {self.limit / _KB:.0f} KB, would be passed"
         raise MessageQueuingError(

@@ -95,14 +95,13 @@ class TransactionClaim:
 class WaitingMessageReadOperation:
     """One caller that waits for a message to become available in a queue, first come, first served."""
 
-    __slots__ = ("_claim", "_descriptor", "_future", "_timer", "cursor", "destructive_read", "tag")
+    __slots__ = ("_claim", "_descriptor", "_future", "_timer", "cursor", "destructive_read")
 
     def __init__(
         self,
         descriptor: "OpenQueueDescriptor",
         claim: "Claim | None",
         cursor: "Cursor | None" = None,
-        tag: object = None,
     ) -> None:
         self._descriptor = descriptor
         self._claim = claim
@@ -110,7 +109,6 @@ class WaitingMessageReadOperation:
         self._timer: TimerHandle | None = None
         self.destructive_read = claim is not None
         self.cursor = cursor
-        self.tag = tag
 
     @property
     def closed(self) -> bool:

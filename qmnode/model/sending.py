@@ -117,7 +117,7 @@ class SendingDescriptor(QueueApi):
         if there may be no room."""
         context, queue = self.context, self.queue
         quotas = context.quotas
-        if queue.authentication or queue.privacy_level != _OPTIONAL or queue.quota != INFINITE or quotas.throttled:
+        if queue.authentication or queue.privacy_level != _OPTIONAL or queue.quota != INFINITE:
             return None
         fields, first = (None, False) if unit is None else (unit.fields, not unit.has_sent)
         now, next_place, owner = context.clock.time(), context.sequence.next, context.identifier
@@ -166,7 +166,7 @@ class SendingDescriptor(QueueApi):
         if named := message.__dict__.get("application_dead_letter_queue"):
             value = self._with_dead_letter_queue(value, named)
         quotas, size = context.quotas, len(value) + ahead
-        if quotas.used + size > quotas.limit or quotas.throttled or queue.quota != INFINITE:
+        if quotas.used + size > quotas.limit or queue.quota != INFINITE:
             quotas.check(queue, size)
         return (
             # 3.1.7.1.9 has this only for transactional messages, and 0 for the others, which would have no priorities.

@@ -1,15 +1,14 @@
-"""Transactions: MS-MQDMPR 3.1.1.14 and 3.1.4.3 to 3.1.4.11. Units of work over any number of queues.
+"""Transactions: MS-MQDMPR 3.1.1.14 and 3.1.4.3 to 3.1.4.5. Units of work over any number of queues.
 
-What an internal transaction sends is kept in memory until it commits; what it receives stays in its queue, locked.
-Commit is one batch of the store, so that a crash leaves all of it or none. What a prepared external transaction will do
-is in the store too: if the node stops then, it is *in doubt*, and its coordinator or an operator says how it ends.
+Messages that a transaction sends are kept in memory until it commits; messages that it receives stay in their queue,
+locked. Commit is one batch of the store, so that a crash leaves all of it or none. There are no transactions of a
+distributed transaction coordinator (3.1.4.6 to 3.1.4.11): nothing can enlist one.
 """
 
-import json
 from enum import Enum
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import InTransaction, TransactionApi
@@ -19,7 +18,7 @@ from qmnode.model.positions import PositionState
 from qmnode.model.record import moved
 from qmnode.model.serialization import TransactionFields
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.guid import Guid, guid_to_text, new_guid
+from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
@@ -74,10 +73,9 @@ class TransactionState(Enum):
 class Transaction(TransactionApi):
     """An internal transaction. Ended by ``commit`` or ``abort``; whoever forgets it aborts it when the node stops."""
 
-    def __init__(self, context: "Context", identifier: Guid, single_phase: bool = True) -> None:
+    def __init__(self, context: "Context", identifier: Guid) -> None:
         self.context = context
         self.identifier = identifier
-        self.single_phase = single_phase
         self.state = TransactionState.ACTIVE
         self.operations: list[TransactionalOperation] = []
         self.fields = TransactionFields(context.next_transaction_number())
@@ -142,17 +140,6 @@ class Transaction(TransactionApi):
                 self._return(operation, count=False)
                 return
 
-    def restore(self, operations: list[TransactionalOperation]) -> None:
-        """Prepared before a restart: hold again what it held then."""
-        for operation in operations:
-            if operation.operation_type is OperationType.ENQUEUE:
-                operation.queue.reserve_bytes(len(operation.value))
-            else:
-                operation.queue.take_this(operation.lookup_identifier)
-                operation.queue.lock(operation.lookup_identifier, operation.value, self)
-        self.operations = operations
-        self.state = TransactionState.PREPARED
-
     # How it ends
 
     async def prepare(self) -> None:
@@ -173,13 +160,11 @@ class Transaction(TransactionApi):
             await self.context.store.durable()
 
     def transaction_prepare(self) -> None:
-        """Put what the transaction will do in the store, so that it can be done after a crash too."""
+        """Take no more operations; committing will not fail for any of those that are there."""
         self.check_active()
         self.context.store.check()
         self._end_readers()
         self._mark_last()
-        if not self.single_phase:
-            self.context.store.put_transaction(self.identifier, ExternalTransactions.record(self))
         self.state = TransactionState.PREPARED
 
     def _end_readers(self) -> None:
@@ -252,172 +237,7 @@ class Transaction(TransactionApi):
             queue.make_available(lookup_identifier, position.value)
 
     def _end(self, state: TransactionState) -> None:
-        if self.state is TransactionState.PREPARED and not self.single_phase:
-            self.context.store.delete_transaction(self.identifier)
         self.state = state
         self.operations = []
         self._last_sent = -1
         self.context.transactions.pop(self.identifier, None)
-
-
-_LENGTH: Final = 4
-
-
-class ResourceManager(Protocol):
-    """The coordinator's side, as MS-DTCO 3.5 has it: what the queue manager tells about its transactions."""
-
-    def prepare_done(self, identifier: Guid) -> None:
-        """TXUSER_ENLISTMENT_MTAG_PREPAREREQDONE: the transaction can be committed whatever happens."""
-
-    def commit_done(self, identifier: Guid) -> None:
-        """TXUSER_ENLISTMENT_MTAG_COMMITREQDONE."""
-
-    def abort_done(self, identifier: Guid) -> None:
-        """TXUSER_ENLISTMENT_MTAG_ABORTREQDONE."""
-
-    def recover(self, identifiers: list[Guid]) -> None:
-        """Recover Transaction (MS-DTCO 3.5.7.1): find out how these end, and raise the reenlistment events."""
-
-
-class ExternalTransactions:
-    """The transactions that a coordinator decides about."""
-
-    def __init__(self, context: "Context", resource_manager: ResourceManager | None) -> None:
-        self._context = context
-        self.resource_manager = resource_manager
-
-    def enlist(self, identifier: Guid) -> Transaction:
-        """Create Transaction (3.1.7.1.8) for a coordinator's transaction."""
-        if identifier in self._context.transactions:
-            raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_TRANSACTION_ENLIST, f"transaction {guid_to_text(identifier)} is enlisted already"
-            )
-        return Transaction(self._context, identifier, single_phase=False)
-
-    @property
-    def in_doubt(self) -> list[Guid]:
-        """Transactions that are prepared and wait for their outcome."""
-        return [
-            one.identifier
-            for one in self._context.transactions.values()
-            if not one.single_phase and one.state is TransactionState.PREPARED
-        ]
-
-    # Events
-
-    async def prepare(self, identifier: Guid, single_phase: bool = False) -> None:
-        """DTC Transaction Prepare (3.1.4.6); ``single_phase`` is TXUSER_ENLISTMENT_MTAG_PREPAREREQ.fSinglePhase."""
-        if single_phase:
-            await self.commit(identifier)
-            return
-        try:
-            await self._find(identifier).prepare()
-        except MessageQueuingError:
-            if identifier in self._context.transactions:
-                await self.abort(identifier)
-            raise
-        if self.resource_manager is not None:
-            self.resource_manager.prepare_done(identifier)
-
-    async def commit(self, identifier: Guid) -> None:
-        """DTC Transaction Commit (3.1.4.7)."""
-        await self._find(identifier).commit()
-        if self.resource_manager is not None:
-            self.resource_manager.commit_done(identifier)
-
-    async def abort(self, identifier: Guid) -> None:
-        """DTC Transaction Abort (3.1.4.8)."""
-        await self._find(identifier).abort()
-        if self.resource_manager is not None:
-            self.resource_manager.abort_done(identifier)
-
-    async def reenlistment_commit(self, identifier: Guid) -> None:
-        """DTC Reenlistment Commit (3.1.4.9): a transaction that was in doubt commits."""
-        await self._find(identifier).commit()
-
-    async def reenlistment_abort(self, identifier: Guid) -> None:
-        """DTC Reenlistment Abort (3.1.4.10)."""
-        await self._find(identifier).abort()
-
-    def reenlistment_timeout(self) -> None:
-        """DTC Reenlistment Timeout (3.1.4.11): the coordinator cannot be reached. The transactions stay in doubt."""
-        waiting = ", ".join(guid_to_text(identifier) for identifier in self.in_doubt)
-        raise MessageQueuingError(
-            ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE,
-            f"the coordinator did not say how these transactions end: {waiting}. Resolve them by hand or start again",
-        )
-
-    def _find(self, identifier: Guid) -> Transaction:
-        transaction = self._context.transactions.get(identifier)
-        if transaction is None:
-            raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE, f"there is no transaction {guid_to_text(identifier)}"
-            )
-        return transaction
-
-    # The store
-
-    @staticmethod
-    def record(transaction: Transaction) -> bytes:
-        """What the transaction will do, as it is stored: a description, then the messages that it sends."""
-        operations: list[dict[str, Any]] = []
-        values: list[bytes] = []
-        for kind, queue, lookup_identifier, value, target, reason in transaction.operations:
-            sends = kind is OperationType.ENQUEUE
-            operations.append(
-                {
-                    "kind": kind.value,
-                    "queue": queue.queue_id,
-                    "lookup": lookup_identifier,
-                    "size": len(value) if sends else 0,
-                    "target": target.queue_id if target is not None else 0,
-                    "reason": int(reason),
-                }
-            )
-            if sends:
-                values.append(value)
-        description = json.dumps(operations).encode()
-        return b"".join((len(description).to_bytes(_LENGTH, "big"), description, *values))
-
-    @staticmethod
-    def check_record(record: bytes) -> None:
-        """Raise ValueError or KeyError for what ``record`` did not write."""
-        offset = _LENGTH + int.from_bytes(record[:_LENGTH], "big")
-        size = sum(entry["size"] for entry in json.loads(record[_LENGTH:offset]))
-        if offset + size != len(record):
-            raise ValueError(f"{len(record)} bytes, and its description says {offset + size}")
-
-    def recover(self) -> None:
-        """Lock again what prepared transactions hold, and ask how they end (3.1.3)."""
-        for identifier, record in self._context.store.read_transactions():
-            transaction = Transaction(self._context, Guid(identifier), single_phase=False)
-            transaction.restore(self._operations(record))
-        if self.in_doubt and self.resource_manager is not None:
-            self.resource_manager.recover(self.in_doubt)
-
-    def _operations(self, record: bytes) -> list[TransactionalOperation]:
-        offset = _LENGTH + int.from_bytes(record[:_LENGTH], "big")
-        operations = []
-        queues = self._context.queues
-        for entry in json.loads(record[_LENGTH:offset]):
-            queue = queues.get(entry["queue"])
-            value = record[offset : offset + entry["size"]]
-            offset += entry["size"]
-            if queue is None:
-                continue
-            if entry["kind"] != OperationType.ENQUEUE.value:
-                stored = queue.value_of(entry["lookup"])
-                if stored is None:
-                    continue  # an express message, which the restart has taken
-                value = stored
-            operations.append(
-                TransactionalOperation(
-                    OperationType(entry["kind"]),
-                    queue,
-                    entry["lookup"],
-                    value,
-                    queues.get(entry["target"]),
-                    entry["reason"],
-                )
-            )
-        return operations

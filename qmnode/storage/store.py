@@ -282,10 +282,6 @@ class Store:
         """Store a queue's counters."""
         self.put(Family.COUNTERS, QUEUE_KEY.pack(queue_id), counters)
 
-    def put_transaction(self, identifier: bytes, record: bytes) -> None:
-        """Store a prepared transaction."""
-        self.put(Family.TRANSACTIONS, identifier, record)
-
     def delete_transaction(self, identifier: bytes) -> None:
         """Forget a prepared transaction."""
         self.delete(Family.TRANSACTIONS, identifier)

@@ -32,7 +32,6 @@ CHANGES = [
     ("POST", "/v1/queues/orders/receive"),
     ("POST", "/v1/outgoing-queues/x/pause"),
     ("POST", "/v1/dead-letters/retry"),
-    ("POST", "/v1/transactions/7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e/resolve"),
 ]
 READINGS = [
     "/v1/node",

@@ -11,7 +11,7 @@ from qmnode import Access, Message
 from qmnode.model.administration import ConnectionInformation
 from qmnode.model.outgoing import ConnectionAttempt, OutgoingQueue
 from qmnode.security.service import KeyStoreStatus
-from qmnode.structures.guid import guid_to_text, new_guid
+from qmnode.structures.guid import guid_to_text
 from qmnode.structures.queue_attributes import ConnectionStatus
 from tests.management.conftest import NAME, Managed, write_certificate
 
@@ -36,24 +36,6 @@ async def test_connections_come_from_who_keeps_them(client: httpx.AsyncClient, m
     managed.server.context.connection_list = Sessions()
     (connection,) = (await client.get("/v1/connections")).json()["connections"]
     assert (connection["address"], connection["established"]) == ("10.0.0.7:1801", "2027-01-15T08:00:00Z")
-
-
-@pytest.mark.parametrize("outcome", ["commit", "abort"])
-async def test_a_transaction_in_doubt_is_resolved(client: httpx.AsyncClient, managed: Managed, outcome: str) -> None:
-    manager = managed.manager
-    await manager.create_queue(NAME, transactional=True)
-    queue = await manager.open_queue(f"DIRECT=OS:{NAME}", Access.SEND)
-    transaction = manager.external.enlist(new_guid())
-    await queue.send(Message(b"a"), transaction)
-    await manager.external.prepare(transaction.identifier)
-    (found,) = (await client.get("/v1/transactions")).json()["transactions"]
-    assert (found["in_doubt"], found["state"]) == (True, "prepared")
-    path = f"/v1/transactions/{found['identifier']}/resolve"
-    assert (await client.post(path, json={"outcome": outcome})).status_code == 204
-    assert (await manager.queue(NAME)).message_count == (outcome == "commit")
-    assert managed.audited()[-1]["details"] == {"outcome": outcome}
-    again = await client.post(path, json={"outcome": outcome})
-    assert (again.status_code, again.json()["name"]) == (409, "MQ_ERROR_TRANSACTION_SEQUENCE")
 
 
 async def test_metrics_have_totals_and_the_fullest_queues(client: httpx.AsyncClient, managed: Managed) -> None:

@@ -183,17 +183,6 @@ async def test_a_two_phase_read_ends_with_or_without_the_message(queue):
     )
 
 
-async def test_a_waiting_read_is_cancelled_by_its_tag(qm, queue):
-    await queue.receive_many(3)
-    waiting = asyncio.create_task(queue.receive_begin(tag="mine"))
-    await asyncio.sleep(0)
-    other = await qm.open_queue(ORDERS)
-    assert not other.cancel_waiting("theirs")
-    assert other.cancel_waiting("mine")
-    assert await failure(waiting) is ErrorCode.MQ_ERROR_OPERATION_CANCELLED
-    assert not other.cancel_waiting("mine")
-
-
 async def test_a_purge_takes_locked_messages_when_they_come_back(node, queue):
     kept, gone = await queue.receive_begin(), await queue.receive_begin()
     await queue.purge()

@@ -138,12 +138,3 @@ async def test_the_quota_of_the_queue_manager_is_in_kilobytes(tmp_path: Path, cl
         await receive.purge()
     await send.send(Message(bytes(1024)))
     await qm.close()
-
-
-async def test_a_throttled_queue_manager_takes_nothing(qm):
-    await qm.create_queue(r".\private$\a")
-    send = await qm.open_queue(r"DIRECT=OS:.\private$\a", Access.SEND)
-    qm.begin_flow_control()
-    assert "throttled" in (await failure(send.send(Message()))).sentence
-    qm.end_flow_control()
-    await send.send(Message())

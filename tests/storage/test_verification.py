@@ -1,5 +1,6 @@
 """The offline check: a sound store has no findings, and each kind of damage is named."""
 
+import json
 import random
 import struct
 from collections.abc import Callable
@@ -14,7 +15,6 @@ from qmnode.storage.errors import StoreError
 from qmnode.storage.layout import FORMAT_VERSION, MESSAGE_KEY, NEWEST_FORMAT, QUEUE_KEY, Family
 from qmnode.storage.store import Store
 from qmnode.storage.verification import verify
-from qmnode.structures.guid import new_guid
 
 NAME = r".\private$\orders"
 FORMAT = rf"DIRECT=OS:{NAME}"
@@ -32,10 +32,9 @@ async def path(tmp_path: Path) -> Path:
             await queue.send(Message(b"expires", recoverable=True, time_to_be_received=100_000))
         async with await qm.open_queue(FORMAT) as queue:
             await queue.receive_many(2)
-        exact = await qm.open_queue(r"DIRECT=OS:.\private$\exact", Access.SEND)
-        transaction = qm.external.enlist(new_guid())
-        await exact.send(Message(b"in doubt"), transaction)
-        await qm.external.prepare(transaction.identifier)
+        description = json.dumps([{"kind": "enqueue", "queue": 64, "lookup": 1, "size": 3, "target": 0, "reason": 0}])
+        record = len(description).to_bytes(4, "big") + description.encode() + b"abc"
+        qm.store.put(Family.TRANSACTIONS, bytes(16), record)  # as releases up to 0.1 could write it
     return tmp_path / "store"
 
 
