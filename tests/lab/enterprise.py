@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -222,10 +223,12 @@ class LabEnterprise:
         self.hosts: Hosts = RealHosts(hosts) if use_real else LoopbackHosts(hosts)
         self.folder = self.hosts.folder / "controller"
         self.folder.mkdir(mode=0o711)
+        self.desk = self.folder / "desk"
+        self._lay_out_desk()
         self.directory = EmbeddedDirectory(self.folder / "directory")
         self.declaration = self._located(declaration)
-        self.declared = self.folder / "enterprise.yaml"
-        self.inventory = self.folder / "lab.msmq.yaml"
+        self.declared = self.desk / "inventory/contoso.yaml"
+        self.inventory = self.desk / "inventory/contoso.msmq.yaml"
 
     @property
     def is_real(self) -> bool:
@@ -262,6 +265,13 @@ class LabEnterprise:
         self.directory_file.write_text(yaml.safe_dump(values))
         self._write_inventory()
 
+    def _lay_out_desk(self) -> None:
+        """The project as its README has it, with the inventory of this lab: where the operator works."""
+        (self.desk / "inventory").mkdir(parents=True)
+        for path in PROJECT.iterdir():
+            if path.name != "inventory" and not path.name.startswith("."):
+                (self.desk / path.name).symlink_to(path)
+
     def write_declaration(self) -> None:
         """Declare what :attr:`declaration` says now."""
         self.declared.write_text(yaml.safe_dump(self.declaration, allow_unicode=True, sort_keys=False), "utf-8")
@@ -274,9 +284,13 @@ class LabEnterprise:
         }
         self.inventory.write_text(yaml.safe_dump(plugin))
         for host in self.hosts.addresses:
-            folder = self.folder / "host_vars"
-            folder.mkdir(exist_ok=True)
-            (folder / f"{host}.yaml").write_text(yaml.safe_dump(self.hosts.inventory(host)))
+            file = self.host_variables(host)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(yaml.safe_dump(self.hosts.inventory(host)))
+
+    def host_variables(self, host: str) -> Path:
+        """The file of a host's variables."""
+        return self.inventory.parent / f"host_vars/{host}.yaml"
 
     @property
     def directory_file(self) -> Path:
@@ -288,30 +302,46 @@ class LabEnterprise:
         self.hosts.close()
 
     @property
-    def environment(self) -> dict[str, str]:
-        """What commands of the operator are run with."""
+    def variables(self) -> dict[str, str]:
+        """What tells commands of this enterprise from those of another: none depends on the working directory."""
         return {
-            **os.environ,
             "PYTHONPATH": str(PROJECT),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "MQENTERPRISE_DIRECTORY": str(self.directory_file),
             "XDG_STATE_HOME": str(self.folder / "state"),
             "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
+            "ANSIBLE_INVENTORY": str(self.inventory),
             "ANSIBLE_LOCAL_TEMP": str(self.folder / "ansible"),
             "ANSIBLE_HOME": str(self.folder / "ansible"),
-            "ANSIBLE_NOCOLOR": "1",
             **self.hosts.environment(),
         }
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What commands of the operator are run with."""
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        return {**os.environ, **self.variables, "PATH": path, "ANSIBLE_NOCOLOR": "1"}
+
+    def write_environment(self, application: str) -> Path:
+        """A file to source: after it every command of the README is one of this enterprise.
+
+        ``application`` is the host whose node is meant by commands that name none.
+        """
+        variables = self.variables | {"QMNODE_SOCKET": str(self.socket(application))}
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+        programs = shlex.quote(str(Path(sys.executable).parent))
+        (self.desk / "directory.yaml").symlink_to(self.directory_file)  # as docs/ name it
+        file = self.folder / "env"
+        file.write_text("\n".join([*lines, f'export PATH={programs}:"$PATH"', f"cd {shlex.quote(str(self.desk))}", ""]))
+        return file
 
     def play(self, playbook: str, *arguments: str, limit: float = 600, **variables: object) -> Played:
         """Run a playbook as an operator does."""
         stats = self.folder / "stats.json"
         stats.unlink(missing_ok=True)
-        given = {"queue_manager_state": str(self.releases.parent), **variables}
         command = [
             str(Path(sys.executable).with_name("ansible-playbook")),
-            *("--inventory", str(self.inventory), str(PLAYBOOKS / f"{playbook}.yml")),
-            *("--extra-vars", json.dumps(given)),
+            str(PLAYBOOKS / f"{playbook}.yml"),
+            *("--extra-vars", json.dumps(variables)),
             *arguments,
         ]
         environment = self.environment | {
@@ -330,7 +360,7 @@ class LabEnterprise:
     @property
     def releases(self) -> Path:
         """Where the controller keeps what hosts install."""
-        return self.folder / "state/rollout/releases"
+        return self.folder / "state/mqenterprise/rollout/releases"
 
     def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """``mqenterprise`` as the operator runs it."""

@@ -24,6 +24,8 @@ NOT_STARTED = (
     "systemd-update-utmp-runlevel", "systemd-machine-id-commit", "systemd-pstore", "getty-static",
 )  # fmt: skip
 """Units of the machine's own systemd that a host of the lab has no use for."""
+SOCKETS = "/run/qmnode"
+"""Where a host's node has its sockets."""
 SSHD = """\
 Port 22
 HostKey /etc/ssh/lab_host_key
@@ -74,6 +76,7 @@ class Host:
         self.address = address
         self._lab = lab
         self._folder = lab.network.folder / "hosts" / name
+        self._sockets = self._folder / "run"
         self._process: subprocess.Popen[bytes] | None = None
         self._leader = 0
 
@@ -83,7 +86,9 @@ class Host:
         return self._folder / "root"
 
     def inside(self, path: str) -> Path:
-        """A file of the running host, also in its memory: sockets, for example."""
+        """A file of the running host, also in its memory. Its node's sockets keep their paths when it starts anew."""
+        if path.startswith(f"{SOCKETS}/"):
+            return self._sockets / path.removeprefix(f"{SOCKETS}/")
         return Path(f"/proc/{self._leader}/root") / path.lstrip("/")
 
     @property
@@ -94,8 +99,9 @@ class Host:
     def prepare(self) -> None:
         """Lay its file system over this machine's, without what would be started there."""
         upper, work = self._folder / "upper", self._folder / "work"
-        for folder in (upper, work, self.root):
+        for folder in (upper, work, self.root, self._sockets):
             folder.mkdir(parents=True)
+        run("mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", str(self._sockets))
         options = f"lowerdir=/,upperdir={upper},workdir={work}"
         if run("mount", "-t", "overlay", "overlay", "-o", options, str(self.root), check=False).returncode != 0:
             # The folder may itself be on an overlay, as in a container; memory can always carry one.
@@ -165,6 +171,7 @@ class Host:
                     "--quiet", "--register=no", "--keep-unit", "--boot", f"--directory={self.root}",
                     f"--machine={self._lab.network.namespace(self.name)}", f"--hostname={self.name}",
                     f"--network-namespace-path=/run/netns/{self._lab.network.namespace(self.name)}",
+                    f"--bind={self._sockets}:{SOCKETS}",
                     "--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe", "--capability=all",
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.docs.pages import expected, outcomes, session
 from tests.lab.demo.chapters import CHAPTERS
+from tests.lab.demo.declared import RECEIVER
 from tests.lab.hosts import why_no_hosts
 from tests.lab.network import FOLDERS, PREFIX
 from tests.lab.waiting import wait_until
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(1800)]
 PROJECT = Path(__file__).resolve().parents[2]
+WARNED = re.compile(r"^.*\bwarning\b.*$", re.IGNORECASE | re.MULTILINE)
 
 
 @contextmanager
@@ -44,17 +49,96 @@ def labs(process: int) -> list[Path]:
     return [file.parent for file in FOLDERS.glob(f"{PREFIX}*/owner.json") if f'"pid": {process},' in file.read_text()]
 
 
-def test_every_promise_is_kept() -> None:
-    """On real hosts where this machine can have them: it chooses itself."""
-    with demo() as process:
-        said, _ = process.communicate(timeout=1700)
+@dataclass(frozen=True)
+class Kept:
+    """A demo that was left running."""
 
-    assert process.returncode == 0, said
+    code: int
+    said: str
+    process: int
+
+    @property
+    def environment(self) -> Path:
+        """The file to source."""
+        (found,) = re.findall(r"^  source (\S+)$", self.said, re.MULTILINE)
+        return Path(found)
+
+    def shell(self, script: str, cwd: Path = PROJECT, limit: float = 600) -> subprocess.CompletedProcess[str]:
+        """What an operator types after sourcing it, in a shell that knows nothing else of it."""
+        known = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE", "QMNODE"))}
+        return subprocess.run(
+            ["bash", "-c", f"source {self.environment}\n{script}"],
+            cwd=cwd, env=known | {"ANSIBLE_NOCOLOR": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, text=True, timeout=limit, check=False,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[Kept]:
+    """Run with ``--keep``, and removed by ``stop`` at the end."""
+    with demo("--keep") as process:
+        said, _ = process.communicate(timeout=1700)
+    try:
+        yield Kept(process.returncode, said, process.pid)
+    finally:
+        with demo("stop") as stopping:
+            stopping.communicate(timeout=300)
+
+
+def test_every_promise_is_kept(kept: Kept) -> None:
+    """On real hosts where this machine can have them: it chooses itself."""
+    said = kept.said
+    assert kept.code == 0, said
     assert f"{len(CHAPTERS)} of {len(CHAPTERS)} promises were kept" in said
     assert "ams-shop → ams-router → bre-router → cor-router → cor-warehouse" in said
     assert "BROKEN" not in said
     assert ("with systemd and ssh, in network namespaces" in said) == (why_no_hosts() is None)
-    assert not labs(process.pid), "everything was removed"
+
+
+def test_a_healthy_enterprise_is_left_as_it_is_from_any_folder(kept: Kept, tmp_path: Path) -> None:
+    for folder, check in ((".", "--check"), (str(tmp_path), "--check"), (str(PROJECT / "docs"), "")):
+        done = kept.shell(f"play=$PWD/playbooks/rollout.yml; cd {folder}; ansible-playbook $play {check}")
+        assert done.returncode == 0, done.stdout[-4000:]
+        assert re.findall(r"changed=([1-9]\d*)", done.stdout) == [], done.stdout[-4000:]
+
+
+def test_addresses_that_were_printed_outlive_the_host(kept: Kept) -> None:
+    (socket,) = re.findall(r"--socket (\S+)", kept.said)
+    restart = re.search(r"^  (ssh -F \S+) ", kept.said, re.MULTILINE)
+    if restart is None:
+        pytest.skip("hosts without ssh are not restarted")
+    kept.shell(f"{restart[1]} {RECEIVER} systemctl reboot")
+    look = f"qmnode queue list --socket {socket}"
+    wait_until(lambda: kept.shell(look).returncode != 0, 60, "the node has gone down with its host")
+
+    wait_until(lambda: kept.shell(look).returncode == 0, 120, "the node answers where it answered")
+
+    assert "payments" in kept.shell(look).stdout
+
+
+def test_the_pages_run_from_top_to_bottom(kept: Kept) -> None:
+    """README.md and docs/ as one session: exit codes as they say, no traceback, no warning that is not explained."""
+    pages = session()
+    assert pages.unexplained == []
+
+    done = kept.shell("\n".join(pages.script), limit=900)
+
+    for place, command, code, printed in outcomes(done.stdout, pages):
+        context = f"{place}: {command}\n{printed[-3000:]}"
+        assert code in expected(command), f"{code}\n{context}"
+        assert "Traceback (most recent call last)" not in printed, context
+        assert WARNED.findall(printed) == [], context
+
+
+def test_nothing_of_it_stays(kept: Kept) -> None:
+    lab = kept.environment.parent.parent
+    with demo("stop") as stopping:
+        said, _ = stopping.communicate(timeout=300)
+
+    assert stopping.returncode == 0
+    assert f"Removing {lab}" in said
+    assert not lab.exists()
+    assert processes_of(lab) == []
 
 
 def test_an_interrupted_demo_leaves_nothing() -> None:

@@ -123,7 +123,7 @@ def number(message: bytes) -> int:
 
 def set_variables(enterprise: LabEnterprise, host: str, **variables: str) -> dict[str, Any]:
     """Change variables of a host in the inventory; what it had before."""
-    file = enterprise.folder / f"host_vars/{host}.yaml"
+    file = enterprise.host_variables(host)
     before: dict[str, Any] = yaml.safe_load(file.read_text())
     file.write_text(yaml.safe_dump(before | variables))
     return before

@@ -10,7 +10,6 @@ import asyncio
 import signal
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -106,21 +105,22 @@ def _uninterrupted() -> Iterator[None]:
 def _leave(console: Console, enterprise: LabEnterprise) -> None:
     hand_over(enterprise.hosts.folder)
     (enterprise.folder / KEPT).touch()
-    programs = Path(sys.executable).parent
     lines = [
         "",
-        "It is left running. Look at it:",
-        f"  export MQENTERPRISE_DIRECTORY={enterprise.directory_file}",
-        f"  {programs}/mqenterprise show                       # sites and links",
-        f"  {programs}/mqenterprise route explain {SENDER} {RECEIVER}",
-        f"  {programs}/qmnode queue list --socket {enterprise.socket(RECEIVER)}",
-        f"  {programs}/qmnode status --socket {enterprise.socket(MIDDLE)}",
+        "It is left running. The operator's folder, and whose commands are meant:",
+        f"  source {enterprise.write_environment(SENDER)}",
+        "Then every command and playbook of the README works as it is written there, for example:",
+        "  mqenterprise show",
+        f"  mqenterprise route explain {SENDER} {RECEIVER}",
+        "  ansible-playbook playbooks/verify.yml",
+        f"  qmnode status                                      # of {SENDER}",
+        f"  qmnode queue list --socket {enterprise.socket(RECEIVER)}",
     ]
     if enterprise.is_real:
         lines.append(f"  ssh -F {enterprise.lab.ssh_config} {MIDDLE} journalctl -u qmnode")
     lines += [
         f"  ls {enterprise.folder}/*.log                       # what Ansible said",
-        f"Stop and remove it: {sys.executable} -m tests.lab.demo stop",
+        "Stop and remove it: make demo DEMO=stop, in the project's folder",
     ]
     console.print("\n".join(lines), markup=False, soft_wrap=True)
 

@@ -106,7 +106,7 @@ async def provision(story: Story) -> Outcome:
     """The declaration into the directory."""
     await story.play("provision", declared=str(story.enterprise.declared))
     await asyncio.to_thread(register_signer, story.enterprise)
-    return Outcome("the directory is as declared", "3 sites, 2 links, 6 machines")
+    return Outcome("the directory is as declared", "the sample: 3 sites, a foreign site, 3 links, 6 machines, 3 queues")
 
 
 async def roll_out(story: Story) -> Outcome:
@@ -139,8 +139,8 @@ async def trace(story: Story) -> Outcome:
     explained = await asyncio.to_thread(story.enterprise.command, "route", "explain", SENDER, RECEIVER, "--json")
     foretold = json.loads(explained.stdout)["path"]
     reports = guid_from_text(story.formats["reports"].partition("=")[2])
-    await story.send("prices", [b"traced"], recoverable=True, tracing_requested=True, tracing_queue_identifier=reports)
-    if not await story.receive(RECEIVER, "prices", 1):
+    await story.send("offers", [b"traced"], recoverable=True, tracing_requested=True, tracing_queue_identifier=reports)
+    if not await story.receive(RECEIVER, "offers", 1):
         raise BrokenPromise("the traced message did not arrive")
     names = {address: host for host, address in story.enterprise.hosts.addresses.items()}
     nodes = {}
@@ -163,17 +163,17 @@ async def trace(story: Story) -> Outcome:
 
 async def express(story: Story) -> Outcome:
     """Held in memory only."""
-    return await _delivered(story, "prices")
+    return await _delivered(story, "offers")
 
 
 async def recoverable(story: Story) -> Outcome:
     """On the disk of each node before the next one hears of it."""
-    return await _delivered(story, "prices", recoverable=True)
+    return await _delivered(story, "offers", recoverable=True)
 
 
 async def transactional(story: Story) -> Outcome:
     """Sent as one transaction."""
-    return await _delivered(story, "picking", transactional=True)
+    return await _delivered(story, "payments", transactional=True)
 
 
 async def signed(story: Story) -> Outcome:

@@ -1,4 +1,4 @@
-"""The enterprise of the story: three sites of two nodes. What goes from Amsterdam to Córdoba passes Bremen."""
+"""The enterprise of the story, the sample: what goes from Amsterdam to Córdoba passes Bremen."""
 
 from __future__ import annotations
 
@@ -13,39 +13,34 @@ from tests.lab.enterprise import PROJECT
 if TYPE_CHECKING:
     from tests.lab.enterprise import LabEnterprise
 
-MACHINES = ("ams-router", "ams-shop", "bre-router", "bre-office", "cor-router", "cor-warehouse")
+MACHINES = ("ams-router", "ams-shop", "bre-router", "bre-connector", "cor-router", "cor-warehouse")
 SENDER, BEFORE, MIDDLE, RECEIVER = "ams-shop", "ams-router", "bre-router", "cor-warehouse"
 UNLINKED = ("Amsterdam", "Córdoba")
 SIGNER = getpass.getuser()
 """Who runs the story signs its messages."""
 
 PICTURE = r"""
-   Amsterdam                  Bremen                  Córdoba
- ┌────────────┐           ┌────────────┐          ┌───────────────┐
- │  ams-shop  │           │ bre-office │          │ cor-warehouse │
- │      │     │           │      │     │          │       │       │
- │ ams-router ├───────────┤ bre-router ├──────────┤   cor-router  │
- └────────────┘           └────────────┘          └───────────────┘
+   Amsterdam                   Bremen                    Córdoba
+ ┌────────────┐           ┌───────────────┐          ┌───────────────┐
+ │  ams-shop  │           │ bre-connector │          │ cor-warehouse │
+ │      │     │           │       │       │          │       │       │
+ │ ams-router ├───────────┤   bre-router  ├──────────┤   cor-router  │
+ └────────────┘           └───────────────┘          └───────────────┘
 """
 
 
 def declaration() -> dict[str, Any]:
-    """The sample enterprise: in each site a routing server and another node. Its queues are published later."""
+    """The sample enterprise, and who signs. More queues are published later."""
     declared: dict[str, Any] = yaml.safe_load((PROJECT / "inventory/contoso.yaml").read_text("utf-8"))
-    known = {machine["name"]: machine for machine in declared["machines"]}
-    known["bre-office"] = {"name": "bre-office", "sites": ["Bremen"]}
-    links = [link for link in declared["routing_links"] if set(link["site_gates"]) <= set(MACHINES)]
-    machines = [known[name] for name in MACHINES]
-    return declared | {
-        "machines": machines, "routing_links": links, "foreign_sites": [], "queues": [], "users": [{"name": SIGNER}],
-    }  # fmt: skip
+    assert {machine["name"] for machine in declared["machines"]} == set(MACHINES)
+    return declared | {"users": [*declared["users"], {"name": SIGNER}]}
 
 
 def queues() -> list[dict[str, Any]]:
     """What is published for the story."""
     return [
-        {"machine": RECEIVER, "name": "prices", "label": "Express and recoverable"},
-        {"machine": RECEIVER, "name": "picking", "label": "Transactional", "transactional": True},
+        {"machine": RECEIVER, "name": "offers", "label": "Express and recoverable"},
+        {"machine": RECEIVER, "name": "payments", "label": "Transactional", "transactional": True},
         {"machine": RECEIVER, "name": "contracts", "label": "Signed only", "authenticate": True},
         {"machine": RECEIVER, "name": "salaries", "label": "Encrypted only", "privacy_level": "body"},
         {"machine": RECEIVER, "name": "stock", "label": "Flows while things break", "transactional": True},
@@ -62,7 +57,7 @@ def register_signer(enterprise: LabEnterprise) -> None:
     pem.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     place = "{{ queue_manager_config }}/signer.pem"
     content = "{{ lookup('ansible.builtin.file', '" + str(pem) + "', rstrip=false) }}"
-    file = enterprise.folder / f"host_vars/{SENDER}.yaml"
+    file = enterprise.host_variables(SENDER)
     variables = yaml.safe_load(file.read_text()) | {
         "queue_manager_settings": {"security": {"signers": {SIGNER: {"private_key": place}}}},
         "queue_manager_more_files": [{"path": place, "content": content, "mode": "0600", "secret": True}],

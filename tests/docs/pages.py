@@ -1,0 +1,184 @@
+"""README.md and docs/ as one session of a shell: every block of code in the order in which a reader meets it.
+
+A block is run, or :data:`NOT_RUN` says why it is not. Nothing else is known of the pages: what is added to one is run.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT = Path(__file__).resolve().parents[2]
+PROGRAMS = ("ansible-playbook", "export", "make", "mqenterprise", "pip", "qmnode")
+NOT_RUN = {
+    "make test": "this is one of its tests",
+    "make demo": "it has made the enterprise that the pages are run in",
+    "pip install": "the environment has it; tests/test_install.py installs it from nothing",
+    "mqenterprise directory up": "there is a directory: the demo's",
+    "mqenterprise rollback": "it would take away what the pages after it are about; tests/topology rolls back",
+    "qmnode send 'PRIVATE=...": "it names no queue; the demo sends signed and encrypted messages",
+    "analyze all --from s3://": "it needs a bucket, and goes on for ever; tests/pipeline reads and writes buckets",
+    "mqenterprise keys": "the stores are on the hosts, for their nodes alone; tests/keys/test_guide.py runs these",
+    "spark-submit": "it needs a cluster; tests/pipeline has one",
+    "qmnode receive --node": "it needs a second node that allows it; tests/remote_read",
+    'spark.read.format("qmnode")': "its places are the reader's; tests/pipeline reads all four formats",
+    "replication_delay + offline_cache_age": "a sum, no command",
+    "- {name: grafana": "a line of a file",
+}
+"""What begins or is in a command that is not run, and why."""
+PAGES_OF_THEIR_OWN = {
+    "docs/beside-windows.md": "it is about an Active Directory: tests/docs/test_beside_windows.py has one",
+}
+LANGUAGES = {"yaml": "settings, no commands", "text": "a picture", "json": "an answer"}
+MAY_FIND = {
+    r"mqenterprise (plan|drift)\b": 2,  # there is something to do
+    r"mqenterprise certificate list\b": 2,  # one is to be renewed
+    r"mqenterprise route simulate\b": 2,  # messages would wait
+    r"qmnode decode .*--check\b": 1,  # a packet is broken
+}
+"""Commands with another exit code that is no failure, as the pages say."""
+REPLACED = (
+    (r" \[(?:--|[A-Z])[^]]*\](?:\.\.\.)?", ""),  # what may be given
+    (r"\bDECLARED\|FILE\b", "DECLARED"),
+    (r"\bDECLARED\b", "inventory/contoso.yaml"),
+    (r"\bFROM TO\b", "ams-shop cor-warehouse"),
+    (r"\bNODE\b", "ams-router"),
+    (r"\bALPHA\b", "bre-router"),
+    (r"\balice\b", "Warehouse"),
+    (r"\bWarehouse FINGERPRINT\b", 'Warehouse "$(fingerprint Warehouse)"'),
+    (r"^(qmnode decode) FILE\b", r"\1 tests/conformance/session.pcap"),
+    (r"--messages 100000\b", "--messages 2000"),
+    # Its node listens at every address: in a network of its own no other node has one of its ports.
+    (r"^qmnode run (.*?) &", r"unshare --net sh -c 'ip link set lo up; exec qmnode run \1' &"),
+)
+"""What stands for something of the reader's."""
+PROLOGUE = """\
+trap 'kill $(jobs -p) 2>/dev/null' EXIT
+fingerprint() { mqenterprise certificate list "$1" --json | python -c '
+import json, sys
+print(json.load(sys.stdin)[0]["fingerprint"])'; }
+"""
+MARK = "@@@"
+WAIT = "until qmnode status --socket run/qmnode.sock >status 2>&1; do sleep 0.2; done"
+"""After a node was started: the reader takes longer than it needs."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code of a page: its language, or nothing if it is indented."""
+
+    page: str
+    line: int
+    language: str
+    lines: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    def commands(self) -> list[str]:
+        """Its commands as they are printed; none if it has none."""
+        if self.language == "python":
+            text = "\n".join(self.lines)
+            return [f"python <<'EXAMPLE'\n{text}\nEXAMPLE"]
+        prompted = any(line.startswith("$ ") for line in self.lines)
+        found: list[str] = []
+        for line in self.lines:
+            text = line.removeprefix("$ ")
+            if found and found[-1].endswith("\\"):
+                found[-1] = f"{found[-1][:-1]} {text.strip()}"
+            elif line.startswith("$ ") if prompted else self.language == "sh" or text.startswith(PROGRAMS):
+                found += [text] if text.strip() else []
+        return found
+
+
+@dataclass
+class Session:
+    """The script, with the commands that it runs and what is not run."""
+
+    script: list[str] = field(default_factory=lambda: [PROLOGUE])
+    commands: list[tuple[str, str]] = field(default_factory=list)
+    """Where each is, and how it is run."""
+    unexplained: list[str] = field(default_factory=list)
+    """Blocks that are not run, without a reason."""
+
+    def add(self, block: Block) -> None:
+        if block.page in PAGES_OF_THEIR_OWN or block.language in LANGUAGES:
+            return
+        commands = block.commands()
+        if not commands and not any(part in "\n".join(block.lines) for part in NOT_RUN):
+            self.unexplained.append(f"{block.place}: {block.lines[0]}")
+        for command in commands:
+            if not any(part in command for part in NOT_RUN):
+                self._run(block.place, command)
+
+    def _run(self, place: str, command: str) -> None:
+        for pattern, replacement in REPLACED:
+            command = re.sub(pattern, replacement, command)
+        number = len(self.commands)
+        self.commands.append((place, command))
+        self.script += [f"echo; echo {MARK} {number} {shlex.quote(command.splitlines()[0])}", command]
+        self.script.append(f"code=$?; echo; echo {MARK} {number} $code")
+        if "qmnode run" in command:
+            self.script.append(WAIT)
+
+
+def pages() -> list[str]:
+    """The README, and the pages of docs/ in the order in which it names them; pages that it does not name last."""
+    readme = (PROJECT / "README.md").read_text("utf-8")
+    further = re.findall(r"docs/[\w-]+\.md", readme.partition("## Further")[2])
+    rest = sorted(str(path.relative_to(PROJECT)) for path in (PROJECT / "docs").rglob("*.md"))
+    return list(dict.fromkeys(["README.md", *further, *rest]))
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """Fenced blocks, and those that are indented after an empty line."""
+    language, begun, kept = None, 0, list[str]()
+    before = ""
+    for number, line in enumerate([*(PROJECT / page).read_text("utf-8").splitlines(), ""], 1):
+        fence = re.match(r"^```(\w*)$", line)
+        if fence and language:
+            yield Block(page, begun, language, tuple(kept))
+            language, kept = None, []
+        elif fence:
+            language, begun = fence[1] or "text", number + 1
+        elif language:
+            kept.append(line)
+        elif kept and (line.startswith("    ") or not line.strip()):
+            kept.append(line[4:])
+        elif line.startswith("    ") and not before.strip():
+            begun, kept = number, [line[4:]]
+        if kept and not language and not line.startswith("    ") and line.strip():
+            yield Block(page, begun, "", tuple(each for each in kept if each.strip()))
+            kept = []
+        before = line
+    if kept:
+        yield Block(page, begun, "", tuple(each for each in kept if each.strip()))
+
+
+def session() -> Session:
+    """All pages."""
+    made = Session()
+    for page in pages():
+        for block in blocks(page):
+            made.add(block)
+    return made
+
+
+def outcomes(said: str, made: Session) -> Iterator[tuple[str, str, int | None, str]]:
+    """Where each command is, what it is, its exit code (none if it did not come to its end), and what it printed."""
+    for number, (place, command) in enumerate(made.commands):
+        _, _, rest = said.partition(f"{MARK} {number} ")
+        printed, ended, after = rest.partition(f"{MARK} {number} ")
+        yield place, command, int(after.split("\n", 1)[0]) if ended else None, printed
+
+
+def expected(command: str) -> set[int]:
+    """The exit codes that are no failure."""
+    return {0} | {code for pattern, code in MAY_FIND.items() if re.search(pattern, command)}

@@ -1,0 +1,41 @@
+"""Every block of code on the pages is run, or it is said why it is not; tests/playbooks/test_demo.py runs them."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.docs.pages import NOT_RUN, PAGES_OF_THEIR_OWN, Block, Session, blocks, expected, outcomes, pages, session
+
+
+def test_every_block_is_run_or_has_a_reason() -> None:
+    made = session()
+
+    assert made.unexplained == []
+    assert len(made.commands) > 60
+    assert {place.partition(":")[0] for place, _ in made.commands} >= {"README.md", "docs/node.md", "docs/keys.md"}
+
+
+def test_pages_come_in_the_order_in_which_the_readme_names_them() -> None:
+    assert pages()[:3] == ["README.md", "docs/node.md", "docs/decode.md"]
+
+
+def test_no_reason_is_left_of_a_block_that_has_gone() -> None:
+    text = "\n".join(line for page in pages() for block in blocks(page) for line in block.lines)
+
+    assert [part for part in NOT_RUN if part not in text] == []
+    assert set(PAGES_OF_THEIR_OWN) <= set(pages())
+
+
+def test_exit_codes_and_what_was_printed_are_those_of_the_commands() -> None:
+    made = Session()
+    for line in ("qmnode() { echo told >&2; return 3; }", "qmnode", "python -c 'print(1)' | sort -r", "exit 7", "true"):
+        made.add(Block("README.md", 1, "sh", (line,)))
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(made.script)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+
+    found = list(outcomes(done.stdout, made))
+
+    assert [code for _, _, code, _ in found] == [0, 3, 0, None, None]
+    assert found[1][3].split() == ["qmnode", "told"]
+    assert expected("mqenterprise plan x") == {0, 2} != expected("mqenterprise apply x") == {0}
