@@ -166,7 +166,8 @@ class Host:
         with (self._folder / "console.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    "sh", "-c", 'while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done; shift; exec "$@"',
+                    "sh", "-c", 'while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done; shift; '
+                    'while "$@"; [ $? = 133 ]; do :; done',  # a host that reboots ends so, and begins again
                     "sh", *map(str, groups), "--", "systemd-nspawn",
                     "--quiet", "--register=no", "--keep-unit", "--boot", f"--directory={self.root}",
                     f"--machine={self._lab.network.namespace(self.name)}", f"--hostname={self.name}",
