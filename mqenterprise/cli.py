@@ -2,72 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
+from typing import Final
 
 import typer
-from typer.core import TyperGroup
 
+from qmnode.commands.registry import Row, VersionOption, command_table, run
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A command: the module whose ``app`` holds it, and its line of help. ``group``: all of ``app`` is the command."""
-
-    module: str
-    help: str
-    group: bool = False
-
-
-_TOPOLOGY = "mqenterprise.commands.topology"
-COMMANDS: dict[str, _Entry] = {
-    "directory": _Entry("mqenterprise.commands.directory", "A private directory: up, down, backup.", group=True),
-    "queue": _Entry("mqenterprise.commands.queue", "Public queues: publish, find, set, unpublish.", group=True),
-    "machine": _Entry("mqenterprise.commands.machine", "Queue managers: who may do what with them.", group=True),
-    "keys": _Entry("mqenterprise.commands.keys", "Encryption keys: status, rotate, retire, rollback.", group=True),
-    "certificate": _Entry(
-        "mqenterprise.commands.certificate", "Users' certificates: register, list, renew, revoke.", group=True
+COMMANDS: Final = {
+    "directory": Row("mqenterprise.commands.directory:app", "A private directory: up, down, backup."),
+    "queue": Row("mqenterprise.commands.queue:app", "Public queues: publish, find, set, unpublish."),
+    "machine": Row("mqenterprise.commands.machine:app", "Queue managers: who may do what with them."),
+    "keys": Row("mqenterprise.commands.keys:app", "Encryption keys: status, rotate, retire, rollback."),
+    "certificate": Row("mqenterprise.commands.certificate:app", "Users' certificates: register, list, renew, revoke."),
+    "route": Row("mqenterprise.commands.route:app", "Where messages go: explain, table, simulate."),
+    "validate": Row("mqenterprise.commands.topology:app/validate", "Check a declared enterprise, without a directory."),
+    "plan": Row(
+        "mqenterprise.commands.topology:app/plan",
+        "Say what it takes to make the directory as declared; exit 2 when there is something.",
     ),
-    "route": _Entry("mqenterprise.commands.route", "Where messages go: explain, table, simulate.", group=True),
-    "validate": _Entry(_TOPOLOGY, "Check a declared enterprise, without a directory."),
-    "plan": _Entry(_TOPOLOGY, "Say what it takes to make the directory as declared; exit 2 when there is something."),
-    "apply": _Entry(_TOPOLOGY, "Make the directory as declared, or carry out a saved plan."),
-    "rollback": _Entry(_TOPOLOGY, "Undo a plan that was applied."),
-    "drift": _Entry(_TOPOLOGY, "Say what was changed by hand since the last apply; exit 2 when there is something."),
-    "export": _Entry(_TOPOLOGY, "Write a running directory as the declaration that says the same."),
-    "analyze": _Entry("mqenterprise.commands.pipeline", "Say where messages went: tables and a report, with Spark."),
-    "simulate": _Entry("mqenterprise.commands.pipeline", "Simulate a declared enterprise, with known answers."),
-    "show": _Entry(_TOPOLOGY, "Draw the sites and routing links, in the terminal or as SVG."),
+    "apply": Row(
+        "mqenterprise.commands.topology:app/apply", "Make the directory as declared, or carry out a saved plan."
+    ),
+    "rollback": Row("mqenterprise.commands.topology:app/rollback", "Undo a plan that was applied."),
+    "drift": Row(
+        "mqenterprise.commands.topology:app/drift",
+        "Say what was changed by hand since the last apply; exit 2 when there is something.",
+    ),
+    "export": Row(
+        "mqenterprise.commands.topology:app/export", "Write a running directory as the declaration that says the same."
+    ),
+    "show": Row(
+        "mqenterprise.commands.topology:app/show", "Draw the sites and routing links, in the terminal or as SVG."
+    ),
+    "analyze": Row(
+        "mqenterprise.commands.pipeline:app/analyze", "Say where messages went: tables and a report, with Spark."
+    ),
+    "simulate": Row(
+        "mqenterprise.commands.pipeline:app/simulate", "Simulate a declared enterprise, with known answers."
+    ),
 }
 
-
-class _Commands(TyperGroup):
-    """The table as a click group."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        command: Any = typer.main.get_group(import_module(entry.module).app)
-        return command if entry.group else command.get_command(ctx, cmd_name)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The list of commands from the table, so that help imports none of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
-
-
-app = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(cls=command_table(COMMANDS), no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()
-def mqenterprise() -> None:
-    """The enterprise around Message Queuing nodes."""
+def mqenterprise(version: VersionOption = False) -> None:
+    """The enterprise around Message Queuing nodes.
+
+    Exit codes: 0 done; 1 the operation failed; 2 wrong usage, or there is something to do.
+    """
 
 
 def main() -> None:
     """Entry point of the ``mqenterprise`` command."""
-    app()
+    run(app, "mqenterprise")

@@ -1,5 +1,7 @@
 """The one exception of the API: what went wrong, as a code of MS-MQMQ 2.4 and a sentence that says what to do."""
 
+import re
+
 from qmnode.structures.error_codes import ErrorCode
 
 
@@ -21,6 +23,11 @@ class MessageQueuingError(Exception):
 
     def __str__(self) -> str:
         return f"{self.name} (0x{self.code:08X}): {self.sentence}"
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error of the system says, without its number: ``Connection refused``."""
+    return re.sub(r"\[Errno -?\d+\] ?", "", str(error))
 
 
 class ConfigurationError(Exception):

@@ -16,7 +16,7 @@ import structlog
 from qmnode.directory.membership import Membership, directory_of
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.disk import DiskWatch
-from qmnode.errors import MessageQueuingError
+from qmnode.errors import MessageQueuingError, reason_of
 from qmnode.local.changes import LocalChange
 from qmnode.local.server import LocalServer
 from qmnode.management.audit import AuditLog, audit_entry
@@ -196,7 +196,8 @@ class Service:
         except OSError as error:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
-                f"{transport.address or 'any address'}, ports {transport.port} and {transport.ping_port}: {error}. "
+                f"{transport.address or 'any address'}, ports {transport.port} and {transport.ping_port}: "
+                f"{reason_of(error)}. "
                 "Stop what listens there, or change transport.address",
             ) from error
 

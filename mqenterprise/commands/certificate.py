@@ -13,13 +13,14 @@ from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.certificates.files import make_internal, read_certificate
 from mqenterprise.certificates.registry import CertificateRegistry, fingerprint_of
 from mqenterprise.certificates.report import row_of
-from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, complain, opened, show
+from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
+from qmnode.commands.complaint import complain
 from qmnode.security.process import forbid_core_dumps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Certificates that users sign messages with.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Certificates that users sign messages with.")
 
 COLUMNS = {
     "user": "user",
@@ -60,7 +61,7 @@ def register(
 
 @app.command("list")
 def list_(
-    user: Annotated[str | None, typer.Argument(help="Only this user's.", metavar="[USER]")] = None,
+    user: Annotated[str | None, typer.Argument(help="Only this user's.", metavar="USER")] = None,
     directory_file: DirectoryFile = None,
     ahead: Ahead = 30,
     as_json: AsJson = False,

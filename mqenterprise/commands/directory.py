@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -15,9 +14,9 @@ from mqenterprise.commands.opening import (
     SOMETHING_TO_DO,
     AsJson,
     DirectoryFile,
-    complain,
     failing_clearly,
     opened,
+    print_document,
 )
 from mqenterprise.directory.admission import SETTINGS_FILE, admit
 from mqenterprise.directory.configuration import default_state
@@ -25,8 +24,9 @@ from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
 from mqenterprise.directory.errors import DirectoryError, ObjectNotFound
 from mqenterprise.directory.passwords import hash_clear_passwords
 from mqenterprise.directory.service import EnterpriseDirectory
+from qmnode.commands.complaint import complain
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="A private directory, and nodes let into one.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="A private directory, and nodes let into one.")
 
 State = Annotated[Path | None, typer.Option("--state", help="Folder that holds it; one folder for each directory.")]
 
@@ -70,7 +70,7 @@ def status(state: State = None, as_json: AsJson = False) -> None:
     """Whether it runs: exit code 0 when it answers, 2 when it is to be started, 1 when it runs and does not answer."""
     found = _embedded(state).status()
     if as_json:
-        typer.echo(json.dumps(asdict(found), indent=1))
+        print_document(asdict(found))
     elif not found.created:
         typer.echo("there is none: create one with 'mqenterprise directory up'")
     elif found.pid is None:

@@ -14,13 +14,17 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, complain, opened, show
+from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.fleet import Fleet, Outcome
 from mqenterprise.keys.publication import Publication
 from mqenterprise.keys.report import COLUMNS, rows_of
 from mqenterprise.keys.settings import load_key_settings
 from mqenterprise.keys.steps import Waiting
+from qmnode.commands.complaint import complain
+from qmnode.commands.output import print_table
+from qmnode.commands.target import YesOption, at_a_terminal
+from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.process import forbid_core_dumps
 
 if TYPE_CHECKING:
@@ -29,11 +33,9 @@ if TYPE_CHECKING:
 
     from mqenterprise.keys.publication import Node
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Encryption keys of the nodes, and their rotation.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Encryption keys of the nodes, and their rotation.")
 
-Computers = Annotated[
-    list[str] | None, typer.Argument(help="Computers; all if none is named.", metavar="[COMPUTER]...")
-]
+Computers = Annotated[list[str] | None, typer.Argument(help="Computers; all if none is named.", metavar="COMPUTER")]
 Site = Annotated[str | None, typer.Option(help="Only the queue managers of this site.")]
 KeysFile = Annotated[
     Path | None, typer.Option("--keys", help="YAML file: where keys are, and how long old ones are waited for.")
@@ -84,10 +86,16 @@ def rollback(
     directory_file: DirectoryFile = None,
     keys_file: KeysFile = None,
     wait: Wait = True,
+    yes: YesOption = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish the keys before the present ones again, as long as they are not destroyed."""
+    """Publish the keys before the present ones again, as long as they are not destroyed.
+
+    At a terminal it shows which keys these are and asks first; in a pipe, with --json or --yes it does not.
+    """
     with _chosen(computers, site, directory_file, keys_file) as chosen:
+        if at_a_terminal() and not yes and not as_json:
+            _ask_to_roll_back(chosen)
         _run(chosen, lambda fleet: fleet.roll_back(wait=wait), as_json=as_json)
 
 
@@ -102,6 +110,18 @@ def retire(
     """Retire the keys that no message can be encrypted to any more, and destroy those retired for long enough."""
     with _chosen(computers, site, directory_file, keys_file) as chosen:
         _run(chosen, lambda fleet: fleet.retire(), as_json=as_json)
+
+
+def _ask_to_roll_back(chosen: _Chosen) -> None:
+    rows: list[tuple[str, str, str, str]] = []
+    for keys in asyncio.run(chosen.fleet().status()).done:
+        pairs = [pair for pair in keys.pairs if pair.purpose is KeyPurpose.ENCRYPTION]
+        for current in (pair for pair in pairs if pair.state is KeyState.CURRENT):
+            before = [each for each in pairs if each.provider == current.provider and each.state is KeyState.PREVIOUS]
+            again = max(before, key=lambda each: each.created_time).fingerprint if before else "none is left"
+            rows.append((keys.node.computer_name, current.provider, current.fingerprint, again))
+    print_table(("node", "provider", "- published now", "+ published again"), rows)
+    typer.confirm("Publish these keys again?", abort=True, err=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Queue managers in the directory.")
-acl = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who may do what with a queue manager.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Queue managers in the directory.")
+acl = typer.Typer(no_args_is_help=True, add_completion=False, help="Who may do what with a queue manager.")
 app.add_typer(acl, name="acl")
 
 COLUMNS = {"user": "user", "kind": "kind", "rights": "rights", "inherited": "inherited"}
 
 Computer = Annotated[str, typer.Argument(metavar="COMPUTER")]
 User = Annotated[str, typer.Argument(metavar="USER", help="An account or group, Everyone, Anonymous, or S-1-...")]
-Rights = Annotated[list[str], typer.Argument(metavar="RIGHT...", help=f"Of: {', '.join(RIGHTS)}.")]
+Rights = Annotated[list[str], typer.Argument(metavar="RIGHT", help=f"Of: {', '.join(RIGHTS)}.")]
 
 
 @acl.command("show")

@@ -16,8 +16,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from mqenterprise.commands.opening import FAILED, DirectoryFile, complain
+from mqenterprise.commands.opening import FAILED, DirectoryFile
 from mqenterprise.directory.configuration import load_settings
+from qmnode.commands.complaint import complain
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.errors import ConfigurationError
 from qmnode.export.events import shown
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from mqenterprise.pipeline.analysis import Analysis, Summed
     from mqenterprise.pipeline.sources.quarantine import Record
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 REPORT: Final = "report.html"
 _RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): (.+)")

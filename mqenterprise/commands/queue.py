@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,35 +13,45 @@ from mqenterprise.commands.opening import (
     SOMETHING_TO_DO,
     AsJson,
     DirectoryFile,
-    complain,
     opened,
     show,
 )
 from mqenterprise.directory.entities import Queue, equals
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, ObjectAlreadyExists
+from qmnode.administration.quotas import quota_from_text
+from qmnode.commands.complaint import complain
+from qmnode.model.message import INFINITE
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mqenterprise.directory.service import EnterpriseDirectory
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Public queues in the directory.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Public queues in the directory.")
 
-COLUMNS = {
-    "pathname": "queue",
-    "identifier": "identifier",
-    "label": "label",
-    "transactional": "transactional",
-    "journaling": "journal",
-    "authentication": "authenticated",
-    "privacy_level": "privacy",
-}
+COLUMNS = {"pathname": "queue", "format_name": "format name", "label": "label", "properties": "properties"}
 PRIVACY = {"none": QueuePrivacyLevel.NONE, "optional": QueuePrivacyLevel.OPTIONAL, "body": QueuePrivacyLevel.BODY}
 
-Pathname = Annotated[str, typer.Argument(help="computer\\queue, or the queue's GUID.", metavar="QUEUE")]
+
+def _kilobytes(text: str) -> int:
+    if text == str(INFINITE):
+        return INFINITE
+    try:
+        quota = quota_from_text(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return INFINITE if quota is None else quota
+
+
+Pathname = Annotated[str, typer.Argument(help="computer\\queue, its PUBLIC= name or its GUID.", metavar="QUEUE")]
 Label = Annotated[str | None, typer.Option(help="What people read.")]
 Type = Annotated[str | None, typer.Option("--type", help="GUID of the service that the queue offers.")]
-Kilobytes = Annotated[int | None, typer.Option(min=0, max=0xFFFFFFFF, help="Kilobytes; 4294967295 is no limit.")]
+Kilobytes = Annotated[
+    int | None,
+    typer.Option(parser=_kilobytes, metavar="SIZE|none", help="10MB, 1GB; a bare number is KB, and 4294967295 none."),
+]
 Journaling = Annotated[bool | None, typer.Option("--journal/--no-journal", help="Keep what was received.")]
 Authentication = Annotated[bool | None, typer.Option("--authenticated/--no-authenticated", help="Signed only.")]
 Privacy = Annotated[str | None, typer.Option(help="Encryption: none, optional or body.")]
@@ -76,7 +87,7 @@ def publish(
         except ObjectAlreadyExists:
             complain(f"{pathname} is published already; mqenterprise queue set changes it")
             raise typer.Exit(FAILED) from None
-        show([_row(added)], COLUMNS, as_json=as_json, empty="")
+        _show([added], as_json=as_json)
 
 
 @app.command("list")
@@ -87,17 +98,18 @@ def list_(
 ) -> None:
     """All public queues."""
     with opened(directory_file) as directory:
-        fields = (*COLUMNS, "type", "quota", "journal_quota", "base_priority", "multicast_address")
+        fields = [field.name for field in dataclasses.fields(Queue)]
         found = directory.queues.of(computer, fields) if computer else directory.queues.list(attributes=fields)
-        rows = sorted((_row(queue) for queue in found), key=lambda row: str(row["pathname"]))
-        show(rows, COLUMNS, as_json=as_json, empty="no public queues")
+        _show(found, as_json=as_json, empty="no public queues")
         for problem in directory.half_written():
             complain(problem.sentence)
 
 
 @app.command()
 def find(
-    name: Annotated[str | None, typer.Argument(help="computer\\queue, or a GUID.", metavar="[QUEUE]")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="computer\\queue, a PUBLIC= name or a GUID.", metavar="QUEUE")
+    ] = None,
     directory_file: DirectoryFile = None,
     label: Annotated[str | None, typer.Option(help="Queues with this label.")] = None,
     type_: Annotated[str | None, typer.Option("--type", help="Queues of this service (a GUID).")] = None,
@@ -114,9 +126,8 @@ def find(
             filters = [equals("label", label)] if label is not None else []
             filters += [equals("type", _guid(type_))] if type_ is not None else []
             found = list(directory.queues.list(*filters))
-        rows = [_row(queue) for queue in found]
-        show(rows, COLUMNS, as_json=as_json, empty="no such queue")
-        if not rows:
+        _show(found, as_json=as_json, empty="no such queue")
+        if not found:
             raise typer.Exit(FAILED)
 
 
@@ -145,7 +156,7 @@ def set_(
             raise typer.Exit(SOMETHING_TO_DO)
         queue = replace(_existing(directory, name), **changes)
         directory.queues.modify(queue, tuple(changes))
-        show([_row(queue)], COLUMNS, as_json=as_json, empty="")
+        _show([queue], as_json=as_json)
 
 
 @app.command()
@@ -160,6 +171,8 @@ def unpublish(name: Pathname, directory_file: DirectoryFile = None) -> None:
 def _by_name(directory: EnterpriseDirectory, name: str) -> Queue | None:
     if "\\" in name:
         return directory.queues.find(name)
+    if name.upper().startswith("PUBLIC="):
+        name = name[len("PUBLIC=") :]
     return next(directory.queues.list(equals("identifier", _guid(name))), None)
 
 
@@ -209,6 +222,7 @@ def _row(queue: Queue) -> dict[str, Any]:
     return {
         "pathname": queue.pathname,
         "identifier": guid_to_text(queue.identifier) if queue.identifier else None,
+        "format_name": f"PUBLIC={guid_to_text(queue.identifier)}" if queue.identifier else None,
         "label": queue.label,
         "type": guid_to_text(queue.type) if queue.type and queue.type != ZERO_GUID else None,
         "transactional": queue.transactional,
@@ -220,3 +234,22 @@ def _row(queue: Queue) -> dict[str, Any]:
         "base_priority": queue.base_priority,
         "multicast_address": queue.multicast_address,
     }
+
+
+def _show(queues: Iterable[Queue], *, as_json: bool, empty: str = "") -> None:
+    rows = sorted((_row(queue) for queue in queues), key=lambda row: str(row["pathname"]))
+    if not as_json:
+        rows = [row | {"properties": _properties(row)} for row in rows]
+    show(rows, COLUMNS, as_json=as_json, empty=empty, whole=("format name",))
+
+
+def _properties(row: dict[str, Any]) -> str:
+    """What makes the queue another than most."""
+    named = {
+        "transactional": row["transactional"],
+        "journal": row["journaling"],
+        "signed only": row["authentication"],
+        "encrypted only": row["privacy_level"] == "body",
+        "never encrypted": row["privacy_level"] == "none",
+    }
+    return ", ".join(name for name, applies in named.items() if applies)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +13,8 @@ from mqenterprise.commands.opening import (
     SOMETHING_TO_DO,
     AsJson,
     DirectoryFile,
-    complain,
     opened,
+    print_document,
     show,
 )
 from mqenterprise.routes.enterprise import NamedTopology, UnknownName, of_declaration, of_directory
@@ -24,15 +23,17 @@ from mqenterprise.routes.journeys import Way
 from mqenterprise.routes.simulation import ChangedJourney, Simulation, TooMuch, simulate
 from mqenterprise.topology.check import load
 from mqenterprise.topology.problems import DeclarationError
+from qmnode.commands.complaint import complain
 from qmnode.routing import NoRouteError, Router
 from qmnode.structures.guid import guid_to_text
+from qmnode.structures.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from qmnode.structures.guid import Guid
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Where messages go, and why.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Where messages go, and why.")
 
 Declared = Annotated[
     Path | None, typer.Option("--declared", help="A declaration (YAML file or directory of them) in place of LDAP.")
@@ -62,10 +63,10 @@ def explain_command(
     with _topology(declared, directory) as topology:
         found = explain(topology, topology.machine(source), topology.machine(destination))
         if as_json:
-            typer.echo(json.dumps(_explained(topology, found), ensure_ascii=False, indent=1))
+            print_document(_explained(topology, found))
         else:
             for line in _lines(topology, found, brief=brief):
-                typer.echo(line)
+                typer.echo(printable(line))
     if not found.arrives:
         raise typer.Exit(FAILED)
 
@@ -105,7 +106,7 @@ def simulate_command(
             only_from=None if only_from is None else topology.site(only_from),
         )
         if as_json:
-            typer.echo(json.dumps(_simulated(topology, found), ensure_ascii=False, indent=1))
+            print_document(_simulated(topology, found))
         else:
             _tell(topology, found)
     if found.waiting:
@@ -222,19 +223,19 @@ def _table(topology: NamedTopology, node: Guid) -> list[dict[str, Any]]:
 
 def _tell(topology: NamedTopology, found: Simulation) -> None:
     def name(way: Way) -> str:
-        return way.problem or f"{' -> '.join(map(topology.machine_name, way.path))}, cost {way.cost}"
+        return printable(way.problem or f"{' -> '.join(map(topology.machine_name, way.path))}, cost {way.cost}")
 
     typer.echo(
         f"Of {found.journeys:,} journeys between sites ({found.of}) {len(found.changed):,} take another way, "
         f"{len(found.waiting):,} wait."
     )
     if found.cut_off:
-        typer.echo(f"Cut off: {topology.site_names(found.cut_off)}")
+        typer.echo(printable(f"Cut off: {topology.site_names(found.cut_off)}"))
     for title, journeys in (("These wait:", found.waiting), ("These take another way:", found.changed)):
         if journeys:
             typer.echo(f"\n{title}")
         for journey in journeys[:SHOWN]:
-            ends = f"{topology.machine_name(journey.source)} to {topology.machine_name(journey.destination)}"
+            ends = printable(f"{topology.machine_name(journey.source)} to {topology.machine_name(journey.destination)}")
             typer.echo(f"  {ends}\n    before: {name(journey.before)}\n    now:    {name(journey.after)}")
         if len(journeys) > SHOWN:
             typer.echo(f"  and {len(journeys) - SHOWN:,} more; --json has all of them")

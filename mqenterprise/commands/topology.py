@@ -5,19 +5,24 @@ Exit codes: 0 done, or nothing to do; 1 it failed; 2 there is something to do (p
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, complain
-from mqenterprise.directory.configuration import load_settings
+from mqenterprise.commands.opening import (
+    FAILED,
+    SOMETHING_TO_DO,
+    AsJson,
+    DirectoryFile,
+    directory_settings,
+    print_document,
+)
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.topology import drawing
 from mqenterprise.topology.apply import WORKERS, ApplyError, latest_record, save, state_directory, written
@@ -27,10 +32,13 @@ from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.plan import FixedError, Plan, PlanFileError, from_json
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.render import done_summary, plan_lines, summary
-from mqenterprise.topology.session import Applied, apply_declared, apply_plan, plan_declared
+from mqenterprise.topology.session import Agree, Applied, agreed, apply_declared, apply_plan, plan_declared
 from mqenterprise.topology.target import TargetError
 from mqenterprise.topology.wanted import wanted
+from qmnode.commands.complaint import complain
+from qmnode.commands.target import YesOption, at_a_terminal
 from qmnode.directory.port import DirectoryOperationError
+from qmnode.structures.text import printable_json, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,7 +47,7 @@ if TYPE_CHECKING:
 
     from mqenterprise.topology.problems import Problem
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Declared = Annotated[Path, typer.Argument(help="The declaration: a YAML file, or a directory of them.")]
 Prune = Annotated[bool, typer.Option("--prune", help="Delete what this tool made and the declaration has no more.")]
@@ -74,12 +82,8 @@ def _explained() -> Iterator[None]:
 
 @contextmanager
 def _target(file: Path | None, *, access: bool = True) -> Iterator[LdapTarget]:
-    with _explained(), EnterpriseDirectory(load_settings(file)) as directory:
+    with _explained(), EnterpriseDirectory(directory_settings(file)) as directory:
         yield LdapTarget(directory, access=access)
-
-
-def _print_json(data: Any) -> None:
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=1))
 
 
 def _print_lines(lines: Iterable[Text]) -> None:
@@ -106,7 +110,7 @@ def validate(declared: Declared, as_json: AsJson = False) -> None:
         except DeclarationError as error:
             problems, warnings = error.problems, error.warnings
         listed = {"problems": problems, "warnings": warnings}
-        _print_json({kind: [asdict(problem) for problem in those] for kind, those in listed.items()})
+        print_document({kind: [asdict(problem) for problem in those] for kind, those in listed.items()})
         raise typer.Exit(FAILED if problems else 0)
     with _explained():
         checked = load(declared)
@@ -166,7 +170,7 @@ def _tell_plan(
         if save_to is not None:
             save(made, save_to)
     if as_json:
-        typer.echo(written(made), nl=False)
+        typer.echo(printable_json(written(made)), nl=False)
     else:
         _print_lines(plan_lines(made, full=full))
     raise typer.Exit(SOMETHING_TO_DO if made.steps else 0)
@@ -178,23 +182,38 @@ def apply(
     prune: Prune = False,
     wait: Wait = 30,
     workers: Workers = WORKERS,
+    yes: YesOption = False,
     as_json: AsJson = False,
     directory: DirectoryFile = None,
 ) -> None:
     """Make the directory as declared, or carry out a saved plan.
 
-    Cut at any point, it is run again and goes on. The plan is recorded first; rollback undoes it.
+    At a terminal it shows the plan and asks first; in a pipe, with --json or --yes it does not. Cut at any point, it
+    is run again and goes on. The plan is recorded first; rollback undoes it.
     """
+    agree = _agreement(yes or as_json)
     with _explained():
         saved = _saved_plan(declared)
         checked = load(declared) if saved is None else None
     with _target(directory, access=checked is None or _needs_access(checked)) as target, _Shown() as shown:
         if checked is not None:
-            done = apply_declared(checked, target, shown, prune=prune, patience=wait, workers=workers)
+            done = apply_declared(checked, target, shown, prune=prune, patience=wait, workers=workers, agree=agree)
         else:
             assert saved is not None
-            done = apply_plan(saved, target, shown, patience=wait, workers=workers)
+            done = apply_plan(saved, target, shown, patience=wait, workers=workers, agree=agree)
     _tell_applied(done, as_json)
+
+
+def _agreement(yes: bool) -> Agree:
+    """Who has to agree to a plan: the person at the terminal, if there is one."""
+    if yes or not at_a_terminal():
+        return agreed
+
+    def ask(planned: Plan) -> None:
+        _print_lines(plan_lines(planned))
+        typer.confirm("Carry this out?", abort=True, err=True)
+
+    return ask
 
 
 def _saved_plan(path: Path) -> Plan | None:
@@ -209,7 +228,7 @@ def _saved_plan(path: Path) -> Plan | None:
 def _tell_applied(done: Applied, as_json: bool) -> None:
     if as_json:
         kept = str(done.record) if done.record else None
-        _print_json({"done": done.done, "done_before": done.before, "record": kept})
+        print_document({"done": done.done, "done_before": done.before, "record": kept})
         return
     if not done.plan.steps:
         console().print(summary(done.plan))
@@ -223,12 +242,13 @@ def rollback(
     record: Annotated[Path | None, typer.Argument(help="A recorded plan; without it the one applied last.")] = None,
     wait: Wait = 30,
     workers: Workers = WORKERS,
+    yes: YesOption = False,
     as_json: AsJson = False,
     directory: DirectoryFile = None,
 ) -> None:
     """Undo a plan that was applied, whole or in part; again, the one before it.
 
-    Objects that are made again get new GUIDs. Refused when what the plan did was changed since.
+    It asks as apply does. Objects that are made again get new GUIDs. Refused when what the plan did was changed since.
     """
     with _target(directory) as target, _Shown() as shown:
         path = record
@@ -238,7 +258,8 @@ def rollback(
             if path is None:
                 raise ApplyError(f"{kept} holds no plan that was applied to {target.directory}", 0)
         undoing = from_json(path.read_text("utf-8")).inverse()
-        done = apply_plan(undoing, target, shown, patience=wait, workers=workers, keep_record=False)
+        agree = _agreement(yes or as_json)
+        done = apply_plan(undoing, target, shown, patience=wait, workers=workers, keep_record=False, agree=agree)
         if record is None:
             path.rename(path.with_suffix(".undone"))
     _tell_applied(done, as_json)
@@ -256,7 +277,7 @@ def export_command(
         if output is not None:
             output.write_text(text, "utf-8")
             return
-    typer.echo(text, nl=False)
+    typer.echo(printable_lines(text) if sys.stdout.isatty() else text, nl=False)
 
 
 @app.command()
@@ -300,7 +321,6 @@ class _Shown:
         self._task = self._progress.add_task("Applying", total=None)
 
     def __enter__(self) -> _Shown:
-        self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -310,6 +330,7 @@ class _Shown:
         complain(f"waiting for {holder}, who is applying a plan")
 
     def begin(self, total: int) -> None:
+        self._progress.start()
         self._progress.update(self._task, total=total)
 
     def step(self) -> None:

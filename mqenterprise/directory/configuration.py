@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from mqenterprise.directory.embedded import EmbeddedDirectory
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.settings import DirectorySettings
+from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,10 +63,17 @@ def settings_from(values: Mapping[str, Any], where: str = "directory") -> Direct
         return DirectorySettings.model_validate(values)
     except ValidationError as error:
         wrong = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or 'settings'}: {problem['msg']}"
+            f"{'.'.join(str(part) for part in problem['loc']) or 'settings'}: {_sentence(problem)}"
             for problem in error.errors()
         )
         raise DirectoryError(f"{where}: {wrong}") from error
+
+
+def _sentence(problem: Any) -> str:
+    if problem["type"] != "extra_forbidden":
+        return str(problem["msg"])
+    near = nearest(str(problem["loc"][-1]), DirectorySettings.model_fields)
+    return "no such setting" if near is None else f"no such setting (did you mean {near}?)"
 
 
 def _relative_to(folder: Path, settings: DirectorySettings) -> DirectorySettings:

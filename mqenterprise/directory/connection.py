@@ -136,7 +136,7 @@ class LdapConnection:
             if result.code in BUSY:
                 raise _Broken(result.message or "the server is busy")
             if result.code != SUCCESS:
-                raise error_of(result, f"searching under {base}")
+                raise error_of(result, f"searching under {base}", self.settings.account)
             cookie = _cookie(result)
             if not cookie:
                 return
@@ -170,7 +170,7 @@ class LdapConnection:
         if result.code in BUSY:
             raise _Broken(result.message or "the server is busy")
         if result.code != SUCCESS:
-            raise error_of(result, doing)
+            raise error_of(result, doing, self.settings.account)
         if not found:
             raise ObjectNotFound(f"{doing}: there is no such object, or we may not see it")
         return found[0]
@@ -279,7 +279,7 @@ class LdapConnection:
             if result.code == SUCCESS:
                 return
             if result.code not in BUSY:
-                raise error_of(result, doing)
+                raise error_of(result, doing, self.settings.account)
             self.pool.fail(session.url)
         raise DirectoryUnavailable(f"{doing}: no directory server does it")
 

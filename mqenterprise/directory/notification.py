@@ -242,7 +242,7 @@ class DirSyncFeed:
         result = message.result()
         if result.code != SUCCESS:
             self._cookies.pop(base, None)
-            raise error_of(result, f"asking for changes under {base}")
+            raise error_of(result, f"asking for changes under {base}", self._connection.settings.account)
         answer = result.controls.get(DIRSYNC)
         if not answer:
             raise AccessRefused("the server does not say where its changes end (DirSync)")

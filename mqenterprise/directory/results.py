@@ -38,7 +38,7 @@ ERRORS: Final[dict[int, tuple[type[DirectoryError], str]]] = {
     32: (ObjectNotFound, "there is no such object"),
     34: (ConstraintViolated, "the name has the wrong form"),
     49: (BindRefused, "the name or the password is wrong"),
-    50: (AccessRefused, "we may not do this"),
+    50: (AccessRefused, "{account} may not do this: bind as an account that may, or have it given the right"),
     51: (DirectoryUnavailable, "the server is busy"),
     52: (DirectoryUnavailable, "the server is unavailable"),
     53: (ConstraintViolated, "the server is not willing to do this"),
@@ -50,12 +50,15 @@ ERRORS: Final[dict[int, tuple[type[DirectoryError], str]]] = {
 }
 
 
-def error_of(result: Result, doing: str) -> DirectoryError:
-    """The exception for a result that is not success. ``doing`` says what was asked, as in "reading CN=a"."""
+def error_of(result: Result, doing: str, account: str) -> DirectoryError:
+    """The exception for a result that is not success.
+
+    ``doing`` says what was asked, as in "reading CN=a", and ``account`` who asked.
+    """
     code = result.code
     said = result.message.strip("\0 \n")
     kind, meaning = ERRORS.get(code, (DirectoryError, f"the server answered with result code {code}"))
     # OpenLDAP and Active Directory name an unknown class in different codes, always with these words.
     if code in (21, 65, 16) and ("objectClass: value #" in said or "no such attribute in schema" in said.lower()):
         kind, meaning = SchemaMissing, "the server does not know this kind of object: its schema lacks Message Queuing"
-    return kind(f"{doing}: {meaning}" + (f" ({said})" if said else ""))
+    return kind(f"{doing}: {meaning.format(account=account)}" + (f" ({said})" if said else ""))

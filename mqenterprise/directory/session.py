@@ -16,6 +16,7 @@ from ldap3.core.exceptions import LDAPExceptionError
 from mqenterprise.directory.errors import BindRefused, CertificateRefused, DirectoryError, DirectoryUnavailable
 from mqenterprise.directory.settings import BindMethod, DirectorySettings
 from mqenterprise.directory.wire import Wire
+from qmnode.errors import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,10 @@ class _Tls(ldap3.Tls):  # type: ignore[misc]  # ldap3 has no types
         """Called by ldap3 for ldaps when the socket is open, and for StartTLS."""
         settings = self._settings
         try:
+            for file in (settings.ca_file, settings.client_certificate, settings.client_key):
+                if file is not None:
+                    with file.open("rb"):  # OpenSSL's own error does not say which file it looked for
+                        pass
             context = ssl.create_default_context(cafile=str(settings.ca_file) if settings.ca_file else None)
             if not settings.verify:
                 context.check_hostname = False
@@ -186,6 +191,11 @@ def _identity(settings: DirectorySettings, host: str) -> dict[str, Any]:
 
 def _explained(url: str, tls: _Tls, settings: DirectorySettings, error: Exception) -> DirectoryUnavailable:
     cause = tls.failure
+    if isinstance(cause, OSError) and cause.filename is not None:
+        return DirectoryUnavailable(
+            f"{url} cannot be reached safely: {cause.filename} cannot be read ({cause.strerror}); "
+            "see ca_file, client_certificate and client_key in the directory's settings"
+        )
     if isinstance(cause, ssl.SSLError) and any(word in str(cause).upper() for word in _CERTIFICATE_WORDS):
         reason = getattr(cause, "verify_message", "") or cause.reason or str(cause)
         trusted = settings.ca_file or "the system's authorities"
@@ -199,7 +209,10 @@ def _explained(url: str, tls: _Tls, settings: DirectorySettings, error: Exceptio
         return DirectoryUnavailable(f"{url} does not speak TLS as we do ({cause.reason or cause}): check the port")
     if isinstance(cause or error, TimeoutError | socket.timeout) or "timed out" in str(error):
         return DirectoryUnavailable(f"{url} does not answer within {settings.connect_timeout:g} s")
-    return DirectoryUnavailable(f"{url} cannot be reached: {cause or error}")
+    return DirectoryUnavailable(
+        f"{url} cannot be reached ({reason_of(cause or error)}): start it, "
+        "or correct servers in the directory's settings"
+    )
 
 
 def _name_of(url: str) -> str:

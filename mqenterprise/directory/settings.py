@@ -95,6 +95,14 @@ class DirectorySettings(BaseModel):
             raise ValueError("client_certificate and client_key belong together")
         return self
 
+    @property
+    def account(self) -> str:
+        """Who asks, as a person would call the account."""
+        return self.user or {
+            BindMethod.ANONYMOUS: "an anonymous user",
+            BindMethod.EXTERNAL: "the account of the client certificate or of this Linux user",
+        }.get(self.bind, "the account of the Kerberos ticket")
+
     def secret(self) -> str:
         """The password of a simple bind; read anew each time, so that a changed file is picked up."""
         if self.password is not None:

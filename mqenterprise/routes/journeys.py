@@ -74,7 +74,7 @@ class JourneysTo:
             try:
                 decision, at_next = step(journeys.snapshot, journeys.router(at), self._destination, journeys.away)
             except NoRouteError as error:
-                end = Way(problem=str(error))
+                end = Way(problem=error.reason)
                 break
             trail[at] = decision.cost
             at = at_next
@@ -92,5 +92,5 @@ class JourneysTo:
                 journeys.snapshot, source, self._destination, away=journeys.away, tables=dict(journeys.tables)
             )
         except NoRouteError as error:
-            return Way(problem=str(error))
+            return Way(problem=error.reason)
         return Way(found.path, found.cost)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from qmnode.structures.text import nearest as nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,17 +57,10 @@ def in_words(path: Path) -> str:
     return text
 
 
-def nearest(name: str, known: Iterable[str], likeness: float = 0.5) -> str | None:
-    """The known name that is most like ``name``, if any is like it."""
-    folded = {candidate.casefold(): candidate for candidate in sorted(set(known))}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=likeness)
-    return folded[near[0]] if near else None
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`` (did you mean X?)`` for the nearest known name, or what is known when they are few, else nothing."""
     names = sorted(set(known))
-    near = nearest(name, names)
+    near = nearest(name, names, 0.5)
     if near is not None:
         return f" (did you mean {near}?)"
     if 0 < len(names) <= 6:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +13,6 @@ from mqenterprise.topology.plan import Plan, make_plan
 from mqenterprise.topology.wanted import wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from mqenterprise.topology.check import Checked
@@ -45,6 +45,14 @@ class Applied:
     record: Path | None = None
 
 
+Agree = Callable[[Plan], None]
+"""Is shown a plan before anything is written, and raises what ends the apply when it may not be carried out."""
+
+
+def agreed(plan: Plan) -> None:
+    """Nobody is asked."""
+
+
 def plan_declared(checked: Checked, target: Target, *, prune: bool = False) -> Plan:
     """The plan that makes the directory as declared."""
     with paused_collector():
@@ -61,13 +69,14 @@ def apply_declared(
     patience: float = 0.0,
     workers: int = WORKERS,
     time_to_live: float = TIME_TO_LIVE,
+    agree: Agree = agreed,
 ) -> Applied:
     """Make the directory as declared. Writes nothing at all when it is so already."""
 
     def plan() -> tuple[Plan, int]:
         return plan_declared(checked, target, prune=prune), 0
 
-    return _apply(plan, target, observer, patience, workers, time_to_live=time_to_live)
+    return _apply(plan, target, observer, patience, workers, time_to_live=time_to_live, agree=agree)
 
 
 def apply_plan(
@@ -78,6 +87,7 @@ def apply_plan(
     patience: float = 0.0,
     workers: int = WORKERS,
     keep_record: bool = True,
+    agree: Agree = agreed,
 ) -> Applied:
     """Carry out a plan made before, or what a cut apply left of it. A rollback keeps no record of itself."""
 
@@ -85,7 +95,7 @@ def apply_plan(
         users = [step.name[0] for step in saved.steps if step.reference.kind == "user"]
         return remaining(saved, target.snapshot(users))
 
-    return _apply(plan, target, observer, patience, workers, keep_record=keep_record)
+    return _apply(plan, target, observer, patience, workers, keep_record=keep_record, agree=agree)
 
 
 def _apply(
@@ -97,17 +107,22 @@ def _apply(
     *,
     keep_record: bool = True,
     time_to_live: float = TIME_TO_LIVE,
+    agree: Agree = agreed,
 ) -> Applied:
     entry = target.lease_entry()
     token = _token(entry)
     planned, before = plan()
     if not planned.steps:
         return Applied(planned, 0, before)
+    agree(planned)
     target.prepare()
     with acquire(entry, patience=patience, time_to_live=time_to_live, waiting=observer.waiting) as lease:
         if lease.token != token + 1:
             # Someone else applied between our reading and our getting the lease.
-            planned, before = plan()
+            fresh, before = plan()
+            if fresh.steps != planned.steps:
+                agree(fresh)
+            planned = fresh
         path = record(planned, lease.token, state_directory()) if keep_record else None
         observer.begin(len(planned.steps))
         outcome = apply(planned, target, lease, progress=lambda step: observer.step(), workers=workers)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.message import Message
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="List, retry, export dead letters.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="List, retry, export dead letters."
+)
 
 
 @app.command("list", epilog="Example: qmnode dead-letter list --count 100")
@@ -47,7 +49,7 @@ def list_dead_letters(
 
 @app.command("retry", epilog="Example: qmnode dead-letter retry 0x400000000000012   or: qmnode dead-letter retry --all")
 def retry_dead_letters(
-    lookups: Annotated[list[str] | None, typer.Argument(metavar="[LOOKUP...]", help="Lookup identifiers.")] = None,
+    lookups: Annotated[list[str] | None, typer.Argument(metavar="LOOKUP", help="Lookup identifiers.")] = None,
     retry_all: Annotated[bool, typer.Option("--all", help="All that there are.")] = False,
     destination: Annotated[
         str | None, typer.Option("--to", metavar="QUEUE", help="Another queue than where each was sent.")

@@ -10,9 +10,10 @@ import typer
 
 from qmnode.administration.messages import browse, unit_for
 from qmnode.administration.names import MACHINE_JOURNAL, format_name, is_format_name, queue_name
+from qmnode.commands.completion import complete_queue
 from qmnode.commands.output import print_body, print_json, print_table, say, size_text
 from qmnode.commands.remote import NodeOption, PasswordFileOption, RemoteTarget, UserOption
-from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, run_async, with_node
+from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, run_async, with_node
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import (
     BodyForm,
@@ -31,12 +32,11 @@ if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.api import QueueApi
 
-receive_app = typer.Typer(pretty_exceptions_enable=False)
-peek_app = typer.Typer(pretty_exceptions_enable=False)
-move_app = typer.Typer(pretty_exceptions_enable=False)
-journal_app = typer.Typer(pretty_exceptions_enable=False)
+receive_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+peek_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+move_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+journal_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-Name = Annotated[str, typer.Argument(metavar="QUEUE", help=r"Path name or format name; 'orders' is .\private$\orders.")]
 CountOption = Annotated[int, typer.Option("--count", "-n", min=1, help="At most so many.")]
 
 
@@ -61,7 +61,7 @@ ShowOption = Annotated[
     epilog="Example: qmnode receive orders --timeout 30 --show raw > order.json   or: qmnode receive --node host orders"
 )
 def receive(
-    name: Name,
+    name: QueueName,
     count: CountOption = 1,
     take_all: Annotated[bool, typer.Option("--all", help="All that there are.")] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the first message.")] = 0,
@@ -107,7 +107,7 @@ def receive(
 
 @peek_app.command(epilog="Example: qmnode peek orders --count 20   or: qmnode peek orders --after 0x400000000000012")
 def peek(
-    name: Name,
+    name: QueueName,
     count: CountOption = 20,
     after: Annotated[str | None, typer.Option(metavar="LOOKUP", help="Those after this lookup identifier.")] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the first message.")] = 0,
@@ -197,8 +197,8 @@ def _print_heads(messages: list[Message]) -> None:
 
 @move_app.command(epilog="Example: qmnode move orders 0x400000000000012 --to 'orders;later'")
 def move(
-    name: Name,
-    lookups: Annotated[list[str], typer.Argument(metavar="LOOKUP...", help="Lookup identifiers of messages.")],
+    name: QueueName,
+    lookups: Annotated[list[str], typer.Argument(metavar="LOOKUP", help="Lookup identifiers of messages.")],
     target: Annotated[str, typer.Option("--to", metavar="QUEUE", help="The queue, or another subqueue of it.")],
     socket: SocketOption = None,
     config: ConfigOption = None,
@@ -229,7 +229,12 @@ def move(
 )
 def journal(
     name: Annotated[
-        str | None, typer.Argument(metavar="[QUEUE]", help="Whose journal; without it that of what this node sent.")
+        str | None,
+        typer.Argument(
+            metavar="QUEUE",
+            help="Whose journal; without it that of what this node sent.",
+            autocompletion=complete_queue,
+        ),
     ] = None,
     count: CountOption = 20,
     show: ShowOption = Show.TABLE,

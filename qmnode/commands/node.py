@@ -18,12 +18,12 @@ from qmnode.commands.target import (
     with_node,
 )
 
-init_app = typer.Typer(pretty_exceptions_enable=False)
-connect_app = typer.Typer(pretty_exceptions_enable=False)
-disconnect_app = typer.Typer(pretty_exceptions_enable=False)
-backup_app = typer.Typer(pretty_exceptions_enable=False)
-restore_app = typer.Typer(pretty_exceptions_enable=False)
-verify_app = typer.Typer(pretty_exceptions_enable=False)
+init_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+connect_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+disconnect_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+backup_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+restore_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+verify_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 _CONFIGURATION = """\
 # The settings of a qmnode node. What is left out has its default; `qmnode run --config` says what is wrong.

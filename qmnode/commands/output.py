@@ -56,8 +56,14 @@ def print_body(text: str) -> None:
     print(printable_lines(text) if sys.stdout.isatty() else text)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """A table; in a pipe it is as wide as it needs to be."""
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
+) -> None:
+    """A table; in a pipe it is as wide as it needs to be. Columns in ``whole`` are never broken into lines."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -65,7 +71,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, rig
     console = _console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        table.add_column(
+            column, justify="right" if column in right else "left", overflow="fold", no_wrap=column in whole
+        )
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
     if not console.is_terminal:

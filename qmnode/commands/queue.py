@@ -11,7 +11,7 @@ from qmnode.administration.names import format_name, queue_name
 from qmnode.administration.quotas import quota_from_text, quota_text
 from qmnode.commands import queue_acl
 from qmnode.commands.output import print_facts, print_json, print_table, say, size_text
-from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, YesOption, confirm, with_node
+from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, YesOption, confirm, with_node
 from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
 from qmnode.model.api import Access, QueueType
 from qmnode.structures.names import PathName, QueueKind, QueueNameError
@@ -19,10 +19,14 @@ from qmnode.structures.names import PathName, QueueKind, QueueNameError
 if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Create, find, change, delete queues.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Create, find, change, delete queues.",
+)
 app.add_typer(queue_acl.app, name="acl")
 
-Name = Annotated[str, typer.Argument(metavar="QUEUE", help=r"Path name or format name; 'orders' is .\private$\orders.")]
 LabelOption = Annotated[str | None, typer.Option(help="At most 124 characters.")]
 JournalingOption = Annotated[
     bool | None, typer.Option("--journaling/--no-journaling", help="Keep copies of received messages.")
@@ -65,7 +69,7 @@ def _checked(kind: type[QueueSettings], values: dict[str, Any]) -> Any:
 
 @app.command(epilog="Example: qmnode queue create orders --transactional --journaling --quota 100MB")
 def create(
-    name: Name,
+    name: QueueName,
     label: LabelOption = None,
     public: Annotated[bool, typer.Option("--public", help="In the directory, if the node has one.")] = False,
     transactional: Annotated[bool, typer.Option("--transactional", help="Cannot be changed later.")] = False,
@@ -111,7 +115,7 @@ def _is_public(name: str) -> bool:
 
 @app.command("set", epilog="Example: qmnode queue set orders --quota none --label 'All orders'")
 def set_queue(
-    name: Name,
+    name: QueueName,
     label: LabelOption = None,
     journaling: JournalingOption = None,
     quota: QuotaOption = None,
@@ -177,7 +181,9 @@ def list_queues(
 
 
 @app.command(epilog="Example: qmnode queue show orders")
-def show(name: Name, socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def show(
+    name: QueueName, socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
     """Show one queue."""
     _show(QueueDocument.of(with_node(socket, config, lambda qm: qm.queue(queue_name(name)))), as_json)
 
@@ -192,7 +198,7 @@ def _show(queue: QueueDocument, as_json: bool) -> None:
 
 
 @app.command(epilog="Example: qmnode queue delete orders --yes")
-def delete(name: Name, yes: YesOption = False, socket: SocketOption = None, config: ConfigOption = None) -> None:
+def delete(name: QueueName, yes: YesOption = False, socket: SocketOption = None, config: ConfigOption = None) -> None:
     """Delete a queue with its messages, its journal and its subqueues."""
     confirm(f"Delete {name} with all its messages?", yes)
     with_node(socket, config, lambda qm: qm.delete_queue(queue_name(name)))
@@ -200,7 +206,7 @@ def delete(name: Name, yes: YesOption = False, socket: SocketOption = None, conf
 
 
 @app.command(epilog="Example: qmnode queue purge 'orders;journal' --yes")
-def purge(name: Name, yes: YesOption = False, socket: SocketOption = None, config: ConfigOption = None) -> None:
+def purge(name: QueueName, yes: YesOption = False, socket: SocketOption = None, config: ConfigOption = None) -> None:
     """Delete all messages of a queue, a journal, a subqueue or an outgoing queue."""
     confirm(f"Delete all messages of {name}?", yes)
 
@@ -215,14 +221,14 @@ def purge(name: Name, yes: YesOption = False, socket: SocketOption = None, confi
 
 
 @app.command(epilog=r"Example: qmnode queue pause 'DIRECT=OS:beta\private$\orders'")
-def pause(name: Name, socket: SocketOption = None, config: ConfigOption = None) -> None:
+def pause(name: QueueName, socket: SocketOption = None, config: ConfigOption = None) -> None:
     """Let no message leave an outgoing queue, until it is resumed."""
     with_node(socket, config, lambda qm: qm.pause_queue(queue_name(name)))
     say(f"{name} is paused")
 
 
 @app.command(epilog=r"Example: qmnode queue resume 'DIRECT=OS:beta\private$\orders'")
-def resume(name: Name, socket: SocketOption = None, config: ConfigOption = None) -> None:
+def resume(name: QueueName, socket: SocketOption = None, config: ConfigOption = None) -> None:
     """Let the messages of a paused outgoing queue leave again."""
     with_node(socket, config, lambda qm: qm.resume_queue(queue_name(name)))
     say(f"{name} is resumed")

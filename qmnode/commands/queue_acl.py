@@ -9,25 +9,31 @@ import typer
 from qmnode.administration.access_control import RIGHTS, TRUSTEES, Change, QueueAccessList, change_access, show_access
 from qmnode.administration.names import queue_name
 from qmnode.commands.output import counted, print_json, print_table, say
-from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
+from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
 from qmnode.management.access_documents import AccessDocument
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Show and change who may use a queue.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Show and change who may use a queue.",
+)
 
-Name = Annotated[str, typer.Argument(metavar="QUEUE", help="Path name or format name.")]
 User = Annotated[str, typer.Argument(metavar="USER", help=f"SID (S-1-5-21-...), or: {', '.join(TRUSTEES)}.")]
-Rights = Annotated[list[str], typer.Argument(metavar="RIGHT...", help=f"Of: {', '.join(RIGHTS)}.")]
+Rights = Annotated[list[str], typer.Argument(metavar="RIGHT", help=f"Of: {', '.join(RIGHTS)}.")]
 
 
 @app.command(epilog="Example: qmnode queue acl show orders")
-def show(name: Name, socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def show(
+    name: QueueName, socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
     """Show who may do what with a queue, in the order in which entries count."""
     _print(with_node(socket, config, lambda qm: show_access(qm, queue_name(name))), as_json)
 
 
 @app.command(epilog="Example: qmnode queue acl allow orders S-1-5-21-1-2-3-1104 send-message peek-message")
 def allow(
-    name: Name,
+    name: QueueName,
     user: User,
     rights: Rights,
     socket: SocketOption = None,
@@ -40,7 +46,7 @@ def allow(
 
 @app.command(epilog="Example: qmnode queue acl deny orders anonymous full-control")
 def deny(
-    name: Name,
+    name: QueueName,
     user: User,
     rights: Rights,
     socket: SocketOption = None,
@@ -53,7 +59,7 @@ def deny(
 
 @app.command(epilog="Example: qmnode queue acl remove orders everyone full-control")
 def remove(
-    name: Name,
+    name: QueueName,
     user: User,
     rights: Rights,
     socket: SocketOption = None,

@@ -4,12 +4,14 @@ It takes longer to load than ``status`` takes in all, and these two are started 
 loops. Their plain command lines are read here; ``--help`` and all mistakes go the common way.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from qmnode.commands.complaint import complain
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
 
@@ -79,16 +81,32 @@ def _path(text: str | None) -> Path | None:
 def exit_code(work: Callable[[], int]) -> int:
     """Do something to its exit code: 0 done, 1 failed, 2 wrong usage, 3 no node, 4 no message in time."""
     try:
-        return work()
+        code = work()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
     except MessageQueuingError as error:
-        print(error, file=sys.stderr)
+        complain(str(error))
         return EXIT_CODES.get(error.code, 1)
     except ConfigurationError as error:
-        print(error, file=sys.stderr)
+        complain(str(error))
         return 2
     except BrokenPipeError:
-        # The reader of the output has enough. Python would complain at exit about what it cannot write any more.
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+        _drop_output()  # its reader has enough
+        return 1
+    except OSError as error:
+        if error.filename is not None:
+            complain(f"{os.fsdecode(error.filename)}: {error.strerror}")
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            complain(f"the output cannot be written: {error.strerror}")
+            _drop_output()
+        else:
+            raise
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _drop_output() -> None:
+    """Python would complain at exit about what it cannot write any more."""
+    sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from qmnode.commands.complaint import complain
 from qmnode.commands.quick import exit_code
 
 if TYPE_CHECKING:
@@ -21,14 +22,18 @@ class Row:
     """A command of a table."""
 
     target: str
-    """``module:attribute`` of a ``typer.Typer``: with one command it is the command, with several a group of them."""
+    """``module:attribute`` of a ``typer.Typer``: with one command it is the command, with several a group of them.
+    ``module:attribute/name`` is one command of a group."""
     help: str
     """One line for the list of commands."""
 
     def load(self, name: str) -> Any:
         """Import the command."""
-        module, _, attribute = self.target.partition(":")
-        command = typer.main.get_command(getattr(import_module(module), attribute))
+        module, _, place = self.target.partition(":")
+        attribute, _, inner = place.partition("/")
+        command: Any = typer.main.get_command(getattr(import_module(module), attribute))
+        if inner:
+            command = command.commands[inner]
         command.name = name
         return command
 
@@ -50,14 +55,50 @@ def command_table(table: Mapping[str, Row]) -> type[TyperGroup]:
     return TableGroup
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from qmnode.version import program_version
+
+        print(program_version())
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+]
 PROGRAM: Final = "qmnode"
 
 
-def run(app: typer.Typer) -> None:
+_UsageError: Final[Any] = typer.BadParameter.__base__  # typer does not export it
+_CommandError: Final[Any] = _UsageError.__base__
+
+
+def run(app: typer.Typer, program: str = PROGRAM) -> None:
     """Run a command line to its exit code: 0 done, 1 failed, 2 wrong usage, 3 no node, 4 no message in time."""
 
     def work() -> int:
-        app(prog_name=PROGRAM)
-        return 0
+        try:
+            code = app(prog_name=program, standalone_mode=False)
+        except _UsageError as error:
+            complain(_usage(error, program))
+            return int(error.exit_code)
+        except _CommandError as error:
+            complain(error.format_message())
+            return int(error.exit_code)
+        except typer.Abort:
+            complain("nothing was done")
+            return 1
+        return code if isinstance(code, int) else 0
 
     sys.exit(exit_code(work))
+
+
+def _usage(error: Any, program: str) -> str:
+    """A line: what is wrong, and where help is. Help itself, where a command was given without anything."""
+    if error.ctx is None:
+        return f"{program}: {error.format_message()}"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return f"{error.ctx.command_path}: name a command"
+    path, message = error.ctx.command_path, " ".join(error.format_message().split())
+    message = message.removeprefix("Invalid value: ")
+    return f"{path}: {message[:1].lower()}{message[1:].rstrip('.')} (see '{path} --help')"

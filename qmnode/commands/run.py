@@ -7,7 +7,7 @@ import typer
 
 from qmnode.commands.running import run_node
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()

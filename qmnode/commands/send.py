@@ -11,9 +11,8 @@ import typer
 
 from qmnode.administration.messages import unit_for
 from qmnode.administration.names import format_name, queue_name
-from qmnode.commands.messages import Name
 from qmnode.commands.output import print_json, progress, say
-from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
+from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
 from qmnode.management.documents import VT_LPWSTR, identifier_from_text, identifier_text, is_utf16
 from qmnode.model.api import Access
 from qmnode.model.message import Message
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from qmnode.local.remote import RemoteQueueManager
 
-app = typer.Typer(pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 _BATCH: Final = 500
 _LARGEST: Final = 4 * 1024 * 1024
@@ -96,7 +95,7 @@ def _extension(text: str) -> bytes:
 
 @app.command(epilog="Example: qmnode send orders 'order 7' --label first   or: qmnode send orders --lines < orders.txt")
 def send(
-    name: Name,
+    name: QueueName,
     body: Annotated[
         str | None,
         typer.Argument(help="The body, a text; - is standard input, which is also read if it is no terminal."),

@@ -9,7 +9,7 @@ import typer
 from qmnode.commands.state import show_status
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption
 
-app = typer.Typer(pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command(epilog="Example: qmnode status --wait 30")

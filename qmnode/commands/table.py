@@ -6,7 +6,7 @@ from typing import Final
 
 import typer
 
-from qmnode.commands.registry import Row, command_table
+from qmnode.commands.registry import Row, VersionOption, command_table
 
 COMMANDS: Final = {
     "init": Row("qmnode.commands.node:init_app", "Make a node: a configuration and a message store."),
@@ -32,7 +32,7 @@ app = typer.Typer(cls=command_table(COMMANDS), no_args_is_help=True, pretty_exce
 
 
 @app.callback()
-def qmnode() -> None:
+def qmnode(version: VersionOption = False) -> None:
     """A Message Queuing (MSMQ) queue manager node.
 
     Exit codes: 0 done; 1 the operation failed, with an MQ_ERROR code; 2 wrong usage; 3 the node cannot be reached;

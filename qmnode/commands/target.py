@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from qmnode.commands.completion import complete_queue
 from qmnode.commands.state import socket_path
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ ConfigOption = Annotated[
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Directory of the message store.  [default: that of the configuration]")
 ]
+QueueName = Annotated[
+    str,
+    typer.Argument(
+        metavar="QUEUE",
+        help=r"Path name or format name; 'orders' is .\private$\orders.",
+        autocompletion=complete_queue,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs; keys are added, never changed.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -71,12 +80,17 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
+def at_a_terminal() -> bool:
+    """Whether a person can be asked."""
+    import sys
+
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def confirm(question: str, yes: bool) -> None:
     """Ask on a terminal; without one ``--yes`` has to be said."""
     if yes:
         return
-    import sys
-
-    if not sys.stdin.isatty():
+    if not at_a_terminal():
         raise typer.BadParameter("there is nobody to ask: say --yes", param_hint="--yes")
     typer.confirm(question, abort=True, err=True)

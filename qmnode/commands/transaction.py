@@ -8,7 +8,7 @@ from qmnode.commands.output import print_json, print_table
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
 from qmnode.management.documents import TransactionDocument
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="List transactions.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="List transactions.")
 
 
 @app.callback()

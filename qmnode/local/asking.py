@@ -18,8 +18,24 @@ _CHUNK: Final = 65536
 
 def unreachable(path: Path, error: OSError) -> MessageQueuingError:
     """No connection to the socket."""
-    return MessageQueuingError(
-        _UNREACHABLE, f"no node answers on {path} ({error.strerror or error}): start it with 'qmnode run'"
+    return MessageQueuingError(_UNREACHABLE, _reason(path, error))
+
+
+def _reason(path: Path, error: OSError) -> str:
+    if not isinstance(error, PermissionError):
+        return (
+            f"no node answers on {path} ({error.strerror or error}): start it with 'qmnode run', "
+            "or name its socket with --socket or QMNODE_SOCKET"
+        )
+    import getpass
+
+    try:
+        group = path.group()
+    except (OSError, KeyError):  # of a folder that hides it, or of a group without a name
+        group = "qmnode"
+    return (
+        f"user {getpass.getuser()} may not use the node's socket {path}: join the group {group} "
+        f"(sudo usermod --append --groups {group} {getpass.getuser()}) and log in again"
     )
 
 

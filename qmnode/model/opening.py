@@ -339,7 +339,9 @@ class Opening:
             elif queue is not None and access not in (Access.SEND, *_ADMINISTRATION):
                 queue = None  # outgoing queues are read with the access for administration only
         if queue is None:
-            raise MessageQueuingError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"there is no queue {name}")
+            if for_strangers or not context.names.is_local(name):
+                raise MessageQueuingError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"there is no queue {name}")
+            raise context.names.not_found(str(name))
         if queue.queue_type is QueueType.SYSTEM and queue.is_internal:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{name} is for the queue manager only")
         return queue

@@ -4,6 +4,7 @@ QueueCollection (MS-MQDMPR 3.1.1.1), path names and format names (MS-MQMQ 2.1), 
 (3.1.1.2).
 """
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from qmnode.errors import MessageQueuingError
@@ -31,6 +32,7 @@ from qmnode.structures.names import (
     parse_format_name,
 )
 from qmnode.structures.names.parts import fold
+from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -58,6 +60,9 @@ _KINDS: Final = {
 _LOCAL_ADDRESSES: Final = frozenset(("127.0.0.1", "::1"))
 _NAMED_BY_FORMAT_NAME: Final = (QueueType.OUTGOING, QueueType.CONNECTOR)
 _MACHINE_QUEUES: Final = {queue: f"SYSTEM$;{queue.value}" for queue in MachineQueue}
+
+_COMPARED: Final = 2_000
+"""Queues among which a misspelt name's neighbour is looked for: it must not hold up a node with very many."""
 
 
 class Names:
@@ -114,7 +119,7 @@ class Names:
         if fold(name.computer) not in self._computers:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME,
-                f"{text} is on computer {name.computer}, and this is {self._context.computer_name}",
+                f"{text} is on computer {name.computer}, and this is {self._context.computer_name}: {_elsewhere(name)}",
             )
         return PathName(self._context.computer_name, name.queue, name.kind, name.subqueue, name.journal)
 
@@ -189,10 +194,19 @@ class Names:
         else:
             queue = self.by_path(self.path(text))
         if queue is None:
-            raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"there is no queue {text} on {self._context.computer_name}"
-            )
+            raise self.not_found(text)
         return queue
+
+    def not_found(self, text: str) -> MessageQueuingError:
+        """MQ_ERROR_QUEUE_NOT_FOUND, with the name of a queue here that may have been meant."""
+        known = islice((queue.pathname.partition("\\")[2] for queue in self._by_path.values()), _COMPARED)
+        names = {path.rpartition("\\")[2]: path for path in known if not path.upper().startswith("SYSTEM$")}
+        near = nearest(text.rpartition("\\")[2], names)
+        return MessageQueuingError(
+            ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND,
+            f"there is no queue {text} on {self._context.computer_name}"
+            + ("" if near is None else f" (did you mean .\\{names[near]}?)"),
+        )
 
     # Queues to names
 
@@ -375,3 +389,10 @@ def check_properties(properties: QueueProperties) -> None:
             fault = "a GUID of 16 bytes"
         if fault:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, f"{name}={value!r}: expected {fault}")
+
+
+def _elsewhere(name: PathName) -> str:
+    """How a queue of another computer is named by who sends to it."""
+    if name.kind is QueueKind.PRIVATE:
+        return f"from here it is DIRECT=OS:{name}"
+    return f"from here it is DIRECT=OS:{name.computer}\\private$\\{name.queue}, or DIRECT=OS:{name} if it is public"

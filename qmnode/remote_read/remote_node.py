@@ -12,7 +12,7 @@ from qmnode.dcerpc.client import RpcClient
 from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, port_of, tower_of
 from qmnode.dcerpc.errors import FaultStatus, RpcError, RpcFault
 from qmnode.dcerpc.protection import AuthenticationError
-from qmnode.errors import MessageQueuingError
+from qmnode.errors import MessageQueuingError, reason_of
 from qmnode.model.api import Access, Share
 from qmnode.remote_read import qm2qm, qmcomm
 from qmnode.remote_read.qm2qm import QM2QM, PortType
@@ -272,7 +272,7 @@ async def _connect(host: str, port: int, interfaces: Sequence[Interface], option
 
 def unavailable(host: str, error: Exception) -> MessageQueuingError:
     """Nobody answers there, or not as a queue manager would."""
-    reason = str(error) or "no answer in time"
+    reason = reason_of(error) or "no answer in time"
     return MessageQueuingError(
         ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE,
         f"{host} cannot be read from: {reason}. Remote read has to be enabled there, and its endpoint mapper reachable",

@@ -54,7 +54,14 @@ class NextHops:
 
 
 class NoRouteError(Exception):
-    """There is no next hop ("Routing Attempt Fails", MS-MQBR 3.1.5.1); says why and what to do."""
+    """There is no next hop ("Routing Attempt Fails", MS-MQBR 3.1.5.1); says why and what to do.
+
+    ``reason`` is the why alone, for those who left something out to see what happens.
+    """
+
+    def __init__(self, reason: str, advice: str = "") -> None:
+        self.reason = reason
+        super().__init__(f"{reason}; {advice}" if advice else reason)
 
 
 class Router:
@@ -158,8 +165,8 @@ class Router:
         if not candidates:
             names = ", ".join(map(self._site_name, self._machine.sites)) or "no site"
             raise NoRouteError(
-                f"{self._machine.name} ({names}) has no {kind} to reach {destination.name} in another site; "
-                f"declare a {kind} in its site"
+                f"{self._machine.name} ({names}) has no {kind} to reach {destination.name} in another site",
+                f"declare a {kind} in its site",
             )
         return NextHops(rule, self._ordered(candidates, destination))
 

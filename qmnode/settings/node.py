@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from qmnode.errors import ConfigurationError as ConfigurationError
+from qmnode.settings.mistakes import explained, unreadable
 from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.settings.security import SecuritySettings
@@ -258,20 +259,11 @@ def read_settings(path: Path | None) -> NodeSettings:
     if path is not None:
         try:
             values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ConfigurationError(f"{path}: {error}") from error
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+            raise ConfigurationError(unreadable(path, error)) from error
         if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
             raise ConfigurationError(f"{path}: expected settings by name, such as 'data: /var/lib/qmnode'")
     try:
         return NodeSettings(**values)
     except (ValidationError, SettingsError) as error:
-        raise ConfigurationError(_explain(path, error)) from error
-
-
-def _explain(path: Path | None, error: ValidationError | SettingsError) -> str:
-    where = path or "environment"
-    if isinstance(error, SettingsError):
-        return f"{where}: {error}"
-    return "\n".join(
-        f"{where}: {'.'.join(map(str, mistake['loc'])) or 'settings'}: {mistake['msg']}" for mistake in error.errors()
-    )
+        raise ConfigurationError(explained(path, NodeSettings, error)) from error

@@ -141,6 +141,10 @@ class Store:
         except StoreError:
             raise
         except Exception as error:
+            if "lock" in str(error).lower():
+                raise StoreError(
+                    f"{path} is in use: stop the node that runs on it, or name another store (setting data)"
+                ) from error
             raise StoreError(f"the message store {path} cannot be opened: {error}") from error
         try:
             store._check_version()

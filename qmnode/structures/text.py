@@ -1,6 +1,7 @@
-"""Text from elsewhere, written so that no terminal acts on it."""
+"""Text from elsewhere, written so that no terminal acts on it, and the names that somebody may have meant."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 _ACTING: Final = (
@@ -31,3 +32,12 @@ def printable_json(document: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
+
+
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """The known name that somebody who wrote ``name`` probably meant."""
+    import difflib  # only those who err wait for it
+
+    folded = {candidate.casefold(): candidate for candidate in sorted(set(known))}
+    found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=likeness)
+    return folded[found[0]] if found else None

@@ -35,7 +35,7 @@ DECORATORS: Final = [
     "@model_validator",
 ]
 KINDS: Final = {"function", "method", "property", "class"}
-_NAMED: Final = re.compile(r"^(?:qmnode|mqenterprise)(?:\.\w+)+(?::\w+)?$")
+_NAMED: Final = re.compile(r"^(?:qmnode|mqenterprise)(?:\.\w+)+(?::\w+(?:/\w+)?)?$")
 
 
 @dataclass(frozen=True, order=True)

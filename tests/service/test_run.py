@@ -170,7 +170,7 @@ def test_systemd_is_told_when_the_node_is_ready(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("no_such: 1", "no_such: Extra inputs"),
+        ("no_such: 1", "node.yaml:1: no_such: no such setting"),
         ("quotas: {queue_manager_quota: -1}", "quotas.queue_manager_quota"),
         ("management: {listen: '0.0.0.0:8443'}", "it needs tokens, certificate, private_key too"),
         ("- a list", "expected settings by name"),

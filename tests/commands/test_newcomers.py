@@ -1,0 +1,278 @@
+"""The mistakes that newcomers make: each is one line with its cause and the next step, and the right exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+import yaml
+
+import mqenterprise.cli
+import qmnode.cli
+from mqenterprise.directory.admission import admit
+from mqenterprise.directory.entities import QueueManager, Site
+from mqenterprise.directory.service import EnterpriseDirectory
+from tests.lab.nodes import PROJECT, Daemon
+
+if TYPE_CHECKING:
+    from mqenterprise.directory.embedded import EmbeddedDirectory
+
+pytestmark = pytest.mark.servers
+
+SAMPLE = PROJECT / "inventory/contoso.yaml"
+MAIN = {"qmnode": qmnode.cli.main, "mqenterprise": mqenterprise.cli.main}
+
+
+class Mistake(NamedTuple):
+    what: str
+    command: str
+    code: int
+    cause: str
+    next_step: str
+
+
+NODE = [
+    Mistake("no node runs", "qmnode status --socket {here}/none.sock", 3, "no node answers", "'qmnode run'"),
+    Mistake("a misspelt command", "qmnode stauts", 2, "no such command 'stauts'", "Did you mean 'status'?"),
+    Mistake("a misspelt option", "qmnode peek orders --cout 3", 2, "no such option: --cout", "--count"),
+    Mistake("a misspelt queue", "qmnode send ordres x", 1, "there is no queue", r"did you mean .\private$\orders?"),
+    Mistake(
+        "a misspelt queue to read", "qmnode peek Oders", 1, "there is no queue", r"did you mean .\private$\orders?"
+    ),
+    Mistake(
+        "a queue elsewhere as if it were here",
+        r"qmnode send foo\orders x",
+        1,
+        "is on computer foo",
+        r"DIRECT=OS:foo\private$\orders",
+    ),
+    Mistake("half a format name", "qmnode send DIRECT=OS:foo x", 1, "is wrong at character 13", "expected a backslash"),
+    Mistake("a queue that is there", "qmnode queue create orders", 1, "MQ_ERROR_QUEUE_EXISTS", "already"),
+    Mistake(
+        "no transaction for a queue that wants one",
+        "qmnode send exact x --no-transactional",
+        1,
+        "MQ_ERROR_TRANSACTION_USAGE",
+        "transaction",
+    ),
+    Mistake("a body that is too large", "qmnode send orders --file {here}/large", 2, "more than 4194304", "in parts"),
+    Mistake(
+        "a file that is not there", "qmnode send orders --file {here}/none", 2, "No such file", "qmnode send --help"
+    ),
+    Mistake("a full queue", "qmnode send small --file {here}/body", 1, "MQ_ERROR_INSUFFICIENT_RESOURCES", "quota"),
+    Mistake("an empty queue", "qmnode receive empty", 4, "MQ_ERROR_IO_TIMEOUT", ""),
+    Mistake("a size that is none", "qmnode queue set orders --quota lots", 2, "'lots'", "no size such as 10MB"),
+    Mistake("deleting in a script", "qmnode queue delete orders", 2, "nobody to ask", "--yes"),
+    Mistake("a right that is none", "qmnode queue acl allow orders everyone send", 2, "send", "send-message"),
+    Mistake("a user that is none", "qmnode queue acl allow orders bob send-message", 1, "bob", "S-1-"),
+    Mistake("checking a store in use", "qmnode verify --config {here}/node.yaml", 1, "is in use", "stop the node"),
+    Mistake("a second node on a store", "qmnode run --config {here}/second.yaml", 1, "is in use", "stop the node"),
+    Mistake("a port in use", "qmnode run --config {here}/port.yaml", 1, "in use", "change transport.address"),
+    Mistake("a configuration that is not there", "qmnode run -c {here}/none.yaml", 2, "does not exist", "qmnode init"),
+    Mistake(
+        "a misspelt setting", "qmnode run -c {here}/typo.yaml", 2, "typo.yaml:2: local.sockt", "did you mean socket?"
+    ),
+    Mistake("an old configuration", "qmnode run -c {here}/old.yaml", 2, "old.yaml:1: quota", "did you mean quotas?"),
+    Mistake("no YAML", "qmnode run -c {here}/broken.yaml", 2, "broken.yaml:2: no YAML", "expected"),
+    Mistake(
+        "a configuration made twice", "qmnode init -c {here}/node.yaml", 1, "exists already", "qmnode run --config"
+    ),
+    Mistake("a backup over another", "qmnode backup {here}", 1, "MQ_ERROR_MESSAGE_STORAGE_FAILED", "{here}"),
+    Mistake("a host that does not answer", "qmnode receive --node 127.0.0.1:9 x", 3, "127.0.0.1", "endpoint mapper"),
+]
+
+ENTERPRISE = [
+    Mistake("a declaration that is not there", "mqenterprise plan {here}/none.yaml", 1, "none.yaml", "No such file"),
+    Mistake(
+        "no directory",
+        "mqenterprise plan {sample}",
+        1,
+        "no directory is named",
+        "'mqenterprise directory up'",
+    ),
+    Mistake(
+        "a directory that is down",
+        "mqenterprise plan {sample} --directory {here}/down.yaml",
+        1,
+        "cannot be reached",
+        "correct servers",
+    ),
+    Mistake(
+        "a wrong password",
+        "mqenterprise plan {sample} --directory {here}/password.yaml",
+        1,
+        "the password is wrong",
+        "cn=admin",
+    ),
+    Mistake(
+        "an authority that is not there",
+        "mqenterprise plan {sample} --directory {here}/authority.yaml",
+        1,
+        "/none.pem cannot be read",
+        "ca_file",
+    ),
+    Mistake(
+        "settings of the directory that are none",
+        "mqenterprise plan {sample} --directory {here}/typo-directory.yaml",
+        1,
+        "typo-directory.yaml: sevrers",
+        "did you mean servers?",
+    ),
+    Mistake(
+        "an account without rights",
+        "mqenterprise apply {sample} --directory {here}/node/directory.yaml",
+        1,
+        "CN=newcomer",
+        "may not",
+    ),
+    Mistake(
+        "a misspelt machine",
+        "mqenterprise route explain ams-shp cor-router --declared {sample}",
+        1,
+        "there is no queue manager 'ams-shp'",
+        "did you mean ams-shop?",
+    ),
+    Mistake(
+        "a misspelt link",
+        "mqenterprise route simulate --without-link Bremen-Cordoba --declared {sample}",
+        1,
+        "there is no routing link 'Bremen-Cordoba'",
+        "did you mean Bremen-Córdoba?",
+    ),
+    Mistake(
+        "a queue of a machine that is not there",
+        r"mqenterprise queue publish nobody\orders --directory {here}/d.yaml",
+        1,
+        "nobody",
+        "queue manager",
+    ),
+    Mistake("a misspelt command", "mqenterprise aply x", 2, "no such command 'aply'", "Did you mean 'apply'?"),
+]
+
+
+class Desk:
+    """Where a newcomer works: a node, a directory, and files with each mistake."""
+
+    def __init__(self, node: Daemon, slapd: EmbeddedDirectory) -> None:
+        self.here = node.folder
+        here = self.here
+        settings = json.loads((here / "node.yaml").read_text())
+        (here / "large").write_bytes(bytes(5_000_000))
+        (here / "body").write_bytes(bytes(5_000))
+        (here / "second.yaml").write_text(json.dumps(settings | {"local": {"socket": str(here / "second.sock")}}))
+        (here / "typo.yaml").write_text("local:\n  sockt: /tmp/node.sock\n")
+        (here / "old.yaml").write_text("quota: 1048576\n")
+        (here / "broken.yaml").write_text("data: [\n")
+        with EnterpriseDirectory(slapd.client_settings()) as directory:
+            site = directory.sites.add(Site(name="Newcomers"))
+            assert site.identifier is not None
+            directory.queue_managers.add(
+                QueueManager(computer_name="newcomer", site_identifier_list=(site.identifier,))
+            )
+            admit(directory, "newcomer", here / "node")
+        values = slapd.client_settings().model_dump(mode="json", exclude_none=True)
+        for name, changed in (
+            ("d", {}),
+            ("down", {"servers": ["ldaps://127.0.0.1:9"]}),
+            ("password", {"password": "wrong", "password_file": None}),
+            ("authority", {"ca_file": str(here / "none.pem")}),
+            ("typo-directory", {"sevrers": ["ldaps://127.0.0.1"]}),
+        ):
+            kept = {key: value for key, value in (values | changed).items() if value is not None}
+            (here / f"{name}.yaml").write_text(yaml.safe_dump(kept))
+
+    def words(self, command: str) -> list[str]:
+        return [word.replace("{here}", str(self.here)).replace("{sample}", str(SAMPLE)) for word in command.split()]
+
+
+@pytest.fixture(scope="module")
+def desk(daemon: Daemon, slapd: EmbeddedDirectory) -> Iterator[Desk]:
+    desk = Desk(daemon, slapd)
+    taken = socket.create_server(("127.0.0.1", 0))
+    settings = {
+        "data": str(desk.here / "other"),
+        "local": {"socket": str(desk.here / "port.sock")},
+        "management": {"socket": None},
+        "transport": {"address": "127.0.0.1", "port": taken.getsockname()[1]},
+    }
+    (desk.here / "port.yaml").write_text(json.dumps(settings))
+    with taken:
+        yield desk
+
+
+@pytest.fixture
+def run(
+    desk: Desk, node: Daemon, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], tuple[int, str, str]]:
+    monkeypatch.delenv("MQENTERPRISE_DIRECTORY", raising=False)
+    monkeypatch.setattr("mqenterprise.commands.opening.default_state", lambda: desk.here / "no-directory")
+    monkeypatch.setattr("mqenterprise.directory.configuration.default_state", lambda: desk.here / "no-directory")
+    monkeypatch.setenv("XDG_STATE_HOME", str(desk.here / "state"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    def run(command: str) -> tuple[int, str, str]:
+        words = desk.words(command)
+        monkeypatch.setattr(sys, "argv", words)
+        capfd.readouterr()
+        code: Any = 0
+        try:
+            MAIN[words[0]]()
+        except SystemExit as end:
+            code = end.code or 0
+        return code, *capfd.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def queues(desk: Desk) -> None:
+    import qmnode
+
+    with qmnode.sync.connect(desk.here / "node.sock") as qm:
+        for name in ("orders", "empty"):
+            qm.create_queue(rf".\private$\{name}")
+        qm.create_queue(r".\private$\exact", transactional=True)
+        qm.create_queue(r".\private$\small", quota=1)
+
+
+@pytest.mark.parametrize("mistake", [*NODE, *ENTERPRISE], ids=lambda mistake: mistake.what)
+def test_a_mistake_is_a_line_with_its_cause_and_the_next_step(
+    mistake: Mistake, run: Callable[[str], tuple[int, str, str]], desk: Desk
+) -> None:
+    code, out, err = run(mistake.command)
+    said = [line for line in err.splitlines() if not line.startswith("{")]  # a node that starts has a log
+    assert (code, out) == (mistake.code, ""), err
+    assert len(said) == 1 or said[1:] == ["1 problem in the declaration"], err
+    assert mistake.cause in said[0]
+    assert mistake.next_step.replace("{here}", str(desk.here)) in said[0]
+    assert "Traceback" not in err
+    assert not re.search(r"\bErrno\b|<class|object at 0x", err)
+
+
+def test_a_socket_that_is_not_for_everybody_names_the_group(
+    run: Callable[[str], tuple[int, str, str]], desk: Desk
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    run("qmnode status")  # everything is imported while it can be read
+    desk.here.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        code, out, err = run("qmnode status")
+    finally:
+        os.seteuid(0)
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "MQ_ERROR_SERVICE_NOT_AVAILABLE" in err
+    assert "may not use the node's socket" in err
+    assert "sudo usermod --append --groups" in err
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len({(mistake.what, mistake.command) for mistake in (*NODE, *ENTERPRISE)}) >= 25
