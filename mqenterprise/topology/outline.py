@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.shapes import Box, Canvas, fitted, path, text_width
+from mqenterprise.topology.shapes import Box, Canvas, counted, fitted, path, text_width
 
 if TYPE_CHECKING:
     from mqenterprise.topology.graph import Graph
@@ -53,7 +53,7 @@ def outline(canvas: Canvas | None, graph: Graph, top: float) -> tuple[float, flo
         canvas.box(Box(x, y + 5, x + 10, y + 15), "card foreign" if site.foreign else "router")
         right = _MARGIN + column * (_COLUMN + _MARGIN) + _COLUMN
         name = fitted(site.name, 14 * 1.12, (right - x) * 0.5)
-        with canvas.group(f"{site.name}: {site.machines} machines, {site.queues} queues"):
+        with canvas.group(f"{site.name}: {counted(site.machines, 'machine')}, {counted(site.queues, 'queue')}"):
             canvas.text(x + 16, y + 15, name, "name", 14)
             after = x + 30 + text_width(name, 14 * 1.12)
             canvas.text(after, y + 15, fitted(_ways(graph, row, links[row.site]), 12, right - after), "line", 12)

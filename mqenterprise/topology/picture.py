@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqenterprise.topology.outline import outline
 from mqenterprise.topology.ring import Ring, ring_of
-from mqenterprise.topology.shapes import LINE, Box, Canvas, fitted, path
+from mqenterprise.topology.shapes import LINE, Box, Canvas, counted, fitted, path
 
 if TYPE_CHECKING:
     from mqenterprise.topology.graph import Graph, LinkEdge
@@ -41,9 +41,9 @@ class _Head:
     def draw(self, title: str, graph: Graph) -> None:
         canvas, x, y = self.canvas, _MARGIN, _MARGIN + 18
         canvas.text(x, y, fitted(title, 20, self.width - 2 * _MARGIN), "title", 20, whole=title)
-        counts = f"{_count(len(graph.sites), 'site')}, {_count(len(graph.links), 'routing link')}"
+        counts = f"{counted(len(graph.sites), 'site')}, {counted(len(graph.links), 'routing link')}"
         canvas.text(
-            x, y + 22, f"{counts}, {_count(sum(site.machines for site in graph.sites), 'machine')}", "small", 12
+            x, y + 22, f"{counts}, {counted(sum(site.machines for site in graph.sites), 'machine')}", "small", 12
         )
         y += 48
         for kind, words in _LEGEND:
@@ -92,7 +92,7 @@ def _draw(canvas: Canvas, graph: Graph, ring: Ring) -> None:
             if label is not None:
                 canvas.text(label.left + 3, label.bottom - 4, str(link.cost), "cost", 13)
     for site, card, (x, y) in zip(graph.sites, ring.cards, ring.points, strict=True):
-        with canvas.group(f"{site.name}: {_count(site.machines, 'machine')}, {_count(site.queues, 'queue')}"):
+        with canvas.group(f"{site.name}: {counted(site.machines, 'machine')}, {counted(site.queues, 'queue')}"):
             near_x = min(max(x, card.box.left), card.box.right)
             near_y = min(max(y, card.box.top), card.box.bottom)
             canvas.add(path(f"M{x:.1f} {y:.1f}L{near_x:.1f} {near_y:.1f}", "stub"))
@@ -141,7 +141,3 @@ def _sample(canvas: Canvas, kind: str, x: float, y: float) -> None:
             canvas.add(path(f"M{x} {y - 4}h16", "link"))
         case "foreign":
             canvas.box(Box(x, y - 10, x + 16, y + 1), "card foreign")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

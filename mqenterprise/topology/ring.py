@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.shapes import LINE, Box, fitted, text_width
+from mqenterprise.topology.shapes import LINE, Box, counted, fitted, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,10 +112,10 @@ def _cut(points: Sequence[Point], cards: Sequence[Card], labels: Sequence[Box | 
 
 def _card(site: SiteNode, gates: set[str]) -> Card:
     names = sorted(site.names, key=lambda name: (fold(name) not in gates, name not in site.routing_servers, fold(name)))
-    counts = "foreign site" if site.foreign else f"{site.machines} machines, {site.queues} queues"
+    counts = "foreign site" if site.foreign else f"{counted(site.machines, 'machine')}, {counted(site.queues, 'queue')}"
     rows = [
         (site.name, "name", 14.0, ""),
-        (counts.replace("1 machines", "1 machine") if site.machines == 1 else counts, "small", 12.0, ""),
+        (counts, "small", 12.0, ""),
     ]
     for name in names[:_NAMES]:
         kind = "gate" if fold(name) in gates else "router" if name in site.routing_servers else "machine"

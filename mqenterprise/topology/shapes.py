@@ -150,3 +150,8 @@ class Canvas:
 def _xml(text: str) -> str:
     # XML has no place for most control characters, not even escaped.
     return escape("".join(c if c.isprintable() else "\ufffd" for c in text))
+
+
+def counted(number: int, thing: str) -> str:
+    """A number with its thing, in the plural unless it is one."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
