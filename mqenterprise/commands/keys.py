@@ -17,10 +17,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.fleet import Fleet, Outcome
+from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.publication import Publication
 from mqenterprise.keys.report import COLUMNS, rows_of
 from mqenterprise.keys.settings import load_key_settings
-from mqenterprise.keys.steps import Waiting
 from qmnode.commands.complaint import complain
 from qmnode.commands.output import print_table
 from qmnode.commands.target import YesOption, at_a_terminal

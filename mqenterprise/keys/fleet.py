@@ -18,10 +18,10 @@ from qmnode.security.key_stores import open_key_store
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from mqenterprise.keys.life_cycle import Waiting
     from mqenterprise.keys.publication import Node
     from mqenterprise.keys.rotation import PublishedLists
     from mqenterprise.keys.settings import KeySettings
-    from mqenterprise.keys.steps import Waiting
     from qmnode.security.key_store import KeyStore
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mqenterprise.keys import steps
+from mqenterprise.keys import life_cycle
+from mqenterprise.keys.life_cycle import Step
 from mqenterprise.keys.report import rows_of
 from mqenterprise.keys.rotation import needs_next
-from mqenterprise.keys.steps import Step
 from qmnode.security.key_making import usable_providers
 from qmnode.security.key_ring import KeyPurpose, KeyState
 
 if TYPE_CHECKING:
+    from mqenterprise.keys.life_cycle import Waiting
     from mqenterprise.keys.rotation import KeysOfNode
-    from mqenterprise.keys.steps import Waiting
 
 
 def to_rotate(keys: KeysOfNode, waiting: Waiting, now: float, begun: float) -> list[str]:
@@ -37,9 +37,9 @@ def to_roll_back(keys: KeysOfNode, waiting: Waiting, now: float, begun: float) -
     """One sentence for each key that ``Fleet.roll_back`` would publish, where the published one is older than that."""
     found = []
     for provider in sorted({pair.provider for pair in keys.pairs}):
-        current = steps.of(keys.pairs, provider, KeyPurpose.ENCRYPTION, KeyState.CURRENT)
-        underway = any(map(steps.is_rollback, steps.of(keys.pairs, provider, KeyPurpose.ENCRYPTION)))
-        target = steps.before(keys.pairs, provider, KeyPurpose.ENCRYPTION)
+        current = life_cycle.of(keys.pairs, provider, KeyPurpose.ENCRYPTION, KeyState.CURRENT)
+        underway = any(map(life_cycle.is_rollback, life_cycle.of(keys.pairs, provider, KeyPurpose.ENCRYPTION)))
+        target = life_cycle.before(keys.pairs, provider, KeyPurpose.ENCRYPTION)
         if underway or any((pair.published_time or 0.0) >= begun for pair in current):
             continue
         if target is not None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from mqenterprise.keys import steps
-from mqenterprise.keys.steps import Step
+from mqenterprise.keys import life_cycle
+from mqenterprise.keys.life_cycle import Step
 from qmnode.security.key_making import usable_providers
 from qmnode.security.key_ring import KeyPurpose, KeyState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mqenterprise.keys.life_cycle import Waiting
     from mqenterprise.keys.rotation import KeysOfNode
-    from mqenterprise.keys.steps import Waiting
     from qmnode.security.key_ring import KeyPair
 
 COLUMNS: Final = {
@@ -38,7 +38,7 @@ _UNITS: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 def rows_of(keys: KeysOfNode, waiting: Waiting, now: float, *, destroyed: bool = False) -> Iterator[dict[str, Any]]:
     """The rows of a node; those of destroyed pairs only if asked for."""
     for provider in usable_providers(waiting.settings.security):
-        if not steps.of(keys.pairs, provider.name, KeyPurpose.ENCRYPTION, KeyState.CURRENT, KeyState.NEXT):
+        if not life_cycle.of(keys.pairs, provider.name, KeyPurpose.ENCRYPTION, KeyState.CURRENT, KeyState.NEXT):
             yield {
                 "node": keys.node.computer_name,
                 "purpose": KeyPurpose.ENCRYPTION.value,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from mqenterprise.keys import steps
+from mqenterprise.keys import life_cycle
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.publication import Shown
 from qmnode.security.key_making import make_pair, usable_providers
@@ -22,8 +22,8 @@ from qmnode.security.key_store import KeyStoreConflictError, KeyStoreContents
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from mqenterprise.keys.life_cycle import Pairs, Waiting
     from mqenterprise.keys.publication import Node
-    from mqenterprise.keys.steps import Pairs, Waiting
     from qmnode.security.algorithms import Provider
     from qmnode.security.key_ring import KeyPair
     from qmnode.security.key_store import KeyStore
@@ -106,7 +106,7 @@ class Rotation:
             ready = [pair for pair in _next(contents.pairs) if self._waiting.publishable_from(pair) <= now]
             after = contents.pairs
             for pair in ready:
-                after = steps.settled(after, pair.fingerprint, now)
+                after = life_cycle.settled(after, pair.fingerprint, now)
             if await self._published(contents, shown, after):
                 return max((time for time in waiting if time > now), default=None)
         raise self._contended()
@@ -119,7 +119,7 @@ class Rotation:
             if not any((due := self._waiting.due(pair, now)) and due[1] <= now for pair in contents.pairs):
                 return
             shown = await asyncio.to_thread(self._lists.read, self.node)
-            after = steps.aged(contents.pairs, shown.fingerprints, self._waiting, now)
+            after = life_cycle.aged(contents.pairs, shown.fingerprints, self._waiting, now)
             if await self._wrote(contents, after, "old keys put away") is not None:
                 return
         raise self._contended()
@@ -133,11 +133,11 @@ class Rotation:
             contents = await self._store.read()
             pairs, found = contents.pairs, False
             for provider in sorted({pair.provider for pair in pairs}):
-                underway = any(map(steps.is_rollback, steps.of(pairs, provider, KeyPurpose.ENCRYPTION)))
-                target = None if underway else steps.before(pairs, provider, KeyPurpose.ENCRYPTION)
+                underway = any(map(life_cycle.is_rollback, life_cycle.of(pairs, provider, KeyPurpose.ENCRYPTION)))
+                target = None if underway else life_cycle.before(pairs, provider, KeyPurpose.ENCRYPTION)
                 found = found or underway or target is not None
                 if target is not None:
-                    pairs = steps.staged(pairs, target.fingerprint, self._clock())
+                    pairs = life_cycle.staged(pairs, target.fingerprint, self._clock())
             if not found:
                 raise KeyRotationError(f"{self.node.computer_name} has no earlier key that could be published again")
             if await self._wrote(contents, pairs, "rollback begun") is not None:
@@ -196,9 +196,9 @@ def _next(pairs: Iterable[KeyPair]) -> list[KeyPair]:
 
 def needs_next(pairs: Pairs, provider: Provider, purpose: KeyPurpose, begun: float) -> bool:
     """Whether a rotation that began then makes a next pair in this place."""
-    if steps.of(pairs, provider.name, purpose, KeyState.NEXT):
+    if life_cycle.of(pairs, provider.name, purpose, KeyState.NEXT):
         return False
-    current = steps.of(pairs, provider.name, purpose, KeyState.CURRENT)
+    current = life_cycle.of(pairs, provider.name, purpose, KeyState.CURRENT)
     if not current:
         return True
     # A signing key is not waited for by anyone: its certificate says until when it counts.

@@ -1,7 +1,7 @@
 """What operators see of sessions and sequences."""
 
 from qmnode.model.administration import ConnectionInformation, SequencePlace, TransferInformation
-from qmnode.protocol.outgoing import SequenceInfo, TransferInfo
+from qmnode.protocol.outgoing_sequences import SequenceInfo, TransferInfo
 from qmnode.transport.connection import Connection
 
 

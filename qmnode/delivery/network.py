@@ -10,7 +10,7 @@ import structlog
 
 from qmnode.delivery.arrivals import Arrivals
 from qmnode.delivery.astray import Astray
-from qmnode.delivery.final_acks import FinalAcks
+from qmnode.delivery.awaiting_final_acks import FinalAcks
 from qmnode.delivery.forwarding import Forwarding
 from qmnode.delivery.information import connection_information, transfer_information
 from qmnode.delivery.key_reading import KeyReading
@@ -34,8 +34,8 @@ from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.connection import NextHop
 from qmnode.protocol.envelope import read_sending_fields
 from qmnode.protocol.errors import RemoteProtocolError
-from qmnode.protocol.incoming import Route
-from qmnode.protocol.outgoing import AckResult, transfer_info
+from qmnode.protocol.incoming_sequences import Route
+from qmnode.protocol.outgoing_sequences import AckResult, transfer_info
 from qmnode.protocol.received import MessageReader, ReceivedMessage
 from qmnode.protocol.reception import OrderAckReceived
 from qmnode.protocol.session import Session

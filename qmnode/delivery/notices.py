@@ -21,7 +21,7 @@ from qmnode.protocol.acknowledgments import (
 )
 from qmnode.protocol.disposition import has_expired
 from qmnode.protocol.envelope import Packet, read_sending_fields
-from qmnode.protocol.incoming import OrderAcknowledgment
+from qmnode.protocol.incoming_sequences import OrderAcknowledgment
 from qmnode.protocol.tracing import TraceReport, sent_report
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.protocol.history import MessageIdHistory
-from qmnode.protocol.incoming import IncomingSequences
-from qmnode.protocol.outgoing import OutgoingSequence, OutgoingSequences
+from qmnode.protocol.incoming_sequences import IncomingSequences
+from qmnode.protocol.message_id_history import MessageIdHistory
+from qmnode.protocol.outgoing_sequences import OutgoingSequence, OutgoingSequences
 from qmnode.protocol.reception import Reception
 from qmnode.protocol.records import Family, Record
 from qmnode.settings.protocol import TransferSettings

@@ -5,15 +5,16 @@ reads a clock, calls the model or writes to the store. Two kinds of objects:
 
 * one :class:`~qmnode.protocol.session.Session` per transport connection, initiator or acceptor;
 * per queue manager, what outlives a connection: :class:`~qmnode.protocol.reception.Reception` (which received messages
-  are taken, with :class:`~qmnode.protocol.history.MessageIdHistory` and
-  :class:`~qmnode.protocol.incoming.IncomingSequences`), :class:`~qmnode.protocol.outgoing.OutgoingSequences` (numbers,
-  order acknowledgments and resending of transactional messages) and, per outgoing queue,
+  are taken, with :class:`~qmnode.protocol.message_id_history.MessageIdHistory` and
+  :class:`~qmnode.protocol.incoming_sequences.IncomingSequences`),
+  :class:`~qmnode.protocol.outgoing_sequences.OutgoingSequences` (numbers, order acknowledgments and resending of
+  transactional messages) and, per outgoing queue,
   :class:`~qmnode.protocol.connection.OutgoingConnection` (next hops, connection history, retry).
 
 The contract with the room that moves the bytes (``qmnode.transport``), in the order of a message's life:
 
 1. ``outgoing.assign`` when a transaction commits: the numbers go into the packets, the records into the same batch.
-2. ``OutgoingSequence.prepare_packet`` for transactional messages that were first sent here, from the head of the queue
+2. ``OutgoingSequence.prepare`` for transactional messages that were first sent here, from the head of the queue
    in its order; then ``session.send_messages`` for at most ``session.room()`` messages, ``outgoing.sent``, and
    ``session.data_to_send`` to the connection.
 3. On the other side ``session.receive_data`` and, from ``session.commands()``, one ``MessagesReceived`` per call.

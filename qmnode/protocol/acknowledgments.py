@@ -7,7 +7,7 @@ identifier and puts them into an outgoing queue, in the same batch as what they 
 from typing import Final, NamedTuple
 
 from qmnode.protocol.disposition import INSECURE_NACKS, WITHOUT_BODY
-from qmnode.protocol.incoming import OrderAcknowledgment, Route
+from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
 from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME, FinalAckBody, OrderAckBody, final_ack, order_ack
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass

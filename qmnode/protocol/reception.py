@@ -18,9 +18,9 @@ from qmnode.protocol.acknowledgments import (
 )
 from qmnode.protocol.disposition import Fate, has_expired, refused_here
 from qmnode.protocol.envelope import with_user_flags
-from qmnode.protocol.history import MessageIdHistory
-from qmnode.protocol.incoming import IncomingSequence, IncomingSequences, Route, Turn
+from qmnode.protocol.incoming_sequences import IncomingSequence, IncomingSequences, Route, Turn
 from qmnode.protocol.limits import MAXIMUM_HOPS
+from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.received import DIRECT, DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.protocol.records import Record
 from qmnode.protocol.tracing import TraceReport, received_report

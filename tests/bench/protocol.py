@@ -15,9 +15,9 @@ from time import process_time
 from typing import TYPE_CHECKING, Final
 
 from qmnode.protocol.commands import MessagesReceived
-from qmnode.protocol.history import MessageIdHistory
-from qmnode.protocol.incoming import IncomingSequences
-from qmnode.protocol.outgoing import OutgoingSequences
+from qmnode.protocol.incoming_sequences import IncomingSequences
+from qmnode.protocol.message_id_history import MessageIdHistory
+from qmnode.protocol.outgoing_sequences import OutgoingSequences
 from qmnode.protocol.reception import Destination, DestinationKind, Reception
 from qmnode.settings.protocol import TransferSettings
 from tests.bench import Comparison, bench

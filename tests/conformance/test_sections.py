@@ -79,7 +79,7 @@ NOT_DECLARED = {
     "2.2.4.1": "as 2.2.4",
     "2.2.4.2": "as 2.2.4",
     "2.2.17": "ULARGE_INTEGER is a 64-bit number of the layout engine",
-    "2.2.18.1.2": "TxSequenceID is the 64-bit number of TransactionHeader and OrderAck, made in protocol/outgoing",
+    "2.2.18.1.2": "TxSequenceID is the 64-bit number of TransactionHeader and OrderAck, made in outgoing_sequences",
     "2.2.18.1.3": "MessageIdentifier is a GUID and a 32-bit number; where one travels, its bytes are one field",
     "2.2.18.1.8": "XACTUOW names a transaction of the distributed transaction coordinator, which a node does not have",
     "2.2.12.1": "VARTYPE is the 16-bit number vt of PROPVARIANT, of the values of 2.2.12",

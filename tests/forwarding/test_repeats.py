@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from qmnode import Access, Message, QueueManager
-from qmnode.delivery.repeats import Repeats
+from qmnode.delivery.transit_repeats import Repeats
 from qmnode.directory.file import FileDirectory
 from qmnode.protocol.received import MessageReader
 from qmnode.settings.protocol import TransferSettings

@@ -10,7 +10,7 @@ import pytest
 
 from qmnode import Access, Message, QueueManager
 from qmnode.directory.file import FileDirectory
-from qmnode.protocol.incoming import Route
+from qmnode.protocol.incoming_sequences import Route
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from tests.forwarding.enterprise import Directory, Machine
 from tests.transport.conftest import TRANSACTIONAL, eventually, loopback_address, settings_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.publication import Node, Shown
 from mqenterprise.keys.rotation import Rotation
 from mqenterprise.keys.settings import KeySettings
-from mqenterprise.keys.steps import Waiting
 from qmnode.security.file_key_store import FileKeyStore
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
 from qmnode.security.key_store import KeyStore, KeyStoreConflictError, KeyStoreContents

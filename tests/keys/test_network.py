@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import qmnode
+from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.rotation import Rotation
 from mqenterprise.keys.settings import KeySettings
-from mqenterprise.keys.steps import Waiting
 from qmnode import Access, Message, MessageQueuingError
 from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.settings.security import SecuritySettings

@@ -18,9 +18,9 @@ from qmnode.protocol.envelope import (
     transaction_header_at,
     with_sequence_fields,
 )
-from qmnode.protocol.history import MessageIdHistory
-from qmnode.protocol.incoming import IncomingSequences
-from qmnode.protocol.outgoing import AckResult, OutgoingSequence, OutgoingSequences
+from qmnode.protocol.incoming_sequences import IncomingSequences
+from qmnode.protocol.message_id_history import MessageIdHistory
+from qmnode.protocol.outgoing_sequences import AckResult, OutgoingSequence, OutgoingSequences
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Reception
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.session import Session

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from qmnode.protocol.history import MessageIdHistory
-from qmnode.protocol.incoming import IncomingSequences
+from qmnode.protocol.incoming_sequences import IncomingSequences
+from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.received import MessageReader, ReceivedMessage
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Reception
 from qmnode.protocol.records import Family

@@ -22,7 +22,7 @@ from qmnode.protocol.disposition import (
     refused_here,
 )
 from qmnode.protocol.final_acks import final_ack_fate
-from qmnode.protocol.incoming import OrderAcknowledgment, Route
+from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
 from qmnode.protocol.ping import PingClient, ping_response
 from qmnode.protocol.received import MessageReader
 from qmnode.protocol.reception import FinalAckReceived

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmnode.protocol.history import PAGE_SIZE, MessageIdHistory
+from qmnode.protocol.message_id_history import PAGE_SIZE, MessageIdHistory
 from qmnode.protocol.records import Family, Record
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import Guid

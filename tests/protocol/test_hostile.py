@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from qmnode.protocol.commands import Closed, CloseReason
 from qmnode.protocol.envelope import session_ack, session_header
 from qmnode.protocol.establishment import ESTABLISHMENT_LIMIT
-from qmnode.protocol.incoming import IncomingSequences
-from qmnode.protocol.outgoing import AckResult, OutgoingSequences
+from qmnode.protocol.incoming_sequences import IncomingSequences
+from qmnode.protocol.outgoing_sequences import AckResult, OutgoingSequences
 from qmnode.protocol.received import MessageReader
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role, SessionState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.protocol.incoming import PASSING_LIMIT, IncomingSequence, IncomingSequences, Route, Turn
+from qmnode.protocol.incoming_sequences import PASSING_LIMIT, IncomingSequence, IncomingSequences, Route, Turn
 from qmnode.protocol.timers import Timer
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import Guid

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from qmnode.protocol.errors import LocalProtocolError
-from qmnode.protocol.outgoing import ROLL_OVER, AckResult, OutgoingSequence, OutgoingSequences, transfer_info
+from qmnode.protocol.outgoing_sequences import ROLL_OVER, AckResult, OutgoingSequence, OutgoingSequences, transfer_info
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.timers import Timer
 from qmnode.settings.protocol import TransferSettings

@@ -15,7 +15,7 @@ import pytest
 import qmnode
 from qmnode import Access, Message, QueueApi
 from qmnode.protocol.acknowledgments import FinalAcknowledgment, final_ack_packet, order_ack_packet
-from qmnode.protocol.incoming import OrderAcknowledgment, Route
+from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
 from qmnode.structures.acks import FinalAckBody
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.internal_packets import SessionAck

@@ -12,10 +12,10 @@ from ansible_collections.msmq.enterprise.plugins.module_utils._module import Ent
 
 try:
     from mqenterprise.keys.fleet import Fleet
+    from mqenterprise.keys.life_cycle import Waiting
     from mqenterprise.keys.publication import Publication
     from mqenterprise.keys.report import rows_of
     from mqenterprise.keys.settings import key_settings_from, load_key_settings
-    from mqenterprise.keys.steps import Waiting
 except ImportError:
     pass  # told by EnterpriseModule.run
 
