@@ -233,6 +233,7 @@ class QueueManager(_Closing):
     set_online = _blocking(QueueManagerApi.set_online)
     list_transactions = _blocking(QueueManagerApi.list_transactions)
     queue_security = _blocking(QueueManagerApi.queue_security)
+    incoming_sequences = _blocking(QueueManagerApi.incoming_sequences)
     backup = _blocking(QueueManagerApi.backup)
 
     @_documented_as(QueueManagerApi.open_queue)

@@ -13,11 +13,14 @@ from qmnode.commands import queue_acl
 from qmnode.commands.output import print_facts, print_json, print_table, say, size_text
 from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, YesOption, confirm, with_node
 from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
+from qmnode.management.transfer_document import IncomingSequenceDocument
 from qmnode.model.api import Access, QueueType
 from qmnode.structures.names import PathName, QueueKind, QueueNameError
 
 if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
+    from qmnode.model.administration import IncomingSequenceInformation
+    from qmnode.model.api import QueueInformation
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -184,8 +187,36 @@ def list_queues(
 def show(
     name: QueueName, socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show one queue."""
-    _show(QueueDocument.of(with_node(socket, config, lambda qm: qm.queue(queue_name(name)))), as_json)
+    """Show one queue, and the transactional messages that come to it from other nodes."""
+
+    async def work(manager: RemoteQueueManager) -> tuple[QueueInformation, list[IncomingSequenceInformation]]:
+        return await manager.queue(queue_name(name)), await manager.incoming_sequences(queue_name(name))
+
+    information, found = with_node(socket, config, work)
+    queue, sequences = QueueDocument.of(information), [IncomingSequenceDocument.of(one) for one in found]
+    if as_json:
+        shown = [one.model_dump(mode="json") for one in sequences]
+        print_json(queue.model_dump(mode="json") | {"incoming_sequences": shown})
+        return
+    _show(queue, as_json)
+    if sequences:
+        print()
+        print_table(
+            ("incoming from", "address", "as", "sequence", "number", "rejected", "last access"),
+            [
+                (
+                    one.source,
+                    one.address,
+                    one.destination,
+                    one.sequence,
+                    one.number,
+                    one.reject_count,
+                    one.last_access_time,
+                )
+                for one in sequences
+            ],
+            right=("number", "rejected"),
+        )
 
 
 def _show(queue: QueueDocument, as_json: bool) -> None:

@@ -296,7 +296,7 @@ class Arrivals:
         if known is None:
             if len(self._names) >= _NAMES_KEPT:
                 self._names.clear()
-            known = self._names[name] = _parse(name), _is_order_queue(name, self._manager.identifier)
+            known = self._names[name] = format_name_of(name), _is_order_queue(name, self._manager.identifier)
         return known
 
 
@@ -337,7 +337,7 @@ def _rules(queue: Queue) -> QueueRules:
     return QueueRules(owner.authentication, owner.privacy_level, owner.security)
 
 
-def _parse(name: DestinationName) -> FormatName | None:
+def format_name_of(name: DestinationName) -> FormatName | None:
     """The format name of a destination; None for what is none."""
     try:
         if name.kind == _PRIVATE:

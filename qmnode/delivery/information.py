@@ -1,8 +1,24 @@
 """What operators see of sessions and sequences."""
 
-from qmnode.model.administration import ConnectionInformation, SequencePlace, TransferInformation
+from collections.abc import Iterable
+from heapq import nlargest
+from typing import Final
+
+from qmnode.delivery.arrivals import format_name_of
+from qmnode.model.administration import (
+    ConnectionInformation,
+    IncomingSequenceInformation,
+    SequencePlace,
+    TransferInformation,
+)
+from qmnode.model.queue import Queue
+from qmnode.model.queue_manager import QueueManager
+from qmnode.protocol.incoming_sequences import IncomingSequence
 from qmnode.protocol.outgoing_sequences import SequenceInfo, TransferInfo
+from qmnode.protocol.received import DestinationName
 from qmnode.transport.connection import Connection
+
+_SEQUENCES_SHOWN: Final = 1_000
 
 
 def transfer_information(info: TransferInfo, unread: int, monotonic_began: float) -> TransferInformation:
@@ -25,6 +41,33 @@ def transfer_information(info: TransferInfo, unread: int, monotonic_began: float
 
 def _place(info: SequenceInfo | None) -> SequencePlace | None:
     return None if info is None else SequencePlace(*info)
+
+
+def incoming_sequences(
+    queue: Queue, manager: QueueManager, sequences: Iterable[IncomingSequence]
+) -> list[IncomingSequenceInformation]:
+    """The sequences of ``queue`` under all its names, used last first."""
+    names: dict[bytes, str | None] = {}
+    found: list[IncomingSequence] = []
+    for sequence in sequences:
+        key = sequence.destination
+        if key not in names:
+            name = format_name_of(DestinationName(manager.identifier, key[0], key[1:]))
+            names[key] = None if name is None or manager.names.local(name) is not queue else str(name)
+        if names[key] is not None:
+            found.append(sequence)
+    return [
+        IncomingSequenceInformation(
+            source=sequence.source,
+            destination=names[sequence.destination] or "",
+            address=sequence.route.address,
+            sequence_identifier=sequence.sequence_id,
+            number=sequence.sequence_number,
+            reject_count=sequence.reject_count,
+            last_access_time=sequence.last_access,
+        )
+        for sequence in nlargest(_SEQUENCES_SHOWN, found, key=lambda sequence: sequence.last_access)
+    ]
 
 
 def connection_information(connection: Connection) -> ConnectionInformation:

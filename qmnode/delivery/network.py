@@ -12,7 +12,7 @@ from qmnode.delivery.arrivals import Arrivals
 from qmnode.delivery.astray import Astray
 from qmnode.delivery.awaiting_final_acks import FinalAcks
 from qmnode.delivery.forwarding import Forwarding
-from qmnode.delivery.information import connection_information, transfer_information
+from qmnode.delivery.information import connection_information, incoming_sequences, transfer_information
 from qmnode.delivery.key_reading import KeyReading
 from qmnode.delivery.next_hops import Resolver
 from qmnode.delivery.notices import Notices, source_of
@@ -24,9 +24,10 @@ from qmnode.delivery.state import ProtocolState
 from qmnode.delivery.topology import Topology
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.errors import ConfigurationError, MessageQueuingError
-from qmnode.model.administration import ConnectionInformation, TransferInformation
+from qmnode.model.administration import ConnectionInformation, IncomingSequenceInformation, TransferInformation
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet_parts import SOURCE
+from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.record import EXPRESS, FLAGS, PREFIX_SIZE
 from qmnode.protocol.acknowledgments import final_acknowledgment, position_deleted
@@ -274,6 +275,10 @@ class Network:
             self.final_acks.waiting_of(key),
             self.manager.clock.time() - self._loop.time(),
         )
+
+    def incoming_sequences(self, queue: Queue) -> list[IncomingSequenceInformation]:
+        """The sequences of transactional messages that come to it."""
+        return incoming_sequences(queue, self.manager, self.state.incoming)
 
     def precedence_of(self, neighbour: Guid) -> Precedence:
         """Between the queues whose next hop is ``neighbour``."""

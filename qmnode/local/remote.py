@@ -22,7 +22,7 @@ from qmnode.local.frames import (
     pack_sent,
     unpack_received,
 )
-from qmnode.model.administration import NodeStatus, TransactionInformation
+from qmnode.model.administration import IncomingSequenceInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import (
     Access,
     CursorApi,
@@ -132,6 +132,11 @@ class RemoteQueueManager(QueueManagerApi):
         """The security descriptor of a queue."""
         security: bytes = await self._call("queue_security", name)
         return security
+
+    async def incoming_sequences(self, name: str) -> list[IncomingSequenceInformation]:
+        """The sequences of transactional messages that come to a queue."""
+        found: list[IncomingSequenceInformation] = await self._call("incoming_sequences", name)
+        return found
 
     async def backup(self, path: str | Path) -> None:
         """Write a copy of the store; the directory is one of the node's machine."""

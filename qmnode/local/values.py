@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.local.frames import FrameError
-from qmnode.model.administration import NodeStatus, TransactionInformation
+from qmnode.model.administration import IncomingSequenceInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import QueueInformation, QueueType
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
@@ -15,6 +15,7 @@ _BYTES: Final = "$bytes"
 _QUEUE: Final = "$queue"
 _STATUS: Final = "$status"
 _TRANSACTION: Final = "$transaction"
+_SEQUENCE: Final = "$incoming_sequence"
 _STATUS_FIELDS: Final = {field.name for field in fields(NodeStatus)}
 """A newer node may say more."""
 
@@ -34,6 +35,8 @@ def _to_plain(value: object) -> Any:
             return {_STATUS: _attributes(value)}
         case TransactionInformation():
             return {_TRANSACTION: _attributes(value)}
+        case IncomingSequenceInformation():
+            return {_SEQUENCE: _attributes(value)}
         case _:
             raise TypeError(f"{type(value).__name__} cannot travel to or from the node")
 
@@ -66,6 +69,8 @@ def _from_plain(value: dict[str, Any]) -> Any:
         return NodeStatus(**known | {"warnings": tuple(known["warnings"])})
     if _TRANSACTION in value:
         return TransactionInformation(**value[_TRANSACTION] | {"queues": tuple(value[_TRANSACTION]["queues"])})
+    if _SEQUENCE in value:
+        return IncomingSequenceInformation(**value[_SEQUENCE] | {"source": Guid(value[_SEQUENCE]["source"])})
     return value
 
 

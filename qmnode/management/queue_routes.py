@@ -18,7 +18,7 @@ from qmnode.management.documents import (
     QueueSettings,
 )
 from qmnode.management.problems import responses
-from qmnode.management.transfer_document import TransferDocument
+from qmnode.management.transfer_document import IncomingSequenceDocument, IncomingSequences, TransferDocument
 from qmnode.model.administration import SequencePlace, TransferInformation
 from qmnode.model.api import Access, QueueType
 
@@ -94,6 +94,18 @@ async def create_queue(queue: NewQueue, request: Request, response: Response, no
 async def show_queue(name: QueueName, node: Node) -> QueueDocument:
     """Its properties, and how much is in it."""
     return QueueDocument.of(await node.manager.queue(queue_name(name)))
+
+
+@router.get(
+    "/v1/queues/{name}/incoming-sequences",
+    **_PLACES,
+    summary="Show how far the transactional messages that come to a queue are",
+    responses=responses(404),
+)
+async def show_incoming_sequences(name: QueueName, node: Node) -> IncomingSequences:
+    """By the queue manager that sends them: what was accepted last, when, and how many were not since then."""
+    found = await node.manager.incoming_sequences(queue_name(name))
+    return IncomingSequences(incoming_sequences=[IncomingSequenceDocument.of(one) for one in found])
 
 
 @router.patch("/v1/queues/{name}", **_PLACES, summary="Change a queue", responses=responses(404))

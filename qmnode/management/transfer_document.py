@@ -1,11 +1,12 @@
-"""How far the transactional messages of an outgoing queue are, as JSON."""
+"""How far transactional messages are, on their way out and in, as JSON."""
 
 from datetime import UTC, datetime
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from qmnode.model.administration import SequencePlace, TransferInformation
+from qmnode.model.administration import IncomingSequenceInformation, SequencePlace, TransferInformation
+from qmnode.structures.guid import guid_to_text
 
 
 class PlaceDocument(BaseModel):
@@ -58,6 +59,43 @@ class TransferDocument(BaseModel):
             resend_interval=information.resend_interval,
             resend_time=_moment(information.resend_time),
         )
+
+
+class IncomingSequenceDocument(BaseModel):
+    """A sequence of transactional messages that come to a queue (IncomingTransactionalTransferInfo, 3.1.1.5)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str = Field(description="Identifier of the queue manager that sends them")
+    destination: str = Field(description="Format name by which it knows the queue")
+    address: str = Field(description="Of the neighbour that brought the last one")
+    sequence: str = Field(description="TxSequenceID, hexadecimal", examples=["0x6921a4c200000007"])
+    number: int = Field(description="Of the last message that was accepted")
+    reject_count: int = Field(
+        description="RejectCount: messages since then that were not accepted, because they came again or too early"
+    )
+    last_access_time: datetime | None = Field(description="LastAccessTime: when the last message of it came")
+
+    @classmethod
+    def of(cls, information: IncomingSequenceInformation) -> Self:
+        """From the model."""
+        return cls(
+            source=guid_to_text(information.source),
+            destination=information.destination,
+            address=information.address,
+            sequence=f"{information.sequence_identifier:#x}",
+            number=information.number,
+            reject_count=information.reject_count,
+            last_access_time=_moment(information.last_access_time),
+        )
+
+
+class IncomingSequences(BaseModel):
+    """The sequences of a queue, used last first."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    incoming_sequences: list[IncomingSequenceDocument] = Field(description="A thousand at most")
 
 
 def _moment(seconds: float) -> datetime | None:

@@ -108,6 +108,26 @@ class TransferInformation:
 
 
 @dataclass(frozen=True, slots=True)
+class IncomingSequenceInformation:
+    """A sequence of transactional messages that come to a queue (IncomingTransactionalTransferInfo, 3.1.1.5)."""
+
+    source: Guid
+    """The queue manager that sends them."""
+    destination: str
+    """The format name by which it knows the queue: each has a sequence of its own."""
+    address: str
+    """Of the neighbour that brought the last one."""
+    sequence_identifier: int
+    """IncomingTxSequenceID."""
+    number: int
+    """IncomingTxSequenceNumber: of the last message that was accepted."""
+    reject_count: int
+    """RejectCount: how many came since then, and were not accepted because they came again, or too early."""
+    last_access_time: int
+    """LastAccessTime: when the last one came, seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionInformation:
     """A connection to another queue manager: a session of MS-MQQB."""
 
@@ -154,6 +174,11 @@ class AdministrationApi(ABC):
     @abstractmethod
     async def queue_security(self, name: str) -> bytes:
         """The self-relative security descriptor of a queue, by path name or format name; empty when it has none."""
+
+    @abstractmethod
+    async def incoming_sequences(self, name: str) -> list[IncomingSequenceInformation]:
+        """The sequences of transactional messages that come to a queue from other queue managers: those that were used
+        last first, a thousand at most."""
 
     @abstractmethod
     async def backup(self, path: str | Path) -> None:

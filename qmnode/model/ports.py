@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from qmnode.model.traffic import Histogram
 
 if TYPE_CHECKING:
-    from qmnode.model.administration import StorageCondition, TransferInformation
+    from qmnode.model.administration import IncomingSequenceInformation, StorageCondition, TransferInformation
     from qmnode.model.api import Access, QueueApi, Share
     from qmnode.model.outgoing import OutgoingQueue
     from qmnode.model.queue import Queue
@@ -213,6 +213,9 @@ class Network(Protocol):
 
     def transfer_information(self, queue: "OutgoingQueue") -> "TransferInformation":
         """How far its transactional messages are (OutgoingTransferInfo, 3.1.1.4)."""
+
+    def incoming_sequences(self, queue: "Queue") -> "list[IncomingSequenceInformation]":
+        """Those that come to a queue, used last first (IncomingTransactionalTransferInfo, 3.1.1.5)."""
 
     def queue_added(self, queue: "OutgoingQueue") -> None:
         """There is a new outgoing queue."""

@@ -11,7 +11,7 @@ import structlog
 
 from qmnode.directory.port import Directory
 from qmnode.errors import MessageQueuingError
-from qmnode.model.administration import NodeStatus, TransactionInformation
+from qmnode.model.administration import IncomingSequenceInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import (
     Access,
     QueueApi,
@@ -298,6 +298,11 @@ class QueueManager(QueueManagerApi):
     async def queue_security(self, name: str) -> bytes:
         """The security descriptor of a queue."""
         return self.names.find(name).security
+
+    async def incoming_sequences(self, name: str) -> list[IncomingSequenceInformation]:
+        """The sequences of transactional messages that come to a queue."""
+        queue, network = self.names.find(name), self.context.network
+        return [] if network is None else network.incoming_sequences(queue)
 
 
 def _describe(transaction: Transaction) -> TransactionInformation:
