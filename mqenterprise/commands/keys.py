@@ -19,7 +19,7 @@ from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.fleet import Fleet, Outcome
 from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.publication import Publication
-from mqenterprise.keys.report import COLUMNS, rows_of
+from mqenterprise.keys.report import COLUMNS, brief, rows_of
 from mqenterprise.keys.settings import load_key_settings
 from qmnode.commands.complaint import complain
 from qmnode.commands.output import print_table
@@ -171,7 +171,7 @@ def _report(outcome: Outcome, waiting: Waiting, *, as_json: bool, destroyed: boo
     now = time.time()
     rows = [row for keys in outcome.done for row in rows_of(keys, waiting, now, destroyed=destroyed)]
     if rows or as_json or not outcome.failed:
-        show(rows, COLUMNS, as_json=as_json, empty="no queue managers")
+        show(rows if as_json else [brief(row) for row in rows], COLUMNS, as_json=as_json, empty="no queue managers")
     for name, sentence in sorted(outcome.failed.items()):
         complain(f"{name}: {sentence}")
     if outcome.failed:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqenterprise.keys import life_cycle
 from mqenterprise.keys.life_cycle import Step
+from qmnode.security.algorithms import PROVIDER_BY_NAME
 from qmnode.security.key_making import usable_providers
 from qmnode.security.key_ring import KeyPurpose, KeyState
 
@@ -19,20 +20,31 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = {
     "node": "node",
-    "purpose": "purpose",
-    "provider": "provider",
-    "algorithm": "algorithm",
-    "length": "bits",
-    "fingerprint": "key",
+    "key": "key",
+    "fingerprint": "fingerprint",
     "state": "state",
-    "shown": "in directory",
     "age": "age",
-    "senders": "who may still send to it",
-    "needed_until": "needed until",
+    "senders": "may send",
     "due": "due",
-    "due_from": "due from",
 }
+"""The table for people, which fits 100 columns; the rows have all the rest for programs."""
 _UNITS: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+
+
+def brief(row: dict[str, Any]) -> dict[str, Any]:
+    """A row for the table: what belongs together is one column, and dates are days."""
+    provider = PROVIDER_BY_NAME.get(row["provider"])
+    kind = provider.privacy_level.name.lower() if provider is not None else row["provider"]
+    purpose = "" if row["purpose"] == KeyPurpose.ENCRYPTION.value else f" {row['purpose']}"
+    until = row.get("senders_until")
+    due = " ".join(part for part in (row["due"], (row.get("due_from") or "")[:10]) if part)
+    return {
+        **row,
+        "key": f"{kind} {row.get('length', '')}{purpose}".strip(),
+        "fingerprint": (row.get("fingerprint") or "").removeprefix("SHA256:")[:12],
+        "senders": f"until {until[:10]}" if until else (row.get("senders") or "").partition(";")[0],
+        "due": due or None,
+    }
 
 
 def rows_of(keys: KeysOfNode, waiting: Waiting, now: float, *, destroyed: bool = False) -> Iterator[dict[str, Any]]:

@@ -150,7 +150,9 @@ class TestCommands:
         assert keys("retire", code=2) == {first: "current", second: "retired"}
         assert keys("retire") == {first: "current"}
         assert keys("status", "--destroyed") == {first: "current", second: "destroyed"}
-        assert first in commands("keys", "status", name)
+        table = commands("keys", "status", name)
+        assert first.removeprefix("SHA256:")[:12] in table
+        assert max(map(len, table.splitlines())) <= 100
 
     def test_a_new_key_that_waits_is_said_to_be_due(self, commands: Commands, node: QueueManager) -> None:
         name = node.computer_name

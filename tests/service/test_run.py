@@ -161,10 +161,13 @@ def test_systemd_is_told_when_the_node_is_ready(tmp_path: Path) -> None:
             stderr=subprocess.DEVNULL,
             env=environment(NOTIFY_SOCKET=str(tmp_path / "notify")),
         ) as process:
-            assert notify.recv(100) == b"READY=1"
-            process.send_signal(signal.SIGTERM)
-            assert notify.recv(100) == b"STOPPING=1"
-            assert process.wait(10) == 0
+            try:
+                assert notify.recv(100).splitlines()[0] == b"READY=1"
+                process.send_signal(signal.SIGTERM)
+                assert notify.recv(100) == b"STOPPING=1"
+                assert process.wait(60) == 0
+            finally:
+                process.kill()
 
 
 @pytest.mark.parametrize(
