@@ -22,6 +22,8 @@ from qmnode.structures.names import ConnectorFormatName, FormatName
 log = structlog.get_logger(__name__)
 
 _UNKNOWN = Destination(DestinationKind.UNKNOWN)
+_OF_A_MACHINE = (3, 5)
+"""UserHeader.Flags.DQ of private and public names: only they lead where UserHeader.QueueManagerAddress says."""
 
 
 class Forwarding:
@@ -46,7 +48,9 @@ class Forwarding:
             if name is last:
                 continue
             last = name
-            if name.address not in (self._manager.identifier, ZERO_GUID) and not topology.knows(name.address):
+            if name.kind not in _OF_A_MACHINE or name.address in (self._manager.identifier, ZERO_GUID):
+                continue
+            if not topology.knows(name.address):
                 return True
         return False
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,30 @@ import pytest
 
 from qmnode import Access, Message, QueueManager
 from qmnode.directory.file import FileDirectory
+from qmnode.directory.port import DirectoryObject, Filter
 from qmnode.model.api import QueueType
-from qmnode.structures.guid import guid_to_text
+from qmnode.structures.guid import guid_to_text, new_guid
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
 from tests.forwarding.enterprise import Directory, Machine
-from tests.transport.conftest import PLAIN, eventually, settings_of
+from tests.protocol.machines import message
+from tests.transport.conftest import PLAIN, eventually, loopback_address, settings_of
+from tests.transport.hostile import HostilePeer
+
+
+class Counting(FileDirectory):
+    """A directory that counts how often it is searched."""
+
+    searches = 0
+
+    async def read_directory_begin(
+        self,
+        object_type: type[DirectoryObject],
+        filters: Sequence[Filter] = (),
+        attributes: Collection[str] | None = None,
+    ) -> int:
+        self.searches += 1
+        return await super().read_directory_begin(object_type, filters, attributes)
 
 
 @dataclass
@@ -88,3 +108,26 @@ async def test_nothing_is_passed_on_to_who_is_not_in_the_directory_but_kept_if_t
     await eventually(lambda: not any(one.message_count for one in source.queue_collection.values()))
     assert not router.queue_collection.dead_letter.message_count
     assert not [one for one in await router.queues([QueueType.OUTGOING]) if one.pathname == lab.name]
+
+
+async def test_only_names_that_lead_to_a_machine_have_the_directory_read(lab: Stale, tmp_path: Path) -> None:
+    """A direct name says itself where its queue is: whatever stands in QueueManagerAddress reads nothing."""
+    address, stranger = lab.machines["ROUTER"].listens, new_guid()
+    directory = Counting(lab.stale.file)
+    async with QueueManager.open(tmp_path / "ROUTER", settings_of("ROUTER", address), directory=directory) as router:
+        router.adopt_identifier(lab.machines["ROUTER"].identifier)
+        await router.network.start()
+        await router.create_queue(PLAIN)
+        before = directory.searches
+        direct = DirectQueueFormatName(direct_format_name=rf"TCP:{address}\private$\plain")
+        private = PrivateQueueFormatNameId(private_queue_identifier=5)
+        async with (
+            HostilePeer(loopback_address(), address) as peer, await router.open_queue(f"DIRECT=OS:{PLAIN}") as queue
+        ):  # fmt: skip
+            await peer.establish(stranger)
+            for number in range(1, 4):
+                peer.send(message(number, address=new_guid(), queue=direct, sent_time=int(time.time())))
+                assert (await queue.receive(timeout=60)).body == b"hello"
+            assert directory.searches == before
+            peer.send(message(4, address=stranger, queue=private, sent_time=int(time.time())))
+            await eventually(lambda: directory.searches > before)
