@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from mqenterprise.commands.completion import complete_computer
 from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.fleet import Fleet, Outcome
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Encryption keys of the nodes, and their rotation.")
 
-Computers = Annotated[list[str] | None, typer.Argument(help="Computers; all if none is named.", metavar="COMPUTER")]
+Computers = Annotated[
+    list[str] | None,
+    typer.Argument(help="Computers; all if none is named.", metavar="COMPUTER", autocompletion=complete_computer),
+]
 Site = Annotated[str | None, typer.Option(help="Only the queue managers of this site.")]
 KeysFile = Annotated[
     Path | None, typer.Option("--keys", help="YAML file: where keys are, and how long old ones are waited for.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mqenterprise.commands.completion import complete_computer
 from mqenterprise.commands.opening import AsJson, DirectoryFile, opened, show
 from mqenterprise.directory.machine_access import RIGHTS, MachineAccess
 from mqenterprise.topology.trustees import Trustees
@@ -22,7 +23,7 @@ app.add_typer(acl, name="acl")
 
 COLUMNS = {"user": "user", "kind": "kind", "rights": "rights", "inherited": "inherited"}
 
-Computer = Annotated[str, typer.Argument(metavar="COMPUTER")]
+Computer = Annotated[str, typer.Argument(metavar="COMPUTER", autocompletion=complete_computer)]
 User = Annotated[str, typer.Argument(metavar="USER", help="An account or group, Everyone, Anonymous, or S-1-...")]
 Rights = Annotated[list[str], typer.Argument(metavar="RIGHT", help=f"Of: {', '.join(RIGHTS)}.")]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mqenterprise.commands.completion import complete_computer
 from mqenterprise.commands.opening import (
     FAILED,
     SOMETHING_TO_DO,
@@ -52,8 +53,15 @@ SHOWN = 20
 
 @app.command("explain")
 def explain_command(
-    source: Annotated[str, typer.Argument(help="The sending computer.", metavar="FROM")],
-    destination: Annotated[str, typer.Argument(help="The receiving computer, or computer\\queue.", metavar="TO")],
+    source: Annotated[
+        str, typer.Argument(help="The sending computer.", metavar="FROM", autocompletion=complete_computer)
+    ],
+    destination: Annotated[
+        str,
+        typer.Argument(
+            help="The receiving computer, or computer\\queue.", metavar="TO", autocompletion=complete_computer
+        ),
+    ],
     declared: Declared = None,
     brief: Annotated[bool, typer.Option("--brief", help="Only the rule that decides at each hop.")] = False,
     directory: DirectoryFile = None,
@@ -73,7 +81,9 @@ def explain_command(
 
 @app.command()
 def table(
-    node: Annotated[str, typer.Argument(help="The computer whose table it is.", metavar="NODE")],
+    node: Annotated[
+        str, typer.Argument(help="The computer whose table it is.", metavar="NODE", autocompletion=complete_computer)
+    ],
     declared: Declared = None,
     directory: DirectoryFile = None,
     as_json: AsJson = False,

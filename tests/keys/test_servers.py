@@ -154,6 +154,24 @@ class TestCommands:
         assert first.removeprefix("SHA256:")[:12] in table
         assert max(map(len, table.splitlines())) <= 100
 
+    def test_names_of_computers_complete_in_the_shell(
+        self, commands: Commands, node: QueueManager, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MQENTERPRISE_DIRECTORY", str(commands.directory_file))
+
+        def completed(line: str) -> set[str]:
+            words = {"_MQENTERPRISE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+            return set(CliRunner().invoke(app, [], prog_name="mqenterprise", env=words).output.split())
+
+        name = node.computer_name
+        begun = name[:-1].upper()
+        assert name in completed(f"mqenterprise keys status {begun}")
+        assert name in completed(f"mqenterprise machine acl show {begun}")
+        assert name in completed(f"mqenterprise route explain {begun}")
+        assert completed("mqenterprise keys status no-such-name-") == set()
+        monkeypatch.setenv("MQENTERPRISE_DIRECTORY", str(commands.folder / "none.yaml"))
+        assert completed(f"mqenterprise keys status {begun}") == set()
+
     def test_a_new_key_that_waits_is_said_to_be_due(self, commands: Commands, node: QueueManager) -> None:
         name = node.computer_name
         (commands.folder / name).mkdir()
