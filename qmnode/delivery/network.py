@@ -11,6 +11,7 @@ import structlog
 from qmnode.delivery.arrivals import Arrivals
 from qmnode.delivery.astray import Astray
 from qmnode.delivery.awaiting_final_acks import FinalAcks
+from qmnode.delivery.copies import CopyWatch
 from qmnode.delivery.forwarding import Forwarding
 from qmnode.delivery.information import connection_information, incoming_sequences, transfer_information
 from qmnode.delivery.key_reading import KeyReading
@@ -104,6 +105,7 @@ class Network:
         self.session_settings = self._session_settings = settings.session
         self.state = ProtocolState(store, settings.transfer)
         self.notices = Notices(manager)
+        self._copies = CopyWatch(manager.troubles)
         self.final_acks = FinalAcks(manager, self.state, self._queue_sender_of)
         self.arrivals = Arrivals(self)
         self.protection = Protection(self)
@@ -401,8 +403,10 @@ class Network:
         for command in commands:
             match command:
                 case MessagesReceived(messages):
+                    self._heard(connection)
                     self.arrivals.take(connection, messages)
                 case Opened():
+                    self._heard(connection)
                     connection.established = self.manager.clock.time()
                     self.record_session(connection, opened=True)
                 case Closed():
@@ -416,6 +420,9 @@ class Network:
                         )  # fmt: skip
                 case _:
                     pass
+
+    def _heard(self, connection: Connection) -> None:
+        self._copies.heard(connection.session.remote, connection.address, connection.local_address, self._loop.time())
 
     def record_session(self, connection: Connection, *, opened: bool, state: str = "") -> None:
         """Tell whoever keeps a record."""
@@ -497,6 +504,7 @@ class Network:
                 queue_sender.resend()
         if now >= self._cleanup_at:
             self._cleanup_at = now + _CLEANUP_INTERVAL
+            self._copies.look(now)
             state.history.clean(self.time())
             self.security.clean_up(self.manager.clock.time())
             self.protection.clean_up(self.manager.clock.time())
