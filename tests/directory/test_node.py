@@ -14,15 +14,11 @@ from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.security import QUEUE_RIGHTS, to_message_queuing
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
-from qmnode.model.ports import SystemClock
 from qmnode.node import QueueManager
-from qmnode.security.queue_policy import QueueAccessPolicy
 from qmnode.settings.node import Settings
-from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.security_descriptor import SecurityDescriptor
-from qmnode.structures.sid import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -37,17 +33,11 @@ pytestmark = pytest.mark.servers
 @asynccontextmanager
 async def running(path: Path, name: str, server: DirectoryServer) -> AsyncIterator[QueueManager]:
     """A queue manager of that name, joined to the directory."""
-    settings = Settings()
     port = LdapPort(PortSettings(directory=server.settings), DirectoryCache(path / "cache"))
-    store = Store.open(path / "store", settings.storage)
-    manager = QueueManager(
-        store, settings, SystemClock(), name, access_policy=QueueAccessPolicy(ANONYMOUS), directory=port
-    )
-    await manager.start()
     try:
-        yield manager
+        async with QueueManager.open(path / "store", Settings(computer_name=name), directory=port) as manager:
+            yield manager
     finally:
-        await manager.close()
         await port.close()
 
 
