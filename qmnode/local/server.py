@@ -54,7 +54,8 @@ class LocalServer:
         self.path = settings.socket
         self.audit = audit
         self.connections: set[LocalConnection] = set()
-        self._server: asyncio.AbstractServer | None = None
+        self._server: asyncio.Server | None = None
+        self.stopping = False
 
     async def start(self) -> None:
         """Listen. A socket left behind by a node that was killed is replaced; one that answers is not."""
@@ -66,6 +67,11 @@ class LocalServer:
         """Stop listening and end the connections; what each had open is run down."""
         if self._server is None:
             return
+        self.stopping = True
+        for listener in self._server.sockets:
+            asyncio.get_running_loop().remove_reader(listener.fileno())
+        for _ in range(3):  # a connection that was just accepted is made in the next passes; then it can be ended
+            await asyncio.sleep(0)
         self._server.close()
         for connection in list(self.connections):
             connection.end()
@@ -100,6 +106,9 @@ class LocalConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """An application connected."""
         self._transport = cast("asyncio.Transport", transport)
+        if self.server.stopping:  # it was accepted just before, and nobody would ever end it
+            self._transport.abort()
+            return
         self._transport.set_write_buffer_limits(high=_WRITE_LIMIT)
         peer: socket.socket = transport.get_extra_info("socket")
         _, self.user_id = peer_credentials(peer)

@@ -1,6 +1,8 @@
 """What a peer that does not keep to the protocol can do: lose its connection, and nothing else."""
 
 import asyncio
+import contextlib
+import socket
 import struct
 
 import pytest
@@ -127,3 +129,21 @@ async def test_sent_bytes_that_are_no_packet_are_refused(service: Service) -> No
         with pytest.raises(qmnode.MessageQueuingError, match="announced"):
             await remote.connection.call(Kind.SEND, head)
         assert (await remote.queue(NAME)).message_count == 0
+
+
+@pytest.mark.parametrize("passes", range(5))
+async def test_an_application_that_connects_while_the_node_stops_is_not_left_waiting(
+    service: Service, passes: int
+) -> None:
+    clients = [socket.socket(socket.AF_UNIX) for _ in range(5)]
+    for client in clients:
+        client.connect(str(service.socket))
+        client.setblocking(False)
+    for _ in range(passes):
+        await asyncio.sleep(0)
+    await service.server.stop()
+    loop = asyncio.get_running_loop()
+    for client in clients:
+        with client, contextlib.suppress(ConnectionResetError):
+            async with asyncio.timeout(30):
+                assert await loop.sock_recv(client, 1) == b""
