@@ -35,10 +35,9 @@ from qmnode.protocol.acknowledgments import final_acknowledgment, position_delet
 from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.connection import NextHop
 from qmnode.protocol.envelope import read_sending_fields
-from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.incoming_sequences import Route
 from qmnode.protocol.outgoing_sequences import AckResult, transfer_info
-from qmnode.protocol.received import MessageReader, ReceivedMessage
+from qmnode.protocol.received import ReceivedMessage, destination_of
 from qmnode.protocol.reception import OrderAckReceived
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
@@ -349,8 +348,8 @@ class Network:
             return
         try:
             message = UserMessage.parse(packet)
-            name = MessageReader().read(packet).destination
-        except (PacketError, RemoteProtocolError) as error:
+            name = destination_of(packet)
+        except PacketError as error:
             log.warning("no final acknowledgment for a message that cannot be read", reason=str(error))
             return
         sequence = self.state.incoming.find(source_of(packet), name.key())

@@ -148,11 +148,11 @@ class _Shape:
         self._between = packet[_OWN_END : self._place_at]
         self._options = _read_place(packet, self._place_at)[0] & _OPTIONS if transactional else 0
         self._behind_at = self._place_at + (_PLACE.size if transactional else 0)
-        self._sender_at = self._sender_end = self._behind_at
+        self._sender_at = self._sender_end = properties_at = self._behind_at
         if headers.user_flags & _SECURED:
-            self._sender_end, self._behind_at = _parts_of_security(packet, self._behind_at)
+            self._sender_end, self._behind_at, properties_at = _parts_of_security(packet, self._behind_at)
         self._sender = packet[self._sender_at : self._sender_end]
-        self._behind_end = self._behind_at + _PROPERTIES_SIZE + 2 * headers.label_length
+        self._behind_end = properties_at + _PROPERTIES_SIZE + 2 * headers.label_length
         self._behind = packet[self._behind_at : self._behind_end]
 
     @property
@@ -180,11 +180,12 @@ class _Shape:
         return number, previous
 
 
-def _parts_of_security(packet: bytes, place: int) -> tuple[int, int]:
-    """Where the SecurityID of the SecurityHeader at ``place`` ends, and where its ProviderInfo begins."""
-    _, sender, key, signature, certificate, _ = _SECURITY.unpack_from(packet, place)
+def _parts_of_security(packet: bytes, place: int) -> tuple[int, int, int]:
+    """Where the SecurityID of the SecurityHeader at ``place`` ends, and where its ProviderInfo begins and ends."""
+    _, sender, key, signature, certificate, provider = _SECURITY.unpack_from(packet, place)
     sender_end = place + _SECURITY.size + (sender + 3 & ~3)
-    return sender_end, sender_end + (key + 3 & ~3) + (signature + 3 & ~3) + (certificate + 3 & ~3)
+    provider_at = sender_end + (key + 3 & ~3) + (signature + 3 & ~3) + (certificate + 3 & ~3)
+    return sender_end, provider_at, provider_at + (provider + 3 & ~3)
 
 
 class MessageReader:
@@ -295,6 +296,16 @@ class MessageReader:
             if len(self._sound) >= _KINDS_KEPT:
                 self._sound.clear()
             self._sound.add(traits)
+
+
+def destination_of(packet: bytes) -> DestinationName:
+    """The destination of a stored packet. Rules do not count here: an earlier release, or decrypting, may break one.
+
+    Raises PacketError for a packet whose headers cannot be parsed.
+    """
+    headers = _parse(packet)
+    kind = headers.user_flags >> _DQ & 7
+    return DestinationName(headers.queue_manager_address, kind, _name(kind, headers.destination_queue))
 
 
 def _name(kind: int, queue: bytes) -> bytes:

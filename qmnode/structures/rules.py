@@ -48,6 +48,7 @@ _FINAL_CLASSES |= {MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED}
 _AES = {EncryptionAlgorithm.AES128, EncryptionAlgorithm.AES192, EncryptionAlgorithm.AES256}
 _RC = {EncryptionAlgorithm.RC2, EncryptionAlgorithm.RC4}
 _ALGORITHMS = {1: _RC, 3: _RC, 5: _AES}
+_PRIVATE = frozenset(_ALGORITHMS)
 _BODY_TYPES = frozenset(VariantType)
 _BLOCK = dict.fromkeys(_AES, 16) | {EncryptionAlgorithm.RC2: 8}
 
@@ -269,7 +270,11 @@ RULES: Final = tuple(Rule(*row) for row in (
      tolerated("it is for people, and nothing is decided by it")),
     (_MESSAGES, "MessagePropertiesHeader.PrivacyLevel", _PROPERTIES,
      "must be 0 when the body is not encrypted (no SecurityHeader with EB set)",
-     lambda seen: seen.properties.privacy_level and not _encrypted(seen)),
+     lambda seen: seen.properties.privacy_level in _PRIVATE and not _encrypted(seen),
+     tolerated("a node that has decrypted a body leaves it; what a queue demands is checked on the encryption itself")),
+    (_MESSAGES, "MessagePropertiesHeader.PrivacyLevel", _PROPERTIES,
+     "must be a level that there is (0, 1, 3 or 5) when the body is not encrypted",
+     lambda seen: seen.properties.privacy_level not in (0, *_PRIVATE) and not _encrypted(seen)),
     (_MESSAGES, "MessagePropertiesHeader.PrivacyLevel", _PROPERTIES,
      "must not be 0 when the body is encrypted (SecurityHeader.Flags.EB)",
      lambda seen: _encrypted(seen) and not seen.properties.privacy_level, _UNDECIPHERABLE),

@@ -18,7 +18,7 @@ from qmnode.protocol.envelope import (
     without_session_header,
 )
 from qmnode.protocol.errors import RemoteProtocolError
-from qmnode.protocol.received import MessageReader, ReceivedMessage
+from qmnode.protocol.received import MessageReader, ReceivedMessage, destination_of
 from qmnode.structures.acks import ORDER_QUEUE
 from qmnode.structures.queue_formats import (
     DirectQueueFormatName,
@@ -26,6 +26,7 @@ from qmnode.structures.queue_formats import (
     PrivateQueueFormatNameId,
     PublicQueueFormatName,
 )
+from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionHeader
 from qmnode.structures.user_header import UserFlags
@@ -196,3 +197,38 @@ def test_messages_that_are_alike_share_their_headers() -> None:
     first, second = (reader.read(transactional(number, 9, number, number - 1)) for number in (3, 4))
     assert first.headers is second.headers
     assert (second.tx_sequence_number, second.previous_tx_sequence_number) == (4, 3)
+
+
+def test_no_byte_of_a_secured_packet_is_read_as_the_one_before_it() -> None:
+    """The provider's name is long: what lies behind it must be compared as well."""
+    provider = ProviderInfo(provider_type=24, provider_name="Microsoft Enhanced RSA and AES Cryptographic Provider")
+    security = SecurityHeader(
+        flags=SecurityFlags.of(ST=1, AI=1),
+        security_id=bytes.fromhex("010100000000000512000000"),
+        signature=bytes(64),
+        sender_cert=bytes(40),
+        provider_info=provider.write(),
+    )
+    header = UserMessage.parse(message(1))
+    first = header.replace(security_header=security).write()
+    for place in range(len(first)):
+        for bit in (0x01, 0x80):
+            changed = first[:place] + bytes((first[place] ^ bit,)) + first[place + 1 :]
+            warm, fresh = MessageReader(), MessageReader()
+            warm.read(first)
+            try:
+                expected = fresh.read(changed)
+            except RemoteProtocolError:
+                with pytest.raises(RemoteProtocolError):
+                    warm.read(changed)
+                continue
+            assert repr(warm.read(changed).headers) == repr(expected.headers), place
+
+
+def test_the_destination_of_a_stored_packet_is_found_whatever_rule_it_breaks() -> None:
+    sound = UserMessage.parse(transactional(1, 7, 1, 0))
+    properties = sound.message_properties_header.replace(privacy_level=2)
+    broken = sound.replace(message_properties_header=properties).write()
+    with pytest.raises(RemoteProtocolError):
+        MessageReader().read(broken)
+    assert destination_of(broken) == MessageReader().read(sound.write()).destination
