@@ -81,7 +81,7 @@ class Precedence:
         if level is None:
             self.step_aside(sender)
             return room
-        self._waiting[sender] = level
+        self._set_level(sender, level)
         if level >= max(self._waiting.values()):
             self._held_back.pop(sender, None)
             return room
@@ -96,12 +96,23 @@ class Precedence:
 
     def sent(self, sender: Sender, count: int) -> None:
         """It takes so many messages; perhaps it has no more now."""
-        if sender.level() is None:
+        level = sender.level()
+        if level is None:
             self.step_aside(sender)
+        else:
+            self._set_level(sender, level)
         if self._held_back and sender not in self._held_back:
             self._sent += count
             if self._sent >= INTERVAL:
                 self._give_turn()
+
+    def _set_level(self, sender: Sender, level: int) -> None:
+        """Note the level of a sender that has more to send. When it falls, others may be first now."""
+        before = self._waiting.get(sender, level)
+        self._waiting[sender] = level
+        if level < before:
+            for other in self._held_back:
+                other.schedule()
 
     def _hold_back(self, sender: Sender) -> None:
         self._held_back.setdefault(sender)

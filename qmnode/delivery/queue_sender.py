@@ -161,7 +161,11 @@ class QueueSender:
             self._send_again(connection)
         if self._again or self._returning or self._protecting is not None:
             return
-        entries = self._take(min(connection.room() - self._held, UNACKNOWLEDGED_LIMIT - len(self._sent)))
+        unacknowledged = UNACKNOWLEDGED_LIMIT - len(self._sent)
+        if unacknowledged <= 0 and self._precedence is not None:
+            self._precedence.step_aside(self)  # until its destination acknowledges, however long that is away
+            return
+        entries = self._take(min(connection.room() - self._held, unacknowledged))
         if not entries:
             return
         # The sender's own copy is synced before the message leaves.

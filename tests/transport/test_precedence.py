@@ -205,3 +205,18 @@ async def test_a_first_that_stands_still_is_not_waited_for_long(monkeypatch: pyt
             await asyncio.sleep(0.001)
     precedence.leave(high)
     precedence.leave(low)
+
+
+async def test_the_others_are_asked_when_the_first_has_only_lower_messages_left() -> None:
+    precedence = Precedence()
+    first, second = Backlog(7), Backlog(5)
+    for sender in (first, second):
+        precedence.join(sender)
+    assert (precedence.room(first, 8), precedence.room(second, 8)) == (8, 0)
+    before = second.scheduled
+    first.value = 3
+    precedence.sent(first, 8)
+    assert second.scheduled == before + 1
+    assert (precedence.room(second, 8), precedence.room(first, 8)) == (8, 0)
+    for sender in (first, second):
+        precedence.leave(sender)
