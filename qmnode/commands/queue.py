@@ -12,9 +12,11 @@ from qmnode.administration.quotas import quota_from_text, quota_text
 from qmnode.commands import queue_acl
 from qmnode.commands.output import print_facts, print_json, print_table, say, size_text
 from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, YesOption, confirm, with_node
+from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
 from qmnode.management.transfer_document import IncomingSequenceDocument
 from qmnode.model.api import Access, QueueType
+from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import PathName, QueueKind, QueueNameError
 
 if TYPE_CHECKING:
@@ -190,7 +192,13 @@ def show(
     """Show one queue, and the transactional messages that come to it from other nodes."""
 
     async def work(manager: RemoteQueueManager) -> tuple[QueueInformation, list[IncomingSequenceInformation]]:
-        return await manager.queue(queue_name(name)), await manager.incoming_sequences(queue_name(name))
+        queue = await manager.queue(queue_name(name))
+        try:
+            return queue, await manager.incoming_sequences(queue_name(name))
+        except MessageQueuingError as error:
+            if error.code is not ErrorCode.MQ_ERROR_INVALID_PARAMETER:
+                raise
+            return queue, []  # a node of an earlier release, which was not restarted yet
 
     information, found = with_node(socket, config, work)
     queue, sequences = QueueDocument.of(information), [IncomingSequenceDocument.of(one) for one in found]

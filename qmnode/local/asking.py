@@ -1,6 +1,7 @@
 """One question to the node, without an event loop: all that ``qmnode status`` needs, loaded in a few milliseconds."""
 
 import json
+import os
 import socket
 import time
 from pathlib import Path
@@ -30,12 +31,16 @@ def _reason(path: Path, error: OSError) -> str:
     import getpass
 
     try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # of an identifier without a name, as in containers
+        user = str(os.getuid())
+    try:
         group = path.group()
     except (OSError, KeyError):  # of a folder that hides it, or of a group without a name
         group = "qmnode"
     return (
-        f"user {getpass.getuser()} may not use the node's socket {path}: join the group {group} "
-        f"(sudo usermod --append --groups {group} {getpass.getuser()}) and log in again"
+        f"user {user} may not use the node's socket {path}: join the group {group} "
+        f"(sudo usermod --append --groups {group} {user}) and log in again"
     )
 
 

@@ -33,7 +33,7 @@ _TAGS: Final = [
     {"name": "outgoing queues", "description": "Messages on their way to other machines."},
     {"name": "journals", "description": "Copies of messages that were received or sent."},
     {"name": "dead letters", "description": "What could not be delivered, or was not received."},
-    {"name": "transactions", "description": "Transactions that have not ended, and those in doubt."},
+    {"name": "transactions", "description": "Transactions that have not ended."},
     {"name": "node", "description": "The node, its limits and its connections."},
     {"name": "health", "description": "For watchdogs, load balancers and Prometheus."},
 ]

@@ -140,6 +140,6 @@ async def list_connections(node: Node) -> Connections:
     "/v1/transactions", tags=["transactions"], summary="Transactions that have not ended", responses=responses()
 )
 async def list_transactions(node: Node) -> Transactions:
-    """Those of applications, and those of coordinators, which may be in doubt."""
+    """Transactions of applications."""
     found = await node.manager.list_transactions()
     return Transactions(transactions=[TransactionDocument.of(transaction) for transaction in found])
