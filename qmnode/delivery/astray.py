@@ -19,7 +19,7 @@ from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import PREFIX_SIZE, arrival
+from qmnode.model.record import FLAGS, PREFIX_SIZE, TRANSACTIONAL, arrival
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import parse_single_format_name
 
@@ -86,5 +86,9 @@ class Astray:
             return False
         queue.take_this(lookup_identifier)
         queue.remove(lookup_identifier, value)
-        outgoing.insert(lookup_identifier >> LANE_SHIFT << LANE_SHIFT | manager.sequence.next(), onward)
+        if value[SOURCE] == manager.identifier and value[FLAGS] & TRANSACTIONAL:
+            # Its old number may be acknowledged, or passed, in the sequence meanwhile: it gets the next one.
+            outgoing.arrive_committed([(lookup_identifier, onward)])
+        else:
+            outgoing.insert(lookup_identifier >> LANE_SHIFT << LANE_SHIFT | manager.sequence.next(), onward)
         return True
