@@ -58,7 +58,10 @@ class DiskWatch:
         works = False
         while not works:
             await asyncio.sleep(_PROBE_INTERVAL)
-            works = await asyncio.to_thread(self._works)
+            if not await asyncio.to_thread(self._is_worth_a_trial):
+                continue
+            self._store.close()  # here, not in the thread: the node may be stopped meanwhile, and closes it too
+            works = await asyncio.to_thread(self._opens)
         log.warning("the disk takes writes again: the node resumes")
 
     def _look(self) -> None:
@@ -72,15 +75,18 @@ class DiskWatch:
             log.warning("the disk is almost full", free_bytes=free, low_space=self._settings.low_space)
         troubles[_TROUBLE] = f"{free // _MIB} of {total // _MIB} MiB are free: without room nothing can be stored"
 
-    def _works(self) -> bool:
-        """Whether the store can be opened: tried when there is more room than at the last trial, or some time later."""
+    def _is_worth_a_trial(self) -> bool:
+        """Whether the disk takes writes, and has more room than at the last trial, or that was some time ago."""
         if probe(self._path) is not None:
             return False
         now, free = time.monotonic(), space(self._path)[0]
         if free < self._free + _MIB and now < self._tried + _TRIAL_INTERVAL:
             return False
         self._tried, self._free = now, free
-        self._store.close()
+        return True
+
+    def _opens(self) -> bool:
+        """Whether the store can be opened."""
         try:
             Store.open(self._path, self._settings).close()
         except StoreError as error:
