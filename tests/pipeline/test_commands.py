@@ -272,7 +272,7 @@ def test_a_day_of_a_moment_is_that_in_utc(tmp_path: Path, spark: SparkSession) -
     assert table is not None
     assert set(table.column("date").to_pylist()) == {"2026-01-01", "2026-01-02"}
     report = (tmp_path / "out" / "report.html").read_text()
-    assert "of those sent since 2026-01-01" in report
+    assert "messages sent since 2026-01-01" in report
     assert f"<b>{table.num_rows}</b><span>messages sent" in report
 
 

@@ -118,7 +118,7 @@ def test_a_newer_store_is_refused_with_a_sentence_that_says_what_to_do(path):
 
 
 def test_a_store_that_is_open_elsewhere_is_refused(path):
-    with Store.open(path), pytest.raises(StoreError, match="cannot be opened"):
+    with Store.open(path), pytest.raises(StoreError, match="is in use"):
         Store.open(path)
     Store.open(path).close()
 
