@@ -1,0 +1,15 @@
+"""ALICE and BOB, who are honest, at addresses of their own; a hostile peer has another."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transport.conftest import loopback_address, pair
+
+__all__ = ["pair"]
+
+
+@pytest.fixture
+async def own() -> str:
+    """The attacker's address."""
+    return loopback_address()
