@@ -33,6 +33,10 @@ MAXIMUM_VALUES = 5_000_000
 """Values of one file after its aliases are followed: what an alias bomb runs into."""
 MAXIMUM_DEPTH = 32
 
+_ADVICE: dict[type[OSError], str] = {
+    FileNotFoundError: "; name a YAML file or a folder of them",
+    PermissionError: "; run this as a user who may read it",
+}
 SECTIONS = tuple(name for name in Declaration.model_fields if name != "enterprise")
 _TOP_LEVEL = ("enterprise", "include", *SECTIONS)
 _Base: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -280,11 +284,12 @@ def _read(file: Path, found: list[Problem]) -> dict[str, Any] | None:
     """One file as plain data; what is wrong with it as YAML goes to ``found``."""
     try:
         if file.stat().st_size > MAXIMUM_FILE:
-            found.append(Problem(str(file), 1, "", f"the file is larger than {MAXIMUM_FILE >> 20} MiB; split it"))
+            found.append(Problem(str(file), 0, "", f"the file is larger than {MAXIMUM_FILE >> 20} MiB; split it"))
             return None
         content = file.read_bytes()
     except OSError as error:
-        found.append(Problem(str(file), 1, "", f"cannot be read: {error.strerror}"))
+        advice = _ADVICE.get(type(error), "")
+        found.append(Problem(str(file), 0, "", f"cannot be read: {error.strerror}{advice}"))
         return None
     try:
         data = _parsed(content)

@@ -198,7 +198,7 @@ class TestPublish:
         misspelt = running.play("publish_queues", queues=[{"machine": SHOP, "name": "misspelt", "lable": "x"}])
         assert "A queue has no lable" in misspelt.said
         missing = running.play("publish_queues", declared=str(running.folder / "nowhere.yaml"))
-        assert "nowhere.yaml: cannot be read" in missing.said
+        assert "nowhere.yaml: cannot be read: No such file or directory; name a YAML file" in missing.said
         assert {nothing.code, misspelt.code, missing.code} == {2}
         assert "misspelt" not in running.command("queue", "list").stdout
 

@@ -177,7 +177,7 @@ class TestFaults:
         [
             (
                 {"queue_manager_settings": {"quotas": {"queue_manager_quotta": 1}}},
-                "node.yaml: quotas.queue_manager_quotta:",
+                "node.yaml: quotas.queue_manager_quotta: no such setting (did you mean queue_manager_quota?)",
             ),
             ({"queue_manager_settings": {"transfer": {"retry_interval": "soon"}}}, "transfer.retry_interval:"),
             ({"queue_manager_management_listen": "everywhere"}, "'everywhere' is not ADDRESS:PORT"),

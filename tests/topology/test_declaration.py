@@ -288,5 +288,8 @@ def test_an_alias_bomb_is_refused_quickly(problems):
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(DeclarationError, match="cannot be read: No such file"):
+    with pytest.raises(DeclarationError) as raised:
         load(tmp_path / "none.yaml")
+
+    advice = "cannot be read: No such file or directory; name a YAML file or a folder of them"
+    assert str(raised.value) == f"{tmp_path}/none.yaml: {advice}"

@@ -38,7 +38,8 @@ def main() -> None:
         try:
             check(Path(folder), given["settings"], given["tokens"])
         except ConfigurationError as error:
-            sys.exit(str(error).replace(f"{folder}/", ""))
+            # The line of a file that is written here says nothing to those who set the variables.
+            sys.exit(str(error).replace(f"{folder}/node.yaml:1:", "node.yaml:").replace(f"{folder}/", ""))
 
 
 main()
