@@ -66,8 +66,8 @@ def _print(node: dict[str, Any]) -> None:
         node
         | {
             "total_bytes": size_text(node["total_bytes"]),
-            "disk_free_bytes": size_text(node["disk_free_bytes"] or 0),
-            "disk_bytes": size_text(node["disk_bytes"] or 0),
+            "disk_free_bytes": size_text(node["disk_free_bytes"]) if node["disk_bytes"] else None,
+            "disk_bytes": size_text(node["disk_bytes"]) if node["disk_bytes"] else None,
             "quota": f"{size_text(quotas['quota_used'])} of {quota_text(quotas['quota'])}",
             "journal_quota": f"{size_text(quotas['journal_quota_used'])} of {quota_text(quotas['journal_quota'])}",
             "throttled": quotas["throttled"],

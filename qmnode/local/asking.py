@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from qmnode.errors import MessageQueuingError
-from qmnode.local.frames import PROTOCOL_VERSION, Frame, FrameError, FrameReader, Kind, frame
+from qmnode.local.frames import GREETING, Frame, FrameError, FrameReader, Kind, frame
 from qmnode.structures.error_codes import ErrorCode
 
 _UNREACHABLE: Final = ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
@@ -64,7 +64,7 @@ def _ask(path: Path, method: str) -> Any:
         node.settimeout(_TIMEOUT)
         try:
             node.connect(str(path))
-            _call(node, Kind.HELLO, {"version": PROTOCOL_VERSION})
+            _call(node, Kind.HELLO, GREETING)
             return _call(node, Kind.CALL, ["manager", 0, method, [], {}])
         except TimeoutError as error:
             raise MessageQueuingError(_UNREACHABLE, f"the node on {path} says nothing for {_TIMEOUT:g} s") from error

@@ -10,9 +10,9 @@ from qmnode.errors import MessageQueuingError
 from qmnode.local import values
 from qmnode.local.asking import unreachable
 from qmnode.local.frames import (
+    GREETING,
     HEAD_SIZE,
     MAXIMUM_FRAME,
-    PROTOCOL_VERSION,
     Frame,
     FrameError,
     FrameReader,
@@ -51,9 +51,8 @@ class Connection(asyncio.Protocol):
             _, connection = await loop.create_unix_connection(lambda: cls(path), str(path))
         except OSError as error:
             raise unreachable(path, error) from error
-        greeting = values.encode({"version": PROTOCOL_VERSION})
         try:
-            return connection, values.decode((await connection.call(Kind.HELLO, greeting)).body)
+            return connection, values.decode((await connection.call(Kind.HELLO, values.encode(GREETING))).body)
         except BaseException:
             await connection.close()
             raise

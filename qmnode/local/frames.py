@@ -17,6 +17,10 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 PROTOCOL_VERSION: Final = 1
+ADDED_FIELDS: Final = "added_fields"
+GREETING: Final = {"version": PROTOCOL_VERSION, ADDED_FIELDS: True}
+"""What an application says in its hello. With ``added_fields`` it promises to ignore fields that it does not know; the
+first release fails at them, and gets none that are newer."""
 HEAD: Final = struct.Struct("<IB3xI")
 HEAD_SIZE: Final = HEAD.size
 SIZE_FIELD: Final = 4

@@ -10,6 +10,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.local import values
 from qmnode.local.connection import Connection, again
 from qmnode.local.frames import (
+    ADDED_FIELDS,
     BATCH_BYTES,
     FOR_EVER,
     NO_TRANSACTION,
@@ -59,6 +60,7 @@ class RemoteQueueManager(QueueManagerApi):
         self.connection = connection
         self.identifier = Guid(hello["identifier"])
         self.computer_name = hello["computer_name"]
+        self._first_release = ADDED_FIELDS not in hello
         self._last_transaction = 0
 
     @classmethod
@@ -134,7 +136,9 @@ class RemoteQueueManager(QueueManagerApi):
         return security
 
     async def incoming_sequences(self, name: str) -> list[IncomingSequenceInformation]:
-        """The sequences of transactional messages that come to a queue."""
+        """The sequences of transactional messages that come to a queue; a node of the first release shows none."""
+        if self._first_release:
+            return []
         found: list[IncomingSequenceInformation] = await self._call("incoming_sequences", name)
         return found
 

@@ -15,6 +15,8 @@ from qmnode.errors import MessageQueuingError
 from qmnode.local import values
 from qmnode.local.changes import CHANGES, Auditor, LocalChange, properties_of, target_of
 from qmnode.local.frames import (
+    ADDED_FIELDS,
+    GREETING,
     NO_TRANSACTION,
     PROTOCOL_VERSION,
     RECEIVE_HEAD,
@@ -98,6 +100,7 @@ class LocalConnection(asyncio.Protocol):
         self._last_handle = 0
         self._answers: list[bytes] = []
         self._greeted = False
+        self._encode = values.encode_for_first_release
         self._paused = False
         self._writable = True
 
@@ -210,7 +213,9 @@ class LocalConnection(asyncio.Protocol):
                 "install the same qmnode on both sides"
             )
         self._greeted = True
-        answer = {"version": PROTOCOL_VERSION, "computer_name": self.manager.computer_name}
+        if hello.get(ADDED_FIELDS) is True:
+            self._encode = values.encode
+        answer = GREETING | {"computer_name": self.manager.computer_name}
         self._answer(Kind.RESULT, call.number, values.encode(answer | {"identifier": bytes(self.manager.identifier)}))
 
     async def _perform(self, work: "Work", call: Frame) -> None:
@@ -334,7 +339,7 @@ class LocalConnection(asyncio.Protocol):
                 result = await getattr(target, method)(*arguments, **keywords)
         if isinstance(result, Message):
             return Kind.MESSAGES, _pack_messages([result])
-        return Kind.RESULT, values.encode(result)
+        return Kind.RESULT, self._encode(result)
 
     @contextlib.contextmanager
     def _audited(self, method: str, target: object, arguments: list[Any], keywords: dict[str, Any]) -> Iterator[None]:

@@ -16,13 +16,33 @@ _QUEUE: Final = "$queue"
 _STATUS: Final = "$status"
 _TRANSACTION: Final = "$transaction"
 _SEQUENCE: Final = "$incoming_sequence"
-_STATUS_FIELDS: Final = {field.name for field in fields(NodeStatus)}
-"""A newer node may say more."""
+
+_NAMES: Final[dict[type, frozenset[str]]] = {
+    kind: frozenset(field.name for field in fields(kind))
+    for kind in (QueueInformation, NodeStatus, TransactionInformation, IncomingSequenceInformation)
+}
+_ADDED: Final[dict[type, frozenset[str]]] = {
+    NodeStatus: frozenset({"storage_failure", "disk_free_bytes", "disk_bytes", "lost_writes"}),
+}
+"""Fields that came after the first release, by type. Each has a default, for the answers of older nodes."""
 
 
 def encode(value: object) -> bytes:
-    """JSON of plain values, bytes, and QueueInformation."""
+    """JSON of plain values, bytes, and what a queue manager tells of itself."""
     return json.dumps(value, default=_to_plain, separators=(",", ":")).encode()
+
+
+def encode_for_first_release(value: object) -> bytes:
+    """The same without the fields that the first release does not know."""
+    return json.dumps(value, default=_to_plain_of_first_release, separators=(",", ":")).encode()
+
+
+def _to_plain_of_first_release(value: object) -> Any:
+    plain = _to_plain(value)
+    for attributes in plain.values() if type(value) in _ADDED else ():
+        for name in _ADDED[type(value)]:
+            del attributes[name]
+    return plain
 
 
 def _to_plain(value: object) -> Any:
@@ -63,15 +83,20 @@ def _from_plain(value: dict[str, Any]) -> Any:
         attributes["type"] = Guid(attributes["type"])
         for name in ("subqueues", "next_hops"):
             attributes[name] = tuple(attributes[name])
-        return QueueInformation(**attributes)
+        return _known(QueueInformation, attributes)
     if _STATUS in value:
-        known = {name: found for name, found in value[_STATUS].items() if name in _STATUS_FIELDS}
-        return NodeStatus(**known | {"warnings": tuple(known["warnings"])})
+        return _known(NodeStatus, value[_STATUS] | {"warnings": tuple(value[_STATUS]["warnings"])})
     if _TRANSACTION in value:
-        return TransactionInformation(**value[_TRANSACTION] | {"queues": tuple(value[_TRANSACTION]["queues"])})
+        return _known(TransactionInformation, value[_TRANSACTION] | {"queues": tuple(value[_TRANSACTION]["queues"])})
     if _SEQUENCE in value:
-        return IncomingSequenceInformation(**value[_SEQUENCE] | {"source": Guid(value[_SEQUENCE]["source"])})
+        return _known(IncomingSequenceInformation, value[_SEQUENCE] | {"source": Guid(value[_SEQUENCE]["source"])})
     return value
+
+
+def _known(kind: type, attributes: dict[str, Any]) -> Any:
+    """A value made of the fields that are known here; a newer node may send more."""
+    names = _NAMES[kind]
+    return kind(**{name: value for name, value in attributes.items() if name in names})
 
 
 def encode_error(error: MessageQueuingError) -> bytes:
