@@ -219,16 +219,17 @@ class Arrivals:
 
     def _consequences(self, connection: Connection, admission: Admission) -> None:
         network, notices = self._network, self._network.notices
+        # First those that look into the store, and so write what there is of the batch.
+        for order_ack in admission.order_acks_received:
+            network.take_order_ack(connection, order_ack)
+        for final_ack in admission.final_acks_received:
+            network.final_acks.take(final_ack)
         for acknowledgment in admission.administration:
             notices.administration(acknowledgment)
         for final in admission.final_acks:
             notices.final(final)
         for report in admission.traces:
             notices.trace(report)
-        for order_ack in admission.order_acks_received:
-            network.take_order_ack(connection, order_ack)
-        for final_ack in admission.final_acks_received:
-            network.final_acks.take(final_ack)
         recorder = self._manager.recorder
         if recorder is not None:
             for received, reason in admission.refused:

@@ -54,24 +54,24 @@ class Ordinal:
         return self.value & self._mask
 
     def _look_ahead(self) -> None:
-        """Reserve the next block in good time, with what is written anyway: a write of its own could split a batch."""
+        """Reserve the next block in good time, with what is written anyway.
+
+        Where a number is needed before that is on disk, as after a start, the reservation is written apart: the batch
+        of this pass is often half done, and must reach the disk as a whole or not at all.
+        """
         reserving = self._reserving
         if reserving is not None and reserving.done() and reserving.exception() is None:
             self._end += self._block
             self._reserving = None
         if self.value >= self._end:
             self._end = self.value + self._block
-            self._put(self._end)
-            self._store.flush()
+            self._store.put_meta_apart(self._name, self._end.to_bytes(8, "big"))
             self._reserving = None
         half = self._end - self._block // 2
         if self._reserving is None and self.value >= half:
-            self._put(self._end + self._block)
+            self._store.put_meta(self._name, (self._end + self._block).to_bytes(8, "big"))
             self._reserving = self._store.durable()
         self._look = half if self._reserving is None else self._end
-
-    def _put(self, end: int) -> None:
-        self._store.put_meta(self._name, end.to_bytes(8, "big"))
 
 
 class Context:

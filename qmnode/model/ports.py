@@ -121,6 +121,9 @@ class MessageStore(Protocol):
     def named_dead_letters(self) -> None:
         """A message with a dead-letter queue of its own will be stored."""
 
+    def put_meta_apart(self, name: str, value: bytes) -> None:
+        """Store a fact about the node now, synced, and leave the batch of this pass as it is."""
+
     def put_meta(self, name: str, value: bytes) -> None:
         """Store a fact about the node."""
 

@@ -294,6 +294,10 @@ class Store:
         """Store a fact about the node."""
         self.put(Family.META, name.encode(), value)
 
+    def put_meta_apart(self, name: str, value: bytes) -> None:
+        """Store a fact about the node now, synced, and leave the batch of this pass as it is."""
+        self._writer.write_apart(name.encode(), value, self._handles[Family.META])
+
     def named_dead_letters(self) -> None:
         """A message with a dead-letter queue of its own will be stored: older programs keep away from now on."""
         if self._format < NAMED_DEAD_LETTERS:

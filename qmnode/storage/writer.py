@@ -8,7 +8,7 @@ and syncs the log in a thread; what comes meanwhile shares the next sync.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from rocksdict import Rdict, WriteBatch, WriteOptions
@@ -137,6 +137,21 @@ class Writer:
         self.check()
         self._settle(True)
         self.check()
+
+    def write_apart(self, key: bytes, value: bytes, family: Any) -> None:
+        """Write and sync one record now. What the batch of this pass has so far stays there: it may be half of what
+        belongs together."""
+        self.check()
+        apart = WriteBatch(raw_mode=True)
+        apart.put(key, value, family)
+        try:
+            self._database.write(apart, self._synced)
+            self.written = self._database.latest_sequence_number()
+        except Exception as error:
+            future, self._future = self._future, None
+            self._fail(error, future)
+            self.check()
+        self._mark.move(self.written)
 
     def make_visible(self) -> None:
         """Write now, so that reads see it. The sync comes at the end of the pass, where everybody waits for it."""
