@@ -19,7 +19,8 @@ from qmnode.model.record import REPORT, RecordFlag
 from qmnode.protocol.received import DestinationName, ReceivedMessage
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Verdict
 from qmnode.security.admission import Arrival, QueueRules
-from qmnode.security.outcomes import Admitted, Deferred, Refused
+from qmnode.security.outcomes import Admitted, Deferred, Neighbour, Refused
+from qmnode.security.sections import without_answers
 from qmnode.structures.acks import is_order_queue
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
@@ -81,7 +82,9 @@ class Arrivals:
                 messages = queue[0]
                 if self._network.forwarding.is_news(messages):
                     await self._network.forwarding.learn()
-                verdicts, deferred = await self._verdicts(messages)
+                await self._network.neighbours.settle(connection)
+                neighbour = self._network.neighbours.of(connection)
+                verdicts, deferred = await self._verdicts(messages, neighbour)
                 if connection.session.closed:
                     return
                 if deferred is None:
@@ -97,7 +100,9 @@ class Arrivals:
         finally:
             del self._judging[connection]
 
-    async def _verdicts(self, messages: Sequence[ReceivedMessage]) -> tuple[dict[int, Verdict], int | None]:
+    async def _verdicts(
+        self, messages: Sequence[ReceivedMessage], neighbour: Neighbour
+    ) -> tuple[dict[int, Verdict], int | None]:
         """By ordinal; and the place of the first message that cannot be judged now."""
         arrivals: list[Arrival] = []
         places: list[int] = []
@@ -112,7 +117,7 @@ class Arrivals:
                 rules[name] = _rules(cast("Queue", destination.queue)) if is_here else None
             demanded = rules[name]
             if demanded is not None:
-                arrivals.append(Arrival(received.packet, demanded))
+                arrivals.append(Arrival(received.packet, demanded, neighbour))
                 places.append(place)
         security, now = self._network.security, self._manager.clock.time()
         judged = await security.judge(arrivals, now)
@@ -121,13 +126,14 @@ class Arrivals:
         verdicts: dict[int, Verdict] = {}
         for place, verdict in zip(places, judged, strict=True):
             match verdict:
-                case Admitted(written, _, _, fingerprint):
-                    verdicts[messages[place].ordinal] = Verdict(packet=written)
+                case Admitted(written, _, _, fingerprint, silent):
+                    packet = without_answers(written) if silent else written
+                    verdicts[messages[place].ordinal] = Verdict(packet=packet, silent=silent)
                     if fingerprint is not None and self._manager.recorder is not None:
                         self._manager.recorder.key_used(written, fingerprint)
-                case Refused(message_class, sentence):
+                case Refused(message_class, sentence, silent):
                     log.info("a message failed its checks", reason=sentence)
-                    verdicts[messages[place].ordinal] = Verdict(refused=message_class)
+                    verdicts[messages[place].ordinal] = Verdict(refused=message_class, silent=silent)
                 case Deferred(sentence):
                     log.warning("a message cannot be judged now", reason=sentence)
                     return verdicts, place
@@ -330,7 +336,7 @@ def _facts(packet: bytes, destination: Destination) -> RecordFacts:
 
 
 def _is_undecipherable(verdict: object) -> bool:
-    return isinstance(verdict, Refused) and verdict.message_class is MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION
+    return isinstance(verdict, Refused) and verdict.key_missing
 
 
 def _rules(queue: Queue) -> QueueRules:

@@ -15,6 +15,7 @@ from qmnode.delivery.copies import CopyWatch
 from qmnode.delivery.forwarding import Forwarding
 from qmnode.delivery.information import connection_information, incoming_sequences, transfer_information
 from qmnode.delivery.key_reading import KeyReading
+from qmnode.delivery.neighbours import Neighbours
 from qmnode.delivery.next_hops import Resolver
 from qmnode.delivery.notices import Notices, source_of
 from qmnode.delivery.precedence import Precedence
@@ -109,6 +110,7 @@ class Network:
         self.arrivals = Arrivals(self)
         self.protection = Protection(self)
         self.resolver = Resolver()
+        self.neighbours = Neighbours(self)
         self.forwarding = Forwarding(manager, None)
         self._astray: Astray | None = None
         self.running = False
@@ -194,6 +196,10 @@ class Network:
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
         return queue_sender is not None and queue_sender.is_repeated(received)
 
+    def is_in_directory(self, machine: Guid) -> bool:
+        """Whether the directory has a queue manager, as far as it was read."""
+        return self._topology is not None and self._topology.has(machine)
+
     def read_topology_soon(self) -> None:
         """Others seem to know something else of the enterprise."""
         if self._topology is not None:
@@ -251,6 +257,7 @@ class Network:
         for connection in list(self.accepted):
             connection.close()
         self.state.stop()
+        await self.neighbours.stop()
         await self.keys.stop()
         await self.security.close()
 
@@ -406,6 +413,7 @@ class Network:
                     self.arrivals.take(connection, messages)
                 case Opened():
                     self._heard(connection)
+                    self.neighbours.opened(connection)
                     connection.established = self.manager.clock.time()
                     self.record_session(connection, opened=True)
                 case Closed():

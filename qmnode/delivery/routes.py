@@ -33,7 +33,7 @@ class DirectoryResolver(Resolver):
             destination = await self.owner(name)
             router = self._topology.router()
             if router is None:
-                return await self._addresses(destination)
+                return await self.addresses(destination)
             found = router.next_hops(destination)
             if found.rule is Rule.CONNECTOR:
                 assert found.site is not None
@@ -65,7 +65,7 @@ class DirectoryResolver(Resolver):
         failure: ResolutionError | None = None
         for hop in hops:
             try:
-                found += await self._addresses(hop)
+                found += await self.addresses(hop)
             except ResolutionError as error:
                 failure = error
             except DirectoryOperationError as error:
@@ -77,7 +77,9 @@ class DirectoryResolver(Resolver):
             raise failure
         return found
 
-    async def _addresses(self, hop: Guid) -> list[NextHop]:
+    async def addresses(self, hop: Guid) -> list[NextHop]:
+        """Of a queue manager. DirectoryOperationError if it is not in the directory, ResolutionError if its name does
+        not resolve."""
         found = await self._directory.read_directory(
             QueueManager, [equals("identifier", hop)], ["computer_name", "qualified_computer_name"]
         )

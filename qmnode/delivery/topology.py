@@ -81,6 +81,10 @@ class Topology:
         """Whether a queue manager is in what was read last; or may be, as nothing was read yet."""
         return self._snapshot is None or machine in self._snapshot.machines
 
+    def has(self, machine: Guid) -> bool:
+        """Whether a queue manager is in what was read last."""
+        return self._snapshot is not None and machine in self._snapshot.machines
+
     def is_ordinary(self, machine: Guid) -> bool:
         """Whether a queue manager is in what was read last and is neither this one nor a foreign system."""
         known = None if self._snapshot is None else self._snapshot.machines.get(machine)

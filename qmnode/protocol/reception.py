@@ -82,6 +82,8 @@ class Verdict(NamedTuple):
     """The class of its negative acknowledgment."""
     packet: bytes | None = None
     """The packet to store instead: decrypted, with the authentication bits that are true."""
+    silent: bool = False
+    """Whether nothing may be answered to it: the answer would tell a stranger whether the body decrypted."""
 
 
 class Taken(NamedTuple):
@@ -315,6 +317,8 @@ class Reception:
         if not here:
             packet = with_user_flags(packet, headers.user_flags + (1 << _HOPS.shift))
         step.admission.taken.append(_new(Taken, (packet, destination, received)))
+        if verdict is not None and verdict.silent:
+            return
         if headers.property_flags & _PA and here and kind is not _CONNECTOR:
             self._answer(received, MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, step)
         if headers.base_flags & _TR:
@@ -382,6 +386,8 @@ class Reception:
         """
         admission = step.admission
         admission.refused.append((received, message_class))
+        if step.verdicts and step.verdicts.get(received.ordinal, _NO_VERDICT).silent:
+            return
         final = final_acknowledgment(received.message, message_class, Route(name.kind == DIRECT, step.address))
         if final is not None:
             admission.final_acks.append(final)

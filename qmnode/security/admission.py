@@ -6,14 +6,14 @@ demands (MS-MQDMPR 3.1.1.2), check access. A batch goes through in one piece and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from qmnode.security.access_check import Token, access_check
 from qmnode.security.errors import MessageDeferredError, MessageRefusedError
 from qmnode.security.identity import anonymous, place_of
-from qmnode.security.outcomes import Admitted, Deferred, Opened, Refused, Verdict
+from qmnode.security.outcomes import TRUSTED, Admitted, Deferred, Neighbour, Opened, Refused, Verdict
 from qmnode.security.sections import has_security
 from qmnode.security.worker import Worker, inline
 from qmnode.structures.access_masks import QueueAccess
@@ -48,6 +48,8 @@ class Arrival:
 
     packet: bytes
     rules: QueueRules
+    neighbour: Neighbour = TRUSTED
+    """The queue manager that brought it."""
 
 
 class Facts(Protocol):
@@ -89,7 +91,7 @@ class Admission:
 
     async def judge(self, arrivals: Sequence[Arrival], now: float) -> list[Verdict]:
         """A verdict for each arrival, in their order. Senders that are not known yet are asked for all at once."""
-        opened = await self._opened([arrival.packet for arrival in arrivals], now)
+        opened = await self._opened([(arrival.packet, arrival.neighbour) for arrival in arrivals], now)
         claims = [outcome.claim for outcome in opened if isinstance(outcome, Opened) and outcome.claim is not None]
         senders = await self._senders.confirm_all(claims, now)
         return [
@@ -100,9 +102,9 @@ class Admission:
         """What a queue has against messages without a security header: the same for all of them, so asked once."""
         return refusal_of(_PLAIN, self._anonymous, rules)
 
-    async def _opened(self, packets: list[bytes], now: float) -> list[Opened | Refused | Deferred]:
+    async def _opened(self, packets: list[tuple[bytes, Neighbour]], now: float) -> list[Opened | Refused | Deferred]:
         """Messages in clear; a batch without any security header takes no detour through the worker."""
-        if not any(map(has_security, packets)):
+        if not any(has_security(packet) for packet, _ in packets):
             return self._protector.open_all(packets, now)
         return await self._worker(lambda: self._protector.open_all(packets, now))
 
@@ -115,7 +117,9 @@ class Admission:
         if isinstance(sender, MessageDeferredError):
             return Deferred(sender.sentence)
         refusal = refusal_of(outcome, sender, rules)
-        return refusal or Admitted(outcome.written, sender, outcome.authentication_level, outcome.key_fingerprint)
+        if refusal is not None:
+            return replace(refusal, silent=outcome.silent)
+        return Admitted(outcome.written, sender, outcome.authentication_level, outcome.key_fingerprint, outcome.silent)
 
 
 def refusal_of(facts: Facts, sender: Sender, rules: QueueRules) -> Refused | None:

@@ -195,6 +195,6 @@ def is_shortened(provider: Provider, algorithm: EncryptionAlgorithm, key: bytes)
     return provider is ENHANCED_PROVIDER and algorithm is EncryptionAlgorithm.RC2 and key.endswith(ZERO_PADDING)
 
 
-def refusal(sentence: str) -> MessageRefusedError:
-    """The refusal of a message that does not decrypt."""
-    return MessageRefusedError(MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION, sentence)
+def refusal(sentence: str, *, key_missing: bool = False) -> MessageRefusedError:
+    """The refusal of a message that does not decrypt, or of which anything that was encrypted fails a check."""
+    return MessageRefusedError(MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION, sentence, key_missing=key_missing)

@@ -7,13 +7,15 @@ class MessageRefusedError(Exception):
     """A received message fails a check of MS-MQQB 3.1.5.8.3.
 
     ``message_class`` is the negative acknowledgment that the section names (sent only if insecure nacks are on),
-    ``sentence`` is for the log; it may name keys and certificates by fingerprint, never by content.
+    ``sentence`` is for the log; it may name keys and certificates by fingerprint, never by content. ``key_missing``:
+    none of our private keys unwraps the session key.
     """
 
-    def __init__(self, message_class: MessageClass, sentence: str) -> None:
+    def __init__(self, message_class: MessageClass, sentence: str, *, key_missing: bool = False) -> None:
         super().__init__(message_class, sentence)
         self.message_class = message_class
         self.sentence = sentence
+        self.key_missing = key_missing
 
     def __str__(self) -> str:
         return f"{self.message_class.name}: {self.sentence}"

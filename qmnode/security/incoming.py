@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.security.algorithms import CIPHERS, HASHES, PROVIDER_BY_PRIVACY_LEVEL, Provider, accepting_policy
 from qmnode.security.certificates import SenderCertificate, parse_certificate
@@ -21,9 +21,10 @@ from qmnode.security.errors import (
 )
 from qmnode.security.identity import SenderClaim
 from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, ReceiveKey
-from qmnode.security.outcomes import Deferred, Opened, Refused
+from qmnode.security.outcomes import TRUSTED, Deferred, Neighbour, Opened, Refused
 from qmnode.security.sections import Sections
 from qmnode.security.signing import LEVELS_TRIED, level_that_verifies
+from qmnode.security.suspects import Suspects
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import (
     AuthenticationLevel,
@@ -34,6 +35,8 @@ from qmnode.structures.message_security import (
 from qmnode.structures.security_header import SecurityFlags
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from qmnode.security.key_ring import KeyRing
     from qmnode.settings.security import SecuritySettings
     from qmnode.structures.fields import Octets
@@ -54,6 +57,18 @@ _SENDER_TYPE: Final = SecurityFlags.ST.mask
 _AUTHENTICATED: Final = {level: SecurityFlags.of(AU=1, AS=level) for level in AuthenticationLevel}
 
 
+class _Signature(NamedTuple):
+    signature: bytes
+    certificate: SenderCertificate
+    algorithm: HashAlgorithm
+    levels: Sequence[AuthenticationLevel]
+
+    def level(self, sections: Sections, body: bytes) -> AuthenticationLevel:
+        """The kind of signature that verifies with this body, if any."""
+        inputs = ((each, sections.signed(each, body)) for each in self.levels)
+        return level_that_verifies(self.certificate.public_key, self.algorithm, self.signature, inputs)
+
+
 class IncomingSecurity:
     """Decrypts and verifies, with the settings, the private keys and the receive cache of one node."""
 
@@ -67,38 +82,60 @@ class IncomingSecurity:
         )
         """ReceiveSymmetricKeyCache."""
         self._certificates: dict[bytes, SenderCertificate] = {}
+        self._suspects = Suspects()
 
-    def open(self, packet: bytes, now: float) -> Opened | Refused | Deferred:
-        """Decrypt a message and verify its signature. One without a security header is anonymous."""
-        try:
-            return self._open(packet, now)
-        except MessageRefusedError as refused:
-            return Refused(refused.message_class, refused.sentence)
-        except MessageDeferredError as deferred:
-            return Deferred(deferred.sentence)
-        except (WeakAlgorithmError, LegacyUnavailableError) as error:
-            return Refused(MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER, str(error))
+    def open(self, packet: bytes, now: float, neighbour: Neighbour = TRUSTED) -> Opened | Refused | Deferred:
+        """Decrypt a message and verify its signature. One without a security header is anonymous.
 
-    def _open(self, packet: bytes, now: float) -> Opened:
+        Whatever fails inside an encrypted message has one answer, after the same work. What is encrypted and not signed
+        is silent, unless a declared neighbour brought it and nothing says that it was altered.
+        """
         sections = Sections(packet)
         if not sections.has_security:
             return Opened(packet)
         encrypted = bool(sections.security_flags & _ENCRYPTED)
+        try:
+            return self._open(sections, encrypted, now, neighbour)
+        except MessageRefusedError as refused:
+            silent = encrypted and self._is_silent(sections, neighbour, now)
+            return Refused(refused.message_class, refused.sentence, silent, refused.key_missing)
+        except MessageDeferredError as deferred:
+            return Deferred(deferred.sentence)
+        except (WeakAlgorithmError, LegacyUnavailableError) as error:
+            silent = encrypted and self._is_silent(sections, neighbour, now)
+            return Refused(MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER, str(error), silent)
+
+    def _is_silent(self, sections: Sections, neighbour: Neighbour, now: float) -> bool:
+        return not neighbour.declared or self._suspects.is_dropped(neighbour, sections.encryption_key, now)
+
+    def _open(self, sections: Sections, encrypted: bool, now: float, neighbour: Neighbour) -> Opened:
         flags = sections.security_flags & ~_SET_BY_RECEIVER
         if sections.address != self._identifier:
             if encrypted:
                 raise refusal("a message to a direct format name is encrypted, to a key that nobody can know")
             return Opened(sections.with_body(flags, None))
         fingerprint = body = None
+        signature = self._signature_of(sections, now)
+        silent = False
         if encrypted:
-            body, fingerprint = self._decrypted(sections, now)
-        level, claim = self._verified(sections, sections.body if body is None else body, now)
-        if level is not AuthenticationLevel.NONE:
+            body, fingerprint = self._decrypted(sections, signature, now, neighbour)
+            silent = signature is None and self._is_silent(sections, neighbour, now)
+        level, claim = AuthenticationLevel.NONE, None
+        if signature is not None:
+            level = signature.level(sections, sections.body if body is None else body)
+            if level is AuthenticationLevel.NONE:
+                fault = f"the signature does not verify with certificate {signature.certificate.fingerprint}"
+                raise refusal(fault) if encrypted else _bad_signature(fault)
+            claim = _claim(sections, signature.certificate)
             flags |= _AUTHENTICATED[level]
-        return Opened(sections.with_body(flags, body), level, claim, fingerprint)
+        return Opened(sections.with_body(flags, body), level, claim, fingerprint, silent)
 
-    def _decrypted(self, sections: Sections, now: float) -> tuple[bytes, str]:
+    def _decrypted(
+        self, sections: Sections, signature: _Signature | None, now: float, neighbour: Neighbour
+    ) -> tuple[bytes, str]:
         """The body in clear, and the fingerprint of the key that it was encrypted to."""
+        if not neighbour.declared and self._suspects.is_dropped(neighbour, sections.encryption_key, now):
+            raise refusal("bodies under this session key failed to decrypt before")
         provider, algorithm = self._cipher_of(sections.privacy_level, sections.encryption_algorithm)
         place = ReceiveKey(sections.source, provider.name, algorithm, sections.encryption_key)
         cached = self.cache.get(place, now)
@@ -117,9 +154,13 @@ class IncomingSecurity:
             return body, key.fingerprint
         if not keys:
             _spend_the_time_of_decryption(provider, algorithm, sections.body)
-        if self.ring.unavailable is not None:
+        if signature is not None:  # as long as if it had decrypted
+            signature.level(sections, sections.body)
+        if keys:
+            self._suspects.failed(neighbour, sections.encryption_key, now)
+        elif self.ring.unavailable is not None:
             raise MessageDeferredError(f"a private key is needed and the key store is away: {self.ring.unavailable}")
-        raise refusal(f"the body does not decrypt with any of our keys: {self._names(provider)}")
+        raise refusal(f"the body does not decrypt with any of our keys: {self._names(provider)}", key_missing=not keys)
 
     def _unwrapped(
         self, place: ReceiveKey, provider: Provider, sent_time: float, now: float
@@ -140,12 +181,14 @@ class IncomingSecurity:
     def _names(self, provider: Provider) -> str:
         return ", ".join(self.ring.fingerprints(provider.name)) or f"there is none for {provider.name}"
 
-    def _verified(self, sections: Sections, body: bytes, now: float) -> tuple[AuthenticationLevel, SenderClaim | None]:
+    def _signature_of(self, sections: Sections, now: float) -> _Signature | None:
+        """The signature with what it is to be verified with; None for a message without one. Looks at headers only,
+        so that its refusals say nothing of an encrypted body."""
         signature, levels = sections.signature, LEVELS_TRIED
         if not signature and (several := sections.several) is not None:
             signature, levels = several.signature.signature, (AuthenticationLevel.SIG30,)
         if not signature:
-            return AuthenticationLevel.NONE, None
+            return None
         settings = self._settings
         certificate = self._certificate(sections.sender_cert)
         fault = certificate.fault(now, settings.clock_skew, self._policy, settings.maximum_modulus_length)
@@ -153,11 +196,7 @@ class IncomingSecurity:
             raise _bad_signature(fault)
         algorithm = self._hash_for_verifying(sections.hash_algorithm)
         accepted = settings.signatures_accepted
-        inputs = ((each, sections.signed(each, body)) for each in levels if each in accepted)
-        level = level_that_verifies(certificate.public_key, algorithm, signature, inputs)
-        if level is AuthenticationLevel.NONE:
-            raise _bad_signature(f"the signature does not verify with certificate {certificate.fingerprint}")
-        return level, _claim(sections, certificate)
+        return _Signature(signature, certificate, algorithm, tuple(each for each in levels if each in accepted))
 
     def _hash_for_verifying(self, number: int) -> HashAlgorithm:
         algorithm = _HASHES.get(number)

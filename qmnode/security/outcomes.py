@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.security.sections import Sections
 from qmnode.structures.message_security import AuthenticationLevel
@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from qmnode.security.rsa_keys import PrivateKey
     from qmnode.structures.message_classes import MessageClass
     from qmnode.structures.message_security import SenderIdentifierType
+
+
+class Neighbour(NamedTuple):
+    """The queue manager at the other end of the session that brought a message."""
+
+    block: str
+    """Its address, or its /64 network in IPv6."""
+    declared: bool
+    """Whether the directory has it and it speaks from its own address, or it has shown a certificate."""
+
+
+TRUSTED: Final = Neighbour("", declared=True)
+"""This machine itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,8 @@ class Opened:
     """Who signed, to be confirmed by the directory before it counts. None: the sender is anonymous."""
     key_fingerprint: str | None = None
     """Of our key that the message was encrypted to; None if it was not."""
+    silent: bool = False
+    """Whether its sender must not learn what becomes of it: it would say whether the body decrypted."""
 
     @property
     def packet(self) -> UserMessage:
@@ -89,6 +104,10 @@ class Refused:
 
     message_class: MessageClass
     sentence: str
+    silent: bool = False
+    """As of :class:`Opened`."""
+    key_missing: bool = field(default=False, compare=False)
+    """Whether none of our private keys unwraps the session key: it may be one that was not read yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +127,8 @@ class Admitted:
     authentication_level: AuthenticationLevel
     key_fingerprint: str | None = None
     """Of our key that the message was encrypted to; None if it was not."""
+    silent: bool = False
+    """As of :class:`Opened`."""
 
     @property
     def packet(self) -> UserMessage:

@@ -16,7 +16,15 @@ from qmnode.security.outgoing import OutgoingSecurity
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from qmnode.security.outcomes import Deferred, Opened, Protected, ProtectionRequest, Refused, Unprotectable
+    from qmnode.security.outcomes import (
+        Deferred,
+        Neighbour,
+        Opened,
+        Protected,
+        ProtectionRequest,
+        Refused,
+        Unprotectable,
+    )
     from qmnode.settings.security import SecuritySettings
     from qmnode.structures.guid import Guid
 
@@ -57,9 +65,9 @@ class MessageProtector:
         """Decrypt a message that is at its destination, and verify its signature."""
         return self._incoming.open(packet, now)
 
-    def open_all(self, packets: Iterable[bytes], now: float) -> list[Opened | Refused | Deferred]:
-        """Each message as :meth:`open` has it: one call for a batch in a worker thread."""
-        return [self._incoming.open(packet, now) for packet in packets]
+    def open_all(self, packets: Iterable[tuple[bytes, Neighbour]], now: float) -> list[Opened | Refused | Deferred]:
+        """Each message with who brought it, as :meth:`open` has it: one call for a batch in a worker thread."""
+        return [self._incoming.open(packet, now, neighbour) for packet, neighbour in packets]
 
     def clean_up(self, now: float) -> float | None:
         """The cleanup timers of the symmetric key caches (3.1.6.10 to 3.1.6.12); when to come back, if at all."""

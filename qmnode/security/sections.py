@@ -73,7 +73,7 @@ class Sections:
         "_body_at", "_body_end", "_connector", "_end", "_key_at", "_names", "_numbers", "_properties", "_security_at",
         "_signature_at", "address", "encryption_algorithm", "encryption_key", "flags", "has_security",
         "hash_algorithm", "is_several", "packet", "privacy_level", "properties_at", "security_flags", "security_id",
-        "sender_cert", "sent_time", "signature", "to",
+        "sender_cert", "sent_time", "signature", "to", "transaction_at",
     )  # fmt: skip
 
     def __init__(self, packet: bytes) -> None:
@@ -100,6 +100,8 @@ class Sections:
         if flags & _CONNECTOR:
             self._connector = packet[place : place + 16]
             place += 16
+        self.transaction_at = place
+        """Where the TransactionHeader is, if there is one."""
         if flags & _TRANSACTIONAL:
             place += _TRANSACTION_SIZE + (16 if packet[place] & _CG else 0)
         self._security_at = place
@@ -258,6 +260,22 @@ class Sections:
         packet = self.packet
         size = _LONG.unpack_from(packet, _SIZE_AT)[0] + _AFTER_SIZE + sum(map(len, parts)) - len(packet)
         return b"".join((packet[:_SIZE_AT], _LONG.pack(size), *parts))
+
+
+def without_answers(packet: bytes) -> bytes:
+    """The packet that asks for nothing to be sent when its message is received or dies: neither administration
+    acknowledgments nor, if it is transactional, a FinalAck."""
+    sections = Sections(packet)
+    flags, asked = sections.flags, sections.properties_at
+    if flags & _TRANSACTIONAL:
+        flags &= ~(UserFlags.JP.mask | UserFlags.JN.mask)
+    changed = bytearray(packet)
+    _LONG.pack_into(changed, _FLAGS_AT, flags)
+    changed[asked] = 0
+    if flags & _TRANSACTIONAL:
+        transaction = sections.transaction_at
+        _LONG.pack_into(changed, transaction, _LONG.unpack_from(packet, transaction)[0] & ~TransactionFlags.FA.mask)
+    return bytes(changed)
 
 
 def has_security(packet: bytes) -> bool:

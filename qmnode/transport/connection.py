@@ -31,8 +31,9 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_alarm", "_handler", "_holds", "_incomplete", "_loop", "_processing", "_rate", "_rates", "_read_paused",
-        "_transport", "_unsettled_limit", "_waits_for_rate", "address", "established", "initiator", "local_address",
-        "on_lost", "on_writable", "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
+        "_transport", "_unsettled_limit", "_waits_for_rate", "address", "encrypted", "established", "initiator",
+        "local_address", "on_lost", "on_writable", "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes",
+        "writable",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +53,8 @@ class Connection(asyncio.BufferedProtocol):
         self.port = 0
         self.local_address = ""
         """This side's, without port."""
+        self.encrypted = False
+        """Whether it is TLS, and the other side has shown a certificate that is believed."""
         self.writable = True
         """Whether the socket takes more: hand nothing new to the session while it does not."""
         self.on_writable: Callable[[], object] | None = None
@@ -84,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address, self.port = str(peer[0]).partition("%")[0], int(peer[1])
         own = transport.get_extra_info("sockname") or ("", 0)
         self.local_address = str(own[0]).partition("%")[0]
+        self.encrypted = transport.get_extra_info("ssl_object") is not None
         self._rate = self._rates.of(self.address, self._loop.time())
         if self.session.closed:  # given up while it was being opened
             self._transport.abort()

@@ -283,6 +283,12 @@ class Packet:
         return int(struct.unpack_from("<H", self.data, self._properties() + 2)[0])
 
     @property
+    def correlation(self) -> bytes:
+        """MessagePropertiesHeader.CorrelationID: of an acknowledgment, the source and the identifier of its message."""
+        at = self._properties() + 4
+        return self.data[at : at + 20]
+
+    @property
     def body(self) -> bytes:
         """MessagePropertiesHeader.MessageBody."""
         at = self._properties()

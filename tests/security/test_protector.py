@@ -17,7 +17,15 @@ from qmnode.security.algorithms import (
     Provider,
 )
 from qmnode.security.key_ring import KeyRing
-from qmnode.security.outcomes import Deferred, Opened, Protected, ProtectionRequest, Refused, Unprotectable
+from qmnode.security.outcomes import (
+    TRUSTED,
+    Deferred,
+    Opened,
+    Protected,
+    ProtectionRequest,
+    Refused,
+    Unprotectable,
+)
 from qmnode.security.protector import MessageProtector
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.error_codes import ErrorCode
@@ -466,7 +474,7 @@ def test_messages_under_one_session_key_are_unwrapped_once() -> None:
     assert isinstance(first, Protected)
     assert isinstance(second, Protected)
     here = destination()
-    assert all(isinstance(each, Opened) for each in here.open_all([first.written], NOW))
+    assert all(isinstance(each, Opened) for each in here.open_all([(first.written, TRUSTED)], NOW))
     here.use_ring(KeyRing(unavailable="only the cache can answer"))
     assert body_of(opened(second.packet, here).packet) == b"a body"
     assert isinstance(here.open(second.written, NOW + 601.0), Deferred)

@@ -1,0 +1,217 @@
+"""An encrypted message tells nobody whether it decrypted: nobody reads it by asking.
+
+MALLORY has seen an encrypted message from A to B, and sends copies of it to B with other contents, from an address of
+his own. B even tells refusals (``send_insecure_nacks``), which it does not by default.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qmnode import Access, Message
+from qmnode.security.incoming import IncomingSecurity
+from qmnode.security.outcomes import TRUSTED, Refused
+from qmnode.security.suspects import FAILURES
+from qmnode.structures.message_properties_header import PropertyFlags
+from qmnode.structures.message_security import PrivacyLevel
+from qmnode.structures.queue_formats import DirectQueueFormatName
+from qmnode.structures.user_header import UserFlags
+from qmnode.structures.user_message import UserMessage
+from tests.adversary import wire
+from tests.adversary.attacks import Area, attack
+from tests.adversary.peer import Peer, acceptor, session
+from tests.certificates.enterprise import HOUR, QUEUE, Enterprise, two_nodes, user_certificate
+
+BODY = b"a secret of several blocks of the cipher, which nobody else may read"
+ARRIVED = "MQMSG_CLASS_ACK_REACH_QUEUE"
+ALL_ANSWERS = PropertyFlags.of(PA=1, PR=1, NA=1, NR=1)
+QUERIES = 24
+
+
+@dataclass
+class Seen:
+    """What MALLORY has: B's address, and a packet that passed him."""
+
+    enterprise: Enterprise
+    packet: UserMessage
+    queue: str
+    """B's queue, by a name that messages are encrypted for."""
+    own: str
+
+    def query(self, number: int, flip: dict[int, int], **more: Any) -> bytes:
+        """The packet as message ``number`` with bytes of its ciphertext changed. All answers are to come to
+        MALLORY's own address."""
+        properties = self.packet.message_properties_header
+        body = bytearray(properties.message_body)
+        for place, mask in flip.items():
+            body[place] ^= mask
+        header = self.packet.user_header
+        name = DirectQueueFormatName(direct_format_name=rf"TCP:{self.own}\private$\answers")
+        flags = header.flags & ~UserFlags.AQ.mask | UserFlags.of(AQ=7)
+        return self.packet.replace(
+            session_header=None,
+            user_header=header.replace(message_id=number, admin_queue=name, flags=flags, sent_time=int(time.time())),
+            message_properties_header=properties.replace(message_body=bytes(body), flags=ALL_ANSWERS, **more),
+        ).write()
+
+    def last_question(self, number: int) -> bytes:
+        """A message in clear for no queue, of which B tells: its answer comes behind all others."""
+        return wire.UserMessage(
+            source=wire.identifier(), message_id=number, queue=wire.direct(rf"TCP:{self.target}\private$\none"),
+            admin=wire.direct(rf"TCP:{self.own}\private$\answers"), asks=0x0F, body=b"last",
+        ).packet()  # fmt: skip
+
+    @property
+    def target(self) -> str:
+        return self.enterprise.addresses["B"]
+
+
+@pytest.fixture
+async def seen(tmp_path: Path, own: str) -> AsyncIterator[Seen]:
+    async with two_nodes(tmp_path, key_reload_interval=HOUR, public_key_lifetime=3_600_000) as enterprise:
+        queue = await enterprise.queue_on_b()
+        security = enterprise.b.network.security
+        judge, packets = security.judge, []
+
+        async def passes(arrivals: Sequence[Any], now: float) -> Any:
+            packets.extend(one.packet for one in arrivals)
+            return await judge(arrivals, now)
+
+        security.judge = passes  # type: ignore[method-assign]
+        await send_secret(enterprise, queue)
+        security.judge = judge  # type: ignore[method-assign]
+        yield Seen(enterprise, UserMessage.parse(packets[0]), queue, own)
+
+
+async def send_secret(enterprise: Enterprise, queue: str) -> None:
+    """A and B at work: the message arrives, and A learns of it."""
+    async with await enterprise.a.open_queue(queue, Access.SEND) as out:
+        outcome, arrived = await enterprise.ends_as(out, Message(BODY, privacy_level=PrivacyLevel.ADVANCED))
+    assert arrived is not None and (outcome, arrived.body) == (ARRIVED, BODY)
+
+
+async def answers(seen: Seen, queries: Sequence[bytes], last: int, client: bytes) -> Counter[int]:
+    """How often B answered each query, by its message identifier; without the last question's answer."""
+    async with acceptor(seen.own, wire.identifier()) as sessions, session(seen.own, seen.target, client) as peer:
+        await peer.say(*queries)
+        await peer.say(seen.last_question(last))
+        back = await sessions.get()
+        return await _until(back, last)
+
+
+async def _until(back: Peer, last: int) -> Counter[int]:
+    told: Counter[int] = Counter()
+    while True:
+        packet = await back.next(0)
+        back.acknowledge()
+        number = int.from_bytes(packet.correlation[16:20], "little")
+        if number == last:
+            return told
+        told[number] += 1
+
+
+@attack(
+    Area.ENCRYPTION,
+    can="send an encrypted message that passed him again and again, with altered ciphertext, and ask for answers",
+    promised="no answer tells whether a body decrypted: there is none, for the altered and for the unaltered",
+)
+async def test_answers_do_not_tell_whether_a_body_decrypts(seen: Seen) -> None:
+    at = -17  # of the block before the last: it flips a byte of the padding
+    numbers = range(1_000_000, 1_000_000 + 2 * QUERIES, 2)
+    queries = [
+        query for number in numbers for query in (seen.query(number, {}), seen.query(number + 1, {at: 1 + number % 97}))
+    ]
+    told = await answers(seen, queries, 2_000_000, wire.identifier())
+    assert not told
+    await send_secret(seen.enterprise, seen.queue)
+
+
+@attack(
+    Area.ENCRYPTION,
+    can="do the same with a session in the name of the declared source, from his own address",
+    promised="a name alone makes nobody a declared peer: there are no answers",
+)
+async def test_the_name_of_a_declared_peer_brings_no_answers(seen: Seen) -> None:
+    client = bytes(seen.enterprise.identifiers["A"])
+    queries = [seen.query(1_000_000 + number, {-17: 1} if number % 2 else {}) for number in range(2 * FAILURES + 2)]
+    assert not await answers(seen, queries, 2_000_000, client)
+    await send_secret(seen.enterprise, seen.queue)
+
+
+@attack(
+    Area.ENCRYPTION,
+    can="send altered copies from a declared peer's own address, as a router that was taken over does",
+    promised="after a few failures under a session key nothing under it is answered; the peer's messages still arrive",
+)
+async def test_a_declared_peer_gets_no_answers_after_a_few_failures(seen: Seen) -> None:
+    enterprise = seen.enterprise
+    seen.own = enterprise.addresses["A"]
+    client = bytes(enterprise.identifiers["A"])
+    source, target = seen.own, seen.target
+    await enterprise.nodes.pop("A").close()
+    bad = [seen.query(1_000_000 + number, {-17: 1}) for number in range(FAILURES)]
+    good = [seen.query(1_000_100 + number, {}) for number in range(4)]
+    async with acceptor(source, client) as sessions, session(source, target, client) as peer:
+        await peer.say(seen.query(1_000_099, {}))
+        back = await sessions.get()
+        assert (await back.next(0)).correlation[16:20] == (1_000_099).to_bytes(4, "little")  # honest so far: answered
+        back.acknowledge()
+        await peer.say(*bad, *good, seen.last_question(2_000_000))
+        told = await _until(back, 2_000_000)
+    assert not set(told) & {1_000_100 + number for number in range(4)}
+    queue = await enterprise.b.open_queue(f"DIRECT=OS:{QUEUE}")
+    assert [one.body for one in await queue.receive_many(10, timeout=60)] == [BODY] * 5
+
+
+@attack(
+    Area.ENCRYPTION,
+    can="put a signature that cannot verify on an altered copy, so that the body is looked at twice",
+    promised="a body that does not decrypt and one that does not verify are refused with one class",
+)
+async def test_a_failed_signature_and_a_failed_padding_have_one_answer(seen: Seen) -> None:
+    incoming: IncomingSecurity = seen.enterprise.b.network.security.protector._incoming
+    header = seen.packet.security_header
+    assert header is not None
+    signed = seen.packet.replace(
+        security_header=header.replace(signature=bytes(128), sender_cert=user_certificate()),
+        message_properties_header=seen.packet.message_properties_header.replace(hash_algorithm=0x800C),
+    )
+    outcomes = []
+    for flip in ({}, {-17: 1}):
+        body = bytearray(signed.message_properties_header.message_body)
+        for place, mask in flip.items():
+            body[place] ^= mask
+        packet = signed.replace(
+            message_properties_header=signed.message_properties_header.replace(message_body=bytes(body))
+        )
+        outcome = incoming.open(packet.write(), time.time(), TRUSTED)
+        assert isinstance(outcome, Refused), outcome
+        outcomes.append((outcome.message_class, outcome.silent, outcome.key_missing))
+    assert outcomes[0] == outcomes[1]
+
+
+@attack(
+    Area.ENCRYPTION,
+    can="measure how long B takes to acknowledge each altered copy in the session",
+    promised="whether it decrypted makes no difference that a few queries show",
+)
+async def test_time_does_not_tell_whether_a_body_decrypts(seen: Seen) -> None:
+    times: dict[bool, list[float]] = {True: [], False: []}
+    async with session(seen.own, seen.target, wire.identifier()) as peer:
+        for number in range(2 * QUERIES):
+            good = bool(number % 2)
+            query = seen.query(1_000_000 + number, {} if good else {-17: 1})
+            began = time.perf_counter()
+            await peer.say(query)
+            times[good].append(time.perf_counter() - began)
+    good, bad = (statistics.median(times[one]) for one in (True, False))
+    print(f"decrypted: {good * 1000:.2f} ms, not: {bad * 1000:.2f} ms")
+    assert 0.4 < good / bad < 2.5
