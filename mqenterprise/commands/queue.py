@@ -18,9 +18,9 @@ from mqenterprise.commands.opening import (
 )
 from mqenterprise.directory.entities import Queue, equals
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, ObjectAlreadyExists
-from qmnode.administration.quotas import quota_from_text
 from qmnode.commands.complaint import complain
 from qmnode.model.message import INFINITE
+from qmnode.settings.sizes import quota_from_text, quota_text
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
@@ -251,5 +251,7 @@ def _properties(row: dict[str, Any]) -> str:
         "signed only": row["authentication"],
         "encrypted only": row["privacy_level"] == "body",
         "never encrypted": row["privacy_level"] == "none",
+        f"quota {quota_text(row['quota'])}": row["quota"] != INFINITE,
+        f"journal quota {quota_text(row['journal_quota'])}": row["journal_quota"] != INFINITE,
     }
     return ", ".join(name for name, applies in named.items() if applies)

@@ -14,13 +14,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mqenterprise.topology.names import CommonName, Label, MachineName, QueueName
+from qmnode.settings.sizes import UNLIMITED as UNLIMITED
+from qmnode.settings.units import Quota
 
-UNLIMITED = 0xFFFFFFFF
-"""No quota (MS-MQDMPR 3.1.7.1.33)."""
 MINIMUM_COST, MAXIMUM_COST = 1, 999_999
 """A routing link's cost (MS-MQDMPR 3.1.1.8)."""
 
-Unsigned32 = Annotated[int, Field(ge=0, le=UNLIMITED)]
 Seconds = Annotated[int, Field(ge=0, le=0x7FFFFFFF)]
 Cost = Annotated[int, Field(ge=MINIMUM_COST, le=MAXIMUM_COST)]
 
@@ -159,10 +158,13 @@ class Machine(_Model):
         default=(), description="Routing servers that all its incoming messages pass (MS-MQDMPR 3.1.1.1)"
     )
     # MS-MQDMPR says bytes, but 0x00100000 bytes would hold no backlog, and Windows counts kilobytes as for a queue.
-    quota: Unsigned32 = Field(
-        default=0x0010_0000, description="Kilobytes of all queues (mSMQQuota; QueueManagerQuota of MS-MQDMPR 3.1.1.1)"
+    quota: Quota = Field(
+        default=0x0010_0000,
+        description="Kilobytes, or a size such as 10MB, of all queues (mSMQQuota; MS-MQDMPR 3.1.1.1)",
     )
-    journal_quota: Unsigned32 = Field(default=UNLIMITED, description="Kilobytes of all journals (MS-MQMQ 2.3.2.14)")
+    journal_quota: Quota = Field(
+        default=UNLIMITED, description="Kilobytes, or a size such as 10MB, of all journals (MS-MQMQ 2.3.2.14)"
+    )
     foreign: bool = Field(default=False, description="Not a queue manager but a foreign system (MS-MQMQ 2.3.2.18)")
     operating_system: OperatingSystem = Field(default="other", description="mSMQOSType (MS-MQDSSM 3.1.6.1.1.4)")
     version: Label = Field(default="", description="Version of the queue manager (mSMQComputerTypeEx)")
@@ -187,8 +189,10 @@ class Queue(_Model):
     type: Guid | None = Field(default=None, description="The type of service, for applications (MS-MQMQ 2.3.1.2)")
     transactional: bool = Field(default=False, description="Fixed at creation (MS-MQMQ 2.3.1.13)")
     journal: bool = Field(default=False, description="Copies of received messages are kept (MS-MQMQ 2.3.1.4)")
-    quota: Unsigned32 = Field(default=UNLIMITED, description="Kilobytes (MS-MQMQ 2.3.1.5)")
-    journal_quota: Unsigned32 = Field(default=UNLIMITED, description="Kilobytes (MS-MQMQ 2.3.1.7)")
+    quota: Quota = Field(default=UNLIMITED, description="Kilobytes, a size such as 10MB, or none (MS-MQMQ 2.3.1.5)")
+    journal_quota: Quota = Field(
+        default=UNLIMITED, description="Kilobytes, a size such as 10MB, or none (MS-MQMQ 2.3.1.7)"
+    )
     authenticate: bool = Field(default=False, description="Only authenticated messages (MS-MQMQ 2.3.1.11)")
     privacy_level: PrivacyLevel = Field(default="optional", description="MS-MQMQ 2.3.1.12")
     base_priority: Annotated[int, Field(ge=-32768, le=32767)] = Field(default=0, description="MS-MQMQ 2.3.1.6")

@@ -24,6 +24,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "access": declaration.Access,
 }
 
+_QUOTA = f"kilobytes from 0 to {declaration.UNLIMITED}, or a size such as 10MB"
 _WANTED = {
     "string_type": "a text",
     "bool_type": "true or false",
@@ -48,7 +49,8 @@ def explain(error: ErrorDetails, choices: Mapping[str, Sequence[str]]) -> tuple[
             hint = did_you_mean(str(value), known) if known else f"; give {context.get('expected')}"
             return path, f"{value!r} is not one of the values" + hint
         case "value_error":
-            return path, f"{_shown(value)}: {context.get('error')}"
+            sentence = str(context.get("error"))
+            return path, sentence if sentence.startswith(repr(value)) else f"{_shown(value)}: {sentence}"
         case "greater_than_equal" | "less_than_equal":
             return path, f"{value} is out of range; give {_range(path)}"
         case "too_short" | "too_long" | "string_too_short" | "string_too_long":
@@ -82,8 +84,8 @@ def _range(path: Path) -> str:
     ranges = {
         "cost": f"a cost from {declaration.MINIMUM_COST} to {declaration.MAXIMUM_COST} (MS-MQDMPR 3.1.1.8)",
         "base_priority": "a priority from -32768 to 32767 (MS-MQMQ 2.3.1.6)",
-        "quota": f"kilobytes from 0 to {declaration.UNLIMITED}",
-        "journal_quota": f"kilobytes from 0 to {declaration.UNLIMITED}",
+        "quota": _QUOTA,
+        "journal_quota": _QUOTA,
     }
     return ranges.get(str(path[-1]), "seconds from 0 to 2147483647")
 

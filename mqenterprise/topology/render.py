@@ -9,6 +9,7 @@ from rich.text import Text
 
 from mqenterprise.topology.certificates import described
 from mqenterprise.topology.plan import Action, Note, Plan, Step
+from qmnode.settings.sizes import quota_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,6 +88,8 @@ def shown(name: str, value: Value) -> str:
             return "(none)"
         case bool():
             return "yes" if value else "no"
+        case int() if name in ("quota", "journal_quota"):
+            return quota_text(value)
         case tuple():
             return ", ".join(shown(name, item) for item in value)
         case str() if name == "certificates":

@@ -44,8 +44,8 @@ management:
   # audit_log: /var/log/qmnode/audit.log
 
 quotas:
-  # KB of all messages; 4294967295 is no limit.
-  queue_manager_quota: 1048576
+  # All messages together: 10GB, none, ...; a bare number is KB.
+  queue_manager_quota: 1GB
 """
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qmnode.administration.names import format_name, queue_name
-from qmnode.administration.quotas import quota_from_text, quota_text
 from qmnode.commands import queue_acl
 from qmnode.commands.output import print_facts, print_json, print_table, say, size_text
 from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, YesOption, confirm, with_node
@@ -16,6 +15,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
 from qmnode.management.transfer_document import IncomingSequenceDocument
 from qmnode.model.api import Access, QueueType
+from qmnode.settings.sizes import quota_from_text, quota_text
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import PathName, QueueKind, QueueNameError
 

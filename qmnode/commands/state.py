@@ -59,7 +59,7 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(node: dict[str, Any]) -> None:
-    from qmnode.administration.quotas import quota_text
+    from qmnode.settings.sizes import quota_text
 
     quotas = node.pop("quotas")
     print_facts(

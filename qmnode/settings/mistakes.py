@@ -68,7 +68,7 @@ def _line(node: Any, place: Place) -> str:
 
 def _sentence(model: type[BaseModel], mistake: Any) -> str:
     if mistake["type"] != "extra_forbidden":
-        return str(mistake["msg"])
+        return str(mistake["msg"]).removeprefix("Value error, ")
     *sections, name = mistake["loc"]
     known = model
     for section in sections:

@@ -12,6 +12,7 @@ from qmnode.settings.mistakes import explained, unreadable
 from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.settings.security import SecuritySettings
+from qmnode.settings.units import Bytes, Quota
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -27,14 +28,14 @@ class StorageSettings(_Settings):
     sync: Literal["inline", "thread"] = "inline"
     """Who syncs the shared write: the event loop itself, which is faster on a disk that syncs in under a
     millisecond, or one thread, which keeps the loop free on a slower one."""
-    express_memory: int = Field(default=32 * _MIB, ge=_MIB)
+    express_memory: Bytes = Field(default=32 * _MIB, ge=_MIB)
     """Bytes of express messages kept in memory before others spill to files that no restart reads."""
-    write_buffer: int = Field(default=32 * _MIB, ge=_MIB)
+    write_buffer: Bytes = Field(default=32 * _MIB, ge=_MIB)
     """Bytes of recoverable messages in memory before they go from the log to sorted files."""
-    block_cache: int = Field(default=32 * _MIB, ge=_MIB)
-    log_limit: int = Field(default=128 * _MIB, ge=_MIB)
+    block_cache: Bytes = Field(default=32 * _MIB, ge=_MIB)
+    log_limit: Bytes = Field(default=128 * _MIB, ge=_MIB)
     """Bytes of write-ahead log. A restart after a crash replays at most this much."""
-    low_space: int = Field(default=256 * _MIB, ge=0)
+    low_space: Bytes = Field(default=256 * _MIB, ge=0)
     """Free bytes of the disk below which the node warns. When a write finds no room, it takes nothing until there is
     some."""
     identifier_block: int = Field(default=65536, ge=1)
@@ -44,12 +45,12 @@ class StorageSettings(_Settings):
 
 
 class QuotaSettings(_Settings):
-    """Limits on what the queue manager stores, in KB."""
+    """Limits on what the queue manager stores: numbers of KB, or sizes with a unit."""
 
     # MS-MQDMPR 3.1.1.1 says bytes, but a node with 1 MiB would be full after a thousand messages; Windows counts KB.
-    queue_manager_quota: int = Field(default=0x00100000, ge=0, le=0xFFFFFFFF)
+    queue_manager_quota: Quota = 0x00100000
     """QueueManagerQuota, 3.1.1.1: all messages of all queues, 1 GiB by default. 0xFFFFFFFF is no limit."""
-    journal_quota: int = Field(default=0xFFFFFFFF, ge=0, le=0xFFFFFFFF)
+    journal_quota: Quota = 0xFFFFFFFF
     """JournalQuota, 3.1.1.1: all messages of all journals."""
     outgoing_queues: int = Field(default=10_000, ge=0)
     """Outgoing and connector queues, each of which is made when somebody first sends to it. An extension. Messages from
@@ -71,9 +72,9 @@ class ReadAheadSettings(_Settings):
 
     messages: int = Field(default=256, ge=1)
     """Messages read from the store at a time."""
-    queue_bytes: int = Field(default=1 * _MIB, ge=1)
+    queue_bytes: Bytes = Field(default=1 * _MIB, ge=1)
     """Bytes that one queue may keep."""
-    total_bytes: int = Field(default=48 * _MIB, ge=1)
+    total_bytes: Bytes = Field(default=48 * _MIB, ge=1)
     """Bytes that all queues together may keep."""
 
 
@@ -98,7 +99,7 @@ class TransportSettings(_Settings):
     messages_per_second: int = Field(default=100_000, ge=1)
     """Messages a second that all connections of one address may bring. No message proves who sent it before it was
     read."""
-    incomplete_bytes: int = Field(default=64 * _MIB, ge=_MIB)
+    incomplete_bytes: Bytes = Field(default=64 * _MIB, ge=_MIB)
     """Bytes that all connections may hold of packets that are not complete yet: half packets cost no more. Over it, the
     one that has brought nothing for longest is closed."""
 
@@ -110,12 +111,12 @@ class ExportSettings(_Settings):
     """A directory, or ``s3://bucket/prefix``. Empty: nothing is recorded."""
     roll_seconds: float = Field(default=60.0, gt=0)
     """A segment has the events of so many seconds,"""
-    roll_bytes: int = Field(default=32 * _MIB, ge=4096)
+    roll_bytes: Bytes = Field(default=32 * _MIB, ge=4096)
     """or so many bytes of them as they are recorded; they are a fifth of it in the segment."""
-    backlog_bytes: int = Field(default=512 * _MIB, ge=4096)
+    backlog_bytes: Bytes = Field(default=512 * _MIB, ge=4096)
     """Events that wait in the store for a target that does not answer. What comes when it is full is counted, and not
     kept."""
-    directory_bytes: int = Field(default=10 * 1024 * _MIB, ge=0)
+    directory_bytes: Bytes = Field(default=10 * 1024 * _MIB, ge=0)
     """This node's segments in a directory: the oldest go when there are more. 0 is no limit; a bucket has its own
     rules of expiry."""
     labels: bool = True
@@ -176,7 +177,7 @@ class ManagementSettings(_Settings):
     private_key: Path | None = None
     audit_log: Path | None = None
     """File to which every change is appended, a JSON object a line. None writes it to the log of the node."""
-    request_size: int = Field(default=16 * _MIB, ge=1024)
+    request_size: Bytes = Field(default=16 * _MIB, ge=1024)
     """Bytes of a request, and of the bodies in an answer, at most."""
     batch: int = Field(default=1000, ge=1, le=100_000)
     """Messages of a request, or queues of a list, at most."""

@@ -4,6 +4,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from qmnode.settings.units import Bytes
+
 
 class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -22,7 +24,7 @@ class SessionSettings(_Settings):
     """Session Initialization Timer, 3.1.2.1 note 43."""
     cleanup_interval: float = Field(default=300.0, gt=0)
     """Session Cleanup Timer, 3.1.2.2 note 44. Where nothing is set it is 120 on a routing server."""
-    maximum_packet_size: int = Field(default=0x0040_0000, ge=1024, le=0x0040_0000)
+    maximum_packet_size: Bytes = Field(default=0x0040_0000, ge=1024, le=0x0040_0000)
     """Larger packets close the session; MS-MQMQ 2.2.19.1 allows 4 MiB."""
     server_class: bool = True
     """EstablishConnectionHeader.OperatingSystem.OS, 2.2.3.1."""

@@ -7,6 +7,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from qmnode.settings.units import Bytes
+
 
 class RemoteReadSettings(BaseModel):
     """Reading of queues over DCE/RPC, by others here and by this node elsewhere. Durations are in seconds."""
@@ -50,15 +52,15 @@ class RemoteReadSettings(BaseModel):
     """Calls of one connection at a time; one more is answered with a fault. A read that waits is a call."""
     context_handles: int = Field(default=4_096, ge=1)
     """Context handles of one client: a queue is one, each message that is received and not ended another."""
-    held_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+    held_bytes: Bytes = Field(default=64 * 1024 * 1024, ge=1)
     """Bytes of messages that one client has received and not ended. One message it may have, however large."""
     open_queues: int = Field(default=10_000, ge=1)
     """Queues that all clients together have open."""
     cursors: int = Field(default=1_024, ge=1)
     """Cursors of one open queue."""
-    request_size: int = Field(default=65_536, ge=4_096)
+    request_size: Bytes = Field(default=65_536, ge=4_096)
     """Bytes of one request, over all its fragments."""
-    fragment: int = Field(default=5_840, ge=1_432, le=65_535)
+    fragment: Bytes = Field(default=5_840, ge=1_432, le=65_535)
     """Bytes of a PDU. Windows has 5,840, C706 12.6.3.1 demands 1,432."""
     bind_timeout: float = Field(default=15.0, gt=0)
     """Within this a connection is bound and authenticated, and a PDU that has begun is complete."""

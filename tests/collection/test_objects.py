@@ -136,7 +136,7 @@ class TestQueue:
         queue = {"machine": machine, "name": "orders/é"}
 
         made = modules.settle("queue", **queue, label="Orders", transactional=True, multicast_address="234.1.1.1:8001")
-        modules.settle("queue", **queue, journal=True, quota=100, multicast_address="")
+        modules.settle("queue", **queue, journal=True, quota="100 KB", multicast_address="")
 
         (found,) = modules.run("queue_info", machine=machine)["queues"]
         assert found["identifier"] == made["queue"]["identifier"] is not None

@@ -52,6 +52,26 @@ def test_the_sample_enterprise_is_valid():
     assert len(checked.declaration.queues) == 3
 
 
+@pytest.mark.parametrize(
+    ("written", "kilobytes"),
+    [("7", 7), ("10MB", 10_240), ("1.5 GiB", 1_572_864), ("none", 0xFFFFFFFF), ("'4294967295'", 0xFFFFFFFF)],
+)
+def test_quotas_are_kilobytes_or_sizes(tmp_path, written, kilobytes):
+    file = tmp_path / "declared.yaml"
+    file.write_text(
+        "enterprise: {name: E}\nsites:\n  - name: S\nmachines:\n"
+        f"  - {{name: m, sites: [S], quota: {written}, journal_quota: {written}}}\n"
+        f"queues:\n  - {{machine: m, name: q, quota: {written}, journal_quota: {written}}}\n"
+    )
+    schema = jsonschema_rs.validator_for(json.loads(enterprise_schema()))
+    assert schema.is_valid(yaml.safe_load(file.read_text()))
+
+    declared = load(file).declaration
+
+    for item in (*declared.machines, *declared.queues):
+        assert (item.quota, item.journal_quota) == (kilobytes, kilobytes)
+
+
 def test_the_json_schema_is_up_to_date():
     assert (ROOT / "schemas" / "enterprise.schema.json").read_text("utf-8") == enterprise_schema()
 
@@ -98,12 +118,12 @@ def test_wrong_values_do_not_hide_wrong_references(problems):
     )
 
     assert [re.sub(r" at .*:(\d+) already", r" at \1", line) for line in found] == [
-        "9: machines[3].quota: -1 is out of range; give kilobytes from 0 to 4294967295",
+        "9: machines[3].quota: -1 is out of range; give kilobytes from 0 to 4294967295, or a size such as 10MB",
         "9: machines[3].sites[0]: there is no site 'Pariss' (known: A, B)",
         "10: machines[4].roles[0]: 'routing_sever' is not one of the values (did you mean routing_server?)",
         "12: routing_links[0].cost: 0 is out of range; give a cost from 1 to 999999 (MS-MQDMPR 3.1.1.8)",
         "12: routing_links[0].sites[1]: there is no site 'Pariss' (known: A, B)",
-        "14: queues[0].quota: -1 is out of range; give kilobytes from 0 to 4294967295",
+        "14: queues[0].quota: -1 is out of range; give kilobytes from 0 to 4294967295, or a size such as 10MB",
         "15: queues[1]: the queue 'D1\\\\ORDERS' is declared at 14",
         "16: queues[2].journal: 7 is a number, true or false is wanted",
         "16: queues[2].machine: there is no machine 'nobody' (known: a1, b1, c1, d1, e1)",
@@ -142,6 +162,9 @@ def test_two_queues_of_one_name_are_refused_whatever_their_case(problems):
         ("queues:\n  - {machine: a1, name: x, multicast_address: '10.0.0.1:1'}\n", "from 224.0.0.0 to 239"),
         ("queues:\n  - {machine: a1, name: x, base_priority: 32768}\n", "a priority from -32768 to 32767"),
         ("queues:\n  - {machine: a1, name: x, quota: -1}\n", "kilobytes from 0 to 4294967295"),
+        ("queues:\n  - {machine: a1, name: x, quota: lots}\n", "quota: 'lots' is not 'none' and no size such as 10MB"),
+        ("queues:\n  - {machine: a1, name: x, quota: 1.5}\n", "1.5 is a number, a whole number is wanted"),
+        ("queues:\n  - {machine: a1, name: x, quota: }\n", "nothing stands here; a whole number is wanted"),
         ("queues:\n  - {machine: a1, name: x, access: [{to: E}]}\n", "neither allows nor denies anything"),
         ("queues:\n  - {machine: a1, name: x, access: [{to: E, allow: [sent]}]}\n", "did you mean send?"),
         ("queues:\n  - {machine: a1}\n", "'name' is missing; give the queue's name"),

@@ -121,3 +121,13 @@ def test_nothing_to_do_says_so():
 
 def test_a_name_cannot_play_tricks_with_the_terminal():
     assert shown("label", "a\x1b[31mb\u202e") == "a\\x1b[31mb\\u202e"
+
+
+def test_a_plan_shows_quotas_with_units():
+    assert [shown("quota", kilobytes) for kilobytes in (0, 1500, 1_048_576, 0xFFFFFFFF)] == [
+        "0 KiB",
+        "1500 KiB",
+        "1 GiB",
+        "none",
+    ]
+    assert shown("cost", 1024) == "1024"

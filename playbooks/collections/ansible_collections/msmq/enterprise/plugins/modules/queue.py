@@ -41,11 +41,11 @@ options:
     description: Whether copies of received messages are kept.
     type: bool
   quota:
-    description: Kilobytes that it may hold; 4294967295 is no limit.
-    type: int
+    description: Kilobytes that it may hold, or a size such as C(10MB); C(none) or 4294967295 is no limit.
+    type: str
   journal_quota:
-    description: Kilobytes that its journal may hold; 4294967295 is no limit.
-    type: int
+    description: Kilobytes that its journal may hold, or a size such as C(10MB); C(none) or 4294967295 is no limit.
+    type: str
   authenticate:
     description: Whether it takes signed messages only.
     type: bool
@@ -113,7 +113,7 @@ EXAMPLES = r"""
     label: Orders of the shop
     transactional: true
     journal: true
-    quota: 1048576
+    quota: 1GB
     access:
       - to: Everyone
         allow: [get_properties, get_permissions]
@@ -229,8 +229,8 @@ class QueueModule(ObjectModule):
         "type": {"type": "str"},
         "transactional": {"type": "bool"},
         "journal": {"type": "bool"},
-        "quota": {"type": "int"},
-        "journal_quota": {"type": "int"},
+        "quota": {"type": "str"},
+        "journal_quota": {"type": "str"},
         "authenticate": {"type": "bool"},
         "privacy_level": {"type": "str", "choices": ["none", "optional", "body"]},
         "base_priority": {"type": "int"},

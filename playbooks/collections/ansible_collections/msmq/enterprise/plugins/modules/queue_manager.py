@@ -49,11 +49,11 @@ options:
     type: list
     elements: str
   quota:
-    description: Kilobytes of all its queues.
-    type: int
+    description: Kilobytes of all its queues, or a size such as C(10GB); C(none) or 4294967295 is no limit.
+    type: str
   journal_quota:
-    description: Kilobytes of all its journals.
-    type: int
+    description: Kilobytes of all its journals, or a size such as C(10GB); C(none) or 4294967295 is no limit.
+    type: str
   foreign:
     description: Whether it is not a queue manager but a foreign system.
     type: bool
@@ -181,8 +181,8 @@ class QueueManagerModule(ObjectModule):
         "dns_name": {"type": "str"},
         "out_routing_servers": {"type": "list", "elements": "str"},
         "in_routing_servers": {"type": "list", "elements": "str"},
-        "quota": {"type": "int"},
-        "journal_quota": {"type": "int"},
+        "quota": {"type": "str"},
+        "journal_quota": {"type": "str"},
         "foreign": {"type": "bool"},
         "operating_system": {
             "type": "str",
