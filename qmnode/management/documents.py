@@ -350,6 +350,7 @@ class MessageDocument(_Document):
     extension: str | None = Field(default=None, description="Those bytes as base64, if the body was asked for")
     authenticated: bool = Field(default=False, description="Whether its signature proved who sent it")
     sender: str | None = Field(default=None, description="SID of who is proved to have sent it")
+    claimed_sender: str | None = Field(default=None, description="SID that it names as its sender without any proof")
     unreadable: str | None = Field(
         default=None, description="Why the packet could not be read whole; what could not be read has its default"
     )
@@ -385,6 +386,7 @@ class MessageDocument(_Document):
             extension_size=len(message.extension),
             authenticated=bool(message.authentication_level),
             sender=_sender(message),
+            claimed_sender=_sid(message.claimed_sender),
             unreadable=message.unreadable or None,
         )
         if message.unreadable and body is not BodyForm.NONE:
@@ -401,8 +403,12 @@ class MessageDocument(_Document):
 def _sender(message: Message) -> str | None:
     if not message.authentication_level or message.sender_identifier_type != SenderIdentifierType.SID:
         return None
+    return _sid(message.sender_identifier)
+
+
+def _sid(encoded: bytes) -> str | None:
     try:
-        return str(Sid.parse(message.sender_identifier))
+        return str(Sid.parse(encoded))
     except PacketError:
         return None
 

@@ -144,6 +144,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "connector_queue_manager_identifier": ZERO_GUID,
     "aborted_receives": 0,
     "move_count": 0,
+    "claimed_sender": b"",
     "packet": b"",
     "unreadable": "",
 }
@@ -207,13 +208,14 @@ class Message:
     privacy_level: int
     """PrivacyLevel: how the body is encrypted on its way. 0 is not at all."""
     authentication_level: int
-    """AuthenticationLevel: which signature the message is to have. Of a received message: which one verified, and so
-    proved that ``sender_identifier`` sent it; 0 is none."""
+    """AuthenticationLevel: which signature the message is to have. Of a received message: which one verified with a
+    certificate that the directory has for ``sender_identifier``, and so proved who sent it; 0 is none."""
     hash_algorithm: int
     encryption_algorithm: int
     sender_identifier_type: int
     sender_identifier: bytes
-    """The SID of who sent the message; only a claim while ``authentication_level`` is 0."""
+    """The SID of the user, or the GUID of the queue manager, that is proved to have sent a received message; empty when
+    nothing is proved, see ``claimed_sender``."""
     sender_certificate: bytes
     signature: bytes
     symmetric_key: bytes
@@ -248,6 +250,9 @@ class Message:
     """How often a transaction that had received this message aborted."""
     move_count: int
 
+    claimed_sender: bytes
+    """The SID or GUID that a message without proof names as its sender. Anybody can write anything there: decide
+    nothing by it."""
     packet: bytes
     """The UserMessage packet of a message that came out of a queue, as it travels."""
     unreadable: str

@@ -247,6 +247,19 @@ def _security_header(message: "Message") -> SecurityHeader | None:
     return SecurityHeader(flags=flags, **parts)
 
 
+def _sender(security: SecurityHeader) -> dict[str, Any]:
+    """Who sent a message, as far as that was proved when it arrived; else whom it claims to be from."""
+    flags, identifier = security.flags, bytes(security.security_id)
+    kind = SecurityFlags.ST.get(flags)
+    if SecurityFlags.AU.get(flags) and kind:
+        return {
+            "authentication_level": SecurityFlags.AS.get(flags),
+            "sender_identifier_type": kind,
+            "sender_identifier": identifier,
+        }
+    return {"claimed_sender": identifier}
+
+
 def _elements(names: str) -> tuple[MQFFormatNameElement, ...]:
     if not names:
         return ()
@@ -275,11 +288,8 @@ def load_rare_headers(attributes: dict[str, Any], packet_bytes: bytes) -> list[s
         return [str(error)]
     problems: list[str] = []
     if (security := packet.security_header) is not None:
-        flags = security.flags
+        attributes.update(_sender(security))
         attributes.update(
-            authentication_level=SecurityFlags.AS.get(flags) if SecurityFlags.AU.get(flags) else 0,
-            sender_identifier_type=security.flags & 0xF,
-            sender_identifier=bytes(security.security_id),
             symmetric_key=bytes(security.encryption_key),
             signature=bytes(security.signature),
             sender_certificate=bytes(security.sender_cert),

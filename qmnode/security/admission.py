@@ -19,7 +19,6 @@ from qmnode.security.worker import Worker, inline
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.errors import PacketError
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import AuthenticationLevel
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from qmnode.structures.security_descriptor import SecurityDescriptor
 from qmnode.structures.sid import Sid
@@ -27,7 +26,7 @@ from qmnode.structures.sid import Sid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qmnode.security.identity import Sender, SenderDirectory, Senders
+    from qmnode.security.identity import Sender, SenderClaim, SenderDirectory, Senders
     from qmnode.security.protector import MessageProtector
     from qmnode.settings.security import SecuritySettings
 
@@ -56,8 +55,8 @@ class Facts(Protocol):
     """What a queue asks about an opened message."""
 
     @property
-    def authentication_level(self) -> AuthenticationLevel:
-        """The kind of signature that verified."""
+    def claim(self) -> SenderClaim | None:
+        """The sender that its signature stands for, whom the directory has confirmed; None for an anonymous one."""
         ...
 
     @property
@@ -67,7 +66,7 @@ class Facts(Protocol):
 
 
 class _Plain(NamedTuple):
-    authentication_level: AuthenticationLevel = AuthenticationLevel.NONE
+    claim: SenderClaim | None = None
     key_fingerprint: str | None = None
 
 
@@ -125,12 +124,16 @@ class Admission:
 def refusal_of(facts: Facts, sender: Sender, rules: QueueRules) -> Refused | None:
     """What the queue has against a message, if anything.
 
+    A message is authenticated when the directory has confirmed its certificate for the sender that it names. A
+    signature alone is not enough: anybody can make a certificate.
+
     No section names the classes for authentication and privacy; they are those of a signature and a decryption that
     failed, as the classes' own descriptions have it (MS-MQDMPR 3.1.1.12).
     """
-    if rules.authentication and facts.authentication_level is AuthenticationLevel.NONE:
+    if rules.authentication and facts.claim is None:
         return Refused(
-            MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE, "the queue takes authenticated messages only, this one is not"
+            MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE,
+            "the queue takes authenticated messages only: signed by a sender whose certificate the directory has",
         )
     encrypted = facts.key_fingerprint is not None
     if rules.privacy_level == QueuePrivacyLevel.BODY and not encrypted:

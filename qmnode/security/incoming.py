@@ -55,6 +55,8 @@ _SENDER_TYPES: Final = {int(each): each for each in SenderIdentifierType}
 _ENCRYPTED: Final = SecurityFlags.EB.mask
 _SENDER_TYPE: Final = SecurityFlags.ST.mask
 _AUTHENTICATED: Final = {level: SecurityFlags.of(AU=1, AS=level) for level in AuthenticationLevel}
+_SIGNED: Final = {level: SecurityFlags.of(AS=level) for level in AuthenticationLevel}
+"""The signature verifies with a certificate that anybody can have made: it proves no sender."""
 
 
 class _Signature(NamedTuple):
@@ -127,7 +129,7 @@ class IncomingSecurity:
                 fault = f"the signature does not verify with certificate {signature.certificate.fingerprint}"
                 raise refusal(fault) if encrypted else _bad_signature(fault)
             claim = _claim(sections, signature.certificate)
-            flags |= _AUTHENTICATED[level]
+            flags |= _SIGNED[level] if claim is None else _AUTHENTICATED[level]
         return Opened(sections.with_body(flags, body), level, claim, fingerprint, silent)
 
     def _decrypted(

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError
+from qmnode.management.documents import MessageDocument
+from qmnode.security.outcomes import Signer
 from qmnode.settings.security import SignerSettings, WeakAlgorithm
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
+from qmnode.structures.guid import Guid
+from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel, SenderIdentifierType
+from qmnode.structures.queue_formats import PrivateQueueFormatNameId
+from qmnode.structures.security_header import SecurityFlags, SecurityHeader
+from tests.adversary.peer import session
 from tests.certificates.enterprise import (
     ACCOUNT,
     ALICE,
@@ -25,6 +32,9 @@ from tests.certificates.enterprise import (
     two_nodes,
     user_certificate,
 )
+from tests.security.keys import private_key
+from tests.security.messages import SOURCE, message, sent
+from tests.transport.conftest import loopback_address
 
 ARRIVED = "MQMSG_CLASS_ACK_REACH_QUEUE"
 BAD_SIGNATURE = "MQMSG_CLASS_NACK_BAD_SIGNATURE"
@@ -97,6 +107,39 @@ async def test_a_signature_that_another_made_is_not_taken_over(enterprise: Enter
         outcome, again = await enterprise.ends_as(out, arrived)
     assert outcome == ARRIVED and again is not None
     assert (again.authentication_level, again.sender_identifier, again.signature) == (0, b"", b"")
+
+
+async def test_a_certificate_of_ones_own_making_opens_no_door(enterprise: Enterprise) -> None:
+    """A stranger signs with a key of his own and calls his certificate nobody's, or names Alice and signs nothing."""
+    name = await enterprise.queue_on_b(authentication=True)
+    open_to_all = await enterprise.queue_on_b(r".\private$\open")
+    nameless = Signer(private_key(1024, 1), user_certificate(1), SenderIdentifierType.NONE, b"")
+    claim = SecurityHeader(flags=SecurityFlags.of(ST=SenderIdentifierType.SID, AI=1), security_id=ALICE.write())
+    packets = []
+    for number, queue in enumerate((name, name, open_to_all, open_to_all)):
+        plain = message(b"pay Mallory", sent_time=time.time())
+        header = plain.user_header.replace(
+            queue_manager_address=Guid(enterprise.b.identifier),
+            destination_queue=PrivateQueueFormatNameId(private_queue_identifier=int(queue[-8:], 16)),
+            message_id=1 + number,
+        )
+        plain = plain.replace(user_header=header)
+        if number % 2:
+            packets.append(plain.replace(security_header=claim).write())
+        else:
+            packets.append(sent(plain, SIG20, signer=nameless).write())
+    async with session(loopback_address(), enterprise.addresses["B"], SOURCE) as stranger:
+        await stranger.say(*packets)
+    async with await enterprise.b.open_queue(f"DIRECT=OS:{QUEUE}") as queue:
+        with pytest.raises(MessageQueuingError, match="MQ_ERROR_IO_TIMEOUT"):
+            await queue.receive(timeout=0)
+    async with await enterprise.b.open_queue(r"DIRECT=OS:.\private$\open") as queue:
+        received = [await queue.receive(timeout=0) for _ in range(2)]
+    assert [(one.authentication_level, one.sender_identifier) for one in received] == [(0, b"")] * 2
+    assert [one.claimed_sender for one in received] == [b"", ALICE.write()]
+    documents = [MessageDocument.of(one) for one in received]
+    assert [(one.authenticated, one.sender) for one in documents] == [(False, None)] * 2
+    assert [one.claimed_sender for one in documents] == [None, str(ALICE)]
 
 
 async def test_several_destinations_share_an_msmq_3_signature(enterprise: Enterprise) -> None:

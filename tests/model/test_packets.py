@@ -21,6 +21,7 @@ from qmnode.structures.debug_header import DebugHeader
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text, new_guid
 from qmnode.structures.names import parse_single_format_name
+from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.soap_header import SoapHeader
 from qmnode.structures.user_message import UserMessage
 
@@ -68,8 +69,6 @@ MESSAGES = {
     ),
     "secured": Message(
         b"body",
-        sender_identifier_type=1,
-        sender_identifier=SID,
         sender_certificate=b"certificate",
         signature=b"signature",
         authentication_provider_name="Provider",
@@ -105,6 +104,29 @@ def test_every_property_comes_back(name):
         assert getattr(again, attribute) == value, attribute
     assert again.identifier == HERE + (77).to_bytes(4, "little")
     assert again.arrival_time == NOW
+
+
+@pytest.mark.parametrize(
+    ("flags", "proved"),
+    [
+        (SecurityFlags.of(AU=1, AS=3, ST=1), True),
+        (SecurityFlags.of(AU=1, AS=3, ST=2), True),
+        (SecurityFlags.of(AU=1, AS=3), False),
+        (SecurityFlags.of(AS=3, ST=1), False),
+        (SecurityFlags.of(ST=1), False),
+    ],
+)
+def test_a_sender_that_nobody_proved_is_only_a_claim(flags, proved):
+    claiming = Message(b"body", sender_identifier_type=1, sender_identifier=SID)
+    packet = parsed(stored(claiming))
+    packet = packet.replace(security_header=packet.security_header.replace(flags=flags))
+    message = received_message(5, stored(claiming)[:PREFIX_SIZE] + packet.write())
+    if proved:
+        assert (message.authentication_level, message.sender_identifier, message.claimed_sender) == (3, SID, b"")
+        assert message.sender_identifier_type == flags & 0xF
+    else:
+        assert (message.authentication_level, message.sender_identifier, message.claimed_sender) == (0, b"", SID)
+        assert message.sender_identifier_type == 0
 
 
 def test_several_administration_and_response_queues_are_listed():

@@ -9,12 +9,12 @@ import pytest
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
 from qmnode.security.admission import Admission, Arrival, QueueRules
 from qmnode.security.identity import SenderDirectory
-from qmnode.security.outcomes import Admitted, Deferred, Refused, Verdict
+from qmnode.security.outcomes import Admitted, Deferred, Refused, Signer, Verdict
 from qmnode.security.protector import MessageProtector
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import AuthenticationLevel
+from qmnode.structures.message_security import AuthenticationLevel, SenderIdentifierType
 from qmnode.structures.message_security import PrivacyLevel as MessagePrivacy
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from qmnode.structures.security_descriptor import Ace, Acl, SecurityDescriptor, allow, deny
@@ -22,6 +22,7 @@ from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from qmnode.structures.sid import ANONYMOUS, EVERYONE, Sid
 from qmnode.structures.user_message import UserMessage
 from tests.security.directories import GROUP, FakeDirectory
+from tests.security.keys import private_key
 from tests.security.messages import DESTINATION, NOW, RING, USER, certificate, message, sent, signer
 
 WRITE = QueueAccess.MQSEC_WRITE_MESSAGE
@@ -114,6 +115,17 @@ async def test_a_queue_for_authenticated_messages_takes_no_others() -> None:
     demands = rules(authentication=True)
     assert class_of(await verdict(message(), demands)) is MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE
     assert isinstance(await verdict(sent(message(), SIG20), demands), Admitted)
+
+
+async def test_a_certificate_that_names_nobody_does_not_authenticate() -> None:
+    """Anybody can make one, sign with it, and write another's SID beside it."""
+    for identifier in (b"", USER):
+        nameless = Signer(private_key(1024), certificate(), SenderIdentifierType.NONE, identifier)
+        packet = sent(message(), SIG20, signer=nameless)
+        outcome = await verdict(packet, rules(authentication=True))
+        assert class_of(outcome) is MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE
+        assert isinstance(await verdict(packet, rules()), Admitted)
+        assert class_of(await verdict(packet, rules(allow(ALICE, WRITE)))) is DENIED
 
 
 @pytest.mark.parametrize(

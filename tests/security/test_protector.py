@@ -252,6 +252,8 @@ def test_a_certificate_without_an_identifier_proves_an_author_and_no_account() -
     outcome = opened(sent(message(), AuthenticationLevel.SIG20, signer=nameless))
     assert outcome.authentication_level is AuthenticationLevel.SIG20
     assert outcome.claim is None
+    flags = flags_of(outcome.packet)
+    assert (SecurityFlags.AU.get(flags), SecurityFlags.AS.get(flags)) == (0, AuthenticationLevel.SIG20)
 
 
 @pytest.mark.parametrize(("kind", "identifier"), [(1, b""), (1, bytes(7)), (2, bytes(15)), (3, bytes(16)), (9, USER)])
