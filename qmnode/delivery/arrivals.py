@@ -169,13 +169,14 @@ class Arrivals:
         manager, state = self._manager, self._state
         now = manager.clock.time()
         reception = state.reception
-        destinations = {name: self._destination(name) for name in reception.unresolved(messages, {})}
+        address = connection.address
+        destinations = {name: self._destination(name, address) for name in reception.unresolved(messages, {})}
         admission = reception.admit(
             messages,
             destinations,
             now=self._loop.time(),
             time=int(now),
-            address=connection.address,
+            address=address,
             verdicts=self._plain_verdicts(messages, destinations, verdicts),
             room=self._room(),
         )
@@ -208,11 +209,11 @@ class Arrivals:
                 if isinstance(queue, OutgoingQueue):
                     forwarded[queue] = max(forwarded.get(queue, 0), headers.user_flags & _HOPS)
             passes = isinstance(queue, OutgoingQueue) and facts.flags & _TRANSACTIONAL
-            if passes and self._network.is_repeated(cast("OutgoingQueue", queue), received):
+            if passes and not destination.place and self._network.is_repeated(cast("OutgoingQueue", queue), received):
                 continue
             if received.sent_time != sent_time:
                 sent_time = received.sent_time
-                prefix = stored_prefix(facts, sent_time, now)
+                prefix = stored_prefix(facts, sent_time, now, destination.until)
             arrived.append((7 - (packet[PRIORITY_AT] & 7) << LANE_SHIFT | next_place(), prefix + packet))
         if queue is not None:
             insert_many(queue, arrived)
@@ -279,8 +280,8 @@ class Arrivals:
         quotas = self._manager.quotas
         return None if quotas.limit == float("inf") else max(0, int(quotas.limit) - quotas.used)
 
-    def _destination(self, name: DestinationName) -> Destination:
-        """Where a name leads now."""
+    def _destination(self, name: DestinationName, neighbour: str = "") -> Destination:
+        """Where a name leads now, for messages that come from the address ``neighbour``."""
         parsed, is_order_queue = self._parsed(name)
         if parsed is None:
             return Destination(DestinationKind.UNKNOWN)
@@ -288,7 +289,7 @@ class Arrivals:
         if is_order_queue:
             return Destination(DestinationKind.ORDER_QUEUE)
         if name.kind != _DIRECT and name.address not in (manager.identifier, bytes(16)):
-            return self._network.forwarding.destination(parsed, name.address)
+            return self._network.forwarding.destination(parsed, name.address, neighbour)
         found = manager.names.local(parsed)
         if found is None or found.is_internal or isinstance(found, OutgoingQueue) or parsed.is_read_only:
             return Destination(DestinationKind.UNKNOWN)

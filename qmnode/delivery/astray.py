@@ -14,7 +14,7 @@ from qmnode.delivery.topology import Topology
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueType
 from qmnode.model.packet import BROKEN, received_message, value_of_packet
-from qmnode.model.packet_parts import SOURCE
+from qmnode.model.packet_parts import ADDRESS, SOURCE
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
@@ -27,8 +27,6 @@ log = structlog.get_logger(__name__)
 
 _CHUNK: Final = 100
 """Messages that are looked at in one pass of the event loop."""
-_ADDRESS: Final = slice(PREFIX_SIZE + 32, PREFIX_SIZE + 48)
-"""UserHeader.QueueManagerAddress in a stored value."""
 
 
 class Astray:
@@ -73,7 +71,7 @@ class Astray:
         lookup_identifier, value = entry
         manager = self._manager
         try:
-            if not self._topology.is_ordinary(Guid(value[_ADDRESS])):
+            if not self._topology.is_ordinary(Guid(value[ADDRESS])):
                 return False
             message = received_message(lookup_identifier, value)
             name = parse_single_format_name(message.destination_queue_format_name)

@@ -4,15 +4,18 @@ from collections.abc import Iterable
 
 import structlog
 
+from qmnode.delivery.strangers import Strangers
 from qmnode.delivery.topology import Topology
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.context import Context
 from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.packet import value_of_packet
+from qmnode.model.packet_parts import SOURCE
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import FLAGS, TRANSACTIONAL
+from qmnode.model.record import FLAGS, PREFIX_SIZE, TRANSACTIONAL, expiry, with_prefix
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.protocol.reception import Destination, DestinationKind
 from qmnode.structures.error_codes import ErrorCode
@@ -30,17 +33,19 @@ class Forwarding:
     """Decides about messages whose destination is another queue manager (MS-MQQB 3.1.5.8.5).
 
     Only those for queue managers of the enterprise are passed on: a node is no open relay. Whether this one is a
-    routing server does not matter: who sent it here knows the enterprise as it was, or as it will be.
+    routing server does not matter: who sent it here knows the enterprise as it was, or as it will be. Those for queue
+    managers that it does not have yet wait, see ``Strangers``.
     """
 
-    def __init__(self, manager: QueueManager, topology: Topology | None) -> None:
+    def __init__(self, manager: QueueManager, topology: Topology | None, strangers: Strangers) -> None:
         self._manager = manager
         self._topology = topology
+        self._strangers = strangers
 
     def is_news(self, messages: Iterable[ReceivedMessage]) -> bool:
-        """Whether a message is for a queue manager that the topology does not have, and that may have joined since."""
+        """Whether the directory is to be read before a message is refused: its queue manager may have joined since."""
         topology = self._topology
-        if topology is None:
+        if topology is None or self._strangers.patience or not topology.is_due:
             return False
         last = None
         for received in messages:
@@ -62,11 +67,14 @@ class Forwarding:
         except DirectoryOperationError as error:
             log.warning("the topology is not read: the last known serves", reason=error.sentence)
 
-    def destination(self, name: FormatName, machine: Guid) -> Destination:
-        """Where a message for a queue of ``machine`` goes."""
+    def destination(self, name: FormatName, machine: Guid, neighbour: str) -> Destination:
+        """Where a message for a queue of ``machine`` goes that came from the address ``neighbour``; if that is empty,
+        the question is only what is known of it."""
         topology = self._topology
-        if topology is None or not topology.knows(machine):
+        if topology is None:
             return _UNKNOWN
+        if not topology.knows(machine):
+            return self._strangers.destination(name, machine, neighbour)
         site = topology.connector_site(machine)
         try:
             if site is not None:
@@ -91,6 +99,9 @@ def move_to_connector(queue: OutgoingQueue, site: Guid) -> None:
     """What was sent here to a foreign queue manager is for the connector: all of it, in one batch."""
     context = queue.context
     while (entry := queue.take()) is not None:
-        queue.remove(*entry)
-        connector_queue(context, site, bool(entry[1][FLAGS] & TRANSACTIONAL)).insert(*entry)
+        lookup_identifier, value = entry
+        queue.remove(lookup_identifier, value)
+        if value[SOURCE] != context.identifier:  # it waited for its machine, which has a time of its own
+            value = with_prefix(value, expires=expiry(value_of_packet(value[PREFIX_SIZE:], 0, transit=True)))
+        connector_queue(context, site, bool(value[FLAGS] & TRANSACTIONAL)).insert(lookup_identifier, value)
     context.store.durable()

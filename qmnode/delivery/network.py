@@ -23,12 +23,14 @@ from qmnode.delivery.protection import Protection
 from qmnode.delivery.queue_sender import QueueSender
 from qmnode.delivery.routes import DirectoryResolver
 from qmnode.delivery.state import ProtocolState
+from qmnode.delivery.strangers import Strangers
 from qmnode.delivery.topology import Topology
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.administration import ConnectionInformation, IncomingSequenceInformation, TransferInformation
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet_parts import SOURCE
+from qmnode.model.ports import TransitEnd
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.record import EXPRESS, FLAGS, PREFIX_SIZE
@@ -72,6 +74,11 @@ _CLEANUP_INTERVAL: Final = 60.0
 _UNSETTLED_WINDOWS: Final = 4
 """A session is not read while so many windows of its messages wait for the disk."""
 
+_NOT_REACHED: Final = (
+    MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT,
+    MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q,
+)
+"""Ends of messages that were not delivered: of each its source is told, whatever it asked for."""
 _DRAIN_LOOK: Final = 0.02
 """Seconds between two looks at what is left."""
 _STANDSTILL: Final = 0.5
@@ -111,7 +118,8 @@ class Network:
         self.protection = Protection(self)
         self.resolver = Resolver()
         self.neighbours = Neighbours(self)
-        self.forwarding = Forwarding(manager, None)
+        self.strangers = self._strangers(None)
+        self.forwarding = Forwarding(manager, None, self.strangers)
         self._astray: Astray | None = None
         self.running = False
         self._loop = asyncio.get_running_loop()
@@ -172,10 +180,14 @@ class Network:
         """Know the enterprise, and be known in it."""
         self._topology = Topology(directory, identifier, self.state.parameters.routing_refresh, self._rerouted)
         self.resolver = DirectoryResolver(directory, self._topology)
-        self.forwarding = Forwarding(self.manager, self._topology)
+        self.strangers = self._strangers(self._topology)
+        self.forwarding = Forwarding(self.manager, self._topology, self.strangers)
         self._astray = Astray(self.manager, self._topology)
         self.notices.knows = self._topology.knows
         await self._topology.start()
+
+    def _strangers(self, topology: Topology | None) -> Strangers:
+        return Strangers(self.manager, topology, self.state.parameters, self.is_repeated, self._waits)
 
     def _open_key_store(self, identifier: Guid) -> KeyStore:
         settings = self._security_settings
@@ -191,10 +203,14 @@ class Network:
         if queue_sender is not None:
             queue_sender.forwarded(sender, hops)
 
-    def is_repeated(self, queue: OutgoingQueue, received: ReceivedMessage) -> bool:
-        """Whether a transactional message that passes waits in its outgoing queue already."""
+    def is_repeated(self, queue: OutgoingQueue, received: ReceivedMessage, arriving: int = 0) -> bool:
+        """Whether a transactional message that passes waits in its outgoing queue already, with those that arrive."""
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
-        return queue_sender is not None and queue_sender.is_repeated(received)
+        return queue_sender is not None and queue_sender.is_repeated(received, arriving)
+
+    def _waits(self, queue: OutgoingQueue, received: ReceivedMessage, arriving: int) -> bool:
+        queue_sender = self._queue_senders.get(self.state.key_of(queue))
+        return queue_sender is not None and queue_sender.waits(received, arriving)
 
     def is_in_directory(self, machine: Guid) -> bool:
         """Whether the directory has a queue manager, as far as it was read."""
@@ -207,6 +223,7 @@ class Network:
 
     def _rerouted(self) -> None:
         """The topology is another: next hops may be, and the role of this node."""
+        self.strangers.topology_changed()
         session = self._session_settings
         is_routing_server = self._topology is not None and self._topology.is_routing_server()
         self.session_settings = session.of_routing_server() if is_routing_server else session
@@ -336,6 +353,10 @@ class Network:
         for queue_sender in self._queue_senders.values():
             queue_sender.connect()
 
+    def transit_end(self, value: bytes) -> TransitEnd:
+        """When a message of another queue manager ends on its way here."""
+        return self.strangers.end_of(value)
+
     def gave_up(self, queue: OutgoingQueue, value: bytes) -> bool:
         """A message that passes ends here: once, however many copies of it there are."""
         source, number = value[SOURCE], read_sending_fields(memoryview(value)[PREFIX_SIZE:])[2]
@@ -363,7 +384,7 @@ class Network:
         route = sequence.route if sequence is not None else Route(False, "")
         message_class = MessageClass(reason)
         _, final = position_deleted(message, message_class, route)
-        if message_class == MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT:
+        if message_class in _NOT_REACHED:
             final = final_acknowledgment(message, message_class, route)
         if final is not None:
             self.notices.final(final)

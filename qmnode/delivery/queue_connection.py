@@ -64,6 +64,8 @@ class QueueConnection:
         self._review = Alarm(self._loop, self._begin_review)
         self._reviewing: asyncio.Task[None] | None = None
         self._learning: asyncio.Task[None] | None = None
+        self._unresolved = ""
+        """Why there was no next hop the last time."""
         self._paused = queue.state is OutgoingQueueState.ON_HOLD
         if self._paused or not network.manager.connection_active:
             self._way.pause(*self._now())
@@ -278,12 +280,19 @@ class QueueConnection:
             move_to_connector(self._queue, connector.site)
             self._way.ends_here(*self._now())
         except ResolutionError as error:
-            log.info("no next hop", queue=format_name, reason=str(error))
+            self._log_unresolved(str(error))
             self._way.resolution_failed(error.status, error.error, *self._now())
         else:
+            self._unresolved = ""
             self._way.destination_resolved(hops, *self._now())
             self._learn_base_priority_soon(format_name)
         self._work()
+
+    def _log_unresolved(self, reason: str) -> None:
+        """Once for each reason in a row: there may be many queues, each of which is looked up again and again."""
+        if reason != self._unresolved:
+            self._unresolved = reason
+            log.info("no next hop", queue=self._queue.pathname, reason=reason)
 
     def _learn_base_priority_soon(self, format_name: str) -> None:
         """In the background: no message waits for it. Private queues and direct names have none (MS-MQMQ 2.3.1.6)."""

@@ -114,13 +114,21 @@ class QueueSender:
         self._unsynced = True
         self.schedule()
 
-    def is_repeated(self, received: ReceivedMessage) -> bool:
-        """Whether a transactional message of another queue manager waits here already."""
+    def is_repeated(self, received: ReceivedMessage, arriving: int = 0) -> bool:
+        """Whether a transactional message of another queue manager waits here already.
+
+        ``arriving``: how many are taken and not in the queue yet.
+        """
         if self._reading:
             return False
-        if self.queue.message_count <= len(self.queue.locked):  # also after a purge: nothing waits
+        if self.queue.message_count + arriving <= len(self.queue.locked):  # also after a purge: nothing waits
             self._repeats.forget()
         return self._repeats.is_repeated(received)
+
+    def waits(self, received: ReceivedMessage, arriving: int) -> bool:
+        """``is_repeated`` for a message that will not be taken."""
+        waiting = self.queue.message_count + arriving - len(self.queue.locked)
+        return not self._reading and waiting > 0 and self._repeats.waits(received)
 
     def gave_up(self) -> None:
         """A message left the queue without having been sent."""

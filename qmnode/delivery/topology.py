@@ -47,6 +47,8 @@ class Topology:
         self._wanted = asyncio.Event()
         self._reading = asyncio.Lock()
         self._reads = 0
+        self._rests_until = 0.0
+        """Until when nobody from elsewhere causes another reading."""
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -85,6 +87,16 @@ class Topology:
         """Whether a queue manager is in what was read last."""
         return self._snapshot is not None and machine in self._snapshot.machines
 
+    @property
+    def has_been_read(self) -> bool:
+        """Whether the directory has answered since the start."""
+        return self._snapshot is not None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the last reading is so long ago that one which somebody from elsewhere causes is no burden."""
+        return asyncio.get_running_loop().time() >= self._rests_until
+
     def is_ordinary(self, machine: Guid) -> bool:
         """Whether a queue manager is in what was read last and is neither this one nor a foreign system."""
         known = None if self._snapshot is None else self._snapshot.machines.get(machine)
@@ -116,7 +128,13 @@ class Topology:
         reads = self._reads
         async with self._reading:
             if self._reads == reads:
-                await self._read()
+                loop = asyncio.get_running_loop()
+                began = loop.time()
+                try:
+                    await self._read()
+                finally:
+                    now = loop.time()
+                    self._rests_until = now + _rest(now - began)
                 self._reads += 1
 
     async def _keep_up(self) -> None:
@@ -128,7 +146,7 @@ class Topology:
             self._wanted.clear()
             began = loop.time()
             await self._read_tolerantly()
-            await asyncio.sleep(max(_PAUSE, _SHARE * (loop.time() - began)))
+            await asyncio.sleep(_rest(loop.time() - began))
 
     async def _read_tolerantly(self) -> None:
         try:
@@ -150,6 +168,11 @@ class Topology:
             "topology", sites=len(snapshot.sites), links=len(snapshot.links), queue_managers=len(snapshot.machines)
         )
         self._changed()
+
+
+def _rest(took: float) -> float:
+    """Seconds to the next reading after one that took so long."""
+    return max(_PAUSE, _SHARE * took)
 
 
 def _router_of(

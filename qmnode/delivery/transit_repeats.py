@@ -18,15 +18,25 @@ class Repeats:
 
     def is_repeated(self, received: ReceivedMessage) -> bool:
         """Whether this transactional message waits here already. If not, it is taken to wait from now on."""
+        if self.waits(received):
+            return True
         headers, number = received.headers, received.tx_sequence_number
         source, sequence = headers.source_queue_manager, headers.tx_sequence_id or 0
         known, first, last = self._ranges.get(source, (0, 0, 0))
         if known != sequence or received.previous_tx_sequence_number != last:
-            if known == sequence and first <= number <= last:
-                return True
             first = number
         self._ranges[source] = (sequence, first, number)
         return False
+
+    def waits(self, received: ReceivedMessage) -> bool:
+        """Whether this transactional message waits here already. Changes nothing."""
+        headers = received.headers
+        known, first, last = self._ranges.get(headers.source_queue_manager, (0, 0, 0))
+        return (
+            known == (headers.tx_sequence_id or 0)
+            and received.previous_tx_sequence_number != last
+            and first <= received.tx_sequence_number <= last
+        )
 
     def forget(self) -> None:
         """Messages leave the queue, or have left it."""

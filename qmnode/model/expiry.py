@@ -137,7 +137,7 @@ class Expiry:
         value = queue.value_of(lookup_identifier)
         if value is not None:
             queue.take_this(lookup_identifier)
-            queue.delete(lookup_identifier, value, queue.expiry_reason)
+            queue.expire(lookup_identifier, value)
         return True
 
     def _split(self, when: int, queue_id: int, first: int) -> None:

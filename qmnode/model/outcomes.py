@@ -29,7 +29,12 @@ from qmnode.model.record import (
 )
 from qmnode.model.serialization import Destination, serialize
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass, is_negative_acknowledgment, is_receive_acknowledgment
+from qmnode.structures.message_classes import (
+    INSECURE_NACKS,
+    MessageClass,
+    is_negative_acknowledgment,
+    is_receive_acknowledgment,
+)
 from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES
 from qmnode.structures.names import MultipleElementFormatName, PathName, QueueNameError
 from qmnode.structures.names.multiple import SEPARATOR
@@ -164,6 +169,8 @@ class Outcomes:
         """Send Administration Acknowledgment (MS-MQQB 3.1.7.15), if the message asks for one of this class."""
         asked = _ACKNOWLEDGED_BY[is_negative_acknowledgment(message_class), is_receive_acknowledgment(message_class)]
         if not message.acknowledgements_requested & asked or not message.administration_queue_format_name:
+            return
+        if message_class in INSECURE_NACKS and not self._context.settings.transfer.send_insecure_nacks:
             return
         several = message.administration_multi_queue_format_name
         if several.count(SEPARATOR) >= MOST_ADMINISTRATION_QUEUES:

@@ -13,7 +13,18 @@ from qmnode.model.packet_parts import SOURCE
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
-from qmnode.model.record import ARRIVAL, FLAGS, PEEK_WHEN_LOCKED, PREFIX_SIZE, TRANSACTIONAL, RecordFlag, arrival
+from qmnode.model.record import (
+    ARRIVAL,
+    FLAGS,
+    NEVER,
+    PEEK_WHEN_LOCKED,
+    PREFIX_SIZE,
+    TRANSACTIONAL,
+    RecordFlag,
+    arrival,
+    expiry,
+    with_prefix,
+)
 from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
@@ -176,6 +187,24 @@ class OutgoingQueue(Queue):
     def expiry_reason(self) -> int:
         """A message that expires here did not reach its queue."""
         return MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
+
+    def expire(self, lookup_identifier: int, value: bytes) -> None:
+        """A message of another queue manager may have got less time than it has left (``Network.transit_end``)."""
+        network, now = self.context.network, int(self.context.clock.time())
+        if network is None or value[SOURCE] == self.context.identifier:
+            super().expire(lookup_identifier, value)
+            return
+        end = network.transit_end(value)
+        if end.second <= now:
+            self.delete(lookup_identifier, value, end.reason)
+            return
+        expires = self.context.expiry
+        expires.remove(expiry(value), self.queue_id, lookup_identifier)
+        value = with_prefix(value, expires=end.second)
+        self.replace(lookup_identifier, value)
+        if end.second != NEVER:
+            expires.add(end.second, self.queue_id, lookup_identifier)
+        self.make_available(lookup_identifier, value)
 
     def delete(self, lookup_identifier: int, value: bytes, reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE) -> None:
         """Message Position Deleted: the message goes no further."""

@@ -271,11 +271,11 @@ def record_facts(packet: bytes, *, transit: bool = False) -> RecordFacts:
     return RecordFacts(record_flags, offset, lifetime)
 
 
-def stored_prefix(facts: RecordFacts, sent: int, arrival: float) -> bytes:
+def stored_prefix(facts: RecordFacts, sent: int, arrival: float, until: int = NEVER) -> bytes:
     """What comes before a packet in its stored value; ``sent`` is its SentTime, ``arrival`` now, in seconds since
-    1970."""
+    1970. The message expires at ``until`` if it does not before."""
     flags, offset, lifetime = facts
-    expires = NEVER if lifetime == NEVER else min(sent + lifetime, NEVER - 1)
+    expires = min(NEVER if lifetime == NEVER else min(sent + lifetime, NEVER - 1), until)
     return PREFIX.pack(VERSION, flags, 0, 0, offset, expires, int(arrival * 1e6))
 
 

@@ -73,6 +73,8 @@ REACH: Final = struct.Struct(f"<{offset_of(BaseHeader, 'time_to_reach_queue')}xI
 """BaseHeader.TimeToReachQueue of a packet."""
 SOURCE: Final = slice(PREFIX_SIZE + BASE_HEADER_SIZE, PREFIX_SIZE + BASE_HEADER_SIZE + 16)
 """UserHeader.SourceQueueManager in a stored value."""
+ADDRESS: Final = slice(SOURCE.stop, SOURCE.stop + 16)
+"""UserHeader.QueueManagerAddress in a stored value."""
 SIGNATURE: Final = base_header.SIGNATURE
 VERSION_NUMBER: Final = base_header.VERSION
 FIXED_SIZE: Final = HEAD.size - PREFIX_SIZE + PROPERTIES.size

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from qmnode.model.traffic import Histogram
 
@@ -201,6 +201,15 @@ class Signing(Protocol):
         """
 
 
+class TransitEnd(NamedTuple):
+    """How the wait of a message of another queue manager ends here."""
+
+    second: int
+    """Since 1970 (UTC)."""
+    reason: int
+    """A class of MS-MQMQ 2.2.20.1."""
+
+
 class Network(Protocol):
     """Sessions with other queue managers (MS-MQQB)."""
 
@@ -237,6 +246,10 @@ class Network(Protocol):
 
     def connect(self) -> None:
         """Bring Online (3.1.4.13)."""
+
+    def transit_end(self, value: bytes) -> TransitEnd:
+        """When a message of another queue manager ends on its way here, as far as is known now: its time to reach its
+        queue, or before that the patience with a machine that the directory does not show."""
 
     def gave_up(self, queue: "OutgoingQueue", value: bytes) -> bool:
         """A message of another queue manager ends here, on its way. Whether no copy of it did before: a message that

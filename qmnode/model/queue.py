@@ -391,7 +391,7 @@ class Queue:
     def make_available(self, lookup_identifier: int, value: bytes) -> None:
         """Locked to Available (3.1.7.2.2): the message is in its old place again, unless its time has passed."""
         if expiry(value) <= self.context.clock.time():
-            self.delete(lookup_identifier, value, self.expiry_reason)
+            self.expire(lookup_identifier, value)
             return
         self.lane_of(lookup_identifier >> LANE_SHIFT).insert(lookup_identifier, value, True)
         if self.waiting:
@@ -414,6 +414,10 @@ class Queue:
             self.recorder.deleted(self, value, reason)
         if value[FLAGS] & REPORT or self.journaling or reason != MessageClass.MQMSG_CLASS_ACK_RECEIVE:
             self.context.outcomes.message_position_deleted(self, lookup_identifier, value, reason)
+
+    def expire(self, lookup_identifier: int, value: bytes) -> None:
+        """The second of expiry of a message that has been taken or unlocked has come."""
+        self.delete(lookup_identifier, value, self.expiry_reason)
 
     def remove(self, lookup_identifier: int, value: bytes) -> None:
         """Take a message that has been taken or unlocked out of the store and the counters, and tell nobody."""

@@ -6,11 +6,11 @@ identifier and puts them into an outgoing queue, in the same batch as what they 
 
 from typing import Final, NamedTuple
 
-from qmnode.protocol.disposition import INSECURE_NACKS, WITHOUT_BODY
+from qmnode.protocol.disposition import WITHOUT_BODY
 from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
 from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME, FinalAckBody, OrderAckBody, final_ack, order_ack
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_classes import INSECURE_NACKS, MessageClass
 from qmnode.structures.message_properties_header import PropertyFlags
 from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES, format_names
 from qmnode.structures.names import PrivateFormatName, PublicFormatName

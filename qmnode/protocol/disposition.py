@@ -14,17 +14,6 @@ _JN: Final = UserFlags.JN.mask
 _JP: Final = UserFlags.JP.mask
 _TH: Final = UserFlags.TH.mask
 
-INSECURE_NACKS: Final = frozenset(
-    {
-        MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q,
-        MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION,
-        MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE,
-        MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED,
-        MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER,
-    }
-)
-"""Administration acknowledgments that tell a stranger about this queue manager: off by default (3.1.7.15, 5.1)."""
-
 WITHOUT_BODY: Final = frozenset({MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE})
 """Administration acknowledgments that do not carry the body back (3.1.7.15)."""
 

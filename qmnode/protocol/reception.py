@@ -5,7 +5,7 @@ answers with one Admission: what to store, what to answer, and the records that 
 only memory, tentatively: ``persisted`` makes it final, ``abandon`` takes it back.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto, unique
 from typing import Final, NamedTuple
@@ -60,6 +60,16 @@ class DestinationKind(Enum):
     """This queue manager has no such queue."""
 
 
+@unique
+class Place(Enum):
+    """Whether there is a place for a message that is to wait."""
+
+    FREE = auto()
+    REPEATED = auto()
+    """It waits already."""
+    NONE = auto()
+
+
 @dataclass(slots=True)
 class Destination:
     """What the room above knows of a destination. Make one per name and batch; ``room`` goes down as messages are
@@ -73,6 +83,11 @@ class Destination:
     """Of a connector, which has one for transactional messages beside ``queue``."""
     room: int | None = None
     """Bytes left under the queue's quota; None for no limit."""
+    place: Callable[[ReceivedMessage], Place] | None = None
+    """Asked for each message that goes on, when nothing else is against it; it knows ``queue`` from then on. None where
+    all are taken."""
+    until: int = INFINITE
+    """Seconds since 1970 until which those may wait."""
 
 
 class Verdict(NamedTuple):
@@ -299,6 +314,12 @@ class Reception:
         elif not self._take_turn(received, headers.tx_sequence_id, target, step):
             return
         refused = self._refusal(received, destination, step)
+        if refused is None and destination.place is not None:
+            place = destination.place(received)
+            if place is Place.REPEATED:
+                step.admission.duplicates += 1
+                return
+            refused = MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q if place is Place.NONE else None
         if refused is not None:
             durable = bool(headers.user_flags & _DM)
             # It can come again where no sequence is kept for it: on its way, and for a queue that does not exist.

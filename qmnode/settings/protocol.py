@@ -84,6 +84,13 @@ class TransferSettings(_Settings):
     """While messages go by a fall-back, look so often whether a better next hop is back."""
     directory_answer_timeout: float = Field(default=4.0, gt=0, le=600)
     """Seconds that an application waits for the directory when it opens a public queue that is not known here yet."""
+    unknown_machine_patience: int = Field(default=1_800, ge=0, le=604_800)
+    """Seconds that messages on their way wait here for a machine that the directory does not show yet, before they are
+    refused: longer than a change takes to reach this node's directory. 0 refuses them at once."""
+    unknown_machine_messages: int = Field(default=1_000, ge=1)
+    """Most messages for such machines that one neighbour may leave here. Four times as many for all neighbours."""
+    unknown_machine_bytes: int = Field(default=16 * 1024 * 1024, ge=1)
+    """Most bytes of them. Four times as many for all neighbours."""
     routing_refresh: float = Field(default=300.0, gt=0)
     """Read sites, routing links and queue managers again so often, beside the directory's own notices of change."""
 

@@ -33,6 +33,17 @@ class MessageClass(IntEnum):
     MQMSG_CLASS_NACK_RECEIVE_REJECTED = 0xC004
 
 
+INSECURE_NACKS: Final = frozenset(
+    {
+        MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q,
+        MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION,
+        MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE,
+        MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED,
+        MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER,
+    }
+)
+"""Administration acknowledgments that tell a stranger about this queue manager: off by default (3.1.7.15, 5.1)."""
+
 _RECEIVE: Final = 0x4000
 _NEGATIVE: Final = 0x8000
 

@@ -13,14 +13,7 @@ from qmnode.protocol.acknowledgments import (
     order_ack_packet,
     position_deleted,
 )
-from qmnode.protocol.disposition import (
-    INSECURE_NACKS,
-    Fate,
-    after_final_ack,
-    after_order_ack,
-    has_expired,
-    refused_here,
-)
+from qmnode.protocol.disposition import Fate, after_final_ack, after_order_ack, has_expired, refused_here
 from qmnode.protocol.final_acks import final_ack_fate
 from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
 from qmnode.protocol.ping import PingClient, ping_response
@@ -32,7 +25,7 @@ from qmnode.structures.acks import FinalAckBody, MessageKind, OrderAckBody, mess
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.debug_header import DebugHeader
 from qmnode.structures.guid import ZERO_GUID
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_classes import INSECURE_NACKS, MessageClass
 from qmnode.structures.message_properties_header import PropertyFlags
 from qmnode.structures.queue_formats import (
     DirectQueueFormatName,

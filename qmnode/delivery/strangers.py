@@ -1,0 +1,194 @@
+"""Messages that pass, for machines that the directory does not show yet: they wait for a bounded time.
+
+A change of the directory reaches one queue manager after the other. The source of a message may know a machine that
+this node has never heard of, and the first messages for it would die here. So they wait in their outgoing queue. They
+expire there when the patience of this node ends, by an index that survives a restart; only then it is asked whether the
+machine is known by now. Anybody can name machines that will never exist: what one neighbour may leave here is bounded,
+and so is what all of them may.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+import structlog
+
+from qmnode.delivery.topology import Topology
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.packet import value_of_packet
+from qmnode.model.packet_parts import ADDRESS
+from qmnode.model.ports import TransitEnd
+from qmnode.model.queue_manager import QueueManager
+from qmnode.model.record import NEVER, PREFIX_SIZE, arrival, expiry
+from qmnode.protocol.received import ReceivedMessage
+from qmnode.protocol.reception import Destination, DestinationKind, Place
+from qmnode.settings.protocol import TransferSettings
+from qmnode.structures.guid import Guid, guid_to_text
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.names import FormatName
+
+log = structlog.get_logger(__name__)
+
+_NEIGHBOURS: Final = 4
+"""All neighbours together may leave so many times as much as one of them."""
+_LOOK_AGAIN: Final = 60
+"""Seconds until a message is looked at again whose time is over while the directory has not answered yet."""
+
+
+class _Charge(NamedTuple):
+    until: int
+    neighbour: str
+    machine: Guid
+    size: int
+
+
+class Shares:
+    """What neighbours have left here lately, by their addresses: messages and bytes."""
+
+    def __init__(self, settings: TransferSettings) -> None:
+        self._settings = settings
+        self._charges: deque[_Charge] = deque()
+        self._messages: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
+        self._total = 0
+        """The bytes of all."""
+
+    def has_room(self, neighbour: str, size: int, now: float) -> bool:
+        """Whether a neighbour may leave a message of so many bytes."""
+        while self._charges and self._charges[0].until <= now:
+            self._give_back(self._charges.popleft())
+        messages, size_limit = self._settings.unknown_machine_messages, self._settings.unknown_machine_bytes
+        return (
+            self._messages[neighbour] < messages
+            and self._bytes[neighbour] + size <= size_limit
+            and len(self._charges) < _NEIGHBOURS * messages
+            and self._total + size <= _NEIGHBOURS * size_limit
+        )
+
+    def take(self, charge: _Charge) -> None:
+        """A neighbour leaves a message. Those that come later end later."""
+        self._charges.append(charge)
+        self._messages[charge.neighbour] += 1
+        self._bytes[charge.neighbour] += charge.size
+        self._total += charge.size
+
+    def forget(self, is_known: Callable[[Guid], bool]) -> None:
+        """Give back what was left for machines that are known now."""
+        charges, self._charges = self._charges, deque()
+        for charge in charges:
+            if is_known(charge.machine):
+                self._give_back(charge)
+            else:
+                self._charges.append(charge)
+
+    def _give_back(self, charge: _Charge) -> None:
+        neighbour = charge.neighbour
+        self._messages[neighbour] -= 1
+        self._bytes[neighbour] -= charge.size
+        self._total -= charge.size
+        if not self._messages[neighbour]:
+            del self._messages[neighbour], self._bytes[neighbour]
+
+
+class Strangers:
+    """Decides about messages for machines that the directory does not show: when they come, and when they waited."""
+
+    def __init__(
+        self,
+        manager: QueueManager,
+        topology: Topology | None,
+        settings: TransferSettings,
+        repeats: Callable[[OutgoingQueue, ReceivedMessage, int], bool],
+        waits: Callable[[OutgoingQueue, ReceivedMessage, int], bool],
+    ) -> None:
+        """``repeats`` and ``waits``: whether a message is in its outgoing queue already, see ``QueueSender``."""
+        self._manager = manager
+        self._topology = topology
+        self.patience = settings.unknown_machine_patience
+        self._shares = Shares(settings)
+        self._repeats = repeats
+        self._waits = waits
+        self._since = int(manager.clock.time())
+
+    def destination(self, name: FormatName, machine: Guid, neighbour: str) -> Destination:
+        """Where messages of a neighbour go that are for a queue of an unknown machine, in one batch."""
+        if not self.patience or not neighbour:
+            return Destination(DestinationKind.UNKNOWN)
+        until = min(int(self._manager.clock.time()) + self.patience, NEVER - 1)
+        destination = Destination(DestinationKind.FORWARD, self._queue(name), until=until)
+        destination.place = partial(self._place, _Batch(destination, name, machine, neighbour))
+        return destination
+
+    def topology_changed(self) -> None:
+        """Machines may be known that were not."""
+        if self._topology is not None:
+            self._shares.forget(self._topology.knows)
+
+    def end_of(self, value: bytes) -> TransitEnd:
+        """When the wait of a message ends that is for another machine, as far as is known now."""
+        packet, now = value[PREFIX_SIZE:], int(self._manager.clock.time())
+        own = expiry(value_of_packet(packet, 0, transit=True))
+        late, refused = MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT, MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q
+        topology = self._topology
+        if own <= now or (topology is not None and topology.has(Guid(value[ADDRESS]))):
+            return TransitEnd(own, late)
+        end = max(int(arrival(value)), self._since) + self.patience
+        if end <= now and (topology is None or not topology.has_been_read):
+            end = now + _LOOK_AGAIN
+        return TransitEnd(own, late) if own <= end else TransitEnd(end, refused)
+
+    def _queue(self, name: FormatName) -> OutgoingQueue | None:
+        queue = self._manager.names.outgoing(name)
+        return queue if isinstance(queue, OutgoingQueue) else None
+
+    def _place(self, batch: "_Batch", received: ReceivedMessage) -> Place:
+        """Whether there is a place for a message. Its outgoing queue is made for the first that is taken, not before:
+        whoever is refused leaves nothing here."""
+        destination, now = batch.destination, self._manager.clock.time()
+        size, is_transactional = len(received.packet), received.headers.tx_sequence_id is not None
+        queue = destination.queue
+        assert queue is None or isinstance(queue, OutgoingQueue)
+        if self._topology is not None:
+            self._topology.read_soon()
+        if not self._shares.has_room(batch.neighbour, size, now):
+            repeated = queue is not None and is_transactional and self._waits(queue, received, batch.taken)
+            return Place.REPEATED if repeated else Place.NONE
+        if queue is None:
+            queue = destination.queue = self._new_queue(batch)
+        if queue is None:
+            return Place.NONE
+        if is_transactional and self._repeats(queue, received, batch.taken):
+            return Place.REPEATED
+        batch.taken += 1
+        self._shares.take(_Charge(destination.until, batch.neighbour, batch.machine, size))
+        return Place.FREE
+
+    def _new_queue(self, batch: "_Batch") -> OutgoingQueue | None:
+        try:
+            queue = self._manager.opening.find(batch.name, Access.SEND, for_strangers=True)
+        except MessageQueuingError as error:
+            log.warning("a message for an unknown machine cannot wait", destination=str(batch.name), reason=str(error))
+            return None
+        if not isinstance(queue, OutgoingQueue):
+            return None  # a public queue that is here, and which the sender believes to be elsewhere
+        log.info(
+            "messages wait for a machine that the directory does not show yet", destination=str(batch.name),
+            machine=guid_to_text(batch.machine), neighbour=batch.neighbour, seconds=self.patience,
+        )  # fmt: skip
+        return queue
+
+
+class _Batch:
+    """Messages of one neighbour to one destination that come together."""
+
+    __slots__ = ("destination", "machine", "name", "neighbour", "taken")
+
+    def __init__(self, destination: Destination, name: FormatName, machine: Guid, neighbour: str) -> None:
+        self.destination = destination
+        self.name = name
+        self.machine = machine
+        self.neighbour = neighbour
+        self.taken = 0
