@@ -1,7 +1,11 @@
 """Running the node in the foreground, to its exit code."""
 
 import asyncio
+import contextlib
+import gc
+import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from qmnode.errors import ConfigurationError, MessageQueuingError
@@ -9,9 +13,10 @@ from qmnode.errors import ConfigurationError, MessageQueuingError
 
 def run_node(config: Path | None) -> int:
     """0 stopped as it was told, 1 it could not start or failed, 2 the settings cannot be used."""
-    from qmnode.security.process import forbid_core_dumps
-    from qmnode.service import Service, configure_log
-    from qmnode.settings.node import read_settings
+    with _cheap_imports():
+        from qmnode.security.process import forbid_core_dumps
+        from qmnode.service import Service, configure_log
+        from qmnode.settings.node import read_settings
 
     try:
         settings = read_settings(config)
@@ -26,3 +31,25 @@ def run_node(config: Path | None) -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+@contextlib.contextmanager
+def _cheap_imports() -> Iterator[None]:
+    """Import without what is of no use here: collections of garbage that is none, and rich.
+
+    structlog loads rich if it is there, to draw tracebacks; the log of a node has them as text.
+    """
+    gc.disable()
+    absent = "rich" not in sys.modules
+    if absent:
+        sys.modules["rich"] = None  # type: ignore[assignment]  # how the import system is told that there is none
+    try:
+        importlib.import_module("structlog")
+    finally:
+        if absent:
+            del sys.modules["rich"]
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.freeze()

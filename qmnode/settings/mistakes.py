@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from qmnode.errors import ConfigurationError
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pydantic_settings import SettingsError
 
 Place = tuple[int | str, ...]
 
@@ -34,7 +33,7 @@ def unreadable(path: Path, error: Exception) -> str:
             return f"{path}: no YAML: {' '.join(str(error).split())}"
 
 
-def explained(path: Path | None, model: type[BaseModel], error: ValidationError | SettingsError) -> str:
+def explained(path: Path | None, model: type[BaseModel], error: ValidationError | ConfigurationError) -> str:
     """What is wrong with the settings in a file, and in the environment beside it."""
     where = str(path) if path is not None else "environment"
     if not isinstance(error, ValidationError):

@@ -5,9 +5,9 @@ from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from qmnode.errors import ConfigurationError as ConfigurationError
+from qmnode.settings.environment import with_environment
 from qmnode.settings.mistakes import explained, unreadable
 from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.settings.remote_read import RemoteReadSettings
@@ -219,20 +219,12 @@ class DirectoryMembershipSettings(_Settings):
     """Seconds of the Directory Online Timer (MS-MQDMPR 3.1.2.5)."""
 
 
-class NodeSettings(BaseSettings, Settings):
+class NodeSettings(Settings):
     """Everything ``qmnode run`` is told: from a YAML file, and from the environment, which wins.
 
     The variable of a setting is its path in upper case, ``QMNODE_`` before it and two underscores between:
     ``QMNODE_STORAGE__SYNC=thread``.
     """
-
-    model_config = SettingsConfigDict(
-        extra="forbid",
-        frozen=True,
-        env_prefix="QMNODE_",
-        env_nested_delimiter="__",
-        nested_model_default_partial_update=True,
-    )
 
     data: Path = Path("/var/lib/qmnode")
     """Directory of the message store."""
@@ -240,18 +232,6 @@ class NodeSettings(BaseSettings, Settings):
     management: ManagementSettings = ManagementSettings()
     log: LogSettings = LogSettings()
     directory: DirectoryMembershipSettings = DirectoryMembershipSettings()
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment before the file."""
-        return env_settings, init_settings
 
 
 def read_settings(path: Path | None) -> NodeSettings:
@@ -265,6 +245,6 @@ def read_settings(path: Path | None) -> NodeSettings:
         if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
             raise ConfigurationError(f"{path}: expected settings by name, such as 'data: /var/lib/qmnode'")
     try:
-        return NodeSettings(**values)
-    except (ValidationError, SettingsError) as error:
+        return NodeSettings(**with_environment(NodeSettings, values))
+    except (ValidationError, ConfigurationError) as error:
         raise ConfigurationError(explained(path, NodeSettings, error)) from error

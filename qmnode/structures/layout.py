@@ -171,7 +171,7 @@ class StructureMeta(type):
             made: Any = cls
             made._read_bytes = staticmethod(_made_when_used(made, "_read_bytes"))
             made._read_view = staticmethod(_made_when_used(made, "_read_view"))
-            made._parts = WriterCode(made).make()
+            made._parts = _writer_made_when_used(made)
         return cls
 
 
@@ -181,6 +181,16 @@ def _made_when_used(cls: Any, reader: str) -> Callable[..., Any]:
     def first_use(*arguments: Any) -> Any:
         setattr(cls, reader, staticmethod(ReaderCode(cls, of_bytes=reader == "_read_bytes").make()))
         return getattr(cls, reader)(*arguments)
+
+    return first_use
+
+
+def _writer_made_when_used(cls: Any) -> Callable[..., Any]:
+    """A writer that is made at its first use: most structures are never written by a process."""
+
+    def first_use(self: Any) -> Any:
+        cls._parts = WriterCode(cls).make()
+        return cls._parts(self)
 
     return first_use
 

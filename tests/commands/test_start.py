@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import qmnode
 from qmnode.commands.quick import quick
+from qmnode.local.asking import ask
 from qmnode.management.documents import NodeDocument, QuotaDocument
 from qmnode.version import program_version
 from tests.commands.conftest import Command
@@ -35,11 +37,43 @@ def test_status_loads_no_library(tmp_path: Path) -> None:
 
 
 def test_run_answers_before_it_loads_what_serves_http_and_what_few_nodes_use() -> None:
-    modules = loaded("import qmnode.commands.running, qmnode.service")
+    modules = loaded(_PROGRAM, "run", "--config", "/nowhere/node.yaml")
     assert "qmnode.local.server" in modules
+    heavy = {"attr", "dotenv", "pydantic_settings", "pygments", "rich.console"}
+    assert modules & heavy == set()
     heavy = {"fastapi", "gssapi", "prometheus_client", "pyarrow", "spnego", "starlette", "typer", "uvicorn"}
     assert modules & heavy == set()
     assert modules & {"qmnode.dcerpc.pdu", "qmnode.export.exporter", "qmnode.management.server"} == set()
+
+
+def node_file(directory: Path) -> Path:
+    """The settings of a node that is alone, on ``node.sock``."""
+    settings = {
+        "data": str(directory / "data"),
+        "computer_name": "ALPHA",
+        "transport": {"enabled": False},
+        "local": {"socket": str(directory / "node.sock")},
+        "management": {"socket": None},
+    }
+    path = directory / "node.yaml"
+    path.write_text(json.dumps(settings))
+    return path
+
+
+def test_applications_are_answered_while_http_is_loaded(tmp_path: Path) -> None:
+    gate = tmp_path / "first" / "fastapi"
+    gate.mkdir(parents=True)
+    (gate / "__init__.py").write_text("import threading\nthreading.Event().wait()\n")
+    node = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, "run", "--config", str(node_file(tmp_path))],
+        env={**os.environ, "PYTHONPATH": str(gate.parent)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert ask(tmp_path / "node.sock", "status", wait=120)["computer_name"] == "ALPHA"
+    finally:
+        node.kill()
+        node.wait()
 
 
 def test_status_prints_the_documents_of_the_management_api(command: Command, daemon: Daemon) -> None:
@@ -85,15 +119,7 @@ def test_status_of_nobody_waits_no_longer_than_it_is_told(command: Command, tmp_
 
 
 def test_status_waits_for_a_node_that_starts(tmp_path: Path) -> None:
-    socket, configuration = tmp_path / "node.sock", tmp_path / "node.yaml"
-    settings = {
-        "data": str(tmp_path / "data"),
-        "computer_name": "ALPHA",
-        "transport": {"enabled": False},
-        "local": {"socket": str(socket)},
-        "management": {"socket": None},
-    }
-    configuration.write_text(json.dumps(settings))
+    socket, configuration = tmp_path / "node.sock", node_file(tmp_path)
     command = [sys.executable, "-c", _PROGRAM]
     asked = subprocess.Popen(
         [*command, "status", "--wait", "120", "--json", "--socket", str(socket)], stdout=subprocess.PIPE
