@@ -1,17 +1,14 @@
 """A node: the rooms put together."""
 
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from qmnode.delivery.network import Network
-from qmnode.delivery.signing import MessageSigning
 from qmnode.directory.port import Directory
 from qmnode.model.ports import Clock, SystemClock
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
-from qmnode.remote_read.remote_reader import RemoteReader
 from qmnode.security.queue_policy import QueueAccessPolicy
 from qmnode.settings.node import Settings
 from qmnode.storage.backup import back_up
@@ -19,7 +16,8 @@ from qmnode.storage.store import Store
 from qmnode.structures.sid import ANONYMOUS
 
 if TYPE_CHECKING:
-    from qmnode.dcerpc.protection import SecurityContext
+    from qmnode.delivery.network import Network
+    from qmnode.delivery.signing import MessageSigning
     from qmnode.export.exporter import Exporter
     from qmnode.export.recorder import EventRecorder
 
@@ -30,11 +28,12 @@ class QueueManager(ModelQueueManager):
     ``async with QueueManager.open(path) as qm`` and ``qm = await QueueManager.open(path)`` both open one.
     """
 
-    signing: MessageSigning
+    signing: "MessageSigning"
     """Signs what applications want authenticated."""
-    network: Network
+    network: "Network"
     """Sessions with other queue managers. An embedded queue manager has none until it calls ``network.start``."""
 
+    recorder: "EventRecorder | None"
     exporter: "Exporter | None" = None
     """Writes what happens to segments, if the settings say where."""
 
@@ -54,9 +53,10 @@ class QueueManager(ModelQueueManager):
 
     async def close(self) -> None:
         """Close the sessions, if it has any, then the queue manager."""
-        if isinstance(self.remote_reader, RemoteReader):
+        if self.remote_reader is not None:
             await self.remote_reader.close()
-        await self.network.stop()
+        if self.context.network is not None:
+            await self.network.stop()
         if self.exporter is not None:
             exporter, self.exporter = self.exporter, None
             await exporter.stop()
@@ -90,12 +90,21 @@ class Opening:
         return self._start().__await__()
 
     async def _start(self) -> QueueManager:
+        manager = self.begin()
+        try:
+            await self.complete(manager)
+        except BaseException:
+            manager.store.close()
+            raise
+        return manager
+
+    def begin(self) -> QueueManager:
+        """First half: the store and its queues, which is enough to say how the node is."""
         store = Store.open(self._path, self._settings.storage)
         try:
             name = self._settings.computer_name or socket.gethostname().partition(".")[0].upper()
             # Without a directory nobody is a domain user, and queues belong to the anonymous user (3.1.7.1.3.1).
             policy = QueueAccessPolicy(ANONYMOUS)
-            recorder = self._recorder(store)
             manager = self._kind(
                 store,
                 self._settings,
@@ -103,28 +112,22 @@ class Opening:
                 name,
                 access_policy=policy,
                 directory=self._directory,
-                recorder=recorder,
+                recorder=self._recorder(store),
             )
             if store.losses:
                 manager.troubles["message store"] = store.losses[-1].sentence
-            signing = MessageSigning(self._settings.security, self._directory, self._clock)
-            manager.signing = manager.context.signing = signing
-            network = Network(manager, store, self._settings, self._directory, self._path)
-            manager.network = manager.context.network = network
-            manager.remote_reader = RemoteReader(manager, self._reader_security())
-            if recorder is not None:
-                from qmnode.export.exporter import Exporter
-
-                recorder.attach(manager)
-                manager.exporter = Exporter(manager, store, recorder, self._settings.export)
-                manager.exporter.start()
-            await manager.start()
         except BaseException:
             store.close()
             raise
         return manager
 
-    # What few nodes use is imported by those: see qmnode.commands.
+    async def complete(self, manager: QueueManager) -> None:
+        """Second half: all that has to do with other queue managers."""
+        from qmnode.outside import join_others
+
+        assert isinstance(manager.store, Store)
+        join_others(manager, manager.store, self._directory, self._path)
+        await manager.start()
 
     def _recorder(self, store: Store) -> "EventRecorder | None":
         export = self._settings.export
@@ -135,14 +138,6 @@ class Opening:
 
         check_export(export)
         return EventRecorder(store, self._clock, export.backlog_bytes)
-
-    def _reader_security(self) -> "Callable[[str], SecurityContext] | None":
-        settings = self._settings.remote_read
-        if not settings.account:
-            return None
-        from qmnode.dcerpc.authentication import initiator_authentication
-
-        return initiator_authentication(settings)
 
     async def __aenter__(self) -> QueueManager:
         self._manager = await self._start()

@@ -115,16 +115,22 @@ class Service:
             if directory is not None:
                 rooms.push_async_callback(directory.close)
             opening = QueueManager.open(self.settings.data, self.settings, directory=directory)
-            self.manager = await rooms.enter_async_context(opening)
-            if directory is not None:
-                await self._join(directory, rooms)
+            self.manager = opening.begin()
+            rooms.push_async_callback(self.manager.close)
             self.audit_log = AuditLog(self.settings.management.audit_log)
             rooms.callback(self.audit_log.close)
             self._handle_signals()
-            local = LocalServer(self.manager, self.settings.local, self._write_local_change)
-            await local.start()
-            await self._start_management(rooms)
+            local = LocalServer(self.manager, self.settings.local, self._write_local_change, complete=False)
+            if directory is None:  # which may give the node another identifier
+                await local.start()
             rooms.push_async_callback(local.stop)
+            await _load_beside("qmnode.outside")
+            await opening.complete(self.manager)
+            if directory is not None:
+                await self._join(directory, rooms)
+                await local.start()
+            local.complete()
+            await self._start_management(rooms)
             if self.settings.transport.enabled and not self.settings.hardened_security:
                 await self._start_network()
                 rooms.push_async_callback(self.manager.network.stop)

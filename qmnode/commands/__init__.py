@@ -7,7 +7,8 @@ To add a command, write ``qmnode/commands/NAME.py`` with a ``typer.Typer`` and a
 * results go to standard output, all else to standard error;
 * a failure is one sentence that says what to do, with the field's error code where there is one, never a traceback;
 * starting is cheap. A module imports at its top only what every call of it needs. ``status`` loads no library at all.
-  ``run`` serves applications while a thread loads what serves HTTP (FastAPI, uvicorn, prometheus-client); what few
-  nodes use (export, remote read and its authentication, settings in the environment) is loaded when it is used.
+  ``run`` answers ``status`` when the queues are open. A thread then loads what has to do with other queue managers
+  (``qmnode.outside``), for which all other calls wait, and after it what serves HTTP. What few nodes use (export,
+  remote read and its authentication, settings in the environment) is loaded when it is used.
   ``tests/commands/test_start.py`` lists what must not be loaded.
 """

@@ -1,9 +1,9 @@
 """Running the node in the foreground, to its exit code."""
 
-import asyncio
 import contextlib
 import gc
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +14,8 @@ from qmnode.errors import ConfigurationError, MessageQueuingError
 def run_node(config: Path | None) -> int:
     """0 stopped as it was told, 1 it could not start or failed, 2 the settings cannot be used."""
     with _cheap_imports():
+        import asyncio
+
         from qmnode.security.process import forbid_core_dumps
         from qmnode.service import Service, configure_log
         from qmnode.settings.node import read_settings
@@ -35,11 +37,13 @@ def run_node(config: Path | None) -> int:
 
 @contextlib.contextmanager
 def _cheap_imports() -> Iterator[None]:
-    """Import without what is of no use here: collections of garbage that is none, and rich.
+    """Import without what is of no use here.
 
-    structlog loads rich if it is there, to draw tracebacks; the log of a node has them as text.
+    That is the collector, which finds no garbage among modules; plugins of pydantic, for which it would read the
+    metadata of every package; and rich, which structlog loads if it is there to draw tracebacks: a node logs text.
     """
     gc.disable()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     absent = "rich" not in sys.modules
     if absent:
         sys.modules["rich"] = None  # type: ignore[assignment]  # how the import system is told that there is none

@@ -50,7 +50,10 @@ log = structlog.get_logger(__name__)
 class LocalServer:
     """Listens on a Unix socket for applications of this machine."""
 
-    def __init__(self, manager: QueueManagerApi, settings: LocalSettings, audit: Auditor | None = None) -> None:
+    def __init__(
+        self, manager: QueueManagerApi, settings: LocalSettings, audit: Auditor | None = None, complete: bool = True
+    ) -> None:
+        """While the queue manager is not ``complete``, all calls but those for its status wait."""
         self.manager = manager
         self.settings = settings
         self.path = settings.socket
@@ -58,6 +61,13 @@ class LocalServer:
         self.connections: set[LocalConnection] = set()
         self._server: asyncio.Server | None = None
         self.stopping = False
+        self.completed = asyncio.Event()
+        if complete:
+            self.completed.set()
+
+    def complete(self) -> None:
+        """The queue manager can do everything from now on; calls that wait for that go on, the oldest first."""
+        self.completed.set()
 
     async def start(self) -> None:
         """Listen. A socket left behind by a node that was killed is replaced; one that answers is not."""
@@ -220,6 +230,8 @@ class LocalConnection(asyncio.Protocol):
 
     async def _perform(self, work: "Work", call: Frame) -> None:
         try:
+            if not self.server.completed.is_set() and not _asks_for_status(call):
+                await self.server.completed.wait()
             kind, body = await work(self, call.body)
         except MessageQueuingError as error:
             kind, body = Kind.FAILED, values.encode_error(error)
@@ -439,6 +451,10 @@ _MANAGER_METHODS: Final = _methods(QueueManagerApi, "begin", without=frozenset({
 _QUEUE_METHODS: Final = _methods(QueueApi, "cursor")
 _CURSOR_METHODS: Final = _methods(CursorApi)
 _TRANSACTION_METHODS: Final = frozenset({"prepare", "end"})
+
+
+def _asks_for_status(call: Frame) -> bool:
+    return call.kind == Kind.CALL and values.decode(call.body)[:3] == ["manager", 0, "status"]
 
 
 def _message(packet: bytes, more: bytes) -> Message:

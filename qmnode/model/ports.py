@@ -269,6 +269,9 @@ class RemoteReader(Protocol):
     async def open_queue(self, name: "FormatName", access: "Access", share: "Share") -> "QueueApi":
         """Open a queue of another queue manager."""
 
+    async def close(self) -> None:
+        """End the connections to other queue managers."""
+
 
 class SystemClock:
     """Wall time and the timers of the running event loop."""

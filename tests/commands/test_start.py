@@ -5,6 +5,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,8 @@ def test_run_answers_before_it_loads_what_serves_http_and_what_few_nodes_use() -
     heavy = {"fastapi", "gssapi", "prometheus_client", "pyarrow", "spnego", "starlette", "typer", "uvicorn"}
     assert modules & heavy == set()
     assert modules & {"qmnode.dcerpc.pdu", "qmnode.export.exporter", "qmnode.management.server"} == set()
+    others = {"cryptography", "qmnode.delivery.network", "qmnode.protocol.session", "qmnode.routing.router"}
+    assert modules & others == set()
 
 
 def node_file(directory: Path) -> Path:
@@ -60,20 +64,53 @@ def node_file(directory: Path) -> Path:
     return path
 
 
-def test_applications_are_answered_while_http_is_loaded(tmp_path: Path) -> None:
-    gate = tmp_path / "first" / "fastapi"
-    gate.mkdir(parents=True)
-    (gate / "__init__.py").write_text("import threading\nthreading.Event().wait()\n")
+_GATE = """
+import os, sys
+open(os.environ["GATE"]).read()  # a pipe that nobody has opened yet
+sys.path.remove(os.path.dirname(os.path.dirname(__file__)))
+del sys.modules[__name__]
+__import__(__name__)
+"""
+
+
+@contextmanager
+def node_that_loads(library: str, folder: Path) -> Iterator[tuple[Path, Path]]:
+    """A node's socket, and the pipe that it waits for where it loads a library."""
+    package, pipe = folder / "first" / library, folder / "pipe"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(_GATE)
+    os.mkfifo(pipe)
     node = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, "run", "--config", str(node_file(tmp_path))],
-        env={**os.environ, "PYTHONPATH": str(gate.parent)},
-        stderr=subprocess.DEVNULL,
+        [sys.executable, "-c", _PROGRAM, "run", "--config", str(node_file(folder))],
+        env={**os.environ, "PYTHONPATH": str(package.parent), "GATE": str(pipe)},
+        stderr=(folder / "log").open("wb"),
     )
     try:
-        assert ask(tmp_path / "node.sock", "status", wait=120)["computer_name"] == "ALPHA"
+        yield folder / "node.sock", pipe
     finally:
         node.kill()
         node.wait()
+
+
+@pytest.mark.parametrize("library", ["fastapi", "cryptography"])
+def test_status_is_answered_while_a_library_is_loaded(tmp_path: Path, library: str) -> None:
+    with node_that_loads(library, tmp_path) as (socket, _):
+        assert ask(socket, "status", wait=120)["computer_name"] == "ALPHA"
+
+
+async def test_calls_wait_for_what_is_loaded_after_the_socket_answers(tmp_path: Path) -> None:
+    name = r".\private$\orders"
+    with node_that_loads("cryptography", tmp_path) as (socket, pipe):
+        await asyncio.to_thread(ask, socket, "status", wait=120)
+        async with qmnode.connect(socket) as manager:
+            calls = [asyncio.create_task(manager.create_queue(name)), asyncio.create_task(manager.queue(name))]
+            assert (await manager.status()).queue_count == 0
+            assert not any(call.done() for call in calls)
+            await asyncio.to_thread(pipe.write_text, "load it now")
+            created, found = await asyncio.wait_for(asyncio.gather(*calls), 60)
+            assert created == found
+            assert (await manager.status()).queue_count == 1
+    assert "Traceback" not in (tmp_path / "log").read_text("utf-8")
 
 
 def test_status_prints_the_documents_of_the_management_api(command: Command, daemon: Daemon) -> None:

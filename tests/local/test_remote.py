@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import qmnode
 from qmnode import Access, Message, MessageQueuingError, Share
 from qmnode.local.changes import LocalChange
 from qmnode.local.remote import RemoteQueueManager
+from qmnode.local.server import LocalServer
 from qmnode.settings.node import LocalSettings
 from qmnode.structures.error_codes import ErrorCode
 from tests.local.conftest import FORMAT, NAME, Service
@@ -388,3 +390,37 @@ async def test_an_application_has_a_limit_of_handles_and_can_close_some(remote: 
     assert refused.value.code == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
     await opened[0].close()
     await remote.open_queue(r"DIRECT=OS:.\private$\many")
+
+
+@pytest.fixture
+async def incomplete(tmp_path: Path) -> AsyncIterator[Service]:
+    async with qmnode.QueueManager.open(tmp_path / "store") as manager:
+        server = LocalServer(manager, LocalSettings(socket=tmp_path / "node.sock"), complete=False)
+        await server.start()
+        yield Service(manager, server, tmp_path / "node.sock")
+        await server.stop()
+
+
+async def test_only_status_is_answered_before_the_queue_manager_is_complete(incomplete: Service) -> None:
+    async with qmnode.connect(incomplete.socket) as remote:
+        first = asyncio.create_task(remote.create_queue(NAME))
+        second = asyncio.create_task(remote.delete_queue(NAME))
+        abandoned = asyncio.create_task(remote.create_queue(NAME))
+        assert (await remote.status()).queue_count == 0
+        abandoned.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await abandoned
+        assert not first.done()
+        incomplete.server.complete()
+        await asyncio.gather(first, second)
+        assert (await remote.status()).queue_count == 0
+
+
+async def test_calls_that_wait_end_with_the_server(incomplete: Service) -> None:
+    async with qmnode.connect(incomplete.socket) as remote:
+        waiting = asyncio.create_task(remote.create_queue(NAME))
+        await remote.status()
+        await incomplete.server.stop()
+        with pytest.raises(MessageQueuingError, match="the connection to the node"):
+            await waiting
+    assert (await incomplete.manager.status()).queue_count == 0
