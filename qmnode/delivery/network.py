@@ -395,6 +395,7 @@ class Network:
         self, session: Session, handler: Handler, *, initiator: bool, on_lost: Callable[[], object] | None = None
     ) -> Connection:
         """A connection with this node's limits."""
+        tls = self._security_settings.tls
         connection = Connection(
             session,
             handler,
@@ -402,6 +403,7 @@ class Network:
             unsettled_limit=_UNSETTLED_WINDOWS * self.session_settings.window_size,
             rates=self._rates,
             incomplete=self._incomplete,
+            identity_required=tls is not None and tls.require_identity,
         )
         connection.on_lost = on_lost
         return connection

@@ -8,7 +8,7 @@ from typing import Final
 from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.limits import ACK_TIMEOUT, RECOVERABLE_ACK_TIMEOUT
 from qmnode.settings.protocol import SessionSettings
-from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.internal_packets import (
     ConnectionParameters,
     ConnectionParametersHeader,
@@ -30,7 +30,7 @@ class Establishment:
     """What the two sides of a session agree on."""
 
     __slots__ = (
-        "ack_wait_timeout_ms", "direct", "identifier", "parameters", "pinged", "received_window",
+        "ack_wait_timeout_ms", "certified", "direct", "identifier", "parameters", "pinged", "received_window",
         "recoverable_ack_timeout_ms", "refuse", "remote",
     )  # fmt: skip
 
@@ -42,6 +42,8 @@ class Establishment:
         self.parameters = parameters
         self.remote = remote
         """RemoteQMGuid. Null at an initiator that has only a direct format name; then the answer says it."""
+        self.certified: Guid | None = None
+        """Whom the peer's certificate names; ZERO_GUID if it has to name somebody and does not; None: nothing tells."""
         self.direct = direct
         self.pinged = pinged
         self.refuse = refuse
@@ -74,6 +76,7 @@ class Establishment:
             raise RemoteProtocolError("3.1.5.2.3", "a request cannot refuse the connection")
         if request.client_guid == ZERO_GUID:
             raise RemoteProtocolError("2.2.3.1", "the initiator has no identifier")
+        self._check_certified("3.1.5.3.1", request.client_guid)
         self.remote = request.client_guid
         self.direct = request.server_guid == ZERO_GUID
         accepted = not self.refuse and request.server_guid in (ZERO_GUID, self.identifier)
@@ -97,6 +100,7 @@ class Establishment:
             raise RemoteProtocolError("3.1.5.3.2", "the answer is for another queue manager")
         if answer.server_guid == ZERO_GUID or (not self.direct and answer.server_guid != self.remote):
             raise RemoteProtocolError("3.1.5.3.2", "another queue manager answered")
+        self._check_certified("3.1.5.3.2", answer.server_guid)
         self.remote = answer.server_guid
         round_trip = (_milliseconds(now) - answer.time_stamp) & _MILLISECONDS
         self.recoverable_ack_timeout_ms = _clamp(round_trip * 8, RECOVERABLE_ACK_TIMEOUT)
@@ -123,6 +127,15 @@ class Establishment:
         if packet.internal_header.flags & InternalFlags.CS.mask:
             raise RemoteProtocolError("2.2.1", "the connection is refused after it was accepted")
         self.received_window = max(1, packet.connection_parameters_header.window_size)
+
+    def _check_certified(self, section: str, claimed: Guid) -> None:
+        """What a peer says it is must be what its certificate says."""
+        if self.certified is None or self.certified == claimed:
+            return
+        whose = "no queue manager" if self.certified == ZERO_GUID else f"queue manager {guid_to_text(self.certified)}"
+        raise RemoteProtocolError(
+            section, f"the peer says that it is {guid_to_text(claimed)}, and its certificate names {whose}"
+        )
 
     def _parameters(self, recoverable_ack_timeout: int) -> bytes:
         header = ConnectionParametersHeader(

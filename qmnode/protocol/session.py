@@ -130,6 +130,16 @@ class Session:
         return self._agreed.remote
 
     @property
+    def certified(self) -> Guid | None:
+        """Who the peer is by its TLS certificate: it is believed to be nobody else, and ZERO_GUID is nobody. None: no
+        certificate tells."""
+        return self._agreed.certified
+
+    @certified.setter
+    def certified(self, identifier: Guid | None) -> None:
+        self._agreed.certified = identifier
+
+    @property
     def direct(self) -> bool:
         """Whether the session was opened by a direct format name."""
         return self._agreed.direct

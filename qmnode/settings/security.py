@@ -35,6 +35,9 @@ class TlsSettings(BaseModel):
     peers: frozenset[str]
     """Host names and addresses of the nodes that announce TLS, too, or ``*`` for all. Nothing is sent to them and
     nothing is taken from them in clear."""
+    require_identity: bool = False
+    """Whether the certificate of a peer has to name its queue manager, as the URI ``urn:uuid:`` and its GUID. Where a
+    certificate names one, the peer is taken for no other in any case."""
 
 
 class SignerSettings(BaseModel):

@@ -8,6 +8,7 @@ from qmnode.protocol.commands import Closed, Command
 from qmnode.protocol.envelope import Packet
 from qmnode.protocol.session import Session
 from qmnode.transport.alarm import Alarm
+from qmnode.transport.certificate import queue_manager_of
 from qmnode.transport.incomplete import SMALL, IncompletePackets
 from qmnode.transport.rate import Rate, Rates
 
@@ -26,14 +27,15 @@ class Connection(asyncio.BufferedProtocol):
     """Drives one session over one transport connection.
 
     ``unsettled_limit``: so many received messages may wait for the disk before the socket is no longer read. ``rates``
-    and ``incomplete`` are shared with all other connections.
+    and ``incomplete`` are shared with all other connections. ``identity_required``: the certificate of a TLS peer has
+    to name its queue manager.
     """
 
     __slots__ = (
-        "_alarm", "_handler", "_holds", "_incomplete", "_loop", "_processing", "_rate", "_rates", "_read_paused",
-        "_transport", "_unsettled_limit", "_waits_for_rate", "address", "encrypted", "established", "initiator",
-        "local_address", "on_lost", "on_writable", "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes",
-        "writable",
+        "_alarm", "_handler", "_holds", "_identity_required", "_incomplete", "_loop", "_processing", "_rate", "_rates",
+        "_read_paused", "_transport", "_unsettled_limit", "_waits_for_rate", "address", "encrypted", "established",
+        "initiator", "local_address", "on_lost", "on_writable", "port", "received_bytes", "sent_bytes", "session",
+        "unsettled_bytes", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         unsettled_limit: int,
         rates: Rates,
         incomplete: IncompletePackets,
+        identity_required: bool = False,
     ) -> None:
         self.session = session
         self.initiator = initiator
@@ -70,6 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         self._rates = rates
         self._rate: Rate | None = None
         self._incomplete = incomplete
+        self._identity_required = identity_required
         self._holds = False
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -87,7 +91,10 @@ class Connection(asyncio.BufferedProtocol):
         self.address, self.port = str(peer[0]).partition("%")[0], int(peer[1])
         own = transport.get_extra_info("sockname") or ("", 0)
         self.local_address = str(own[0]).partition("%")[0]
-        self.encrypted = transport.get_extra_info("ssl_object") is not None
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            self.encrypted = True
+            self.session.certified = queue_manager_of(tls.getpeercert(), required=self._identity_required)
         self._rate = self._rates.of(self.address, self._loop.time())
         if self.session.closed:  # given up while it was being opened
             self._transport.abort()
