@@ -53,6 +53,14 @@ class Neighbours:
             return True  # it has shown a certificate
         return connection.address in (self._known(connection.session.remote) or ())
 
+    def is_address_of_one(self, block: str) -> bool:
+        """Whether a declared peer that was here lately has an address in this block."""
+        now = self._loop.time()
+        return any(
+            now < until and any(block_of(address) == block for address in addresses)
+            for until, addresses in self._addresses.values()
+        )
+
     def of(self, connection: "Connection") -> Neighbour:
         """The peer, for security."""
         return Neighbour(block_of(connection.address), self.is_declared(connection))

@@ -54,7 +54,7 @@ from qmnode.storage.store import Store
 from qmnode.structures.acks import FinalAckBody
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
-from qmnode.structures.guid import Guid
+from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.user_message import UserMessage
 from qmnode.transport.alarm import Alarm
@@ -63,6 +63,7 @@ from qmnode.transport.dialing import dial, is_reachable
 from qmnode.transport.incomplete import IncompletePackets
 from qmnode.transport.listener import Listener
 from qmnode.transport.ping import PingServer, ping
+from qmnode.transport.places import Place, Places
 from qmnode.transport.rate import Rates
 
 log = structlog.get_logger(__name__)
@@ -131,12 +132,13 @@ class Network:
         self._incomplete = IncompletePackets(self.settings.incomplete_bytes)
         self._alarm = Alarm(self._loop, self._timer_expired)
         self._cleanup_at = 0.0
-        self._listener = Listener(
-            self._accept,
-            sessions=self.settings.sessions,
-            sessions_per_peer=self.settings.sessions_per_peer,
-            make_room=self._make_room,
+        places = Places(
+            self.settings.sessions,
+            self.settings.sessions_per_peer,
+            self.neighbours.is_declared,
+            self.neighbours.is_address_of_one,
         )
+        self._listener = Listener(self._accept, places)
         self._ping_server: PingServer
 
     # The whole
@@ -408,7 +410,7 @@ class Network:
         connection.on_lost = on_lost
         return connection
 
-    def _accept(self, lost: Callable[[], object]) -> Connection:
+    def _accept(self, place: Place) -> Connection:
         session = Session(
             Role.ACCEPTOR,
             self.manager.identifier,
@@ -416,17 +418,10 @@ class Network:
             self._loop.time(),
             refuse=not self.manager.connection_active,
         )
-        connection = self.new_connection(session, self._handle_accepted, initiator=False, on_lost=lost)
+        connection = self.new_connection(session, self._handle_accepted, initiator=False, on_lost=place.release)
+        place.connection = connection
         self.accepted[connection] = None
         return connection
-
-    def _make_room(self) -> bool:
-        """Close the oldest connection that has brought no message: whoever has something to say says it at once."""
-        for connection in self.accepted:
-            if not connection.session.received_count:
-                connection.close()
-                return True
-        return False
 
     def _handle_accepted(self, connection: Connection, commands: Sequence[Command]) -> None:
         for command in commands:
@@ -452,7 +447,9 @@ class Network:
                     pass
 
     def _heard(self, connection: Connection) -> None:
-        self._copies.heard(connection.session.remote, connection.address, connection.local_address, self._loop.time())
+        remote = connection.session.remote
+        if remote != ZERO_GUID:  # else it has not said who it is
+            self._copies.heard(remote, connection.address, connection.local_address, self._loop.time())
 
     def record_session(self, connection: Connection, *, opened: bool, state: str = "") -> None:
         """Tell whoever keeps a record."""

@@ -69,13 +69,12 @@ class Establishment:
         """EstablishConnection response, and whether it accepts, 3.1.5.3.1.
 
         A null ServerGuid is valid: with a direct format name the initiator does not know whom it reaches, and 3.1.5.2.3
-        tells it to send that. (2.2.1 asks the acceptor to refuse it.)
+        tells it to send that. (2.2.1 asks the acceptor to refuse it.) Nothing is asked of the ClientGuid: an initiator
+        with a null one is answered, too, and is nobody that the node knows.
         """
         request = packet.establish_connection_header
         if packet.internal_header.flags & InternalFlags.CS.mask:
             raise RemoteProtocolError("3.1.5.2.3", "a request cannot refuse the connection")
-        if request.client_guid == ZERO_GUID:
-            raise RemoteProtocolError("2.2.3.1", "the initiator has no identifier")
         self._check_certified("3.1.5.3.1", request.client_guid)
         self.remote = request.client_guid
         self.direct = request.server_guid == ZERO_GUID

@@ -93,9 +93,11 @@ class TransportSettings(_Settings):
     ping_port: int = Field(default=3527, ge=1, le=0xFFFF)
     """2.1.2."""
     sessions: int = Field(default=2_000, ge=1)
-    """Connections that others may have to this node. Over it, the oldest that has brought no message makes room."""
+    """Connections that others may have to this node. Over it, those that say nothing make room, then idle ones of the
+    address block that holds most."""
     sessions_per_peer: int = Field(default=200, ge=1)
-    """Those of one address. A queue manager has one for each of its outgoing queues."""
+    """Those of one IPv4 address, or one IPv6 network of 64 bits. A queue manager has one for each of its outgoing
+    queues."""
     messages_per_second: int = Field(default=100_000, ge=1)
     """Messages a second that all connections of one address may bring. No message proves who sent it before it was
     read."""

@@ -8,6 +8,7 @@ from qmnode.protocol.commands import Closed, Command
 from qmnode.protocol.envelope import Packet
 from qmnode.protocol.session import Session
 from qmnode.transport.alarm import Alarm
+from qmnode.transport.blocks import block_of
 from qmnode.transport.certificate import queue_manager_of
 from qmnode.transport.incomplete import SMALL, IncompletePackets
 from qmnode.transport.rate import Rate, Rates
@@ -34,8 +35,8 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_alarm", "_handler", "_holds", "_identity_required", "_incomplete", "_loop", "_processing", "_rate", "_rates",
         "_read_paused", "_transport", "_unsettled_limit", "_waits_for_rate", "address", "encrypted", "established",
-        "initiator", "local_address", "on_lost", "on_writable", "port", "received_bytes", "sent_bytes", "session",
-        "unsettled_bytes", "writable",
+        "heard", "initiator", "local_address", "on_lost", "on_writable", "port", "received_bytes", "sent_bytes",
+        "session", "unsettled_bytes", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +65,8 @@ class Connection(asyncio.BufferedProtocol):
         self.on_lost: Callable[[], object] | None = None
         self.established = 0.0
         """Seconds since 1970 when the session opened; 0 before."""
+        self.heard = 0.0
+        """When a message came last, by the clock of the loop; 0 before the first."""
         self.sent_bytes = 0
         self.received_bytes = 0
         self.unsettled_bytes = 0
@@ -95,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         if tls is not None:
             self.encrypted = True
             self.session.certified = queue_manager_of(tls.getpeercert(), required=self._identity_required)
-        self._rate = self._rates.of(self.address, self._loop.time())
+        self._rate = self._rates.of(block_of(self.address), self._loop.time())
         if self.session.closed:  # given up while it was being opened
             self._transport.abort()
             return
@@ -113,8 +116,12 @@ class Connection(asyncio.BufferedProtocol):
         session = self.session
         self.unsettled_bytes = self.unsettled_bytes + count if session.unsettled() else count
         before = session.received_count
-        session.receive_data(_VIEW[:count], self._loop.time())
-        self._take_rate(session.received_count - before)
+        now = self._loop.time()
+        session.receive_data(_VIEW[:count], now)
+        brought = session.received_count - before
+        if brought:
+            self.heard = now
+            self._take_rate(brought)
         incomplete = session.incomplete()
         if incomplete > SMALL or self._holds:
             self._holds = incomplete > SMALL
@@ -163,6 +170,13 @@ class Connection(asyncio.BufferedProtocol):
         """Close the session from this side."""
         self.session.close(self._loop.time())
         self.process()
+
+    def abort(self) -> None:
+        """End the session and the connection, without waiting for a peer that does not read."""
+        transport = self._transport
+        self.close()
+        if transport is not None:
+            transport.abort()
 
     def process(self) -> None:
         """Do what the session wants, until it wants nothing."""

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from qmnode.transport.blocks import block_of
+
 if TYPE_CHECKING:
     from qmnode.transport.connection import Connection
 
@@ -16,7 +18,7 @@ SMALL: Final = 16 * 1024
 
 class IncompletePackets:
     """Bytes that wait for the rest of their packet. Over ``limit``, whoever has brought nothing for longest is closed,
-    of the address that holds most."""
+    of the address block that holds most."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -32,11 +34,11 @@ class IncompletePackets:
             self._close_one()
 
     def _close_one(self) -> None:
-        addresses: Counter[str] = Counter()
+        blocks: Counter[str] = Counter()
         for connection, count in self._held.items():
-            addresses[connection.address] += count
-        ((most, _),) = addresses.most_common(1)
-        victim = next(connection for connection in self._held if connection.address == most)
+            blocks[block_of(connection.address)] += count
+        ((most, _),) = blocks.most_common(1)
+        victim = next(connection for connection in self._held if block_of(connection.address) == most)
         log.warning("a packet that does not come to its end is given up", address=most, bytes=self._held[victim])
         victim.close()
         self.hold(victim, 0)

@@ -5,11 +5,13 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 import structlog
+
+from qmnode.transport.blocks import block_of
+from qmnode.transport.places import Place, Places
 
 log = structlog.get_logger(__name__)
 
@@ -17,6 +19,8 @@ _BACKLOG: Final = 256
 _AT_ONCE: Final = 32
 """Connections accepted in one pass of the event loop, so that a flood of them holds nobody else up."""
 _PEEK_TIMEOUT: Final = 10.0
+_HANDSHAKE_TIMEOUT: Final = 10.0
+"""Seconds for a TLS handshake, which costs the peer less than this side."""
 _TLS_RECORD: Final = 0x16
 _SHORTAGE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _SHORTAGE_PAUSE: Final = 1.0
@@ -61,22 +65,15 @@ class Listener:
 
     def __init__(
         self,
-        protocol: Callable[[Callable[[], object]], asyncio.BaseProtocol],
-        *,
-        sessions: int,
-        sessions_per_peer: int,
-        make_room: Callable[[], bool],
+        protocol: Callable[[Place], asyncio.BaseProtocol],
+        places: Places,
     ) -> None:
-        """``protocol`` makes one; it is given what to call when the connection is lost. ``make_room`` closes one of
-        those that are there for a new one, and says whether it did."""
+        """``protocol`` makes one for a place, which it releases when the connection is lost."""
         self._protocol = protocol
-        self._sessions = sessions
-        self._sessions_per_peer = sessions_per_peer
-        self._make_room = make_room
+        self._places = places
         self._tls: ssl.SSLContext | None = None
         self._requires_tls: Callable[[str], bool] = lambda address: False
         self._sockets: list[socket.socket] = []
-        self._peers: Counter[str] = Counter()
         self._begun: set[asyncio.Task[None]] = set()
         self.refused = 0
         """Connections closed at once because there were too many."""
@@ -84,7 +81,7 @@ class Listener:
     @property
     def sessions(self) -> int:
         """Connections that others opened."""
-        return self._peers.total()
+        return len(self._places)
 
     def start(self, address: str, port: int) -> None:
         """Listen. OSError if the address is in use or not of this machine."""
@@ -115,11 +112,6 @@ class Listener:
             task.cancel()
         await asyncio.gather(*self._begun, return_exceptions=True)
 
-    def _gone(self, address: str) -> None:
-        self._peers[address] -= 1
-        if self._peers[address] <= 0:
-            del self._peers[address]
-
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_AT_ONCE):
             try:
@@ -134,22 +126,19 @@ class Listener:
                 asyncio.get_running_loop().call_later(_SHORTAGE_PAUSE, self._resume)
                 return
             address = str(peer[0]).partition("%")[0]
-            if self._peers[address] >= self._sessions_per_peer or not self._has_room():
+            place = self._places.take(block_of(address), asyncio.get_running_loop().time())
+            if place is None:
                 self.refused += 1
                 accepted.close()
                 continue
-            self._peers[address] += 1
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            task = asyncio.get_running_loop().create_task(self._begin(accepted, address))
+            task = asyncio.get_running_loop().create_task(self._begin(accepted, address, place))
+            place.cancel = task.cancel
             self._begun.add(task)
             task.add_done_callback(self._begun.discard)
 
-    def _has_room(self) -> bool:
-        """Whoever fills all places with connections that say nothing keeps nobody else out."""
-        return self._peers.total() < self._sessions or self._make_room()
-
-    async def _begin(self, accepted: socket.socket, address: str) -> None:
+    async def _begin(self, accepted: socket.socket, address: str, place: Place) -> None:
         loop = asyncio.get_running_loop()
         try:
             context = None
@@ -157,13 +146,14 @@ class Listener:
                 context = self._tls
             if context is None and self._requires_tls(address):
                 raise ConnectionRefusedError(f"{address} has to speak TLS")
+            timeout = None if context is None else _HANDSHAKE_TIMEOUT
             await loop.connect_accepted_socket(
-                lambda: self._protocol(lambda: self._gone(address)), accepted, ssl=context
+                lambda: self._protocol(place), accepted, ssl=context, ssl_handshake_timeout=timeout
             )
         except (OSError, TimeoutError, asyncio.CancelledError, ssl.SSLError) as error:
             log.info("a connection was not begun", address=address, reason=str(error) or type(error).__name__)
             accepted.close()
-            self._gone(address)
+            place.release()
             if isinstance(error, asyncio.CancelledError):
                 raise
 

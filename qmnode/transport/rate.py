@@ -1,4 +1,4 @@
-"""How many messages a second strangers may send: a bucket that refills, for each address."""
+"""How many messages a second strangers may send: a bucket that refills, for each address block."""
 
 from weakref import WeakValueDictionary
 
@@ -21,15 +21,15 @@ class Rate:
 
 
 class Rates:
-    """One rate for all connections of an address, as long as there is one of them."""
+    """One rate for all connections of an address block, as long as there is one of them."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self._rates: WeakValueDictionary[str, Rate] = WeakValueDictionary()
 
-    def of(self, address: str, now: float) -> Rate:
-        """The rate of an address."""
-        rate = self._rates.get(address)
+    def of(self, block: str, now: float) -> Rate:
+        """The rate of an address block."""
+        rate = self._rates.get(block)
         if rate is None:
-            rate = self._rates[address] = Rate(self._limit, now)
+            rate = self._rates[block] = Rate(self._limit, now)
         return rate

@@ -23,6 +23,7 @@ from qmnode.structures.internal_packets import (
     ConnectionParametersHeader,
     EstablishConnection,
     EstablishConnectionHeader,
+    InternalFlags,
 )
 from tests.conformance.frames import FRAMES
 from tests.protocol.machines import ALICE, BOB, CAROL, TIME, SessionPair, closed, message, transactional
@@ -108,12 +109,16 @@ def test_parameters_out_of_range_close_the_session(recoverable: int, wait: int) 
     assert session.closed
 
 
-def test_an_initiator_without_an_identifier_is_not_answered() -> None:
+def test_an_initiator_without_an_identifier_is_answered_like_any_other() -> None:
+    """3.1.5.3.1 judges the ServerGuid alone."""
     session = Session(Role.ACCEPTOR, BOB, SessionSettings(), NOW)
     header = EstablishConnectionHeader(client_guid=ZERO_GUID, server_guid=BOB, time_stamp=0)
     session.receive_data(EstablishConnection(establish_connection_header=header).write(), NOW)
-    assert session.closed
-    assert session.data_to_send() == []
+    assert session.state is SessionState.WAITING_CP_MSG
+    (answer,) = session.data_to_send()
+    parsed = EstablishConnection.parse(bytes(answer))
+    assert parsed.establish_connection_header.client_guid == ZERO_GUID
+    assert not parsed.internal_header.flags & InternalFlags.CS.mask
 
 
 @pytest.mark.parametrize(("client", "server"), [(CAROL, BOB), (ALICE, CAROL), (ALICE, ZERO_GUID)])
