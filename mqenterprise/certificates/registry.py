@@ -109,7 +109,9 @@ class CertificateRegistry:
     def _user(self, name: str) -> User:
         found = self._directory.users.find(name)
         if found is None:
-            raise CertificateError(f"there is no user named {name} in the directory")
+            raise CertificateError(
+                f"there is no user named {name} in the directory: declare it under users, then apply"
+            )
         return found
 
     def _change(self, user: str, change: Callable[[Entries], Entries]) -> tuple[str, Entries]:

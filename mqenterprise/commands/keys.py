@@ -21,7 +21,7 @@ from mqenterprise.keys.fleet import Fleet, Outcome
 from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.publication import Publication
 from mqenterprise.keys.report import COLUMNS, brief, rows_of
-from mqenterprise.keys.settings import load_key_settings
+from mqenterprise.keys.settings import COMPUTER, load_key_settings
 from qmnode.commands.complaint import complain
 from qmnode.commands.output import print_table
 from qmnode.commands.target import YesOption, at_a_terminal
@@ -150,6 +150,12 @@ def _chosen(
         with opened(directory_file) as directory:
             publication = Publication(directory)
             nodes = publication.nodes(site=site, computers=computers or ())
+            if len(nodes) > 1 and settings.has_one_store:
+                raise KeyRotationError(
+                    f"the keys of {len(nodes)} nodes cannot all be in {settings.directory}: write 'directory' with "
+                    f"{COMPUTER} in keys.yaml (--keys), name the one computer whose keys are there, "
+                    "or run playbooks/rotate_keys.yml"
+                )
             longest = settings.longest_time_to_reach_queue
             if longest is None:  # of our nodes, which keep to their setting, and of others
                 own = float(settings.security.longest_time_to_reach_queue)

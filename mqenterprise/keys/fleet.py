@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.rotation import KeysOfNode, Rotation
+from mqenterprise.keys.settings import COMPUTER
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.security.errors import KeyStoreError, LegacyUnavailableError, WeakAlgorithmError
 from qmnode.security.key_store import KeyStoreOptions
@@ -29,7 +30,7 @@ def store_of(node: Node, settings: KeySettings) -> KeyStore:
     """The key store of a node, as the settings have it. Raises :class:`KeyStoreError`."""
     options = KeyStoreOptions(
         settings=settings.security.key_store_settings,
-        directory=Path(settings.directory.replace("{computer}", node.computer_name)),
+        directory=Path(settings.directory.replace(COMPUTER, node.computer_name)),
         identifier=node.identifier,
     )
     return open_key_store(settings.security.key_store, options)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from mqenterprise.directory.errors import ObjectNotFound
 from mqenterprise.directory.swap import swap
 from mqenterprise.keys.errors import KeyRotationError
+from mqenterprise.topology.problems import did_you_mean
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
 from qmnode.security.public_key_lists import public_key_list
 from qmnode.security.rsa_keys import fingerprint_of, public_key_from_wire
@@ -78,24 +79,27 @@ class Publication:
         """
         within = None if site is None else self._site(site)
         wanted = {name.casefold() for name in computers}
-        found = [
+        nodes = [
             Node(each.computer_name, each.identifier, each.full_path, each.site_identifier_list)
             for each in self._directory.queue_managers.list(attributes=_NODE_FIELDS)
             if each.identifier is not None
             and each.full_path is not None
             and not each.foreign_system
             and (within is None or within in each.site_identifier_list)
-            and (not wanted or each.computer_name.casefold() in wanted)
         ]
-        missing = wanted - {each.computer_name.casefold() for each in found}
+        found = [node for node in nodes if not wanted or node.computer_name.casefold() in wanted]
+        missing = sorted(wanted - {node.computer_name.casefold() for node in found})
         if missing:
-            raise KeyRotationError(f"no queue manager of the enterprise is named {', '.join(sorted(missing))}")
+            where = "the enterprise" if site is None else f"site {site}"
+            near = did_you_mean(missing[0], (node.computer_name for node in nodes))
+            raise KeyRotationError(f"no queue manager of {where} is named {', '.join(missing)}{near}")
         return sorted(found, key=lambda each: each.computer_name.casefold())
 
     def _site(self, name: str) -> Guid:
         found = self._directory.sites.find(name)
         if found is None or found.identifier is None:
-            raise KeyRotationError(f"there is no site named {name}")
+            sites = self._directory.sites.list(attributes=("name",))
+            raise KeyRotationError(f"there is no site named {name}{did_you_mean(name, (site.name for site in sites))}")
         return found.identifier
 
     def read(self, node: Node) -> Shown:

@@ -14,6 +14,8 @@ from qmnode.settings.security import SecuritySettings
 
 ENVIRONMENT: Final = "MQENTERPRISE_KEYS"
 DAY: Final = 86_400.0
+COMPUTER: Final = "{computer}"
+"""Stands for the computer's name in ``directory``."""
 
 
 class KeySettings(BaseModel):
@@ -46,6 +48,11 @@ class KeySettings(BaseModel):
 
     concurrency: int = Field(default=8, ge=1, le=256)
     """Nodes that are worked on at a time."""
+
+    @property
+    def has_one_store(self) -> bool:
+        """Whether the key store of every node would be the same file."""
+        return self.security.key_store.startswith("file") and COMPUTER not in self.directory
 
 
 def load_key_settings(file: Path | None) -> KeySettings:

@@ -69,7 +69,7 @@ def init(
         say(f"{config} exists already: qmnode run --config {config}")
         raise typer.Exit(1)
     if data.exists() and any(data.iterdir()):
-        say(f"{data} is not empty")
+        say(f"{data} is not empty: name a new directory with --data")
         raise typer.Exit(1)
     text = _CONFIGURATION.format(
         data=_yaml(data.absolute()),
@@ -82,7 +82,7 @@ def init(
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         config.write_text(text, encoding="utf-8")
     except OSError as error:
-        say(f"{error.filename} cannot be written: {error.strerror}")
+        say(f"{error.filename} cannot be written: {error.strerror}; name other places with --config and --data")
         raise typer.Exit(1) from error
 
     async def first_start() -> tuple[str, bytes]:

@@ -18,7 +18,7 @@ from qmnode.security.key_store import (
     KeyStoreOptions,
     KeyStoreUnavailableError,
 )
-from qmnode.security.private_files import read_private
+from qmnode.security.private_files import as_owner_of, read_private
 from qmnode.security.sealing import NoSealing, PassphraseSealing
 
 if TYPE_CHECKING:
@@ -65,8 +65,12 @@ class FileKeyStore:
 
     def read_now(self) -> KeyStoreContents:
         """As :meth:`read`, for callers that may block."""
-        stored = read_private(self._path)
+        folder = self._path.parent
+        with as_owner_of(folder):
+            stored = read_private(self._path)
         if stored is None:
+            if not folder.is_dir():
+                raise self._elsewhere("cannot be read")
             return KeyStoreContents(0, ())
         where = str(self._path)
         return decode_contents(self._sealing.open(stored, where), where)
@@ -81,20 +85,27 @@ class FileKeyStore:
                         f"{self._path} is at version {found}, not {expected_version}: read it again"
                     )
                 clear = encode_contents(KeyStoreContents(found + 1, pairs))
-                self._store(self._sealing.seal(clear, str(self._path)))
+                sealed = self._sealing.seal(clear, str(self._path))
+                with as_owner_of(self._path.parent):
+                    self._store(sealed)
                 return found + 1
         except FileNotFoundError:
-            raise KeyStoreUnavailableError(
-                f"{self._path} cannot be written: there is no folder {self._path.parent} on this machine; "
-                f"do this where the node's keys are, or say where they are"
-            ) from None
+            raise self._elsewhere("cannot be written") from None
         except OSError as error:
             raise KeyStoreUnavailableError(f"{self._path} cannot be written: {error.strerror}") from None
+
+    def _elsewhere(self, fault: str) -> KeyStoreUnavailableError:
+        return KeyStoreUnavailableError(
+            f"{self._path} {fault}: there is no folder {self._path.parent} on this machine; "
+            f"do this where the node's keys are, or say where they are"
+        )
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
         """One writer at a time, also across processes. The lock is a file of its own: the store's is replaced."""
-        lock = os.open(self._path.with_name(self._path.name + ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, MODE)
+        with as_owner_of(self._path.parent):
+            flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
+            lock = os.open(self._path.with_name(self._path.name + ".lock"), flags, MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

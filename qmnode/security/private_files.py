@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.key_store import KeyStoreUnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes that are read at most."""
+
+
+@contextlib.contextmanager
+def as_owner_of(folder: Path) -> Iterator[None]:
+    """Let root use files of a folder as the folder's owner, in this thread: new files belong to that owner.
+
+    Does nothing for other users, who have their own rights only.
+    """
+    if os.geteuid() != 0 or not folder.exists():
+        yield
+        return
+    owner = folder.stat()
+    system = _system()
+    user, group = system.setfsuid(owner.st_uid), system.setfsgid(owner.st_gid)
+    try:
+        yield
+    finally:
+        system.setfsgid(group)
+        system.setfsuid(user)
+
+
+def _system() -> Any:
+    import ctypes
+
+    return ctypes.CDLL(None)
+
+
+def _user() -> int:
+    """The user as whom this thread uses files."""
+    unchanged = -1
+    return int(_system().setfsuid(unchanged)) if os.geteuid() == 0 else os.geteuid()
 
 
 def read_private(path: Path) -> bytes | None:
@@ -40,5 +73,5 @@ def _check_private(path: Path, status: os.stat_result) -> None:
     if status.st_mode & 0o177:
         mode = stat.S_IMODE(status.st_mode)
         raise KeyStoreError(f"{path} has mode {mode:04o}: others may know what is in it. Replace that; chmod 600")
-    if status.st_uid != os.geteuid():
-        raise KeyStoreError(f"{path} belongs to user {status.st_uid}, not to {os.geteuid()} who runs the node")
+    if status.st_uid != _user():
+        raise KeyStoreError(f"{path} belongs to user {status.st_uid}, not to user {_user()}: run this as its owner")

@@ -54,7 +54,7 @@ def restore(backup: Path, data: Path, progress: Callable[[int, int], None] = lam
     backup is none, ``data`` is not empty, or something cannot be copied; then ``data`` is left empty.
     """
     if not (backup / _CURRENT).is_file():
-        raise StoreError(f"{backup} is no backup: there is no file {_CURRENT} in it")
+        raise StoreError(f"{backup} is no backup: there is no file {_CURRENT} in it; name what qmnode backup wrote")
     if data.exists() and any(data.iterdir()):
         raise StoreError(f"{data} is not empty: restore into an empty directory, or move what is there away first")
     try:

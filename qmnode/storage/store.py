@@ -145,7 +145,8 @@ class Store:
                 raise StoreError(
                     f"{path} is in use: stop the node that runs on it, or name another store (setting data)"
                 ) from error
-            raise StoreError(f"the message store {path} cannot be opened: {error}") from error
+            reason = "no space is left on its disk; make room, then start it again" if _is_full(error) else error
+            raise StoreError(f"the message store {path} cannot be opened: {reason}") from error
         try:
             store._check_version()
             if loss is not None:
@@ -469,6 +470,10 @@ def _close(part: Rdict) -> Exception | None:
     except Exception as error:  # RocksDB's own, which have no common class
         return error
     return None
+
+
+def _is_full(error: Exception) -> bool:
+    return "No space left on device" in str(error)  # RocksDB has no error numbers
 
 
 def _check_end(iterator: RdictIter) -> None:

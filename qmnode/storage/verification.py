@@ -75,7 +75,7 @@ def verify(path: Path, progress: Callable[[int, int | None], None] = lambda done
     is in use, or cannot be read at all. Not for a process that has the store open itself: its lock would be let go.
     """
     if not (path / "CURRENT").is_file():
-        raise StoreError(f"{path} is no message store: there is no file CURRENT in it")
+        raise StoreError(f"{path} is no message store: there is no file CURRENT in it; name a node's data, or a backup")
     with _not_in_use(path):
         before = examine(path)
         with _opened(path) as (database, families):

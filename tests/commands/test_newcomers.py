@@ -7,8 +7,11 @@ import json
 import os
 import re
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -84,6 +87,17 @@ NODE = [
     Mistake(
         "a configuration made twice", "qmnode init -c {here}/node.yaml", 1, "exists already", "qmnode run --config"
     ),
+    Mistake("a full disk", "qmnode run -c {here}/full.yaml", 1, "no space is left on its disk", "make room"),
+    Mistake(
+        "a configuration on a full disk",
+        "qmnode init -c {here}/full/node.yaml --data {here}/fresh",
+        1,
+        "No space left on device",
+        "--config",
+    ),
+    Mistake("a directory with other files", "qmnode init -c {here}/n.yaml --data {here}", 1, "is not empty", "--data"),
+    Mistake("a restore of no backup", "qmnode restore {here} --data {here}/r", 1, "is no backup", "qmnode backup"),
+    Mistake("a check of no store", "qmnode verify --data {here}/none", 1, "is no message store", "a node's data"),
     Mistake("a backup over another", "qmnode backup {here}", 1, "MQ_ERROR_MESSAGE_STORAGE_FAILED", "{here}"),
     Mistake("a host that does not answer", "qmnode receive --node 127.0.0.1:9 x", 3, "127.0.0.1", "endpoint mapper"),
 ]
@@ -153,6 +167,34 @@ ENTERPRISE = [
         "nobody",
         "queue manager",
     ),
+    Mistake(
+        "keys before there is a node",
+        "mqenterprise keys status newcomer --directory {here}/d.yaml --keys {here}/keys.yaml",
+        1,
+        "there is no folder {here}/no-node on this machine",
+        "where the node's keys are",
+    ),
+    Mistake(
+        "keys of a misspelt node",
+        "mqenterprise keys status newcomr --directory {here}/d.yaml",
+        1,
+        "no queue manager of the enterprise is named newcomr",
+        "did you mean newcomer?",
+    ),
+    Mistake(
+        "a certificate for a user who is not declared",
+        "mqenterprise certificate register alice --internal {here}/alice.key --directory {here}/d.yaml",
+        1,
+        "there is no user named alice",
+        "declare it under users",
+    ),
+    Mistake(
+        "analysis before there is an export",
+        "mqenterprise analyze all --from {here}/segments --to {here}/analysed",
+        1,
+        "there is no {here}/segments",
+        "export.target",
+    ),
     Mistake("a misspelt command", "mqenterprise aply x", 2, "no such command 'aply'", "Did you mean 'apply'?"),
 ]
 
@@ -170,6 +212,8 @@ class Desk:
         (here / "typo.yaml").write_text("local:\n  sockt: /tmp/node.sock\n")
         (here / "old.yaml").write_text("quota: 1048576\n")
         (here / "broken.yaml").write_text("data: [\n")
+        (here / "full.yaml").write_text(f"data: {here}/full/data\n")
+        (here / "keys.yaml").write_text(f"directory: {here}/no-node\n")
         with EnterpriseDirectory(slapd.client_settings()) as directory:
             site = directory.sites.add(Site(name="Newcomers"))
             assert site.identifier is not None
@@ -203,8 +247,26 @@ def desk(daemon: Daemon, slapd: EmbeddedDirectory) -> Iterator[Desk]:
         "transport": {"address": "127.0.0.1", "port": taken.getsockname()[1]},
     }
     (desk.here / "port.yaml").write_text(json.dumps(settings))
-    with taken:
+    with taken, full_disk(desk.here / "full"):
         yield desk
+
+
+@contextmanager
+def full_disk(folder: Path) -> Iterator[None]:
+    """A file system without room, where this user may mount one."""
+    folder.mkdir()
+    if os.geteuid() != 0:
+        yield
+        return
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], check=True)
+    try:
+        (folder / "data").mkdir(mode=0o700)
+        with suppress(OSError), (folder / "filled").open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
 @pytest.fixture
@@ -246,11 +308,13 @@ def queues(desk: Desk) -> None:
 def test_a_mistake_is_a_line_with_its_cause_and_the_next_step(
     mistake: Mistake, run: Callable[[str], tuple[int, str, str]], desk: Desk
 ) -> None:
+    if "full disk" in mistake.what and os.geteuid() != 0:
+        pytest.skip("only root can mount a file system without room")
     code, out, err = run(mistake.command)
     said = [line for line in err.splitlines() if not line.startswith("{")]  # a node that starts has a log
     assert (code, out) == (mistake.code, ""), err
     assert len(said) == 1 or said[1:] == ["1 problem in the declaration"], err
-    assert mistake.cause in said[0]
+    assert mistake.cause.replace("{here}", str(desk.here)) in said[0]
     assert mistake.next_step.replace("{here}", str(desk.here)) in said[0]
     assert "Traceback" not in err
     assert not re.search(r"\bErrno\b|<class|object at 0x", err)

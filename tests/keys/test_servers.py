@@ -189,8 +189,28 @@ class TestCommands:
         (commands.folder / other).mkdir()
         told = commands("keys", "rotate", node.computer_name, other, code=1)
         assert f"{node.computer_name}: " in told
-        assert "cannot be written" in told
+        assert f"there is no folder {commands.folder / node.computer_name} on this machine" in told
         assert "current" in commands("keys", "status", other)
+
+    def test_nodes_whose_keys_would_be_one_file_are_refused(
+        self, commands: Commands, node: QueueManager, directory: EnterpriseDirectory, fresh_name: Named
+    ) -> None:
+        other = directory.queue_managers.add(QueueManager(computer_name=fresh_name("KEYS"))).computer_name
+        commands.configure(directory=str(commands.folder))
+        for action in ("status", "rotate", "rollback", "retire"):
+            told = commands("keys", action, node.computer_name, other, code=1)
+            assert (
+                f"the keys of 2 nodes cannot all be in {commands.folder}: write 'directory' with {{computer}}" in told
+            )
+        assert list(commands.folder.glob("keys*")) == [commands.folder / "keys.yaml"]
+
+    def test_a_misspelt_node_or_site_is_told_with_the_nearest(
+        self, commands: Commands, directory: EnterpriseDirectory, fresh_name: Named
+    ) -> None:
+        site = directory.sites.add(Site(name=fresh_name("Bremen"))).name
+        name = directory.queue_managers.add(QueueManager(computer_name=fresh_name("warehouse"))).computer_name
+        assert f"did you mean {name}?" in commands("keys", "rotate", f"x{name}", code=1)
+        assert f"did you mean {site}?" in commands("keys", "rotate", "--site", f"x{site}", code=1)
 
     def test_wrong_settings_are_told(self, commands: Commands) -> None:
         commands.configure(replication_delay="soon")

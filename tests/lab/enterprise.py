@@ -32,6 +32,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = PROJECT / "playbooks"
 DIRECTORY_PORT = 6360
 NODE_PORTS = (1801, 3527)
+KEY_RELOAD_INTERVAL = 5
+"""Seconds."""
 
 
 class Hosts(Protocol):
@@ -64,6 +66,11 @@ class Hosts(Protocol):
 
     def path(self, host: str, path: str) -> Path:
         """A file of a host's node, seen from here: ``/run/qmnode/qmnode.sock``."""
+        ...
+
+    @property
+    def key_stores(self) -> str:
+        """The folders of the nodes' key stores, seen from here, as ``keys.yaml`` has them."""
         ...
 
     def kill_node(self, host: str) -> None:
@@ -120,6 +127,10 @@ class RealHosts:
     def path(self, host: str, path: str) -> Path:
         return self.lab.hosts[host].inside(path)
 
+    @property
+    def key_stores(self) -> str:
+        return f"{self.folder}/hosts/{{computer}}/root/var/lib/qmnode"
+
     def kill_node(self, host: str) -> None:
         self.lab.hosts[host].do("systemctl", "kill", "--signal=KILL", "qmnode")
 
@@ -169,6 +180,10 @@ class LoopbackHosts:
 
     def path(self, host: str, path: str) -> Path:
         return self.folder / host / path.lstrip("/")
+
+    @property
+    def key_stores(self) -> str:
+        return f"{self.folder}/{{computer}}/var/lib/qmnode"
 
     def _pid(self, host: str) -> int:
         return int(self.path(host, "/run/qmnode/qmnode.pid").read_text())
@@ -288,6 +303,13 @@ class LabEnterprise:
             file.parent.mkdir(exist_ok=True)
             file.write_text(yaml.safe_dump(self.hosts.inventory(host)))
 
+    def read_keys_often(self) -> None:
+        """Nodes that are rolled out from now on find new keys soon, so that nobody waits for them."""
+        settings = {"security": {"key_reload_interval": KEY_RELOAD_INTERVAL}}
+        file = self.inventory.parent / "group_vars/queue_managers.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(yaml.safe_dump({"queue_manager_settings": settings}))
+
     def host_variables(self, host: str) -> Path:
         """The file of a host's variables."""
         return self.inventory.parent / f"host_vars/{host}.yaml"
@@ -326,10 +348,15 @@ class LabEnterprise:
 
         ``application`` is the host whose node is meant by commands that name none.
         """
-        variables = self.variables | {"QMNODE_SOCKET": str(self.socket(application))}
+        variables = self.variables | {
+            "QMNODE_SOCKET": str(self.socket(application)),
+            "MQENTERPRISE_KEYS": str(self.desk / "keys.yaml"),
+        }
         lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
         programs = shlex.quote(str(Path(sys.executable).parent))
         (self.desk / "directory.yaml").symlink_to(self.directory_file)  # as docs/ name it
+        keys = {"directory": self.hosts.key_stores, "reload_interval": KEY_RELOAD_INTERVAL}
+        (self.desk / "keys.yaml").write_text(yaml.safe_dump(keys))
         file = self.folder / "env"
         file.write_text("\n".join([*lines, f'export PATH={programs}:"$PATH"', f"cd {shlex.quote(str(self.desk))}", ""]))
         return file

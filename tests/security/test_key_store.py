@@ -70,6 +70,50 @@ def test_a_store_that_is_on_another_machine_is_told(tmp_path: Path) -> None:
         FileKeyStore(tmp_path / "elsewhere/keys").replace_now((pair(),), expected_version=0)
 
 
+def test_a_store_of_another_machine_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(KeyStoreUnavailableError, match=r"cannot be read: there is no folder .*/elsewhere on this"):
+        FileKeyStore(tmp_path / "elsewhere/keys").read_now()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can use files of others")
+class TestRoot:
+    NOBODY = 65534
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> FileKeyStore:
+        """In a folder of another user, as a node's is."""
+        for folder in (tmp_path, *tmp_path.parents[:2]):
+            folder.chmod(0o755)
+        (tmp_path / "data").mkdir(mode=0o700)
+        os.chown(tmp_path / "data", self.NOBODY, self.NOBODY)
+        return FileKeyStore(tmp_path / "data/keys")
+
+    def test_it_writes_for_the_owner_of_the_folder(self, tmp_path: Path, store: FileKeyStore) -> None:
+        store.replace_now((pair(),), expected_version=0)
+
+        assert store.read_now().version == 1
+        assert store.replace_now((pair(1),), expected_version=1) == 2
+        for file in (tmp_path / "data").iterdir():
+            found = file.stat()
+            assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (self.NOBODY, self.NOBODY, 0o600)
+        (tmp_path / "own").touch()
+        assert (tmp_path / "own").stat().st_uid == 0
+
+    def test_a_file_of_somebody_else_is_refused(self, tmp_path: Path, store: FileKeyStore) -> None:
+        store.replace_now((pair(),), expected_version=0)
+        os.chown(tmp_path / "data/keys", self.NOBODY - 1, self.NOBODY)
+
+        with pytest.raises(KeyStoreError, match="cannot be opened: Permission denied"):
+            store.read_now()
+
+    def test_its_own_folder_holds_no_keys_of_others(self, path: Path) -> None:
+        FileKeyStore(path).replace_now((pair(),), expected_version=0)
+        os.chown(path, self.NOBODY, self.NOBODY)
+
+        with pytest.raises(KeyStoreError, match="belongs to user 65534, not to user 0: run this as its owner"):
+            FileKeyStore(path).read_now()
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o700])
 def test_wider_permissions_are_refused(path: Path, mode: int) -> None:
     FileKeyStore(path).replace_now((pair(),), expected_version=0)

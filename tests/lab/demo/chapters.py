@@ -96,6 +96,7 @@ async def start(story: Story) -> Outcome:
     """Hosts, and a directory with nothing in it."""
     enterprise = story.enterprise
     await asyncio.to_thread(enterprise.start)
+    enterprise.read_keys_often()
     if enterprise.is_real:
         enterprise.lab.network.cut(*UNLINKED)
         return Outcome("they run; the network lets nothing pass between Amsterdam and Córdoba")
