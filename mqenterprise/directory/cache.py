@@ -49,6 +49,8 @@ ENUMERATIONS: Final[dict[str, type[enum.IntEnum]]] = {
 VERSION: Final = 1
 NEVER: Final = float("-inf")
 OBJECTS_KEPT: Final = 100_000
+USERS_KEPT: Final = 4_096
+"""Users whose groups are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,17 @@ class Cached:
 
     found: DirectoryObject
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CachedGroups:
+    """The groups of a user, and how many seconds ago they were read."""
+
+    groups: tuple[bytes, ...]
+    """SIDs."""
+    age: float
+    changed: bool = False
+    """Whether something in the directory has changed since, perhaps these."""
 
 
 class DirectoryCache:
@@ -75,6 +88,8 @@ class DirectoryCache:
         self._names: dict[tuple[str, str], Guid] = {}
         self._answers: dict[str, tuple[tuple[Guid, ...], float]] = {}
         self._absent: OrderedDict[str, float] = OrderedDict()
+        self._groups: OrderedDict[bytes, tuple[tuple[bytes, ...], float]] = OrderedDict()
+        self._changed_groups: set[bytes] = set()
         self._file = None if path is None else _open(path)
         self._load()
 
@@ -104,6 +119,26 @@ class DirectoryCache:
             self._answers[key] = (guids, now)
         self._write("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", [(key, b"".join(guids), now)])
 
+    def put_groups(self, security_identifier: bytes, groups: Sequence[bytes]) -> None:
+        """Remember the groups of a user as they were read now."""
+        now, evicted = self._clock(), []
+        with self._lock:
+            self._groups[security_identifier] = tuple(groups), now
+            self._changed_groups.discard(security_identifier)
+            self._groups.move_to_end(security_identifier)
+            while len(self._groups) > USERS_KEPT:
+                evicted.append(self._groups.popitem(last=False)[0])
+        row = (security_identifier, json.dumps([group.hex() for group in groups]), now)
+        self._write("INSERT OR REPLACE INTO groups VALUES (?, ?, ?)", [row])
+        self._write("DELETE FROM groups WHERE user = ?", [(user,) for user in evicted])
+
+    def groups(self, security_identifier: bytes) -> CachedGroups | None:
+        """The groups of a user, or nothing if they were never read."""
+        with self._lock:
+            known = self._groups.get(security_identifier)
+            changed = security_identifier in self._changed_groups
+        return None if known is None else CachedGroups(known[0], self._clock() - known[1], changed)
+
     def put_absent(self, kind: type[DirectoryObject], filters: Sequence[Filter]) -> None:
         """Remember for a moment that there is no such object."""
         with self._lock:
@@ -129,6 +164,7 @@ class DirectoryCache:
         path = None if full_path is None else normalized(full_path)
         with self._lock:
             self._absent.clear()
+            self._changed_groups.update(self._groups)
             for key, known in self._objects.items():
                 same = key[1] == identifier or (path is not None and normalized(known.found.full_path or "") == path)
                 if same or (identifier is None and path is None):
@@ -211,6 +247,8 @@ class DirectoryCache:
         for key, guids, at in self._file.execute("SELECT request, guids, at FROM answers"):
             parts = tuple(guids[start : start + 16] for start in range(0, len(guids), 16))
             self._answers[key] = (parts, at)
+        for user, text, at in self._file.execute("SELECT user, groups, at FROM groups ORDER BY at"):
+            self._groups[user] = tuple(map(bytes.fromhex, json.loads(text))), at
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -235,6 +273,7 @@ def _prepared(path: Path) -> sqlite3.Connection:
             "CREATE TABLE answers (request TEXT PRIMARY KEY, guids BLOB, at REAL);"
             f"PRAGMA user_version = {VERSION};"
         )
+    file.execute("CREATE TABLE IF NOT EXISTS groups (user BLOB PRIMARY KEY, groups TEXT, at REAL)")
     return file
 
 

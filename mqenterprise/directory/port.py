@@ -23,6 +23,7 @@ from mqenterprise.directory.cache import Cached, DirectoryCache
 from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.distribution import resolve_distribution_list, resolve_queue_alias
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, DirectoryUnavailable, ObjectNotFound
+from mqenterprise.directory.groups import groups_of
 from mqenterprise.directory.notification import Changed, Watcher
 from mqenterprise.directory.security import (
     QUEUE_MANAGER_RIGHTS,
@@ -228,6 +229,28 @@ class LdapPort:
     async def resolve_queue_alias(self, full_path: str) -> str:
         """Resolve Queue Alias (MS-MQDSSM 3.1.6.8): the format name of the queue."""
         return await self._ask(partial(resolve_queue_alias, self._service.connection, full_path))
+
+    async def expand_groups(self, security_identifier: bytes) -> tuple[bytes, ...]:
+        """The SIDs of all groups of a user, nested ones too (:mod:`mqenterprise.directory.groups`).
+
+        From the cache while that is fresh; while the directory is away, for as long as keys are believed then.
+        """
+        known = self._cache.groups(security_identifier)
+        if known is not None and not known.changed and known.age <= self._settings.fresh_for:
+            return known.groups
+        usable = known is not None and known.age <= self._settings.keys_for
+        if not (self._offline and usable):
+            ask = partial(groups_of, self._service.connection, security_identifier)
+            try:
+                found = await self._ask_once(("groups", security_identifier), ask)
+            except DirectoryUnavailable:
+                if not usable:
+                    raise
+            else:
+                self._cache.put_groups(security_identifier, found)
+                return found
+        assert known is not None
+        return known.groups
 
     async def check_directory_online(self) -> bool:
         """The reading half of Check Directory Online (3.1.7.1.25): whether the Enterprise object can be read now."""

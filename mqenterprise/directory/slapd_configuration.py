@@ -35,6 +35,7 @@ INDEXES: Final = (
     "mSMQQueueType eq",
     "mSMQDigests eq",
     "adminDescription eq,sub",
+    "member eq",
     "entryUUID eq",
     "entryCSN eq",
 )

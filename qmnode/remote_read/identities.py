@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from qmnode.directory.port import DirectoryOperationError, GroupExpansion
+from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, GroupExpansion
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
 from qmnode.security.access_check import Token
 from qmnode.security.accounts import security_identifier_of
 from qmnode.security.identity import anonymous
+from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.sid import AUTHENTICATED_USERS, EVERYONE, NETWORK, Sid
 
@@ -38,7 +39,8 @@ class Identities:
     async def token(self, principal: str) -> Token:
         """The token of a principal, ``DOMAIN\\user`` or ``user@REALM``; the anonymous user's for an empty one.
 
-        An authenticated user of whom nobody knows a SID is one of Authenticated Users and nothing more.
+        An authenticated user of whom nobody knows a SID is one of Authenticated Users and nothing more. Raises
+        MQ_ERROR_NO_DS while the directory cannot say in which groups a user is.
         """
         if not principal:
             return Token(anonymous(self._settings).sids)
@@ -58,9 +60,16 @@ class Identities:
             return set()
         try:
             return {Sid.parse(group) for group in await self._directory.expand_groups(user.write())}
-        except (DirectoryOperationError, PacketError) as error:
-            log.info("the groups of a remote user are not known", user=str(user), reason=str(error))
-            return set()
+        except PacketError as error:
+            reason = str(error)
+        except DirectoryOperationError as error:
+            if error.result is DirectoryOperationResult.OBJECT_NOT_FOUND:  # known to the settings of this node only
+                return set()
+            reason = error.sentence
+        # An access list may deny a group what it allows everybody.
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_NO_DS, f"the groups of {user} are not known now, so nothing is allowed: {reason}"
+        )
 
     async def may_use(self, caller: Caller, queue: RemoteQueue) -> bool:
         """Whether a caller may use a queue that it knows the number of: its own, or one that it could open itself."""

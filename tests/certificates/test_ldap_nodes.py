@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,17 @@ import qmnode
 from mqenterprise.cli import app
 from mqenterprise.directory.admission import SETTINGS_FILE, admit
 from mqenterprise.directory.entities import QueueManager, User
+from mqenterprise.directory.names import child
 from mqenterprise.directory.service import EnterpriseDirectory
+from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow, deny
+from qmnode.structures.sid import EVERYONE, Sid
 from qmnode.structures.user_certificates import MqUserSignCerts
 from tests.certificates.enterprise import ACCOUNT, ADMIN, ALICE
 from tests.keys.processes import PROJECT, QUEUE, NodeProcess, ReplicatedDirectory
+from tests.lab.groups import Groups
 
 if TYPE_CHECKING:
     from mqenterprise.directory.embedded import EmbeddedDirectory
@@ -37,13 +42,14 @@ LIFETIME = 500
 class Enterprise:
     """Two nodes and a user in the directory."""
 
-    def __init__(self, directory: EnterpriseDirectory, folder: Path) -> None:
+    def __init__(self, directory: EnterpriseDirectory, folder: Path, fresh_name: Callable[[str], str]) -> None:
         self.directory, self.folder = directory, folder
         self.settings = folder / "administrator.yaml"
         values = directory.connection.settings.model_dump(mode="json", exclude_none=True)
         if directory.connection.settings.password is not None:
             values["password"] = directory.connection.settings.password.get_secret_value()
         self.settings.write_text(yaml.safe_dump(values))
+        self.groups = Groups(directory, fresh_name)
         self.key = folder / "user.key"
         self.certificate = folder / "user.der"
         self.one, self.two = (self._node(name) for name in ("SIGNA", "SIGNB"))
@@ -79,12 +85,14 @@ class Enterprise:
 
 
 @pytest.fixture
-async def enterprise(slapd: EmbeddedDirectory, tmp_path: Path) -> AsyncIterator[Enterprise]:
+async def enterprise(
+    slapd: EmbeddedDirectory, tmp_path: Path, fresh_name: Callable[[str], str]
+) -> AsyncIterator[Enterprise]:
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(EnterpriseDirectory(slapd.client_settings()))
         user = directory.users.add(User(name=ACCOUNT, security_identifier=ALICE.write()))
         stack.callback(directory.users.delete, user)
-        enterprise = Enterprise(directory, tmp_path)
+        enterprise = Enterprise(directory, tmp_path, fresh_name)
         for node in (enterprise.one, enterprise.two):
             stack.callback(node.stop)
         yield enterprise
@@ -109,6 +117,23 @@ async def test_a_user_signs_until_the_certificate_is_revoked(enterprise: Enterpr
         assert (await admin.receive(timeout=60)).message_class == MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE
         (shown,) = json.loads(await enterprise.two.body("/v1/queues/exchange/messages?body=text"))["messages"]
         assert (shown["text"], shown["authenticated"], shown["sender"]) == ("an order", True, str(ALICE))
+
+        inner, _ = enterprise.groups.group(child(ACCOUNT, enterprise.directory.connection.dialect.contexts.users))
+        outer, denied = enterprise.groups.group(inner)
+        access = Acl.of(
+            deny(Sid.parse(denied), QueueAccess.MQSEC_WRITE_MESSAGE), allow(EVERYONE, QueueAccess.MQSEC_WRITE_MESSAGE)
+        )
+        await two.set_queue(QUEUE, security=SecurityDescriptor(dacl=access).write())
+        for members, expected in (
+            ((inner,), MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED),
+            ((), MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE),
+        ):
+            enterprise.groups.change(outer, *members)
+            async with asyncio.timeout(60):  # at the latest when what B remembers has aged
+                outcome = None
+                while outcome != expected:
+                    await asyncio.to_thread(enterprise.send, name, "of a group", *options)
+                    outcome = (await admin.receive(timeout=60)).message_class
 
         enterprise.revoke(registered["fingerprint"])
         refused = MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE
