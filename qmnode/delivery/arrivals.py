@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -36,6 +36,7 @@ log = structlog.get_logger(__name__)
 
 _KB: Final = 1024
 _FORWARD: Final = DestinationKind.FORWARD
+_PASSING: Final = (DestinationKind.FORWARD, DestinationKind.CONNECTOR)
 _INFINITE: Final = 0xFFFF_FFFF
 _PRIVATE, _PUBLIC, _DIRECT = 3, 5, 7
 _TRANSACTIONAL: Final = RecordFlag.TRANSACTIONAL.value
@@ -169,16 +170,15 @@ class Arrivals:
         manager, state = self._manager, self._state
         now = manager.clock.time()
         reception = state.reception
-        address = connection.address
-        destinations = {name: self._destination(name, address) for name in reception.unresolved(messages, {})}
+        destinations = {name: self._destination(name, connection) for name in reception.unresolved(messages, {})}
         admission = reception.admit(
             messages,
             destinations,
             now=self._loop.time(),
             time=int(now),
-            address=address,
+            address=connection.address,
             verdicts=self._plain_verdicts(messages, destinations, verdicts),
-            room=self._room(),
+            room=self._room(connection, destinations.values()),
         )
         # A reader may be waiting: the acknowledgment of the arrival comes before that of the receiving.
         self._consequences(connection, admission)
@@ -209,7 +209,7 @@ class Arrivals:
                 if isinstance(queue, OutgoingQueue):
                     forwarded[queue] = max(forwarded.get(queue, 0), headers.user_flags & _HOPS)
             passes = isinstance(queue, OutgoingQueue) and facts.flags & _TRANSACTIONAL
-            if passes and not destination.place and self._network.is_repeated(cast("OutgoingQueue", queue), received):
+            if passes and not destination.space and self._network.is_repeated(cast("OutgoingQueue", queue), received):
                 continue
             if received.sent_time != sent_time:
                 sent_time = received.sent_time
@@ -218,7 +218,7 @@ class Arrivals:
         if queue is not None:
             insert_many(queue, arrived)
         for outgoing, hops in forwarded.items():
-            self._network.forwarded(outgoing, connection.session.remote, hops)
+            self._network.forwarded(outgoing, connection, hops)
         for packet, reason in admission.dead_letters:
             position = next_position(manager, packet)
             manager.outcomes.add_to_dead_letters(position, value_of_packet(packet, now), reason)
@@ -268,7 +268,8 @@ class Arrivals:
         reception = self._state.reception
         for connection, admission in batch:
             reception.persisted(admission, now)
-            connection.settled(admission.ordinal, admission.recoverable_ordinal)
+            if admission.ordinal:  # none of a batch was taken when the first found no room
+                connection.settled(admission.ordinal, admission.recoverable_ordinal)
             if admission.stopped:
                 log.warning("a session is closed: the queue manager is full", address=connection.address)
                 connection.close()
@@ -276,12 +277,18 @@ class Arrivals:
 
     # Destinations
 
-    def _room(self) -> int | None:
+    def _room(self, connection: Connection, destinations: Iterable[Destination]) -> int | None:
+        """Bytes left for a batch. What passes for strangers may not fill the node for the others: half is theirs."""
         quotas = self._manager.quotas
-        return None if quotas.limit == float("inf") else max(0, int(quotas.limit) - quotas.used)
+        if quotas.limit == float("inf"):
+            return None
+        limit = quotas.limit
+        if any(one.kind in _PASSING for one in destinations) and not self._network.neighbours.is_declared(connection):
+            limit /= 2
+        return max(0, int(limit) - quotas.used)
 
-    def _destination(self, name: DestinationName, neighbour: str = "") -> Destination:
-        """Where a name leads now, for messages that come from the address ``neighbour``."""
+    def _destination(self, name: DestinationName, connection: Connection | None = None) -> Destination:
+        """Where a name leads now, for messages that a connection brought."""
         parsed, is_order_queue = self._parsed(name)
         if parsed is None:
             return Destination(DestinationKind.UNKNOWN)
@@ -289,7 +296,7 @@ class Arrivals:
         if is_order_queue:
             return Destination(DestinationKind.ORDER_QUEUE)
         if name.kind != _DIRECT and name.address not in (manager.identifier, bytes(16)):
-            return self._network.forwarding.destination(parsed, name.address, neighbour)
+            return self._network.forwarding.destination(parsed, name.address, connection)
         found = manager.names.local(parsed)
         if found is None or found.is_internal or isinstance(found, OutgoingQueue) or parsed.is_read_only:
             return Destination(DestinationKind.UNKNOWN)

@@ -4,8 +4,10 @@ from collections.abc import Iterable
 
 import structlog
 
+from qmnode.delivery.neighbours import Neighbours
 from qmnode.delivery.strangers import Strangers
 from qmnode.delivery.topology import Topology
+from qmnode.delivery.transit_queues import TransitQueues
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
@@ -21,6 +23,8 @@ from qmnode.protocol.reception import Destination, DestinationKind
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.names import ConnectorFormatName, FormatName
+from qmnode.transport.blocks import block_of
+from qmnode.transport.connection import Connection
 
 log = structlog.get_logger(__name__)
 
@@ -37,10 +41,14 @@ class Forwarding:
     managers that it does not have yet wait, see ``Strangers``.
     """
 
-    def __init__(self, manager: QueueManager, topology: Topology | None, strangers: Strangers) -> None:
+    def __init__(
+        self, manager: QueueManager, topology: Topology | None, strangers: Strangers, neighbours: Neighbours
+    ) -> None:
         self._manager = manager
         self._topology = topology
         self._strangers = strangers
+        self._neighbours = neighbours
+        self._made = TransitQueues(manager)
 
     def is_news(self, messages: Iterable[ReceivedMessage]) -> bool:
         """Whether the directory is to be read before a message is refused: its queue manager may have joined since."""
@@ -67,20 +75,24 @@ class Forwarding:
         except DirectoryOperationError as error:
             log.warning("the topology is not read: the last known serves", reason=error.sentence)
 
-    def destination(self, name: FormatName, machine: Guid, neighbour: str) -> Destination:
-        """Where a message for a queue of ``machine`` goes that came from the address ``neighbour``; if that is empty,
-        the question is only what is known of it."""
+    def destination(self, name: FormatName, machine: Guid, connection: Connection | None) -> Destination:
+        """Where a message for a queue of ``machine`` goes that a connection brought. Without a connection the question
+        is only what is known of it, and no queue is made."""
         topology = self._topology
         if topology is None:
             return _UNKNOWN
         if not topology.knows(machine):
-            return self._strangers.destination(name, machine, neighbour)
+            block = "" if connection is None else block_of(connection.address)
+            return self._strangers.destination(name, machine, block)
+        if connection is None:
+            return Destination(DestinationKind.FORWARD, self._manager.names.outgoing(name))
+        is_declared = self._neighbours.is_declared(connection)
         site = topology.connector_site(machine)
         try:
             if site is not None:
                 plain, transactional = (connector_queue(self._manager.context, site, kind) for kind in (False, True))
                 return Destination(DestinationKind.CONNECTOR, plain, transactional_queue=transactional)
-            queue = self._manager.opening.find(name, Access.SEND)
+            queue = self._made.find(name, block_of(connection.address), is_declared)
         except MessageQueuingError as error:
             log.warning("a message cannot be forwarded", destination=str(name), reason=str(error))
             full = error.code == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES

@@ -120,10 +120,11 @@ class Network:
         self.resolver = Resolver()
         self.neighbours = Neighbours(self)
         self.strangers = self._strangers(None)
-        self.forwarding = Forwarding(manager, None, self.strangers)
+        self.forwarding = Forwarding(manager, None, self.strangers, self.neighbours)
         self._astray: Astray | None = None
         self.running = False
         self._loop = asyncio.get_running_loop()
+        self._resting: set[asyncio.Task[None]] = set()
         self._precedence: dict[Guid, Precedence] = {}
         self._queue_senders: dict[bytes, QueueSender] = {}
         self.accepted: dict[Connection, None] = {}
@@ -183,7 +184,7 @@ class Network:
         self._topology = Topology(directory, identifier, self.state.parameters.routing_refresh, self._rerouted)
         self.resolver = DirectoryResolver(directory, self._topology)
         self.strangers = self._strangers(self._topology)
-        self.forwarding = Forwarding(self.manager, self._topology, self.strangers)
+        self.forwarding = Forwarding(self.manager, self._topology, self.strangers, self.neighbours)
         self._astray = Astray(self.manager, self._topology)
         self.notices.knows = self._topology.knows
         await self._topology.start()
@@ -199,11 +200,19 @@ class Network:
         except KeyStoreError as error:
             raise ConfigurationError(f"security.key_store: {error}") from error
 
-    def forwarded(self, queue: OutgoingQueue, sender: Guid, hops: int) -> None:
-        """Messages that ``sender`` passed on, over so many hops at most, are in an outgoing queue."""
+    def forwarded(self, queue: OutgoingQueue, connection: Connection, hops: int) -> None:
+        """Messages that a neighbour passed on, over so many hops at most, are in an outgoing queue."""
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
-        if queue_sender is not None:
-            queue_sender.forwarded(sender, hops)
+        if queue_sender is not None and queue_sender.is_circle(connection.session.remote, hops):
+            task = self._loop.create_task(self._let_rest(queue_sender, connection, hops))
+            self._resting.add(task)
+            task.add_done_callback(self._resting.discard)
+
+    async def _let_rest(self, queue_sender: QueueSender, connection: Connection, hops: int) -> None:
+        """Messages seem to turn in a circle. A stranger that says so holds up nobody's: anybody can write a number."""
+        await self.neighbours.settle(connection)
+        if self.neighbours.is_declared(connection):
+            queue_sender.rest(hops)
 
     def is_repeated(self, queue: OutgoingQueue, received: ReceivedMessage, arriving: int = 0) -> bool:
         """Whether a transactional message that passes waits in its outgoing queue already, with those that arrive."""

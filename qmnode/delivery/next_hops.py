@@ -1,6 +1,7 @@
 """From the name of an outgoing queue to the addresses of its next hops (MS-MQQB 3.1.5.2.1, 3.1.7.4, 3.1.7.5)."""
 
 import asyncio
+import ipaddress
 import socket
 from typing import Final
 
@@ -11,6 +12,7 @@ from qmnode.structures.names import DirectFormatName, DirectProtocol, parse_sing
 from qmnode.structures.queue_attributes import ConnectionStatus
 
 RESOLUTION_TIMEOUT: Final = 20.0
+_EVERYBODY: Final = ipaddress.IPv4Address("255.255.255.255")
 
 
 class ResolutionError(Exception):
@@ -43,7 +45,23 @@ async def addresses_of(host: str, identifier: Guid = ZERO_GUID) -> list[NextHop]
     except OSError as error:
         raise ResolutionError(ConnectionStatus.DNS_FAILURE, f"{host}: {error}", hresult_of_error(error)) from error
     addresses = dict.fromkeys(str(entry[4][0]) for entry in found)
+    for address in addresses:
+        check_address(address)
     return [NextHop(address, host, identifier) for address in addresses]
+
+
+def check_address(address: str) -> None:
+    """ResolutionError for an address that no machine has: this node would reach itself there, or everybody.
+
+    Whoever asks for an acknowledgment names the address to which it goes.
+    """
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return
+    known = getattr(known, "ipv4_mapped", None) or known
+    if known.is_unspecified or known.is_multicast or known == _EVERYBODY:
+        raise ResolutionError(ConnectionStatus.DNS_FAILURE, f"{address} is the address of no machine")
 
 
 class Resolver:
@@ -54,6 +72,7 @@ class Resolver:
         name = parse_single_format_name(format_name)
         if isinstance(name, DirectFormatName):
             if name.protocol is DirectProtocol.TCP:
+                check_address(name.path.computer)
                 return [NextHop(name.path.computer)]
             return await addresses_of(name.path.computer)
         raise ResolutionError(

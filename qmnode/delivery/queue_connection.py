@@ -163,16 +163,18 @@ class QueueConnection:
         self._work()
         self._begin_review()
 
-    def forwarded(self, sender: Guid, hops: int) -> None:
-        """A message that is to go this way came from ``sender``, over so many hops.
+    def is_circle(self, sender: Guid, hops: int) -> bool:
+        """Whether a message that is to go this way came from where it is to go, or from far."""
+        hop = self.hop
+        return hops >= _SUSPICIOUS_HOPS or (hop is not None and hop.identifier == sender)
 
-        If it came from where it is to go, or from far, queue managers disagree about the way: while a change of the
-        directory reaches one after the other, messages would circle and be gone at the hop limit within milliseconds.
-        So they rest here for a while, and the way is looked up anew.
+    def rest(self, hops: int) -> None:
+        """A message turns in a circle: queue managers disagree about the way.
+
+        While a change of the directory reaches one after the other, messages would circle and be gone at the hop limit
+        within milliseconds. So they rest here for a while, and the way is looked up anew.
         """
-        hop, connection = self.hop, self.connection
-        if hops < _SUSPICIOUS_HOPS and (hop is None or hop.identifier != sender):
-            return
+        connection = self.connection
         self._network.read_topology_soon()
         if connection is not None and not self._held:
             log.info("a message comes back, or from far: it rests", queue=self._queue.pathname, hops=hops)

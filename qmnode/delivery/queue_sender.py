@@ -554,9 +554,13 @@ class QueueSender:
         self._queue_connection.connect()
         self.schedule()
 
-    def forwarded(self, sender: Guid, hops: int) -> None:
-        """Messages for this queue came from another queue manager."""
-        self._queue_connection.forwarded(sender, hops)
+    def is_circle(self, sender: Guid, hops: int) -> bool:
+        """Whether messages for this queue that ``sender`` passed on, over so many hops, seem to turn in a circle."""
+        return self._queue_connection.is_circle(sender, hops)
+
+    def rest(self, hops: int) -> None:
+        """They do."""
+        self._queue_connection.rest(hops)
 
     def reroute(self) -> None:
         """The topology is another."""

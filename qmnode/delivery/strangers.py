@@ -24,7 +24,7 @@ from qmnode.model.ports import TransitEnd
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.record import NEVER, PREFIX_SIZE, arrival, expiry
 from qmnode.protocol.received import ReceivedMessage
-from qmnode.protocol.reception import Destination, DestinationKind, Place
+from qmnode.protocol.reception import Destination, DestinationKind, Space
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
@@ -46,7 +46,7 @@ class _Charge(NamedTuple):
 
 
 class Shares:
-    """What neighbours have left here lately, by their addresses: messages and bytes."""
+    """What neighbours have left here lately, by their address blocks: messages and bytes."""
 
     def __init__(self, settings: TransferSettings) -> None:
         self._settings = settings
@@ -119,7 +119,7 @@ class Strangers:
             return Destination(DestinationKind.UNKNOWN)
         until = min(int(self._manager.clock.time()) + self.patience, NEVER - 1)
         destination = Destination(DestinationKind.FORWARD, self._queue(name), until=until)
-        destination.place = partial(self._place, _Batch(destination, name, machine, neighbour))
+        destination.space = partial(self._space, _Batch(destination, name, machine, neighbour))
         return destination
 
     def topology_changed(self) -> None:
@@ -144,8 +144,8 @@ class Strangers:
         queue = self._manager.names.outgoing(name)
         return queue if isinstance(queue, OutgoingQueue) else None
 
-    def _place(self, batch: "_Batch", received: ReceivedMessage) -> Place:
-        """Whether there is a place for a message. Its outgoing queue is made for the first that is taken, not before:
+    def _space(self, batch: "_Batch", received: ReceivedMessage) -> Space:
+        """Whether there is room for a message. Its outgoing queue is made for the first that is taken, not before:
         whoever is refused leaves nothing here."""
         destination, now = batch.destination, self._manager.clock.time()
         size, is_transactional = len(received.packet), received.headers.tx_sequence_id is not None
@@ -155,16 +155,16 @@ class Strangers:
             self._topology.read_soon()
         if not self._shares.has_room(batch.neighbour, size, now):
             repeated = queue is not None and is_transactional and self._waits(queue, received, batch.taken)
-            return Place.REPEATED if repeated else Place.NONE
+            return Space.REPEATED if repeated else Space.NONE
         if queue is None:
             queue = destination.queue = self._new_queue(batch)
         if queue is None:
-            return Place.NONE
+            return Space.NONE
         if is_transactional and self._repeats(queue, received, batch.taken):
-            return Place.REPEATED
+            return Space.REPEATED
         batch.taken += 1
         self._shares.take(_Charge(destination.until, batch.neighbour, batch.machine, size))
-        return Place.FREE
+        return Space.FREE
 
     def _new_queue(self, batch: "_Batch") -> OutgoingQueue | None:
         try:

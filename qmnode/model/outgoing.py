@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.model.api import QueueInformation, QueueType
 from qmnode.model.batches import insert_many, remove_many
-from qmnode.model.packet import TransactionOffsets, with_sequence
+from qmnode.model.packet import TransactionOffsets, with_sequence, without_claims
 from qmnode.model.packet_parts import SOURCE
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT
@@ -210,6 +210,8 @@ class OutgoingQueue(Queue):
         """Message Position Deleted: the message goes no further."""
         network = self.context.network
         passing = value[SOURCE] != self.context.identifier
+        if passing:
+            value = without_claims(value)  # nobody has checked them here, and it may lie in a dead-letter queue
         if passing and network is not None and not network.gave_up(self, value):
             self.remove(lookup_identifier, value)
             if value[FLAGS] & TRANSACTIONAL:

@@ -55,7 +55,10 @@ from qmnode.model.record import (
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_headers import MessageHeaders
+from qmnode.structures.security_header import SecurityFlags
+from qmnode.structures.user_message import UserMessage
 
+_CLAIMS: Final = SecurityFlags.AU.mask | SecurityFlags.AS.mask
 BROKEN: Final = (PacketError, struct.error, ValueError, IndexError)
 """What reading a stored message raises when its bytes are not those of a sound packet."""
 
@@ -286,6 +289,23 @@ def value_of_packet(packet: bytes, arrival: float, *, transit: bool = False) -> 
     has not reached its queue yet, and has to in its time.
     """
     return stored_prefix(record_facts(packet, transit=transit), USER.unpack_from(packet, 16)[3], arrival) + packet
+
+
+def without_claims(value: bytes) -> bytes:
+    """A stored value whose SecurityHeader, if it has one, does not say that the message was authenticated: that is for
+    the queue manager of its destination to find out."""
+    if not user_flags(value) & HAS_SECURITY:
+        return value
+    try:
+        message = UserMessage.parse(value[PREFIX_SIZE:])
+    except PacketError:  # of an old or damaged store
+        return value
+    security = message.security_header
+    if security is None or not security.flags & _CLAIMS:
+        return value
+    return (
+        value[:PREFIX_SIZE] + message.replace(security_header=security.replace(flags=security.flags & ~_CLAIMS)).write()
+    )
 
 
 def with_sequence(value: bytes, header_at: int, sequence: int, number: int, previous: int) -> bytes:

@@ -61,8 +61,8 @@ class DestinationKind(Enum):
 
 
 @unique
-class Place(Enum):
-    """Whether there is a place for a message that is to wait."""
+class Space(Enum):
+    """Whether there is room for a message that is to wait."""
 
     FREE = auto()
     REPEATED = auto()
@@ -83,7 +83,7 @@ class Destination:
     """Of a connector, which has one for transactional messages beside ``queue``."""
     room: int | None = None
     """Bytes left under the queue's quota; None for no limit."""
-    place: Callable[[ReceivedMessage], Place] | None = None
+    space: Callable[[ReceivedMessage], Space] | None = None
     """Asked for each message that goes on, when nothing else is against it; it knows ``queue`` from then on. None where
     all are taken."""
     until: int = INFINITE
@@ -314,12 +314,12 @@ class Reception:
         elif not self._take_turn(received, headers.tx_sequence_id, target, step):
             return
         refused = self._refusal(received, destination, step)
-        if refused is None and destination.place is not None:
-            place = destination.place(received)
-            if place is Place.REPEATED:
+        if refused is None and destination.space is not None:
+            space = destination.space(received)
+            if space is Space.REPEATED:
                 step.admission.duplicates += 1
                 return
-            refused = MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q if place is Place.NONE else None
+            refused = MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q if space is Space.NONE else None
         if refused is not None:
             durable = bool(headers.user_flags & _DM)
             # It can come again where no sequence is kept for it: on its way, and for a queue that does not exist.

@@ -54,7 +54,8 @@ class QuotaSettings(_Settings):
     """JournalQuota, 3.1.1.1: all messages of all journals."""
     outgoing_queues: int = Field(default=10_000, ge=0)
     """Outgoing and connector queues, each of which is made when somebody first sends to it. An extension. Messages from
-    elsewhere, which name queues for their acknowledgments, make half of them at most."""
+    elsewhere, which name queues for their acknowledgments, make half of them at most. Messages that pass make half of
+    them for a declared neighbour, one in 16 for a stranger, and one in four for all strangers."""
 
 
 class PoisonSettings(_Settings):

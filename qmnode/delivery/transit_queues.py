@@ -1,0 +1,62 @@
+"""Outgoing queues that messages from elsewhere make as they pass: no neighbour takes them all.
+
+Who sends here names as many queues of a machine as it likes, and each has an outgoing queue. While the machine is down
+they stay, and at ``quotas.outgoing_queues`` nobody could send anywhere new any more.
+"""
+
+from typing import Final
+
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import Queue
+from qmnode.model.queue_manager import QueueManager
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.names import FormatName
+
+_DECLARED: Final = 2
+"""A declared neighbour makes at most one in so many,"""
+_STRANGER: Final = 16
+"""a stranger one in so many,"""
+_STRANGERS: Final = 4
+"""and all strangers together one in so many."""
+
+
+class TransitQueues:
+    """Knows who made them since the start, by address block."""
+
+    def __init__(self, manager: QueueManager) -> None:
+        self._manager = manager
+        self._declared: dict[str, list[OutgoingQueue]] = {}
+        self._strangers: dict[str, list[OutgoingQueue]] = {}
+
+    def find(self, name: FormatName, block: str, is_declared: bool) -> Queue:
+        """The outgoing queue of that name, made if this neighbour may. MQ_ERROR_INSUFFICIENT_RESOURCES if not."""
+        queue = self._manager.names.outgoing(name)
+        if queue is not None:
+            return queue
+        made = self._declared if is_declared else self._strangers
+        limit = self._manager.settings.quotas.outgoing_queues
+        share = max(1, limit // (_DECLARED if is_declared else _STRANGER))
+        if len(made.get(block, ())) >= share or self._are_too_many(limit):
+            _keep_used(made)
+        if len(made.get(block, ())) >= share or (not is_declared and self._are_too_many(limit)):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+                f"{block} has its share of outgoing queues in use, {share} of quotas.outgoing_queues",
+            )
+        queue = self._manager.opening.find(name, Access.SEND)
+        if isinstance(queue, OutgoingQueue):
+            made.setdefault(block, []).append(queue)
+        return queue
+
+    def _are_too_many(self, limit: int) -> bool:
+        return sum(map(len, self._strangers.values())) >= max(1, limit // _STRANGERS)
+
+
+def _keep_used(made: dict[str, list[OutgoingQueue]]) -> None:
+    """Forget those that are empty, or gone: somebody else may have them."""
+    for block, queues in list(made.items()):
+        made[block] = [queue for queue in queues if not queue.deleted and not queue.is_unused()]
+        if not made[block]:
+            del made[block]

@@ -1,0 +1,288 @@
+"""A routing server passes on what the enterprise sends, and a stranger neither uses it up nor holds it up.
+
+ROUTER is the routing server of two sites. SOURCE and TARGET are declared machines, whose names resolve to their own
+addresses. MALLORY is a stranger at an address of his own, who knows all names and identifiers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qmnode import Access, Message, QueueManager
+from qmnode.directory.file import FileDirectory
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.settings.node import QuotaSettings
+from qmnode.structures.guid import guid_to_text
+from qmnode.structures.queue_formats import PrivateQueueFormatNameId
+from qmnode.structures.security_header import SecurityFlags, SecurityHeader
+from qmnode.structures.user_header import UserFlags
+from tests.adversary import wire
+from tests.adversary.attacks import Area, attack
+from tests.adversary.peer import acceptor, session
+from tests.forwarding.enterprise import Directory, Machine
+from tests.forwarding.test_strangers import Counting
+from tests.model.conftest import FakeClock
+from tests.protocol.machines import message
+from tests.transport.conftest import PLAIN, eventually, loopback_address, settings_of
+
+DEAD_LETTERS = r"DIRECT=OS:.\SYSTEM$;DEADLETTER"
+SID = b"\1\1\0\0\0\0\0\5\x12\0\0\0"
+
+
+@dataclass
+class Lab:
+    """The enterprise; its nodes are started by name, with settings of the transfer and quotas."""
+
+    directory: Directory
+    start: Callable[..., Coroutine[None, None, QueueManager]]
+
+    def address(self, name: str) -> str:
+        return self.directory.machines[name].listens
+
+    def identifier(self, name: str) -> bytes:
+        return bytes(self.directory.machines[name].identifier)
+
+    def queue(self, number: int, machine: str = "TARGET") -> str:
+        """The name of a private queue."""
+        return f"PRIVATE={guid_to_text(self.directory.machines[machine].identifier)}\\{number:08x}"
+
+    def forged(self, number: int, queue: int = 5, **more: Any) -> bytes:
+        """A message of nobody for a private queue of TARGET."""
+        facts: dict[str, Any] = {"source": wire.identifier(), "address": self.identifier("TARGET"), **more}
+        return wire.UserMessage(message_id=number, queue=wire.private(queue), **facts).packet()
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    machines = {
+        "SOURCE": Machine("SOURCE", ["south"]),
+        "ROUTER": Machine("ROUTER", ["south", "north"], routing_server=True),
+        "TARGET": Machine("TARGET", ["north"]),
+    }
+    directory = Directory(tmp_path / "directory.yaml", machines)
+    directory.write()
+    async with AsyncExitStack() as stack:
+
+        async def start(name: str, quotas: QuotaSettings | None = None, **more: Any) -> QueueManager:
+            machine = machines[name]
+            settings = settings_of(name, machine.listens)
+            known = more.pop("directory", FileDirectory(directory.file))
+            clock = {"clock": more.pop("clock")} if "clock" in more else {}
+            changes = {"transfer": settings.transfer.model_copy(update=more), "quotas": quotas or settings.quotas}
+            settings = settings.model_copy(update=changes)
+            node = await QueueManager.open(tmp_path / name, settings, directory=known, **clock)
+            stack.push_async_callback(node.close)
+            node.adopt_identifier(machine.identifier)
+            await node.network.start()
+            return node
+
+        yield Lab(directory, start)
+
+
+def outgoing(node: QueueManager) -> list[OutgoingQueue]:
+    """The outgoing queues that applications and packets made, without those for acknowledgments of sequences."""
+    queues = node.queue_collection.values()
+    return [one for one in queues if isinstance(one, OutgoingQueue) and not one.for_acknowledgments]
+
+
+async def send(node: QueueManager, name: str, body: bytes = b"honest") -> None:
+    async with await node.open_queue(name, Access.SEND) as queue:
+        await queue.send(Message(body, recoverable=True))
+
+
+async def say(own: str, lab: Lab, *packets: bytes, client: bytes | None = None) -> bool:
+    """Messages of a new session with ROUTER, one after the other. Whether ROUTER took all of them."""
+    async with session(own, lab.address("ROUTER"), client or wire.identifier()) as mallory:
+        try:
+            for packet in packets:
+                await mallory.say(packet)
+        except ConnectionError:
+            return False
+    return True
+
+
+@attack(
+    Area.ROUTING,
+    can="send messages for any number of queues of a declared machine that is down: each makes an outgoing queue",
+    promised="a stranger makes one in 16 of quotas.outgoing_queues; applications and declared machines find places",
+)
+async def test_a_stranger_does_not_take_all_outgoing_queues(lab: Lab, own: str) -> None:
+    router = await lab.start("ROUTER", QuotaSettings(outgoing_queues=32))
+    for first in range(0, 40, 8):
+        await say(own, lab, *(lab.forged(one, queue=100 + one) for one in range(first + 1, first + 9)))
+    assert len(outgoing(router)) == 2
+    await send(router, lab.queue(5))
+    source = await lab.start("SOURCE")
+    await send(source, lab.queue(6))
+    await eventually(lambda: len(outgoing(router)) == 4)
+
+
+@attack(
+    Area.ROUTING,
+    can="do the same from many addresses",
+    promised="all strangers together make a quarter of the outgoing queues",
+)
+async def test_many_strangers_do_not_take_all_outgoing_queues(lab: Lab) -> None:
+    router = await lab.start("ROUTER", QuotaSettings(outgoing_queues=32))
+    for first in range(0, 80, 8):
+        await say(loopback_address(), lab, *(lab.forged(one, queue=100 + one) for one in range(first + 1, first + 9)))
+    assert len(outgoing(router)) == 8
+    await send(router, lab.queue(5))
+
+
+@attack(
+    Area.ROUTING,
+    can="name a machine that the directory does not have in each message, so that the whole directory is read for it",
+    promised="strangers have the directory read once a second at most, and less often if it is large",
+)
+@pytest.mark.parametrize("patience", [0, 1800])
+async def test_strangers_do_not_have_the_directory_read_all_the_time(lab: Lab, own: str, patience: int) -> None:
+    directory = Counting(lab.directory.file)
+    await lab.start("ROUTER", directory=directory, unknown_machine_patience=patience)
+    before, began = directory.searches, time.monotonic()
+    assert await say(own, lab, *(lab.forged(one, address=wire.identifier()) for one in range(1, 61)))
+    readings = (directory.searches - before) / 3  # of sites, machines and links
+    assert readings <= 2 + (time.monotonic() - began)
+
+
+@attack(
+    Area.ROUTING,
+    can="leave messages for machines that will never exist, each with an outgoing queue of its own",
+    promised="one address has transfer.unknown_machine_messages of them here, for transfer.unknown_machine_patience",
+)
+async def test_messages_for_machines_that_never_come_are_few_and_end(lab: Lab, own: str) -> None:
+    clock = FakeClock(time.time())
+    router = await lab.start("ROUTER", clock=clock, unknown_machine_messages=4)
+    assert await say(own, lab, *(lab.forged(one, address=wire.identifier()) for one in range(1, 21)))
+    assert sum(one.message_count for one in outgoing(router)) == len(outgoing(router)) == 4
+    clock.advance(1_900)
+    assert not any(one.message_count for one in outgoing(router))
+
+
+@attack(
+    Area.ROUTING,
+    can="write a high hop count, or open a session in the name of the next hop, as if messages turned in circles",
+    promised="only declared machines have messages rest: sessions with the next hop stay, nothing of others waits",
+)
+async def test_a_stranger_does_not_hold_up_the_messages_of_others(lab: Lab, own: str) -> None:
+    router = await lab.start("ROUTER")
+    target = lab.identifier("TARGET")
+    async with acceptor(lab.address("TARGET"), target) as sessions:
+        await send(router, lab.queue(5), b"first")
+        async with asyncio.timeout(60):
+            peer = await sessions.get()
+        assert (await peer.next(0)).body == b"first"
+        peer.acknowledge()
+        await say(own, lab, lab.forged(1, hops=12, body=b"far"))
+        await say(own, lab, lab.forged(2, body=b"back"), client=target)
+        assert [(await peer.next(0)).body for _ in range(2)] == [b"far", b"back"]
+        peer.acknowledge()
+        await asyncio.sleep(1.5)  # a session that is left is closed within a second
+        await send(router, lab.queue(5), b"second")
+        assert (await peer.next(0)).body == b"second"
+        assert sessions.empty()
+
+
+@attack(
+    Area.ROUTING,
+    can="send large messages for a machine that is down until the node has no room left for anybody",
+    promised="what passes for strangers takes half of the quota at most; the other half is for the others",
+)
+async def test_transit_of_strangers_does_not_fill_the_node(lab: Lab, own: str) -> None:
+    router = await lab.start("ROUTER", QuotaSettings(queue_manager_quota=1_000))
+    await router.create_queue(PLAIN)
+    for _ in range(3):
+        await say(own, lab, *(lab.forged(one, body=bytes(60_000)) for one in range(1, 25)))
+    assert router.quotas.used <= 512_000
+    await send(router, f"DIRECT=OS:{PLAIN}", bytes(200_000))
+    source = await lab.start("SOURCE")
+    await send(source, lab.queue(6), bytes(200_000))
+    await eventually(lambda: any(one.pathname.endswith("00000006") and one.message_count for one in outgoing(router)))
+
+
+@attack(
+    Area.ROUTING,
+    can="mark a message as authenticated, in any user's name, and have it end on its way in a dead-letter queue",
+    promised="what nobody has checked says in no queue that it was authenticated",
+)
+async def test_a_claim_of_authentication_does_not_come_out_in_a_dead_letter_queue(lab: Lab, own: str) -> None:
+    clock = FakeClock(time.time())
+    router = await lab.start("ROUTER", clock=clock)
+    header = SecurityHeader(flags=SecurityFlags.of(ST=1, AU=1, AS=3), security_id=SID)
+    packet = message(
+        7, source=lab.directory.machines["SOURCE"].identifier, address=lab.directory.machines["TARGET"].identifier,
+        queue=PrivateQueueFormatNameId(private_queue_identifier=5), recoverable=True, flags=UserFlags.of(SH=1, JN=1),
+        sent_time=int(time.time()), time_to_reach_queue=60, security_header=header,
+    )  # fmt: skip
+    await say(own, lab, packet)
+    clock.advance(100)
+    async with await router.open_queue(DEAD_LETTERS) as queue:
+        dead = await queue.receive(timeout=60)
+    assert (dead.body, dead.authentication_level) == (b"hello", 0)
+
+
+@attack(
+    Area.ROUTING,
+    can="name queues by the addresses of hosts of his choice, so that the node connects there for him",
+    promised="a node is no relay: direct names, and names without an address, are for queues here or refused",
+)
+async def test_a_message_for_a_direct_name_elsewhere_goes_nowhere(lab: Lab, own: str) -> None:
+    router = await lab.start("ROUTER")
+    victim = loopback_address()
+    async with acceptor(victim, wire.identifier()) as sessions:
+        names = [
+            wire.direct(rf"TCP:{victim}\private$\x"), wire.direct(rf"OS:{victim}\private$\x"),
+            wire.direct(rf"HTTP://{victim}/msmq/private$/x"), wire.public(wire.identifier()), wire.private(77),
+        ]  # fmt: skip
+        packets = [
+            wire.UserMessage(source=wire.identifier(), message_id=number, queue=name, address=address).packet()
+            for number, name in enumerate(names, 1)
+            for address in (wire.NOBODY, lab.identifier("ROUTER"))
+        ]
+        assert await say(own, lab, *packets)
+        assert not outgoing(router)
+        assert sessions.empty()
+
+
+@attack(
+    Area.ROUTING,
+    can="ask for acknowledgments to queues at ports, URLs and addresses of his choice, also at the node's own",
+    promised="a node connects to the port of MSMQ alone, and to no address that is nobody's or everybody's",
+)
+async def test_an_acknowledgment_goes_to_no_port_and_no_address_of_nobody(lab: Lab, own: str) -> None:
+    router = await lab.start("ROUTER")
+    await router.create_queue(PLAIN)
+    victim, visits = loopback_address(), 0
+
+    async def visited(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal visits
+        visits += 1
+        writer.close()
+
+    listening = await asyncio.start_server(visited, victim, 8080)
+    nobody = ["TCP:0.0.0.0", "TCP:224.0.0.1", "TCP:255.255.255.255", "TCP:::", "TCP:ff02::1", "OS:0", "OS:0.0.0.0"]
+    ports = [f"TCP:{victim}:8080", f"OS:{victim}:8080", f"OS:x@{victim}:8080"]
+    names = [*(rf"{one}\private$\x" for one in (*nobody, *ports)), f"HTTP://{victim}:8080/msmq/private$/x"]
+    plain = wire.direct(rf"OS:{lab.address('ROUTER')}\private$\plain")
+    packets = [
+        wire.UserMessage(
+            source=wire.identifier(), message_id=number, queue=plain, admin=wire.direct(name), asks=wire.ACK_ARRIVAL
+        ).packet()
+        for number, name in enumerate(names, 1)
+    ]
+    try:
+        assert await say(own, lab, *packets)
+        await eventually(lambda: len(outgoing(router)) >= len(nobody))
+        await eventually(lambda: all(one.connection_history for one in outgoing(router)))
+        assert not [one.next_hops for one in outgoing(router) if one.next_hops]
+        assert not visits
+    finally:
+        listening.close()
