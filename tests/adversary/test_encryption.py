@@ -6,10 +6,12 @@ his own. B even tells refusals (``send_insecure_nacks``), which it does not by d
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ BODY = b"a secret of several blocks of the cipher, which nobody else may read"
 ARRIVED = "MQMSG_CLASS_ACK_REACH_QUEUE"
 ALL_ANSWERS = PropertyFlags.of(PA=1, PR=1, NA=1, NR=1)
 QUERIES = 24
+FIRST = 1_000_000
 
 
 @dataclass
@@ -98,24 +101,56 @@ async def send_secret(enterprise: Enterprise, queue: str) -> None:
     assert arrived is not None and (outcome, arrived.body) == (ARRIVED, BODY)
 
 
+class Answers:
+    """What B sends to MALLORY's address, whichever of its queues it comes from: identifiers of messages."""
+
+    def __init__(self, sessions: asyncio.Queue[Peer]) -> None:
+        self._numbers: asyncio.Queue[int] = asyncio.Queue()
+        self._sessions = sessions
+        self._tasks = [asyncio.create_task(self._accept())]
+
+    async def _accept(self) -> None:
+        while True:
+            self._tasks.append(asyncio.create_task(self._read(await self._sessions.get())))
+
+    async def _read(self, peer: Peer) -> None:
+        with suppress(ConnectionError, TimeoutError):
+            while True:
+                packet = await peer.next(0)
+                peer.acknowledge()
+                self._numbers.put_nowait(int.from_bytes(packet.correlation[16:20], "little"))
+
+    async def until(self, last: int) -> Counter[int]:
+        """How often each query was answered before this one was."""
+        told: Counter[int] = Counter()
+        async with asyncio.timeout(60):
+            while (number := await self._numbers.get()) != last:
+                told[number] += number >= FIRST
+        return +told
+
+    def stop(self) -> None:
+        """Read no more."""
+        for task in self._tasks:
+            task.cancel()
+
+
+@asynccontextmanager
+async def answers_to(own: str, identifier: bytes) -> AsyncIterator[Answers]:
+    """What comes to an address."""
+    async with acceptor(own, identifier) as sessions:
+        answers = Answers(sessions)
+        try:
+            yield answers
+        finally:
+            answers.stop()
+
+
 async def answers(seen: Seen, queries: Sequence[bytes], last: int, client: bytes) -> Counter[int]:
     """How often B answered each query, by its message identifier; without the last question's answer."""
-    async with acceptor(seen.own, wire.identifier()) as sessions, session(seen.own, seen.target, client) as peer:
+    async with answers_to(seen.own, wire.identifier()) as told, session(seen.own, seen.target, client) as peer:
         await peer.say(*queries)
         await peer.say(seen.last_question(last))
-        back = await sessions.get()
-        return await _until(back, last)
-
-
-async def _until(back: Peer, last: int) -> Counter[int]:
-    told: Counter[int] = Counter()
-    while True:
-        packet = await back.next(0)
-        back.acknowledge()
-        number = int.from_bytes(packet.correlation[16:20], "little")
-        if number == last:
-            return told
-        told[number] += 1
+        return await told.until(last)
 
 
 @attack(
@@ -159,13 +194,11 @@ async def test_a_declared_peer_gets_no_answers_after_a_few_failures(seen: Seen) 
     await enterprise.nodes.pop("A").close()
     bad = [seen.query(1_000_000 + number, {-17: 1}) for number in range(FAILURES)]
     good = [seen.query(1_000_100 + number, {}) for number in range(4)]
-    async with acceptor(source, client) as sessions, session(source, target, client) as peer:
+    async with answers_to(source, client) as back, session(source, target, client) as peer:
         await peer.say(seen.query(1_000_099, {}))
-        back = await sessions.get()
-        assert (await back.next(0)).correlation[16:20] == (1_000_099).to_bytes(4, "little")  # honest so far: answered
-        back.acknowledge()
+        await back.until(1_000_099)  # honest so far: answered
         await peer.say(*bad, *good, seen.last_question(2_000_000))
-        told = await _until(back, 2_000_000)
+        told = await back.until(2_000_000)
     assert not set(told) & {1_000_100 + number for number in range(4)}
     queue = await enterprise.b.open_queue(f"DIRECT=OS:{QUEUE}")
     assert [one.body for one in await queue.receive_many(10, timeout=60)] == [BODY] * 5
