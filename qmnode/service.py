@@ -20,6 +20,7 @@ from qmnode.disk import DiskWatch
 from qmnode.errors import MessageQueuingError, reason_of
 from qmnode.local.changes import LocalChange
 from qmnode.local.server import LocalServer
+from qmnode.log_limit import LogLimit
 from qmnode.management.audit import AuditLog, audit_entry
 from qmnode.node import QueueManager
 from qmnode.settings.node import ConfigurationError, LogSettings, NodeSettings, read_settings
@@ -54,7 +55,7 @@ def configure_log(settings: LogSettings) -> None:
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     structlog.configure(
-        processors=[*shared, renderer],
+        processors=[LogLimit(), *shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[settings.level]),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,

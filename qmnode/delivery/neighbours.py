@@ -13,6 +13,7 @@ import structlog
 from qmnode.delivery.next_hops import ResolutionError
 from qmnode.delivery.routes import DirectoryResolver
 from qmnode.directory.port import DirectoryOperationError
+from qmnode.model.notices import OWN, Account
 from qmnode.security.outcomes import Neighbour
 from qmnode.structures.guid import Guid
 from qmnode.transport.blocks import block_of
@@ -27,6 +28,8 @@ _LIFETIME: Final = 300.0
 """Seconds for which the addresses of a machine are remembered."""
 _FAILED_LIFETIME: Final = 15.0
 """The same when its name did not resolve."""
+_STRANGERS: Final = 4096
+"""Queue managers of which is remembered from where they speak."""
 _PATIENCE: Final = 5.0
 """Seconds for which a message waits to learn who brought it."""
 
@@ -40,10 +43,16 @@ class Neighbours:
         self._addresses: dict[Guid, tuple[float, frozenset[str]]] = {}
         """Until when they are believed, and the addresses. As many entries as the directory has machines."""
         self._looking: dict[Guid, asyncio.Task[None]] = {}
+        self._blocks: dict[Guid, str] = {}
+        """From where strangers speak; the first block that a session named a queue manager from."""
 
     def opened(self, connection: "Connection") -> None:
         """A session is open: find out whether its peer is declared."""
         machine = connection.session.remote
+        block = self._blocks.pop(machine, block_of(connection.address))
+        self._blocks[machine] = block  # behind all others
+        if len(self._blocks) > _STRANGERS:
+            del self._blocks[next(iter(self._blocks))]
         if not connection.encrypted and self._may_be_declared(machine) and self._known(machine) is None:
             self._look_up(machine)
 
@@ -52,6 +61,15 @@ class Neighbours:
         if connection.encrypted:
             return True  # it has shown a certificate
         return connection.address in (self._known(connection.session.remote) or ())
+
+    def account_of(self, source: Guid) -> Account:
+        """Who pays for notices about messages of a queue manager."""
+        network = self._network
+        if source == network.manager.identifier:
+            return OWN
+        if network.is_in_directory(source):
+            return Account(source.hex(), declared=True)
+        return Account(self._blocks.get(source, ""), declared=False, in_workgroup=not network.has_directory)
 
     def is_address_of_one(self, block: str) -> bool:
         """Whether a declared peer that was here lately has an address in this block."""

@@ -119,6 +119,7 @@ class Network:
         self.protection = Protection(self)
         self.resolver = Resolver()
         self.neighbours = Neighbours(self)
+        manager.context.notices.account_of = self.neighbours.account_of
         self.strangers = self._strangers(None)
         self.forwarding = Forwarding(manager, None, self.strangers, self.neighbours)
         self._astray: Astray | None = None
@@ -222,6 +223,11 @@ class Network:
     def _waits(self, queue: OutgoingQueue, received: ReceivedMessage, arriving: int) -> bool:
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
         return queue_sender is not None and queue_sender.waits(received, arriving)
+
+    @property
+    def has_directory(self) -> bool:
+        """Whether the node belongs to an enterprise; else it runs in workgroup mode."""
+        return self._topology is not None
 
     def is_in_directory(self, machine: Guid) -> bool:
         """Whether the directory has a queue manager, as far as it was read."""

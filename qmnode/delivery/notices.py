@@ -30,7 +30,6 @@ from qmnode.structures.names import parse_single_format_name
 from qmnode.structures.user_message import UserMessage
 
 log = structlog.get_logger(__name__)
-_INFINITE: Final = 0xFFFF_FFFF
 
 
 class Notices:
@@ -51,8 +50,9 @@ class Notices:
                 correlation_identifier=acknowledgment.correlation_id,
                 response_queue_format_name=acknowledgment.response_queue,
                 recoverable=acknowledgment.recoverable,
-                time_to_reach_queue=_INFINITE,
+                time_to_reach_queue=self._manager.settings.transfer.notice_lifetime,
             ),
+            self._manager.context.notices.account(acknowledgment.correlation_id[:16]),
         )
 
     def trace(self, report: TraceReport) -> None:
@@ -60,6 +60,7 @@ class Notices:
         self._manager.outcomes.send_internally(
             report.queue,
             Message(report.body, label=report.label, message_class=MessageClass.MQMSG_CLASS_REPORT),
+            self._manager.context.notices.account(report.source),
         )
 
     def sent(self, packet: Packet, address: str) -> None:

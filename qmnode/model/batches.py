@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.model.expiry import GROUP_SHIFT
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT, SEQUENCE_MASK, LockedPosition, PositionState
-from qmnode.model.record import EXPRESS, FACTS, FLAGS, NEVER, ON_LOSS, PEEK_WHEN_LOCKED, PREFIX_SIZE
+from qmnode.model.record import EXPRESS, FACTS, FLAGS, NEVER, NOTICE, ON_LOSS, PEEK_WHEN_LOCKED, PREFIX_SIZE
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 
@@ -106,6 +106,8 @@ def remove_many(queue: "Queue", entries: Sequence[Entry]) -> None:
         lane.count -= 1
         if flags & ON_LOSS and queue.loss_reports:
             queue.loss_reports -= 1
+        if flags & NOTICE:
+            queue.context.notices.left(queue_id, len(value) - PREFIX_SIZE)
         if (
             second != NEVER
             and (second != grouped_second or lookup_identifier >> GROUP_SHIFT != group)
@@ -148,6 +150,7 @@ async def delete_queue(context: "Context", queue: "Queue") -> None:
                 MessageClass.MQMSG_CLASS_NACK_Q_DELETED,
             )
         _delete_ranges(part)
+        context.notices.forget(part.queue_id)
         part.deleted = True
     context.queues.forget(queue)
     await context.store.durable()
@@ -156,6 +159,7 @@ async def delete_queue(context: "Context", queue: "Queue") -> None:
 async def _delete_messages(context: "Context", queue: "Queue", reason: int) -> None:
     until = context.sequence.value & SEQUENCE_MASK
     if not queue.loss_reports and queue.subscriber is None and queue.recorder is None:
+        queue.context.notices.forget(queue.queue_id)
         gone = queue.message_count - len(queue.locked)
         size = queue.total_bytes - sum(len(position.value) - PREFIX_SIZE for position in queue.locked.values())
         queue.tally.died[reason] += gone

@@ -11,6 +11,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Final
 
+from qmnode.model.notices import NoticeBudget
 from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Network, Recorder, Signing
 from qmnode.model.positions import LANE_SHIFT, ReadAhead
 from qmnode.model.quotas import Quotas
@@ -79,8 +80,8 @@ class Context:
 
     __slots__ = (
         "_handle", "_transaction_number", "access_policy", "clock", "computer_name", "expiry", "identifier", "names",
-        "network", "opening", "ordinal", "outcomes", "queues", "quotas", "read_ahead", "recorder", "sequence",
-        "settings", "signing", "store", "touched", "traffic", "transactions",
+        "network", "notices", "opening", "ordinal", "outcomes", "queues", "quotas", "read_ahead", "recorder",
+        "sequence", "settings", "signing", "store", "touched", "traffic", "transactions",
     )  # fmt: skip
 
     names: "Names"
@@ -112,6 +113,7 @@ class Context:
         self.signing: Signing | None = None
         """Whoever signs what applications send; None in a queue manager that has no keys."""
         self.quotas = Quotas(settings.quotas)
+        self.notices = NoticeBudget(settings.quotas)
         self.traffic = Traffic()
         self.read_ahead = ReadAhead(settings.read_ahead)
         self.ordinal = Ordinal(store, MESSAGE_IDENTIFIER, 32, settings.storage.identifier_block)

@@ -11,7 +11,8 @@ import structlog
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueType
-from qmnode.model.message import INFINITE, Acknowledgment, Message
+from qmnode.model.message import Acknowledgment, Message
+from qmnode.model.notices import OWN, Account
 from qmnode.model.packet import received_message, with_class
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.quotas import EnqueueStatus
@@ -19,6 +20,7 @@ from qmnode.model.record import (
     FLAGS,
     NEGATIVE_JOURNAL,
     NEVER,
+    NOTICE,
     ON_ARRIVAL,
     ON_LOSS,
     PREFIX,
@@ -36,7 +38,7 @@ from qmnode.structures.message_classes import (
     is_receive_acknowledgment,
 )
 from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES
-from qmnode.structures.names import MultipleElementFormatName, PathName, QueueNameError
+from qmnode.structures.names import FormatName, MultipleElementFormatName, PathName, QueueNameError
 from qmnode.structures.names.multiple import SEPARATOR
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
@@ -184,38 +186,53 @@ class Outcomes:
                 message_class=message_class,
                 correlation_identifier=message.identifier,
                 response_queue_format_name=message.destination_queue_format_name,
-                time_to_reach_queue=INFINITE,
+                time_to_reach_queue=self._context.settings.transfer.notice_lifetime,
                 recoverable=message.recoverable,
                 priority=message.priority,
                 body_type=message.body_type,
                 app_specific=message.app_specific,
             ),
+            self._context.notices.account(message.identifier[:16]),
         )
 
-    def send_internally(self, format_name: str, message: Message) -> None:
-        """Send a message of the queue manager's own (MS-MQQB 3.1.7.15), which is dropped if that cannot be done.
+    def send_internally(self, format_name: str, message: Message, account: Account = OWN) -> None:
+        """Send a message of the queue manager's own about another (MS-MQQB 3.1.7.15), which is dropped if that cannot
+        be done, or if whoever caused it, the ``account``, has no room for it.
 
         To each queue, if the name has several elements: as a message of its own, as its receiver may be the same.
         """
+        try:
+            name = self._context.names.parse(format_name)
+        except MessageQueuingError:
+            return
+        names = name.elements if isinstance(name, MultipleElementFormatName) else (name,)
+        if message.body and is_negative_acknowledgment(message.message_class) and not account.may_have_body(len(names)):
+            message = message.copy(body=b"")
+        for one in names:
+            self._send_one(one, message, account)
+
+    def _send_one(self, name: FormatName, message: Message, account: Account) -> None:
         context = self._context
         try:
-            name = context.names.parse(format_name)
-            if isinstance(name, MultipleElementFormatName):
-                for element in name.elements:
-                    self.send_internally(str(element), message)
-                return
             queue = context.opening.find(name, Access.SEND, for_strangers=True)
         except MessageQueuingError as error:
             if error.code is ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
-                log.warning("a message about a message cannot be sent", destination=format_name, reason=str(error))
+                log.warning("a message about a message cannot be sent", destination=str(name), reason=str(error))
             return
         if queue.transactional:
             return
         ordinal = context.ordinal.next()
         destination = Destination(context.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
         value = serialize(message, destination, ordinal, context.clock.time())
-        if context.quotas.status(queue, len(value)) is EnqueueStatus.ACCEPTED:
-            queue.arrive(7 - message.priority << LANE_SHIFT | context.sequence.next(), value)
+        size = len(value) - PREFIX_SIZE
+        if context.quotas.status(queue, len(value)) is not EnqueueStatus.ACCEPTED:
+            return
+        if not context.notices.admits(account, size, context.quotas.limit):
+            return
+        if account is not OWN:
+            value = with_prefix(value, flags=value[FLAGS] | NOTICE)
+            context.notices.entered(queue.queue_id, account, size)
+        queue.arrive(7 - message.priority << LANE_SHIFT | context.sequence.next(), value)
 
 
 def kept(value: bytes) -> bytes:

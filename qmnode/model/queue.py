@@ -17,6 +17,7 @@ from qmnode.model.record import (
     EXPRESS,
     FLAGS,
     NO_EXPIRY,
+    NOTICE,
     ON_ARRIVAL,
     ON_LOSS,
     PEEK_WHEN_LOCKED,
@@ -437,6 +438,8 @@ class Queue:
         self.count_bytes(-size)
         if value[FLAGS] & ON_LOSS and self.loss_reports:
             self.loss_reports -= 1
+        if value[FLAGS] & NOTICE:
+            self.context.notices.left(self.queue_id, size)
         if value[EXPIRY] != NO_EXPIRY:
             self.context.expiry.remove(expiry(value), self.queue_id, lookup_identifier)
 

@@ -40,6 +40,8 @@ class RecordFlag(IntFlag):
     """PositiveJournalingRequested: a copy goes to the sender's journal when it is delivered."""
     NAMED_DEAD_LETTER = 0x40
     """ApplicationDeadletterQueue is behind the packet (qmnode.model.record)."""
+    NOTICE = 0x80
+    """Made by the queue manager about another message, and counted in the budget of notices."""
 
 
 EXPRESS: Final = RecordFlag.EXPRESS.value
@@ -48,6 +50,7 @@ TRANSACTIONAL: Final = RecordFlag.TRANSACTIONAL.value
 PEEK_WHEN_LOCKED: Final = RecordFlag.PEEK_WHEN_LOCKED.value
 NEGATIVE_JOURNAL: Final = RecordFlag.NEGATIVE_JOURNAL.value
 NAMED_DEAD_LETTER: Final = RecordFlag.NAMED_DEAD_LETTER.value
+NOTICE: Final = RecordFlag.NOTICE.value
 """The flags as plain integers, for code that runs once for each message: operations on enumerations are slow."""
 
 ON_ARRIVAL: Final = (RecordFlag.REPORT | RecordFlag.POSITIVE_JOURNAL).value

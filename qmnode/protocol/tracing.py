@@ -21,6 +21,8 @@ class TraceReport(NamedTuple):
     label: str
     body: bytes
     """UTF-16-LE text."""
+    source: Guid
+    """The queue manager whose message it is about."""
 
 
 def received_report(message: UserMessage, time: int) -> TraceReport | None:
@@ -51,7 +53,7 @@ def _report(message: UserMessage, time: int, next_hop: str | None) -> TraceRepor
     if next_hop is not None:
         lines += [f"<NEXT HOP>{next_hop}</NEXT HOP>\r\n", f"<HOP COUNT>{hops:02X} </HOP COUNT>\r\n"]
     queue = str(PublicFormatName(Guid(debug.queue_identifier)))
-    return TraceReport(queue, label, "".join(lines).encode("utf-16-le", "surrogatepass"))
+    return TraceReport(queue, label, "".join(lines).encode("utf-16-le", "surrogatepass"), header.source_queue_manager)
 
 
 def _time_date(time: int) -> str:

@@ -52,6 +52,11 @@ class QuotaSettings(_Settings):
     """QueueManagerQuota, 3.1.1.1: all messages of all queues, 1 GiB by default. 0xFFFFFFFF is no limit."""
     journal_quota: Quota = 0xFFFFFFFF
     """JournalQuota, 3.1.1.1: all messages of all journals."""
+    notices: int = Field(default=0x00040000, ge=0, le=0xFFFFFFFF)
+    """Acknowledgments and trace reports that wait, which messages from elsewhere cause: 256 MiB, and a quarter of
+    QueueManagerQuota at most. An extension."""
+    notices_per_neighbour: int = Field(default=0x00004000, ge=0, le=0xFFFFFFFF)
+    """Those that one neighbour causes: 16 MiB, and a thirty-second of QueueManagerQuota at most. An extension."""
     outgoing_queues: int = Field(default=10_000, ge=0)
     """Outgoing and connector queues, each of which is made when somebody first sends to it. An extension. Messages from
     elsewhere, which name queues for their acknowledgments, make half of them at most. Messages that pass make half of

@@ -71,6 +71,9 @@ class TransferSettings(_Settings):
     incoming_sequences_per_neighbour: int = Field(default=50_000, ge=1)
     """Most of them that one address brings: half, so that whoever invents source queue managers leaves places for the
     others."""
+    notice_lifetime: int = Field(default=345_600, ge=1, le=0xFFFF_FFFE)
+    """Seconds that an administration acknowledgment may be under way: 4 days, as messages by default. 3.1.7.15 lets it
+    wait for ever."""
     send_insecure_nacks: bool = False
     """SendInsecureNacks, 3.1.1.3 note 28 and section 5.1."""
     retry_interval: float = Field(default=5.0, gt=0)

@@ -148,6 +148,8 @@ class Connection(asyncio.BufferedProtocol):
         self.writable = True
         if self.on_writable is not None:
             self.on_writable()
+        if self._read_paused:
+            self.process()
 
     # The session's side
 
@@ -218,6 +220,9 @@ class Connection(asyncio.BufferedProtocol):
         """Stop reading while the store is behind: the peer's window, and then TCP's, hold it back."""
         unsettled = self.session.unsettled()
         behind = unsettled >= self._unsettled_limit or self._waits_for_rate
+        # Whoever does not read its acknowledgments does not get more of them to be kept here.
+        if not self.writable and not self.initiator:
+            behind = True
         if unsettled and self.unsettled_bytes >= UNSETTLED_BYTES:
             behind = True
         if behind is not self._read_paused:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -17,36 +16,12 @@ from qmnode.transport import places
 from qmnode.transport.blocks import block_of
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
+from tests.adversary.nodes import address_of, letter, node_with
 from tests.adversary.peer import Peer, session
 from tests.security.test_tls import node as tls_settings
 from tests.transport.conftest import PLAIN, Pair, eventually, loopback_address, settings_of
 
 PLACES, PER_BLOCK = 40, 10
-
-
-@asynccontextmanager
-async def node_with(tmp_path: Path, **transport: object) -> AsyncIterator[QueueManager]:
-    """BOB with few places."""
-    settings = settings_of("BOB", loopback_address(), **transport)
-    async with QueueManager.open(tmp_path / "bob", settings) as bob:
-        await bob.network.start()
-        await bob.create_queue(PLAIN)
-        yield bob
-
-
-def address_of(node: QueueManager) -> str:
-    return node.network.settings.address
-
-
-def letter(target: str, number: int = 1, source: bytes | None = None, **more: object) -> bytes:
-    """A message that BOB's queue takes."""
-    return wire.UserMessage(
-        source=wire.identifier() if source is None else source,
-        message_id=number,
-        queue=wire.direct(rf"TCP:{target}\private$\plain"),
-        delivery=wire.EXPRESS,
-        **more,  # type: ignore[arg-type]
-    ).packet()
 
 
 async def occupy(stack: AsyncExitStack, own: str, target: str, count: int) -> list[Peer]:

@@ -1,0 +1,53 @@
+"""A limit on log lines of one kind: who sends rubbish does not fill the disk with lines about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, MutableMapping
+from typing import Any, Final
+
+import structlog
+
+LINES: Final = 50
+"""Lines of one event about one address, and four times as many of one event, in each interval."""
+INTERVAL: Final = 10.0
+"""Seconds."""
+_ALL: Final = 4
+_KEPT: Final = 4096
+
+
+class LogLimit:
+    """A processor of structlog. Drops lines over the limit; the first one after that says how many there were.
+
+    Errors always come through.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._counts: dict[tuple[str, str], int] = {}
+        self._left_out: dict[str, int] = {}
+
+    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """The line, or DropEvent."""
+        if method in ("error", "critical", "exception"):
+            return event
+        now = self._clock()
+        if now - self._began >= INTERVAL:
+            self._began = now
+            self._counts.clear()
+        kind = str(event.get("event", ""))
+        about = kind, str(event.get("address", ""))
+        if self._is_over(about, LINES) or (about[1] and self._is_over((kind, ""), LINES * _ALL)):
+            if kind in self._left_out or len(self._left_out) < _KEPT:
+                self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            raise structlog.DropEvent
+        if kind in self._left_out:
+            event["left_out_before"] = self._left_out.pop(kind)
+        return event
+
+    def _is_over(self, about: tuple[str, str], limit: int) -> bool:
+        count = self._counts.get(about, 0) + 1
+        if about in self._counts or len(self._counts) < _KEPT:
+            self._counts[about] = count
+        return count > limit
