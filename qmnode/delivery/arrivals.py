@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 
+from qmnode.delivery.faults import Faults
 from qmnode.delivery.notices import PRIORITY_AT, next_position
 from qmnode.model.batches import insert_many
 from qmnode.model.outgoing import OutgoingQueue
@@ -20,6 +21,7 @@ from qmnode.protocol.received import DestinationName, ReceivedMessage
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Verdict
 from qmnode.security.admission import Arrival, QueueRules
 from qmnode.security.outcomes import Admitted, Deferred, Neighbour, Refused
+from qmnode.security.outcomes import Verdict as SecurityVerdict
 from qmnode.security.sections import without_answers
 from qmnode.structures.acks import is_order_queue
 from qmnode.structures.guid import Guid
@@ -44,6 +46,10 @@ _JOURNALING: Final = (RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL)
 _NAMES_KEPT: Final = 4096
 _HOPS: Final = UserFlags.RC.mask
 _SECURED: Final = UserFlags.SH.mask
+_NOT_JUDGED: Final = Refused(
+    MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE, "the node failed when it looked at the security header", silent=True
+)
+"""Nothing is answered: the answer could tell a stranger whether the body decrypted."""
 
 
 class Arrivals:
@@ -59,6 +65,7 @@ class Arrivals:
         self._names: dict[DestinationName, tuple[FormatName | None, bool]] = {}
         self._judging: dict[Connection, deque[Sequence[ReceivedMessage]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._faults = Faults()
 
     def take(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> None:
         """A batch of a session. What has a security header is judged first, and what comes behind it waits."""
@@ -98,6 +105,10 @@ class Arrivals:
                         await asyncio.wait([written])
                     connection.close()
                 queue.popleft()
+        except Exception as error:
+            # What comes later must not be acknowledged: that would acknowledge these as well.
+            self._faults.log(error, connection.address)
+            connection.close()
         finally:
             del self._judging[connection]
 
@@ -120,10 +131,10 @@ class Arrivals:
             if demanded is not None:
                 arrivals.append(Arrival(received.packet, demanded, neighbour))
                 places.append(place)
-        security, now = self._network.security, self._manager.clock.time()
-        judged = await security.judge(arrivals, now)
+        now = self._manager.clock.time()
+        judged = await self._judged(arrivals, now)
         if any(map(_is_undecipherable, judged)) and await self._network.keys.know_more():
-            judged = await security.judge(arrivals, now)
+            judged = await self._judged(arrivals, now)
         verdicts: dict[int, Verdict] = {}
         for place, verdict in zip(places, judged, strict=True):
             match verdict:
@@ -139,6 +150,17 @@ class Arrivals:
                     log.warning("a message cannot be judged now", reason=sentence)
                     return verdicts, place
         return verdicts, None
+
+    async def _judged(self, arrivals: Sequence[Arrival], now: float) -> list[SecurityVerdict]:
+        """What security says of each. One at which it fails unexpectedly is refused, and not those beside it."""
+        judge = self._network.security.judge
+        try:
+            return await judge(arrivals, now)
+        except Exception as failed:
+            if len(arrivals) == 1:
+                self._faults.log(failed, arrivals[0].neighbour.block)
+                return [_NOT_JUDGED]
+        return [verdict for arrival in arrivals for verdict in await self._judged([arrival], now)]
 
     def _plain_verdicts(
         self,
@@ -180,6 +202,8 @@ class Arrivals:
             verdicts=self._plain_verdicts(messages, destinations, verdicts),
             room=self._room(connection, destinations.values()),
         )
+        for failed, error in admission.failed:
+            self._faults.log(error, address, failed.message_id)
         # A reader may be waiting: the acknowledgment of the arrival comes before that of the receiving.
         self._consequences(connection, admission)
         self._store(connection, admission, now)

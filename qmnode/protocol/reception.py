@@ -5,6 +5,7 @@ answers with one Admission: what to store, what to answer, and the records that 
 only memory, tentatively: ``persisted`` makes it final, ``abandon`` takes it back.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto, unique
@@ -139,6 +140,8 @@ class Admission:
     final_acks_received: list[FinalAckReceived] = field(default_factory=list)
     refused: list[tuple[ReceivedMessage, MessageClass]] = field(default_factory=list)
     """For the log: every message that was refused, and why."""
+    failed: list[tuple[ReceivedMessage, Exception]] = field(default_factory=list)
+    """For the log: those of the refused at which this code failed unexpectedly."""
     duplicates: int = 0
     out_of_order: int = 0
     without_place: int = 0
@@ -250,10 +253,13 @@ class Reception:
             if received.headers is not headers:
                 headers = received.headers
                 plain = _is_plain(headers, target.destination, step)
-            if plain:
-                self._admit_plain(received, target, step)
-            else:
-                self._admit_one(received, target, step)
+            try:
+                if plain:
+                    self._admit_plain(received, target, step)
+                else:
+                    self._admit_one(received, target, step)
+            except Exception as error:
+                self._refuse_failed(received, target.name, step, error)
             last = received
         if last is not None:
             admission.ordinal = last.ordinal
@@ -417,6 +423,13 @@ class Reception:
         self._answer(received, message_class, step)
         if refused_here(received.headers.user_flags, message_class) is Fate.DEAD_LETTER:
             admission.dead_letters.append((without_claims(received), message_class))
+
+    def _refuse_failed(self, received: ReceivedMessage, name: DestinationName, step: _Pass, error: Exception) -> None:
+        """A fault of ours costs the message at which it shows, and not those behind it, which would come again with it
+        for ever."""
+        step.admission.failed.append((received, error))
+        with contextlib.suppress(Exception):  # what fails at it once may fail again
+            self._refuse(received, name, MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q, step, told=False)
 
     def _answer(self, received: ReceivedMessage, message_class: MessageClass, step: _Pass) -> None:
         acknowledgment = administration_acknowledgment(
