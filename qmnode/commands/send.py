@@ -154,6 +154,9 @@ def send(
 
     Without a body, --file or --lines the body is standard input, if that is no terminal: byte for byte, so that
     echo's newline belongs to it; --lines sends lines without theirs. A file is always sent byte for byte.
+
+    In a loop such as "while read line" give a body, or </dev/null: otherwise the first send takes all the lines. An
+    empty message is: qmnode send orders ''
     """
     if sum((body is not None, file is not None, lines)) > 1:
         raise typer.BadParameter("the body is an argument, --file or --lines: only one of them")

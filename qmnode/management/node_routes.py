@@ -69,7 +69,10 @@ class Online(BaseModel):
 
 @router.get("/healthz", tags=["health"], summary="Is the process alive, and its disk?", responses=responses())
 async def health(node: Node) -> Health:
-    """Answers as long as the node's event loop runs; 503 when it can store nothing. Needs no token."""
+    """Answers as long as the node's event loop runs; 503 when it can store nothing. Needs no token.
+
+    No probe of liveness: with a full disk a restart changes nothing, and the node goes on by itself when there is room.
+    """
     node.manager.store.check()
     return Health()
 

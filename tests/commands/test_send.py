@@ -52,6 +52,8 @@ def only_body(queue: str, command: Command) -> bytes:
         ("$q send QUEUE body <&-", b"body"),
         ("echo ignored | $q send QUEUE body", b"body"),
         ("echo ignored | $q send QUEUE ''", b""),
+        ("printf '1\\n2\\n' | while read line; do [ $line = 2 ] || $q send QUEUE $line; done", b"1"),
+        ("printf '1\\n2\\n' | while read line; do $q send QUEUE; done", b"2\n"),
         ("echo hello | $q send QUEUE -", b"hello\n"),
         ("echo hello | $q send QUEUE --file -", b"hello\n"),
         ("printf 'gr\\303\\274n' | $q send QUEUE --utf16", "grün".encode()),
