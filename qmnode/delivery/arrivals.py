@@ -203,7 +203,7 @@ class Arrivals:
             room=self._room(connection, destinations.values()),
         )
         for failed, error in admission.failed:
-            self._faults.log(error, address, failed.message_id)
+            self._faults.log(error, connection.address, failed.message_id)
         # A reader may be waiting: the acknowledgment of the arrival comes before that of the receiving.
         self._consequences(connection, admission)
         self._store(connection, admission, now)
