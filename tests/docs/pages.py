@@ -31,6 +31,11 @@ NOT_RUN = {
     "- {name: grafana": "a line of a file",
 }
 """What begins or is in a command that is not run, and why."""
+SLOW = {
+    "mqenterprise analyze": "minutes of Spark, which tests/pipeline has run",
+    'DeltaTable("analysed': "it reads what analyze wrote",
+}
+"""What begins or is in a command that is run in long runs only, and why."""
 PAGES_OF_THEIR_OWN = {
     "docs/beside-windows.md": "it is about an Active Directory: tests/docs/test_beside_windows.py has one",
 }
@@ -107,6 +112,8 @@ class Session:
     """Where each is, and how it is run."""
     unexplained: list[str] = field(default_factory=list)
     """Blocks that are not run, without a reason."""
+    whole: bool = True
+    """Whether what is slow is run too."""
 
     def add(self, block: Block) -> None:
         if block.page in PAGES_OF_THEIR_OWN or block.language in LANGUAGES:
@@ -115,7 +122,7 @@ class Session:
         if not commands and not any(part in "\n".join(block.lines) for part in NOT_RUN):
             self.unexplained.append(f"{block.place}: {block.lines[0]}")
         for command in commands:
-            if not any(part in command for part in NOT_RUN):
+            if not any(part in command for part in (NOT_RUN if self.whole else NOT_RUN | SLOW)):
                 self._run(block.place, command)
 
     def _run(self, place: str, command: str) -> None:
@@ -162,9 +169,9 @@ def blocks(page: str) -> Iterator[Block]:
         yield Block(page, begun, "", tuple(each for each in kept if each.strip()))
 
 
-def session() -> Session:
+def session(*, whole: bool = True) -> Session:
     """All pages."""
-    made = Session()
+    made = Session(whole=whole)
     for page in pages():
         for block in blocks(page):
             made.add(block)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import subprocess
 
-from tests.docs.pages import NOT_RUN, PAGES_OF_THEIR_OWN, Block, Session, blocks, expected, outcomes, pages, session
+from tests.docs.pages import (
+    NOT_RUN,
+    PAGES_OF_THEIR_OWN,
+    SLOW,
+    Block,
+    Session,
+    blocks,
+    expected,
+    outcomes,
+    pages,
+    session,
+)
 
 
 def test_every_block_is_run_or_has_a_reason() -> None:
@@ -15,6 +26,14 @@ def test_every_block_is_run_or_has_a_reason() -> None:
     assert {place.partition(":")[0] for place, _ in made.commands} >= {"README.md", "docs/node.md", "docs/keys.md"}
 
 
+def test_a_quick_session_leaves_out_what_is_slow_and_nothing_else() -> None:
+    whole, quick = session().commands, session(whole=False).commands
+
+    left_out = [command for place, command in whole if (place, command) not in quick]
+    assert len(left_out) == len(whole) - len(quick) == 2
+    assert all(any(part in command for part in SLOW) for command in left_out)
+
+
 def test_pages_come_in_the_order_in_which_the_readme_names_them() -> None:
     assert pages()[:3] == ["README.md", "docs/node.md", "docs/decode.md"]
 
@@ -22,7 +41,7 @@ def test_pages_come_in_the_order_in_which_the_readme_names_them() -> None:
 def test_no_reason_is_left_of_a_block_that_has_gone() -> None:
     text = "\n".join(line for page in pages() for block in blocks(page) for line in block.lines)
 
-    assert [part for part in NOT_RUN if part not in text] == []
+    assert [part for part in NOT_RUN | SLOW if part not in text] == []
     assert set(PAGES_OF_THEIR_OWN) <= set(pages())
 
 

@@ -117,12 +117,13 @@ def test_addresses_that_were_printed_outlive_the_host(kept: Kept) -> None:
     assert "payments" in kept.shell(look).stdout
 
 
-def test_the_pages_run_from_top_to_bottom(kept: Kept) -> None:
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["quick", "whole"])
+def test_the_pages_run_from_top_to_bottom(kept: Kept, whole: bool) -> None:
     """README.md and docs/ as one session: exit codes as they say, no traceback, no warning that is not explained."""
-    pages = session()
+    pages = session(whole=whole)
     assert pages.unexplained == []
 
-    done = kept.shell("\n".join(pages.script), limit=900)
+    done = kept.shell("\n".join(pages.script), limit=1700)
 
     for place, command, code, printed in outcomes(done.stdout, pages):
         context = f"{place}: {command}\n{printed[-3000:]}"
