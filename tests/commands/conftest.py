@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from qmnode.cli import main
-from tests.lab.nodes import Daemon, running_node
+from tests.lab.nodes import NodeProcess, running_node
 
 
 @dataclass
@@ -54,21 +54,21 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A node of its own for the tests of a module."""
     with running_node(tmp_path_factory.mktemp("node")) as node:
         yield node
 
 
 @pytest.fixture
-def node(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Daemon:
+def node(daemon: NodeProcess, monkeypatch: pytest.MonkeyPatch) -> NodeProcess:
     """The node, which commands find by the environment."""
     monkeypatch.setenv("QMNODE_SOCKET", str(daemon.folder / "node.sock"))
     return daemon
 
 
 @pytest.fixture
-def queue(node: Daemon, command: Command, request: pytest.FixtureRequest) -> Iterator[str]:
+def queue(node: NodeProcess, command: Command, request: pytest.FixtureRequest) -> Iterator[str]:
     """A queue of the test's own."""
     name = re.sub(r"\W+", "-", request.node.name)[:100]
     assert command("queue", "create", name, "--journaling").code == 0

@@ -21,7 +21,7 @@ from tests.lab.terminal import at_a_terminal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.lab.nodes import Daemon
+    from tests.lab.nodes import NodeProcess
 
 PROGRAMS: dict[str, Any] = {"qmnode": qmnode.cli, "mqenterprise": mqenterprise.cli}
 COMMANDS = {"qmnode": qmnode.commands.table.COMMANDS, "mqenterprise": mqenterprise.cli.COMMANDS}
@@ -116,7 +116,7 @@ def test_complaints_are_red_at_a_terminal_only() -> None:
 
 @pytest.mark.servers
 def test_queues_complete_in_the_shell(
-    node: Daemon, command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    node: NodeProcess, command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("parcels", "parcels-late", "returns"):
         command("queue", "create", name)

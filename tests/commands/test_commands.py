@@ -13,21 +13,21 @@ import qmnode.settings.node
 from qmnode.commands.table import COMMANDS
 from qmnode.local.remote import RemoteQueueManager
 from tests.commands.conftest import Command
-from tests.lab.nodes import Daemon
+from tests.lab.nodes import NodeProcess
 
 pytestmark = pytest.mark.servers
 
 OUTGOING = r"DIRECT=OS:beta\private$\orders"
 
 
-def test_the_status_for_people_and_programs(node: Daemon, command: Command) -> None:
+def test_the_status_for_people_and_programs(node: NodeProcess, command: Command) -> None:
     assert "ALPHA" in command("status").out
     status = command("status", "--json").json
     assert (status["computer_name"], status["quotas"]["quota"]) == ("ALPHA", 1048576)
 
 
 def test_the_node_is_found_by_its_configuration(
-    daemon: Daemon, command: Command, monkeypatch: pytest.MonkeyPatch
+    daemon: NodeProcess, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("QMNODE_SOCKET", raising=False)
     assert command("status", "--config", daemon.config, "--json").json["computer_name"] == "ALPHA"
@@ -49,7 +49,7 @@ def test_a_configuration_that_cannot_be_used_is_exit_code_2(
     assert (answer.code, "quotas" in answer.err) == (2, True)
 
 
-def test_a_queue_through_its_life(node: Daemon, command: Command) -> None:
+def test_a_queue_through_its_life(node: NodeProcess, command: Command) -> None:
     created = command(
         *("queue", "create", "life", "--transactional", "--label", "Life", "--quota", "100"),
         *("--privacy-level", "body", "--base-priority", "-5", "--json"),
@@ -91,7 +91,7 @@ def test_what_deletes_asks_first(queue: str, command: Command) -> None:
         ("no-such-command",),
     ],
 )
-def test_wrong_usage_is_exit_code_2(node: Daemon, command: Command, arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_is_exit_code_2(node: NodeProcess, command: Command, arguments: tuple[str, ...]) -> None:
     assert command(*arguments).code == 2
 
 
@@ -146,7 +146,7 @@ def test_messages_move_to_a_subqueue(queue: str, command: Command) -> None:
     assert (again.code, "MQ_ERROR_MESSAGE_NOT_FOUND" in again.err) == (1, True)
 
 
-def test_an_outgoing_queue_is_paused_and_purged(node: Daemon, command: Command) -> None:
+def test_an_outgoing_queue_is_paused_and_purged(node: NodeProcess, command: Command) -> None:
     assert command("send", OUTGOING, "a").code == 0
     assert command("queue", "pause", OUTGOING).code == 0
     assert command("queue", "show", OUTGOING, "--json").json["state"] == "on hold"
@@ -183,7 +183,7 @@ def test_a_dead_letter_goes_to_the_queue_that_was_named(queue: str, command: Com
     assert not any(one["dead_letter_queue"] for one in command("dead-letter", "list", "--json").documents)
 
 
-def test_open_transactions_are_listed(node: Daemon, command: Command) -> None:
+def test_open_transactions_are_listed(node: NodeProcess, command: Command) -> None:
     command("queue", "create", "exact", "--transactional")
 
     async def begin() -> RemoteQueueManager:
@@ -199,7 +199,9 @@ def test_open_transactions_are_listed(node: Daemon, command: Command) -> None:
         runner.run(manager.close())
 
 
-def test_a_backup_is_verified_restored_and_started(queue: str, node: Daemon, command: Command, tmp_path: Path) -> None:
+def test_a_backup_is_verified_restored_and_started(
+    queue: str, node: NodeProcess, command: Command, tmp_path: Path
+) -> None:
     command("send", queue, "kept")
     assert command("backup", tmp_path / "backup").code == 0
     assert command("verify", "--data", tmp_path / "backup").code == 0
@@ -272,20 +274,20 @@ def test_who_may_use_a_queue_is_shown_and_changed(queue: str, command: Command) 
     assert (nobody.code, "MQ_ERROR_ILLEGAL_USER" in nobody.err) == (1, True)
 
 
-def test_a_public_queue_has_no_private_in_its_name(node: Daemon, command: Command) -> None:
+def test_a_public_queue_has_no_private_in_its_name(node: NodeProcess, command: Command) -> None:
     created = command("queue", "create", "published", "--public", "--json").json
     assert (created["queue_type"], created["pathname"]) == ("public", r"ALPHA\published")
     assert command("queue", "delete", r".\published", "--yes").code == 0
     assert command("queue", "create", r".\private$\published", "--public").code == 2
 
 
-def test_a_dash_is_standard_input_as_everywhere(node: Daemon, command: Command) -> None:
+def test_a_dash_is_standard_input_as_everywhere(node: NodeProcess, command: Command) -> None:
     command("queue", "create", "dash")
     command("send", "dash", "-", stdin=b"from a pipe")
     assert command("receive", "dash").out == "from a pipe\n"
 
 
-def test_a_code_is_named_once_and_the_right_form_is_shown(node: Daemon) -> None:
+def test_a_code_is_named_once_and_the_right_form_is_shown(node: NodeProcess) -> None:
     async def opened() -> None:
         async with qmnode.connect(node.folder / "node.sock") as manager:
             await manager.open_queue(r".\private$\orders")

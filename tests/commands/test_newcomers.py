@@ -22,7 +22,7 @@ import qmnode.cli
 from mqenterprise.directory.admission import admit
 from mqenterprise.directory.entities import QueueManager, Site
 from mqenterprise.directory.service import EnterpriseDirectory
-from tests.lab.nodes import PROJECT, Daemon
+from tests.lab.nodes import PROJECT, NodeProcess
 
 if TYPE_CHECKING:
     from mqenterprise.directory.embedded import EmbeddedDirectory
@@ -202,7 +202,7 @@ ENTERPRISE = [
 class Desk:
     """Where a newcomer works: a node, a directory, and files with each mistake."""
 
-    def __init__(self, node: Daemon, slapd: EmbeddedDirectory) -> None:
+    def __init__(self, node: NodeProcess, slapd: EmbeddedDirectory) -> None:
         self.here = node.folder
         here = self.here
         settings = json.loads((here / "node.yaml").read_text())
@@ -237,7 +237,7 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(daemon: Daemon, slapd: EmbeddedDirectory) -> Iterator[Desk]:
+def desk(daemon: NodeProcess, slapd: EmbeddedDirectory) -> Iterator[Desk]:
     desk = Desk(daemon, slapd)
     taken = socket.create_server(("127.0.0.1", 0))
     settings = {
@@ -271,7 +271,7 @@ def full_disk(folder: Path) -> Iterator[None]:
 
 @pytest.fixture
 def run(
-    desk: Desk, node: Daemon, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    desk: Desk, node: NodeProcess, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], tuple[int, str, str]]:
     monkeypatch.delenv("MQENTERPRISE_DIRECTORY", raising=False)
     monkeypatch.setattr("mqenterprise.commands.opening.default_state", lambda: desk.here / "no-directory")

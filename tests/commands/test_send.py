@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.conftest import Command
-from tests.lab.nodes import PROJECT, Daemon
+from tests.lab.nodes import PROJECT, NodeProcess
 from tests.lab.terminal import at_a_terminal
 
 pytestmark = pytest.mark.servers
@@ -22,7 +22,7 @@ QMNODE = [sys.executable, "-c", "from qmnode.cli import main; main()"]
 HOSTILE = "a\x1b[31mred\x1b[0m\x9b2J\x07\u202eb\u2028\x7fc"
 
 
-def shell(line: str, node: Daemon) -> subprocess.CompletedProcess[bytes]:
+def shell(line: str, node: NodeProcess) -> subprocess.CompletedProcess[bytes]:
     """A line for the shell in which $q is the command."""
     words = " ".join(f"'{word}'" for word in QMNODE)
     return subprocess.run(
@@ -61,7 +61,7 @@ def only_body(queue: str, command: Command) -> bytes:
     ],
 )
 def test_standard_input_is_the_body_when_none_is_given(
-    line: str, body: bytes, queue: str, node: Daemon, command: Command, tmp_path: Path
+    line: str, body: bytes, queue: str, node: NodeProcess, command: Command, tmp_path: Path
 ) -> None:
     answer = shell(line.replace("QUEUE", f"'{queue}'").replace("@body", str(tmp_path / "body")), node)
     assert (answer.returncode, answer.stderr) == (0, b"1 sent\n")
@@ -83,7 +83,7 @@ def test_standard_input_is_the_body_when_none_is_given(
     ],
 )
 def test_what_cannot_be_a_body_is_refused_in_a_line(
-    line: str, reason: str, queue: str, node: Daemon, command: Command
+    line: str, reason: str, queue: str, node: NodeProcess, command: Command
 ) -> None:
     answer = shell(line.replace("QUEUE", f"'{queue}'"), node)
     assert answer.returncode == 2
@@ -92,13 +92,13 @@ def test_what_cannot_be_a_body_is_refused_in_a_line(
     assert command("peek", queue).code == 4
 
 
-def test_at_a_terminal_a_message_without_a_body_is_empty(queue: str, node: Daemon, command: Command) -> None:
+def test_at_a_terminal_a_message_without_a_body_is_empty(queue: str, node: NodeProcess, command: Command) -> None:
     code, out = at_a_terminal([*QMNODE, "send", queue], environment={"QMNODE_SOCKET": str(node.socket)})
     assert (code, "1 sent" in out) == (0, True)
     assert only_body(queue, command) == b""
 
 
-def test_many_long_lines_go_in_batches_that_fit(queue: str, node: Daemon, command: Command) -> None:
+def test_many_long_lines_go_in_batches_that_fit(queue: str, node: NodeProcess, command: Command) -> None:
     lines = b"".join(b"%d" % number + bytes(1_000_000) + b"\n" for number in range(80))
     assert command("send", queue, "--lines", "--label", "long", stdin=lines).err == "80 sent\n"
 
@@ -145,7 +145,7 @@ def test_values_that_a_message_cannot_have_are_wrong_usage(
 
 
 def test_no_escape_sequence_reaches_a_terminal_and_json_loses_nothing(
-    queue: str, node: Daemon, command: Command, tmp_path: Path
+    queue: str, node: NodeProcess, command: Command, tmp_path: Path
 ) -> None:
     def acting(text: str) -> list[str]:
         return re.findall("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2028]", text)

@@ -17,7 +17,7 @@ from qmnode.local.asking import ask
 from qmnode.management.documents import NodeDocument, QuotaDocument
 from qmnode.version import program_version
 from tests.commands.conftest import Command
-from tests.lab.nodes import Daemon
+from tests.lab.nodes import NodeProcess
 
 _PROGRAM = "from qmnode.cli import main; main()"
 
@@ -113,7 +113,7 @@ async def test_calls_wait_for_what_is_loaded_after_the_socket_answers(tmp_path: 
     assert "Traceback" not in (tmp_path / "log").read_text("utf-8")
 
 
-def test_status_prints_the_documents_of_the_management_api(command: Command, daemon: Daemon) -> None:
+def test_status_prints_the_documents_of_the_management_api(command: Command, daemon: NodeProcess) -> None:
     async def ask() -> dict[str, object]:
         async with qmnode.connect(daemon.socket) as qm:
             found = await qm.status()
@@ -131,7 +131,7 @@ def test_status_prints_the_documents_of_the_management_api(command: Command, dae
 @pytest.mark.parametrize(
     "words", [("--socket={}", "--json"), ("--json", "--socket", "{}"), ("--wait=1", "--socket", "{}")]
 )
-def test_plain_command_lines_of_status_are_read_quickly(daemon: Daemon, words: tuple[str, ...]) -> None:
+def test_plain_command_lines_of_status_are_read_quickly(daemon: NodeProcess, words: tuple[str, ...]) -> None:
     assert quick(["status", *(word.format(daemon.socket) for word in words)]) == 0
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.commands.conftest import Command
-from tests.lab.nodes import Daemon, running_node
+from tests.lab.nodes import NodeProcess, running_node
 
 STORE = Path(__file__).parents[1] / "storage" / "stores" / "338d108.tar.xz"
 NUMBER = 15
@@ -20,7 +20,7 @@ UNREADABLE = 5
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     folder = tmp_path_factory.mktemp("old")
     with tarfile.open(STORE) as archive:
         archive.extractall(folder, filter="data")
@@ -29,7 +29,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 @pytest.mark.parametrize("face", [("peek", "--count", 100), ("receive", "--all")])
-def test_json_gives_the_reason_and_all_bytes(node: Daemon, command: Command, face: tuple[object, ...]) -> None:
+def test_json_gives_the_reason_and_all_bytes(node: NodeProcess, command: Command, face: tuple[object, ...]) -> None:
     if face[0] == "receive":
         moved = command("peek", "orders", "--count", 100, "--json").documents
         names = [one["lookup_identifier"] for one in moved if one["unreadable"]]
@@ -50,7 +50,7 @@ def test_json_gives_the_reason_and_all_bytes(node: Daemon, command: Command, fac
             assert base64.b64decode(one["packet"])[4:8] == b"LIOR"
 
 
-def test_a_table_names_them_and_says_what_can_be_done(node: Daemon, command: Command) -> None:
+def test_a_table_names_them_and_says_what_can_be_done(node: NodeProcess, command: Command) -> None:
     answer = command("peek", "orders", "--count", 100)
     assert answer.code == 0
     assert "(unreadable) malformed: odd" in answer.out
@@ -58,7 +58,7 @@ def test_a_table_names_them_and_says_what_can_be_done(node: Daemon, command: Com
     assert "can be received" in answer.err
 
 
-def test_http_lists_them(node: Daemon) -> None:
+def test_http_lists_them(node: NodeProcess) -> None:
     transport = httpx.HTTPTransport(uds=str(node.folder / "management.sock"))
     with httpx.Client(transport=transport, base_url="http://node") as client:
         answer = client.get("/v1/queues/orders/messages", params={"body": "text"})

@@ -1,57 +1,165 @@
-"""A node that runs as a service, in a process of its own and without a network."""
+"""Nodes as services, each in a process of its own: started, waited for, stopped, killed, started again."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import qmnode
 from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    from qmnode.local.remote import RemoteQueueManager
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
+COMMAND: Final = (sys.executable, "-c", "from qmnode.cli import main; main()")
+"""``qmnode``, as it is in this tree."""
+START: Final = 240.0
+"""Seconds that a start may take on a busy machine."""
+STOP: Final = 60.0
 
 
-@dataclass
-class Daemon:
-    """The node, and the folder of its configuration, store, sockets and log."""
+class NodeError(Exception):
+    """The node did not start; says what it said."""
 
-    folder: Path
-    process: subprocess.Popen[bytes]
+
+class NodeProcess:
+    """``qmnode run`` on one configuration; all its files are in one folder."""
+
+    def __init__(self, folder: Path, *, environment: Mapping[str, str] | None = None, **settings: object) -> None:
+        """Without a network, unless the settings say otherwise."""
+        self.folder = folder
+        self.config = folder / "node.yaml"
+        self.socket = folder / "node.sock"
+        self.management_socket = folder / "management.sock"
+        self.log = folder / "log"
+        self.environment = {**os.environ, "PYTHONPATH": str(PROJECT), **(environment or {})}
+        self._launched: subprocess.Popen[bytes] | None = None
+        self._looked_at = 0
+        folder.mkdir(exist_ok=True)
+        self.configure(**settings)
+
+    def configure(self, **settings: object) -> None:
+        """Write the configuration; what is not said has the lab's defaults."""
+        values: dict[str, object] = {
+            "data": str(self.folder / "store"),
+            "transport": {"enabled": False},
+            "local": {"socket": str(self.socket)},
+            "management": {"socket": str(self.management_socket)},
+        }
+        self.config.write_text(json.dumps(values | settings))
 
     @property
-    def config(self) -> Path:
-        return self.folder / "node.yaml"
+    def process(self) -> subprocess.Popen[bytes]:
+        """The present process, or the last one."""
+        assert self._launched is not None, "it was never started"
+        return self._launched
 
     @property
-    def socket(self) -> Path:
-        return self.folder / "node.sock"
+    def running(self) -> bool:
+        """Whether it runs."""
+        return self._launched is not None and self._launched.poll() is None
+
+    def launch(self) -> None:
+        """Start, and do not wait."""
+        self.socket.unlink(missing_ok=True)
+        self._looked_at = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self._launched = subprocess.Popen(
+                [*COMMAND, "run", "--config", str(self.config)],
+                stdout=subprocess.DEVNULL, stderr=log, env=self.environment,
+            )  # fmt: skip
+
+    def start(self) -> None:
+        """Start, and wait until it is ready. NodeError if it ends instead."""
+        self.launch()
+        self.wait_for("ready")
+
+    def wait_for(self, event: str, limit: float = START) -> dict[str, Any]:
+        """The next line of the log that says so. NodeError if the node ends without one."""
+
+        def found() -> dict[str, Any] | None:
+            ended = not self.running
+            with self.log.open("rb") as log:
+                log.seek(self._looked_at)
+                for line in log:
+                    if not line.endswith(b"\n"):
+                        break
+                    self._looked_at += len(line)
+                    entry = json.loads(line) if line.startswith(b"{") else {}
+                    if entry.get("event") == event:
+                        return dict(entry)
+            if ended:
+                raise NodeError(
+                    f"the node ended with {self.process.returncode}, and never said {event!r}: {self.said()}"
+                )
+            return None
+
+        return wait_until(found, limit, f"the node says {event!r}") or {}
+
+    async def ready(self) -> None:
+        """Wait until it answers applications. NodeError if it ends instead."""
+        async with asyncio.timeout(START):
+            while True:
+                try:
+                    async with await self.connect():
+                        return
+                except (OSError, qmnode.MessageQueuingError):
+                    if not self.running:
+                        raise NodeError(f"the node ended with {self.process.returncode}: {self.said()}") from None
+                    await asyncio.sleep(0.02)
+
+    async def start_again(self) -> None:
+        """Start, and wait until it answers."""
+        self.launch()
+        await self.ready()
+
+    async def connect(self) -> RemoteQueueManager:
+        """A connection, as applications have it."""
+        return await qmnode.connect(self.socket)
+
+    def command(self, *words: object, limit: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run ``qmnode`` for this node."""
+        return subprocess.run(
+            [*COMMAND, *map(str, words)], env=self.environment | {"QMNODE_SOCKET": str(self.socket)},
+            capture_output=True, text=True, timeout=limit, check=False,
+        )  # fmt: skip
+
+    def said(self) -> str:
+        """Its log."""
+        return self.log.read_text("utf-8", "replace") if self.log.exists() else ""
+
+    def send_signal(self, number: int) -> None:
+        """To the process."""
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, if it runs; returns when it is gone."""
+        if self._launched is not None:
+            self._launched.kill()
+            self._launched.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        self.process.terminate()
+        return self.process.wait(STOP)
 
 
 @contextmanager
-def running_node(folder: Path, **settings: object) -> Iterator[Daemon]:
-    """Start a node named ALPHA, and stop it at the end."""
-    values: dict[str, object] = {
-        "computer_name": "ALPHA",
-        "data": str(folder / "store"),
-        "transport": {"enabled": False},
-        "local": {"socket": str(folder / "node.sock")},
-        "management": {"socket": str(folder / "management.sock")},
-    }
-    (folder / "node.yaml").write_text(json.dumps(values | settings))
-    command = [sys.executable, "-c", "from qmnode.cli import main; main()", "run", "-c", str(folder / "node.yaml")]
-    log = folder / "log"
-    with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr, cwd=PROJECT) as process:
-        try:
-            wait_until(lambda: process.poll() or '"ready"' in log.read_text("utf-8"), 60, "the node is ready")
-            assert process.poll() is None, log.read_text("utf-8")
-            yield Daemon(folder, process)
-        finally:
-            process.terminate()
-            process.wait(10)
+def running_node(folder: Path, **settings: object) -> Iterator[NodeProcess]:
+    """A node named ALPHA that is ready; stopped at the end."""
+    node = NodeProcess(folder, **({"computer_name": "ALPHA"} | settings))
+    try:
+        node.start()
+        yield node
+    finally:
+        if node.running:
+            node.stop()

@@ -18,7 +18,7 @@ import pytest
 
 import qmnode
 from qmnode.model.api import CursorApi, QueueApi, QueueManagerApi, TransactionApi
-from tests.lab.nodes import PROJECT, Daemon, running_node
+from tests.lab.nodes import PROJECT, NodeProcess, running_node
 from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_connecting_takes_the_same_arguments() -> None:
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     with running_node(
         tmp_path_factory.mktemp("node"), local={"socket": str(tmp_path_factory.getbasetemp() / "s"), "handles": 30}
     ) as node:
@@ -84,7 +84,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 @pytest.fixture
-def address(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> str:
+def address(daemon: NodeProcess, tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.getbasetemp() / "s")
 
 

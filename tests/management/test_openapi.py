@@ -1,9 +1,5 @@
 """schemathesis against the node as a service: whatever is asked, the answer is one that the OpenAPI document names."""
 
-import json
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,9 +17,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.lab.nodes import NodeProcess
 from tests.management.conftest import OPERATOR, write_certificate, write_tokens
 
-PROJECT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.servers
 _EXAMPLES = settings(
     max_examples=20,
@@ -41,44 +37,24 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     """Address and certificate of a node with its management API on TCP."""
     folder = tmp_path_factory.mktemp("node")
     certificate, key = write_certificate(folder)
-    configuration = {
-        "computer_name": "ALPHA",
-        "data": str(folder / "store"),
-        "local": {"socket": str(folder / "node.sock")},
-        "transport": {"enabled": False},
-        "management": {
-            "socket": None,
-            "listen": "127.0.0.1:0",
-            "tokens": str(write_tokens(folder)),
-            "certificate": str(certificate),
-            "private_key": str(key),
-            "audit_log": str(folder / "audit.log"),
-            "longest_wait": 0.05,
-            "batch": 20,
-        },
+    management = {
+        "socket": None,
+        "listen": "127.0.0.1:0",
+        "tokens": str(write_tokens(folder)),
+        "certificate": str(certificate),
+        "private_key": str(key),
+        "audit_log": str(folder / "audit.log"),
+        "longest_wait": 0.05,
+        "batch": 20,
     }
-    (folder / "node.yaml").write_text(json.dumps(configuration))
-    with subprocess.Popen(
-        [sys.executable, "-c", "from qmnode.cli import main; main()", "run", "-c", str(folder / "node.yaml")],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=PROJECT,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            port = 0
-            for line in process.stderr:
-                event = json.loads(line)
-                port = event.get("port", port)
-                if event["event"] == "ready":
-                    break
-            # A pipe that nobody reads would stop the node when it is full.
-            log = threading.Thread(target=lambda: (folder / "log").write_text("".join(process.stderr or ())))
-            log.start()
-            yield f"https://127.0.0.1:{port}", certificate
-        finally:
-            process.terminate()
-            process.wait(10)
+    node = NodeProcess(folder, computer_name="ALPHA", management=management)
+    try:
+        node.launch()
+        port = node.wait_for("management API")["port"]
+        node.wait_for("ready")
+        yield f"https://127.0.0.1:{port}", certificate
+    finally:
+        node.kill()
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 import json
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,43 +11,17 @@ import httpx
 import pytest
 
 import qmnode
+from tests.lab.nodes import NodeProcess
 
-PROJECT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.servers
 
 
-class Daemon:
-    def __init__(self, folder: Path, **management: object) -> None:
-        self.folder = folder
-        self.config = folder / "node.yaml"
-        self.config.write_text(
-            json.dumps(
-                {
-                    "data": str(folder / "store"),
-                    "transport": {"enabled": False},
-                    "local": {"socket": str(folder / "node.sock")},
-                    "management": {
-                        "socket": str(folder / "management.sock"),
-                        "audit_log": str(folder / "audit.log"),
-                        **management,
-                    },
-                }
-            )
-        )
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", "from qmnode.cli import main; main()", "run", "-c", str(self.config)],
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=PROJECT,
-        )
+class Managed(NodeProcess):
+    """With a log of what was changed."""
 
-    def wait_for(self, event: str) -> dict[str, Any]:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            entry: dict[str, Any] = json.loads(line)
-            if entry["event"] == event:
-                return entry
-        raise AssertionError(f"the node ended without saying {event!r}")
+    def __init__(self, folder: Path, **management: object) -> None:
+        given = {"socket": str(folder / "management.sock"), "audit_log": str(folder / "audit.log")}
+        super().__init__(folder, management=given | management)
 
     def client(self) -> httpx.Client:
         return httpx.Client(
@@ -61,25 +33,24 @@ class Daemon:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    daemon = Daemon(tmp_path)
+def daemon(tmp_path: Path) -> Iterator[Managed]:
+    daemon = Managed(tmp_path)
     try:
-        daemon.wait_for("ready")
+        daemon.start()
         yield daemon
     finally:
-        daemon.process.kill()
-        daemon.process.communicate()
+        daemon.kill()
 
 
-def test_sigterm_stops_it_and_leaves_no_socket(daemon: Daemon) -> None:
+def test_sigterm_stops_it_and_leaves_no_socket(daemon: Managed) -> None:
     with daemon.client() as client:
         assert client.get("/readyz").status_code == 200
-        daemon.process.send_signal(signal.SIGTERM)
-        assert daemon.process.wait(10) == 0
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(60) == 0
     assert not (daemon.folder / "management.sock").exists()
 
 
-def test_the_log_stays_json_whatever_a_caller_sends(daemon: Daemon) -> None:
+def test_the_log_stays_json_whatever_a_caller_sends(daemon: Managed) -> None:
     with socket.socket(socket.AF_UNIX) as caller:
         caller.connect(str(daemon.folder / "management.sock"))
         caller.sendall(b"this is no HTTP\r\n\r\n")
@@ -87,7 +58,7 @@ def test_the_log_stays_json_whatever_a_caller_sends(daemon: Daemon) -> None:
     assert daemon.wait_for("Invalid HTTP request received.")["level"] == "warning"
 
 
-async def test_changes_through_the_local_socket_are_in_the_audit_log_too(daemon: Daemon) -> None:
+async def test_changes_through_the_local_socket_are_in_the_audit_log_too(daemon: Managed) -> None:
     async with qmnode.connect(daemon.folder / "node.sock") as qm:
         await qm.create_queue(r".\private$\orders", label="secret label")
         with pytest.raises(qmnode.MessageQueuingError):
@@ -102,9 +73,9 @@ async def test_changes_through_the_local_socket_are_in_the_audit_log_too(daemon:
     assert (purged["action"], purged["target"]["name"]) == ("purge", r"DIRECT=OS:.\private$\orders")
 
 
-def test_sighup_begins_a_rotated_audit_log_again(daemon: Daemon) -> None:
+def test_sighup_begins_a_rotated_audit_log_again(daemon: Managed) -> None:
     (daemon.folder / "audit.log").rename(daemon.folder / "audit.log.1")
-    daemon.process.send_signal(signal.SIGHUP)
+    daemon.send_signal(signal.SIGHUP)
     daemon.wait_for("reloaded")
     with daemon.client() as client:
         client.post("/v1/queues", json={"name": "orders"})
@@ -124,8 +95,7 @@ def test_sighup_begins_a_rotated_audit_log_again(daemon: Daemon) -> None:
 def test_files_that_cannot_be_used_are_wrong_usage(
     tmp_path: Path, management: dict[str, object], expected: str
 ) -> None:
-    daemon = Daemon(tmp_path, **management)
-    _, errors = daemon.process.communicate(timeout=30)
-    assert daemon.process.returncode == 2
-    assert expected in errors
-    assert "Traceback" not in errors
+    answer = (node := Managed(tmp_path, **management)).command("run", "-c", node.config)
+    assert answer.returncode == 2
+    assert expected in answer.stderr
+    assert "Traceback" not in answer.stderr
