@@ -188,7 +188,13 @@ class Service:
 
         network = self.manager.network
         self.management = ManagementServer(
-            self.manager, self.settings.management, lambda: self.ready, network, network.keys, self.audit_log
+            self.manager,
+            self.settings.management,
+            lambda: self.ready,
+            network,
+            network.keys,
+            self.audit_log,
+            self.settings.bodies.limits(),
         )
         rooms.push_async_callback(self.management.stop)
         await self.management.start()

@@ -17,6 +17,8 @@
                    for a rule between packets) and ``why`` (if it is not refused)
 ``notes``          what is remarkable and breaks none, with the same keys
 ``structure``      the packet as a tree, or null
+``format``         of a message's body, if bodies are to be decoded; ``decoded`` is its value, ``undecoded`` why there
+                   is none, ``headers`` what the extension has, ``headers_format`` whose they are
 =================  ==================================================================================================
 
 A line of the tree has ``name``, ``section`` (a structure's), ``offset`` from the packet's beginning, ``width`` in
@@ -29,6 +31,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from qmnode.capture.bodies import decoded_keys
 from qmnode.capture.meanings import nanoseconds
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 _LONG = "MessageBody"
 
 
-def document(explained: Explained, number: int, *, body: bool) -> dict[str, Any]:
+def document(explained: Explained, number: int, *, body: bool, decoded: bool = False) -> dict[str, Any]:
     """The document of one packet. ``body``: with the bytes of MessageBody, which may be 4 MiB."""
     captured = explained.captured
     route = captured.route
@@ -67,6 +70,7 @@ def document(explained: Explained, number: int, *, body: bool) -> dict[str, Any]
         "findings": [_finding(finding) for finding in explained.findings],
         "notes": [_finding(note) for note in explained.notes],
         "structure": explained.tree and _line(explained.tree, body=body),
+        **(decoded_keys(explained) if decoded else {}),
     }
 
 

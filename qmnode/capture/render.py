@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 from rich.tree import Tree
 
+from qmnode.bodies.plain import shown
+from qmnode.capture.bodies import decoded_message
 from qmnode.capture.meanings import nanoseconds, queue_name
 from qmnode.structures.findings import Kind
 from qmnode.structures.text import printable
@@ -16,6 +18,7 @@ from qmnode.structures.user_header import UserFlags
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from qmnode.bodies.choice import Decoded, Headers
     from qmnode.capture.explain import Explained
     from qmnode.structures.annotate import Annotation, BitsAnnotation
     from qmnode.structures.findings import Finding
@@ -33,6 +36,7 @@ class Body(StrEnum):
     SHORT = "short"
     HEX = "hex"
     TEXT = "text"
+    DECODED = "decoded"
 
 
 def headline(explained: Explained, number: int) -> Text:
@@ -201,10 +205,23 @@ def _add_body(node: Tree, line: Annotation, explained: Explained, body: Body) ->
     data = bytes(line.value or b"")
     if body is Body.HEX:
         _rows(node, data, line.offset)
+    elif body is Body.DECODED and (found := decoded_message(explained)) is not None:
+        _add_decoded(node, *found)
     elif body is Body.TEXT or (explained.packet.message_properties_header.body_type in _VT_TEXT):
         text = data.decode("utf-16-le", "replace") if _is_utf16(data, explained) else data.decode("utf-8", "replace")
         shown = text if body is Body.TEXT else text[:_SHOWN_TEXT]
         node.add(Text(printable(shown) + ("..." if len(shown) < len(text) else "")))
+
+
+def _add_decoded(node: Tree, decoded: Decoded, headers: Headers) -> None:
+    node.add(Text(decoded.format or "unknown format"))
+    for name, value in headers.values.items():
+        node.add(Text(printable(f"{name}: {value}")))
+    for reason in filter(None, (decoded.reason, headers.reason)):
+        node.add(Text(printable(f"not decoded: {reason}"), "red"))
+    if not decoded.reason:
+        for row in shown(decoded.value).splitlines():
+            node.add(Text(printable(row)))
 
 
 def _is_utf16(data: bytes, explained: Explained) -> bool:

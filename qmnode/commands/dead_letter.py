@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qmnode.administration.dead_letters import chosen, dead_letters, retry
-from qmnode.commands.messages import CountOption, Show, ShowOption, lookup, print_messages
+from qmnode.commands.messages import CountOption, Show, ShowOption, at_output, body_limits, lookup, print_messages
 from qmnode.commands.output import json_text, print_json, progress, say
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
 from qmnode.errors import MessageQueuingError
@@ -29,7 +29,7 @@ app = typer.Typer(
 @app.command("list", epilog="Example: qmnode dead-letter list --count 100")
 def list_dead_letters(
     count: CountOption = 20,
-    show: ShowOption = Show.TABLE,
+    show: ShowOption = None,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -44,7 +44,8 @@ def list_dead_letters(
                 break
         return found
 
-    print_messages(with_node(socket, config, work), show, as_json)
+    found_letters = with_node(socket, config, work)
+    print_messages(found_letters, show or at_output(Show.TABLE), as_json, body_limits(socket, config))
 
 
 @app.command("retry", epilog="Example: qmnode dead-letter retry 0x400000000000012   or: qmnode dead-letter retry --all")

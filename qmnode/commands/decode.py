@@ -41,8 +41,14 @@ def decode(
         bool, typer.Option("--check", help="Name each MUST that a packet breaks, and exit with 1 if one does.")
     ] = False,
     body: Annotated[
-        Body, typer.Option(help="How bodies are shown; in JSON, all but short add the bytes.")
-    ] = Body.SHORT,
+        Body | None,
+        typer.Option(
+            "--body",
+            "--show",
+            help="How bodies are shown; in JSON, all but short add the bytes.  "
+            "[default: decoded at a terminal, else short]",
+        ),
+    ] = None,
     file_format: Annotated[Format, typer.Option("--format", help="What kind of file it is.")] = Format.AUTO,
     port: Annotated[list[int], typer.Option(min=1, max=65535, help="TCP port of sessions; may be given again.")] = [  # noqa: B006
         SESSION_PORT
@@ -57,6 +63,8 @@ def decode(
     Fields have the names of MS-MQMQ and MS-MQQB, with their values, meanings, offsets and sections. Broken packets
     are shown as such, and the next ones are looked for. TCP streams are put together from their segments.
     """
+    if body is None:
+        body = Body.DECODED if sys.stdout.isatty() and not as_json else Body.SHORT
     options = SourceOptions(file_format, frozenset(port), frozenset(ping_port))
     show = _printer(as_json=as_json, summarize=summarize, check=check, body=body)
     broken = count = 0
@@ -138,7 +146,7 @@ def _printer(*, as_json: bool, summarize: bool, check: bool, body: Body) -> Call
 
     def show(explained: Explained, number: int) -> None:
         if as_json:
-            print(json.dumps(document(explained, number, body=body is not Body.SHORT)))
+            print(json.dumps(document(explained, number, body=body is not Body.SHORT, decoded=body is Body.DECODED)))
         elif summarize or (check and explained.broken):
             line = summary(explained, number)
             console.print(line, soft_wrap=True) if console.is_terminal else print(line)

@@ -10,6 +10,9 @@ import typer
 
 from qmnode.administration.messages import browse, unit_for
 from qmnode.administration.names import MACHINE_JOURNAL, format_name, is_format_name, queue_name
+from qmnode.bodies.choice import read_headers
+from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
+from qmnode.bodies.plain import shown
 from qmnode.commands.completion import complete_queue
 from qmnode.commands.output import print_body, print_json, print_table, say, size_text
 from qmnode.commands.remote import NodeOption, PasswordFileOption, RemoteTarget, UserOption
@@ -25,9 +28,11 @@ from qmnode.management.documents import (
 from qmnode.model.api import Access, QueueType
 from qmnode.model.message import Message
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.api import QueueApi
@@ -46,13 +51,15 @@ class Show(StrEnum):
     TABLE = "table"
     TEXT = "text"
     RAW = "raw"
+    DECODED = "decoded"
 
 
 ShowOption = Annotated[
-    Show,
+    Show | None,
     typer.Option(
         "--show",
-        help="A table; bodies as text, each on its line; or their bytes and nothing else.",
+        help="A table; bodies as text, each on its line; their bytes and nothing else; or decoded, with format and "
+        "headers, which is the default at a terminal.",
     ),
 ]
 
@@ -65,7 +72,7 @@ def receive(
     count: CountOption = 1,
     take_all: Annotated[bool, typer.Option("--all", help="All that there are.")] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the first message.")] = 0,
-    show: ShowOption = Show.TEXT,
+    show: ShowOption = None,
     node: NodeOption = None,
     user: UserOption = "",
     password_file: PasswordFileOption = None,
@@ -74,6 +81,7 @@ def receive(
     as_json: JsonOption = False,
 ) -> None:
     """Take messages out of a queue. A message leaves the queue after it was printed. Exit code 4: there was none."""
+    limits = body_limits(socket, config)
 
     async def take(queue: QueueApi) -> int:
         shown, wait = 0, timeout
@@ -84,7 +92,7 @@ def receive(
                 if error.code == ErrorCode.MQ_ERROR_IO_TIMEOUT and shown:
                     break
                 raise
-            print_messages([message], show, as_json)
+            print_messages([message], show or at_output(Show.TEXT), as_json, limits)
             sys.stdout.flush()
             await queue.receive_end(message.lookup_identifier, delete=True)
             shown, wait = shown + 1, 0
@@ -111,7 +119,7 @@ def peek(
     count: CountOption = 20,
     after: Annotated[str | None, typer.Option(metavar="LOOKUP", help="Those after this lookup identifier.")] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the first message.")] = 0,
-    show: ShowOption = Show.TABLE,
+    show: ShowOption = None,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -125,7 +133,8 @@ def peek(
                 await queue.peek(timeout)
             return [message async for message in _first(browse(queue, start), count)]
 
-    print_messages(with_node(socket, config, work), show, as_json)
+    found = with_node(socket, config, work)
+    print_messages(found, show or at_output(Show.TABLE), as_json, body_limits(socket, config))
 
 
 async def _open_to_peek(manager: RemoteQueueManager, name: str) -> QueueApi:
@@ -150,13 +159,30 @@ def lookup(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is no lookup identifier, such as 0x400000000000012") from None
 
 
-def print_messages(messages: list[Message], show: Show, as_json: bool) -> None:
+def at_output(piped: Show) -> Show:
+    """How messages are shown if nobody says it: decoded at a terminal."""
+    return Show.DECODED if sys.stdout.isatty() else piped
+
+
+def body_limits(socket: Path | None, config: Path | None) -> Limits:
+    """What decoding a body may cost, as the node's configuration has it."""
+    if socket is not None and config is None:
+        return DEFAULT_LIMITS
+    from qmnode.settings.node import read_settings
+
+    return read_settings(config).bodies.limits()
+
+
+def print_messages(messages: list[Message], show: Show, as_json: bool, limits: Limits = DEFAULT_LIMITS) -> None:
     """Messages in one of the forms; JSON has one document a line, with its body."""
     if as_json:
         for message in messages:
-            print_json(MessageDocument.of(message, BodyForm.TEXT))
+            print_json(MessageDocument.of(message, BodyForm.DECODED, limits))
     elif show is Show.TABLE:
         _print_heads(messages)
+    elif show is Show.DECODED:
+        for message in messages:
+            _print_decoded(message, limits)
     else:
         for message in messages:
             if message.unreadable:
@@ -166,6 +192,24 @@ def print_messages(messages: list[Message], show: Show, as_json: bool) -> None:
                 sys.stdout.buffer.write(message.body)
             else:
                 print_body(text if text is not None else message.body.hex())
+
+
+def _print_decoded(message: Message, limits: Limits) -> None:
+    """One message: a line about it, its headers, and its body as a value; or its bytes, and why they are none."""
+    if message.unreadable:
+        say(f"{lookup_text(message.lookup_identifier)}: {unreadable_text(message)}")
+    decoded, headers = message.decoded(limits=limits), read_headers(message.extension, limits=limits)
+    facts = (message.label, decoded.format or "unknown format", headers.format, size_text(len(message.body)))
+    print(printable(f"{lookup_text(message.lookup_identifier)}  {'  '.join(filter(None, facts))}"))
+    for name, value in headers.values.items():
+        print_body(f"  {name}: {value}")
+    for reason in filter(None, (decoded.reason, headers.reason)):
+        say(f"{lookup_text(message.lookup_identifier)}: not decoded: {reason}")
+    if not decoded.reason:
+        print_body(shown(decoded.value))
+    elif message.body:
+        text = body_text(message)
+        print_body(text if text is not None else message.body.hex())
 
 
 def unreadable_text(message: Message) -> str:
@@ -237,7 +281,7 @@ def journal(
         ),
     ] = None,
     count: CountOption = 20,
-    show: ShowOption = Show.TABLE,
+    show: ShowOption = None,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -249,7 +293,8 @@ def journal(
         async with await manager.open_queue(format_name(journal_name), Access.PEEK) as queue:
             return [message async for message in _first(browse(queue), count)]
 
-    print_messages(with_node(socket, config, work), show, as_json)
+    found = with_node(socket, config, work)
+    print_messages(found, show or at_output(Show.TABLE), as_json, body_limits(socket, config))
 
 
 def _journal_of(name: str) -> str:

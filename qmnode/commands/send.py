@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import BinaryIO
 
+    from qmnode.bodies.choice import Encoded
     from qmnode.local.remote import RemoteQueueManager
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -112,6 +113,19 @@ def send(
             "and lpwstr are written in UTF-16.",
         ),
     ] = None,
+    body_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Write the body as programs of .NET read it: xml, activex, wcf, json, text, nservicebus, rebus, or a "
+            "body type such as VT_BSTR. xml and activex take JSON as a value, and other text as text.",
+        ),
+    ] = None,
+    headers: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="NAME=VALUE", help="Header of NServiceBus or Rebus, with --format; again."),
+    ] = None,
     label: Annotated[str, typer.Option(help="At most 249 characters.")] = "",
     extension: Annotated[
         bytes | None, typer.Option(parser=_extension, metavar="TEXT|@FILE", help="Bytes beside the body.")
@@ -160,6 +174,8 @@ def send(
     """
     if sum((body is not None, file is not None, lines)) > 1:
         raise typer.BadParameter("the body is an argument, --file or --lines: only one of them")
+    named = _headers(headers)
+    _check_format(body_format, named, plain=not utf16 and body_type is None, extension=extension)
     if body_type is None:
         body_type = VT_LPWSTR if utf16 else 0
     as_utf16 = utf16 or is_utf16(body_type)
@@ -181,6 +197,8 @@ def send(
             hash_algorithm=_HASHES[signed_with],
             privacy_level=PrivacyLevel.ADVANCED if encrypted else PrivacyLevel.NONE,
         )
+        if body_format:
+            made.body, made.body_type, made.extension = _formatted(content, body_format, named)
         if extension is not None:
             made.extension = extension
         if correlation is not None:
@@ -208,6 +226,39 @@ def send(
         return count
 
     say(f"{with_node(socket, config, work)} sent")
+
+
+def _headers(texts: list[str] | None) -> dict[str, str]:
+    found = {}
+    for text in texts or ():
+        name, separator, value = text.partition("=")
+        if not name or not separator:
+            raise typer.BadParameter(f"{text!r} is no NAME=VALUE", param_hint="--header")
+        found[name] = value
+    return found
+
+
+def _check_format(name: str | None, headers: dict[str, str], *, plain: bool, extension: bytes | None) -> None:
+    from qmnode.bodies.choice import HEADER_FORMATS
+
+    if headers and name not in HEADER_FORMATS:
+        raise typer.BadParameter(f"--header needs --format {' or '.join(HEADER_FORMATS)}")
+    if name and not plain:
+        raise typer.BadParameter("--format chooses the body type: leave out --utf16 and --body-type")
+    if name in HEADER_FORMATS and extension is not None:
+        raise typer.BadParameter(f"--format {name} puts headers into the extension: leave out --extension")
+
+
+def _formatted(content: bytes, name: str, headers: dict[str, str]) -> Encoded:
+    from qmnode.bodies.choice import encode
+    from qmnode.bodies.typed_text import value_of_text
+
+    try:
+        made = encode(value_of_text(content.decode("utf-8"), name), name, headers=headers)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--format") from None
+    _check_size(made.body, f"the body as {name}")
+    return made
 
 
 def _content(body: str | None, file: Path | None, utf16: bool) -> bytes:

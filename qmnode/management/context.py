@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol, TypeVar, cast
 from fastapi import Depends, HTTPException, Request
 
 from qmnode.administration.names import format_name, queue_name
+from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.errors import MessageQueuingError
 from qmnode.management.tokens import Caller, Role
 from qmnode.model.administration import ConnectionList
@@ -41,6 +42,7 @@ class Context:
     ready: Callable[[], bool] = lambda: True
     connection_list: ConnectionList | None = None
     key_reader: KeyReader | None = None
+    body_limits: Limits = DEFAULT_LIMITS
     waiting: int = 0
     """Requests that wait for a message."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

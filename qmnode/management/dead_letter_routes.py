@@ -69,7 +69,7 @@ async def list_dead_letters(
         size += len(message.body)
         if len(found) >= limit or size > node.settings.request_size:
             break
-    return MessageList.of(found, body)
+    return MessageList.of(found, body, limits=node.body_limits)
 
 
 @router.post("/v1/dead-letters/retry", **_PLACES, summary="Send dead letters again", responses=responses())

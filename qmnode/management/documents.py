@@ -15,6 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from qmnode.administration.dead_letters import reason
 from qmnode.administration.names import queue_name
+from qmnode.bodies.choice import encode, read_headers
+from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
+from qmnode.bodies.plain import plain
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import QueueInformation, QueueProperties, QueueType
 from qmnode.model.message import INFINITE, Message
@@ -220,6 +223,8 @@ class BodyForm(StrEnum):
     NONE = "none"
     BASE64 = "base64"
     TEXT = "text"
+    DECODED = "decoded"
+    """As text, if it is; and as the value that it has in its format, with the headers in the extension."""
 
 
 class TextEncoding(StrEnum):
@@ -249,6 +254,16 @@ class NewMessage(_Document):
     base64: str | None = Field(default=None, description="Body, as base64", examples=["b3JkZXIgNw=="])
     text: str | None = Field(default=None, description="Body, as text")
     encoding: TextEncoding = TextEncoding.UTF8
+    value: Any = Field(
+        default=None, description="Body, as a value that `format` writes", examples=[{"Order": {"Id": 7}}]
+    )
+    format: str | None = Field(
+        default=None,
+        max_length=40,
+        description="How `value` is written: xml, activex, wcf, json, text, nservicebus, rebus, or a body type",
+        examples=["xml", "VT_BSTR"],
+    )
+    headers: dict[str, str] | None = Field(default=None, description="Headers of the formats nservicebus and rebus")
     label: str = Field(default="", max_length=249)
     recoverable: bool = Field(default=True, description="Survives a restart. Transactional messages always do")
     priority: int = Field(default=3, ge=0, le=7, description="Messages of transactions all have 0")
@@ -285,7 +300,20 @@ class NewMessage(_Document):
     def _has_one_body(self) -> Self:
         if self.base64 is not None and self.text is not None:
             raise ValueError("a body is base64 or text, not both")
+        if self.format is None and (self.headers or self.value is not None):
+            raise ValueError("value and headers need a format")
+        if self.format is not None:
+            self._check_format(self.format)
         return self
+
+    def _check_format(self, name: str) -> None:
+        if self.base64 is not None or self.text is not None or self.body_type:
+            raise ValueError(
+                "a format writes the value, and chooses the body type: leave out base64, text and body_type"
+            )
+        made = encode(self.value, name, headers=self.headers)
+        if made.extension and self.extension:
+            raise ValueError(f"the format {name} puts headers into the extension: leave it out")
 
     def body(self) -> bytes:
         """The body's bytes."""
@@ -295,12 +323,13 @@ class NewMessage(_Document):
 
     def message(self) -> Message:
         """As the model takes it."""
-        message = Message(
-            self.body(),
+        message = Message(self.body(), body_type=self.body_type)
+        if self.format is not None:
+            message = Message.from_value(self.value, format=self.format, headers=self.headers)
+        message = message.copy(
             label=self.label,
             recoverable=self.recoverable,
             priority=self.priority,
-            body_type=self.body_type,
             app_specific=self.app_specific,
             acknowledgements_requested=self.acknowledgements_requested,
             administration_queue_format_name=self.administration_queue or "",
@@ -358,8 +387,16 @@ class MessageDocument(_Document):
         default=None, description="All of an unreadable message, as base64, if its body was asked for"
     )
 
+    format: str | None = Field(
+        default=None, description="Format of the body, if decoded was asked for: xml, binary, wcf, VT_BSTR ..."
+    )
+    decoded: Any = Field(default=None, description="The body as a value, if decoded was asked for and it has one")
+    undecoded: str | None = Field(default=None, description="Why it has none, though decoded was asked for")
+    headers: dict[str, str] | None = Field(default=None, description="Those in the extension, if decoded was asked for")
+    headers_format: str | None = Field(default=None, description="Whose headers they are", examples=["nservicebus"])
+
     @classmethod
-    def of(cls, message: Message, body: BodyForm = BodyForm.NONE) -> Self:
+    def of(cls, message: Message, body: BodyForm = BodyForm.NONE, limits: Limits = DEFAULT_LIMITS) -> Self:
         """From the model."""
         correlation = message.correlation_identifier
         document = cls(
@@ -391,13 +428,23 @@ class MessageDocument(_Document):
         )
         if message.unreadable and body is not BodyForm.NONE:
             document.packet = base64.b64encode(message.packet).decode()
-        if body is BodyForm.TEXT:
+        if body is BodyForm.DECODED:
+            document._decode(message, limits)
+        if body in (BodyForm.TEXT, BodyForm.DECODED):
             document.text = body_text(message)
         if body is not BodyForm.NONE and document.text is None:
             document.base64 = base64.b64encode(message.body).decode()
         if body is not BodyForm.NONE and message.extension:
             document.extension = base64.b64encode(message.extension).decode()
         return document
+
+    def _decode(self, message: Message, limits: Limits) -> None:
+        decoded, headers = message.decoded(limits=limits), read_headers(message.extension, limits=limits)
+        self.format = decoded.format or None
+        self.decoded = plain(decoded.value)
+        self.undecoded = "; ".join(filter(None, (decoded.reason, headers.reason))) or None
+        if headers.format:
+            self.headers, self.headers_format = dict(plain(headers.values)), headers.format
 
 
 def _sender(message: Message) -> str | None:
@@ -429,9 +476,15 @@ class MessageList(_Document):
     next: str | None = Field(default=None, description="If there may be more: 'after' of the next request")
 
     @classmethod
-    def of(cls, messages: Iterable[Message], body: BodyForm, limit: int | None = None) -> Self:
-        """From the model; ``limit`` is how many were asked for."""
-        documents = [MessageDocument.of(message, body) for message in messages]
+    def of(
+        cls,
+        messages: Iterable[Message],
+        body: BodyForm,
+        limit: int | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> Self:
+        """From the model; ``limit`` is how many were asked for, ``limits`` what decoding each may cost."""
+        documents = [MessageDocument.of(message, body, limits) for message in messages]
         more = limit is not None and len(documents) == limit and limit > 0
         return cls(messages=documents, next=documents[-1].lookup_identifier if more else None)
 

@@ -110,7 +110,7 @@ async def receive_messages(name: QueueName, receiving: Receiving, request: Reque
     async with await node.open(name, Access.RECEIVE) as queue:
         messages = await _receive(node, request, queue, limit, receiving.timeout)
     note(request, messages=len(messages))
-    return MessageList.of(messages, receiving.body)
+    return MessageList.of(messages, receiving.body, limits=node.body_limits)
 
 
 async def _receive(node: Context, request: Request, queue: QueueApi, limit: int, wait: float) -> list[Message]:
@@ -154,8 +154,8 @@ async def peek_messages(
             messages.append(message)
             size += len(message.body)
             if len(messages) >= limit or size > node.settings.request_size:
-                return MessageList.of(messages, body, len(messages))
-    return MessageList.of(messages, body)
+                return MessageList.of(messages, body, len(messages), node.body_limits)
+    return MessageList.of(messages, body, limits=node.body_limits)
 
 
 @router.get("/v1/queues/{name}/messages/{lookup}", **_PLACES, summary="Peek at one message", responses=responses(404))
@@ -170,7 +170,7 @@ async def peek_message(
     if body is not BodyForm.NONE:
         require_operate(request, "the body of a message")
     async with await node.open(name, Access.PEEK) as queue:
-        return MessageDocument.of(await queue.peek_by_lookup_id(_lookup(lookup)), body)
+        return MessageDocument.of(await queue.peek_by_lookup_id(_lookup(lookup)), body, node.body_limits)
 
 
 @router.delete(

@@ -4,8 +4,9 @@ A message holds only what was set: everything else reads as its default. A recei
 (MS-MQMQ 2.2.20) and takes it apart when a property is first read, so that passing a message on costs no parsing.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum, IntFlag
-from typing import Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
@@ -16,6 +17,10 @@ from qmnode.structures.message_security import (
     PrivacyLevel,
     SenderIdentifierType,
 )
+
+if TYPE_CHECKING:
+    from qmnode.bodies.choice import Decoded
+    from qmnode.bodies.limits import Limits
 
 INFINITE: Final = 0xFFFFFFFF
 """A time in seconds that never passes, and a quota that is never reached."""
@@ -275,6 +280,61 @@ class Message:
             return DEFAULTS[name]
         except KeyError:
             raise AttributeError(f"a message has no property {name!r}") from None
+
+    @classmethod
+    def from_value(
+        cls,
+        value: Any,
+        *,
+        format: str = "xml",
+        headers: Mapping[str, str] | None = None,
+        code_page: str = "cp1252",
+        **properties: Unpack[MessageProperties],
+    ) -> "Message":
+        """A message with a value as its body, as programs of .NET read it.
+
+        ``format``: ``xml`` (XmlMessageFormatter), ``activex`` (ActiveXMessageFormatter, which chooses the body type), a
+        body type such as ``VT_BSTR``, ``wcf`` (netMsmqBinding), ``json``, ``text``, or ``nservicebus`` and ``rebus``,
+        which are text, bytes or JSON with ``headers``. ``code_page`` is that of VT_LPSTR. ValueError if the format
+        cannot have the value.
+        """
+        from qmnode.bodies.choice import encode
+
+        body, body_type, extension = encode(value, format, headers=headers, code_page=code_page)
+        message = cls(body, **properties)
+        message.body_type = body_type
+        if extension:
+            message.extension = extension
+        return message
+
+    def decoded(
+        self, *, format: str | None = None, code_page: str = "cp1252", limits: "Limits | None" = None
+    ) -> "Decoded":
+        """The body as a value, with the format's name: recognised by body type and content, or the one that is named.
+
+        It never raises: ``reason`` says why there is no value, and ``body`` has the bytes. ``code_page`` is that of
+        VT_LPSTR, which the message does not name. ``limits``: what it may cost (``qmnode.bodies.limits.Limits``).
+        """
+        from qmnode.bodies.choice import decode
+        from qmnode.bodies.limits import DEFAULT_LIMITS
+
+        return decode(self.body, self.body_type, format=format, code_page=code_page, limits=limits or DEFAULT_LIMITS)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of NServiceBus or Rebus, which travel in ``extension``; empty if it has none."""
+        from qmnode.bodies.choice import read_headers
+
+        return read_headers(self.extension).values
+
+    def reply(self, body: bytes = b"", **properties: Unpack[MessageProperties]) -> "Message":
+        """An answer to this message, to be sent to its ``response_queue_format_name``.
+
+        Its correlation identifier is this message's identifier, as System.Messaging has it.
+        """
+        answer = Message(body, **properties)
+        answer.correlation_identifier = self.identifier
+        return answer
 
     def copy(self, **changes: Any) -> "Message":
         """The same message, to be sent on, with some properties changed."""

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.errors import ConfigurationError as ConfigurationError
 from qmnode.settings.environment import with_environment
 from qmnode.settings.mistakes import explained, unreadable
@@ -135,6 +136,22 @@ class ExportSettings(_Settings):
     """Name of the node's site, if it is to be another than the directory says."""
 
 
+class BodySettings(_Settings):
+    """What decoding one message's body may cost, wherever bodies are shown. Beyond it the bytes are shown, with the
+    reason."""
+
+    nodes: int = Field(default=DEFAULT_LIMITS.nodes, ge=1, le=10_000_000)
+    """Values, elements and attributes."""
+    depth: int = Field(default=DEFAULT_LIMITS.depth, ge=1, le=100)
+    """Values within values."""
+    octets: int = Field(default=DEFAULT_LIMITS.octets, ge=1, le=64 * _MIB)
+    """Bytes of the body, and of texts and byte strings in the result."""
+
+    def limits(self) -> Limits:
+        """As decoders take them."""
+        return Limits(self.nodes, self.depth, self.octets)
+
+
 class Settings(_Settings):
     """All settings of a queue manager node."""
 
@@ -157,6 +174,7 @@ class Settings(_Settings):
     """HardenedSecurity, MS-MQDMPR 3.1.1.1: no remote procedure call is answered or made, and the node has no sessions
     with other queue managers. Takes effect with a start."""
     export: ExportSettings = ExportSettings()
+    bodies: BodySettings = BodySettings()
 
 
 class LocalSettings(_Settings):

@@ -1,5 +1,6 @@
 """Messages in the copy of a store: the same that an application would peek, property by property."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from mqenterprise.pipeline.sources.checkpoints import MESSAGES, MessageReader
+from qmnode.bodies.plain import plain
 from qmnode.errors import ConfigurationError
 from qmnode.model.api import Access
 from qmnode.model.message import Acknowledgment, Message
@@ -32,6 +34,9 @@ VARIED = [
         administration_queue_format_name=NAME + "admin",
         acknowledgements_requested=Acknowledgment.FULL_RECEIVE,
         response_queue_format_name="PUBLIC=01234567-89ab-cdef-0123-456789abcdef",
+    ),
+    Message.from_value(
+        {"order": 7}, format="nservicebus", headers={"NServiceBus.MessageId": "7"}, label="headers", recoverable=True
     ),
     Message(b"y", recoverable=True, response_queue_format_name=NAME + "orders", message_class=0x0100),
 ]
@@ -106,6 +111,9 @@ def expected(queue: str, manager: QueueManager, message: Message) -> dict[str, A
         "label": message.label or None,
         "sender": None,
         "body": message.body,
+        "format": message.decoded().format or None,
+        "headers": json.dumps(dict(message.headers), ensure_ascii=False) if message.headers else None,
+        "decoded": json.dumps(plain(message.decoded().value), ensure_ascii=False),
     }
 
 
@@ -140,18 +148,23 @@ async def test_a_large_queue_is_read_in_ranges_of_its_keys(tmp_path: Path) -> No
     reader = MessageReader([str(tmp_path / "copy")], schema, 100)
     assert len(reader.partitions()) > 9
     found = [row["sequential_id"] for row in read(reader)]
-    assert len(found) == len(set(found)) == 1000 + 4 + 1 + 2
+    assert len(found) == len(set(found)) == 1000 + len(VARIED) + 1 + 2
 
 
 async def test_spark_reads_a_copy(tmp_path: Path, spark: SparkSession) -> None:
     peeked = await filled(tmp_path)
     frame = spark.read.format("qmnode").load(str(tmp_path / "copy"))
-    assert "body" not in frame.columns
+    assert {"body", "format", "headers", "decoded"} & set(frame.columns) == set()
     assert frame.count() == len(peeked)
     with_body = spark.read.format("qmnode").option("body", "true").load(str(tmp_path / "copy"))
     row = with_body.where("message_class = 256").select("body", "sent_time").first()
     assert row is not None
     assert bytes(row.body) == b"y"
+    decoded = spark.read.format("qmnode").option("decoded", "true").load(str(tmp_path / "copy"))
+    rows = decoded.where("headers is not null").select("format", "headers", "decoded").collect()
+    assert [tuple(row) for row in rows] == [("json", '{"NServiceBus.MessageId": "7"}', '{"order": 7}')] * len(rows)
+    assert rows
+    assert "body" not in decoded.columns
     assert abs((datetime.now(UTC) - row.sent_time.astimezone(UTC)).total_seconds()) < 3600
 
 

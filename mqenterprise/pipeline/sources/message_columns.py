@@ -1,5 +1,6 @@
 """From stored messages to columns, many at a time: fixed fields by numpy, names once for each that there is."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +10,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from qmnode.bodies.choice import Decoded, decode, read_headers
+from qmnode.bodies.plain import plain
 from qmnode.export.decoding import sender_of
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
@@ -63,10 +66,14 @@ MESSAGE_SCHEMA: Final = pa.schema(
         ("label", pa.string()),
         ("sender", pa.string()),
         ("body", pa.binary()),
+        ("format", pa.string()),
+        ("headers", pa.string()),
+        ("decoded", pa.string()),
     ]
 )
 """Columns of messages. ``lookup_id`` is the order of delivery in a queue, ``sequential_id`` the order of arrival at the
-node. ``body`` is read only when it is asked for."""
+node. ``body`` is read only when it is asked for, and so are ``format`` (a name), ``headers`` and ``decoded`` (JSON)."""
+DECODED: Final = ("format", "headers", "decoded")
 
 _HEAD: Final = np.dtype(
     [
@@ -174,6 +181,23 @@ class _Messages:
     @cached_property
     def properties(self) -> Any:
         return self.at(self.places, _PROPERTIES)
+
+    @cached_property
+    def contents(self) -> list[tuple[bytes, bytes]]:
+        """Extension and body of each."""
+        properties = self.properties
+        starts = self.head["place"].astype("i8") + PROPERTIES.size + 2 * properties["label_length"].astype("i8")
+        middles = starts + properties["extension_size"]
+        ends = middles + properties["body_size"]
+        places = zip(self.values, starts.tolist(), middles.tolist(), ends.tolist(), strict=True)
+        return [(value[start:middle], value[middle:end]) for value, start, middle, end in places]
+
+    @cached_property
+    def decoded(self) -> list[Decoded | None]:
+        """The body of each as a value; None if it is encrypted."""
+        types, privacy = self.properties["body_type"].tolist(), self.properties["privacy"].tolist()
+        rows = zip(self.contents, types, privacy, strict=True)
+        return [None if private else decode(body, kind) for (_, body), kind, private in rows]
 
     @cached_property
     def names(self) -> tuple[Any, list[tuple[str, str | None, str | None]]]:
@@ -299,17 +323,27 @@ def _labels(messages: _Messages, kind: pa.DataType) -> pa.Array:
 
 
 def _bodies(messages: _Messages, kind: pa.DataType) -> pa.Array:
-    properties = messages.properties
-    starts = (
-        messages.head["place"].astype("i8")
-        + PROPERTIES.size
-        + 2 * properties["label_length"].astype("i8")
-        + properties["extension_size"]
-    )
-    ends = (starts + properties["body_size"]).tolist()
-    return pa.array(
-        [value[start:end] for value, start, end in zip(messages.values, starts.tolist(), ends, strict=True)], kind
-    )
+    return pa.array([body for _, body in messages.contents], kind)
+
+
+def _formats(messages: _Messages, kind: pa.DataType) -> pa.Array:
+    """Null for bodies of no known format, and for encrypted ones."""
+    return pa.array([None if one is None else one.format or None for one in messages.decoded], kind)
+
+
+def _values(messages: _Messages, kind: pa.DataType) -> pa.Array:
+    """Null where there is no value."""
+    return pa.array([None if one is None or one.reason else _json(one.value) for one in messages.decoded], kind)
+
+
+def _headers(messages: _Messages, kind: pa.DataType) -> pa.Array:
+    """Null where there are none that are known."""
+    found = (read_headers(extension) for extension, _ in messages.contents)
+    return pa.array([_json(dict(one.values)) if one.format and not one.reason else None for one in found], kind)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(plain(value), ensure_ascii=False)
 
 
 def _senders(messages: _Messages, kind: pa.DataType) -> pa.Array:
@@ -358,4 +392,7 @@ _COLUMNS: Final[dict[str, _Column]] = {
     "label": _labels,
     "sender": _senders,
     "body": _bodies,
+    "format": _formats,
+    "headers": _headers,
+    "decoded": _values,
 }

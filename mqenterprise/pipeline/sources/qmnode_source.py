@@ -8,10 +8,13 @@ from pyspark.sql.types import StructType
 
 from mqenterprise.pipeline.sources.checkpoints import MESSAGES, MessageReader, is_checkpoint
 from mqenterprise.pipeline.sources.events import EVENTS, EventOptions, EventReader, EventStreamReader
+from mqenterprise.pipeline.sources.message_columns import DECODED
 from mqenterprise.pipeline.sources.quarantine import FOLDER
 from qmnode.errors import ConfigurationError
 from qmnode.export.places import below
 
+_ON_REQUEST: Final = {"body": ("body",), "decoded": DECODED}
+"""Columns of messages that an option asks for."""
 _PARTITION: Final = 32 * 1024 * 1024
 _ROWS: Final = 250_000
 
@@ -26,6 +29,7 @@ class QmnodeSource(DataSource):
     ``partition_bytes``: bytes of segments that one task reads at most, 32 MiB;
     ``partition_rows``: messages that one task reads, 250,000;
     ``body``: ``true`` for the bodies of messages, which ``schema`` may ask for as well;
+    ``decoded``: ``true`` for their columns ``format``, ``headers`` and ``decoded``, the last two as JSON;
     ``files_per_trigger``, ``bytes_per_trigger``: the most that one batch of a stream takes.
     """
 
@@ -38,10 +42,8 @@ class QmnodeSource(DataSource):
         """All columns; name fewer with ``schema``, and only those are read."""
         if not self._is_messages():
             return EVENTS
-        body = self.options.get("body", "false").lower()
-        if body not in ("true", "false"):
-            raise ConfigurationError(f"option body={self.options['body']!r}: expected true or false")
-        return StructType([field for field in MESSAGES if body == "true" or field.name != "body"])
+        left_out = {name for option, names in _ON_REQUEST.items() if not self._wanted(option) for name in names}
+        return StructType([field for field in MESSAGES if field.name not in left_out])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
@@ -78,6 +80,12 @@ class QmnodeSource(DataSource):
         if not all(given):
             raise ConfigurationError('say what to read: load("/var/lib/segments") or load("s3://bucket/prefix")')
         return tuple(given)
+
+    def _wanted(self, name: str) -> bool:
+        text = self.options.get(name, "false").lower()
+        if text not in ("true", "false"):
+            raise ConfigurationError(f"option {name}={self.options[name]!r}: expected true or false")
+        return text == "true"
 
     def _number(self, name: str, default: int) -> int:
         text = self.options.get(name)

@@ -1,0 +1,45 @@
+"""Bodies of JSON, which NServiceBus and Rebus write beside their headers."""
+
+import json
+from typing import Any, Final
+
+from qmnode.bodies.limits import BodyError, Budget
+from qmnode.bodies.plain import plain
+from qmnode.bodies.reader import utf8
+
+_MARK: Final = b"\xef\xbb\xbf"
+
+
+def looks_like_json(body: bytes) -> bool:
+    """Whether it begins and ends as an object or an array."""
+    start, end = body[:64].removeprefix(_MARK).lstrip(), body[-64:].rstrip(b" \t\r\n\0")
+    return (start[:1], end[-1:]) in ((b"{", b"}"), (b"[", b"]"))
+
+
+def decode(body: bytes, budget: Budget) -> Any:
+    """The document. Its values and its depth are counted before Python builds it."""
+    body = body.removeprefix(_MARK).rstrip(b"\0")
+    # A value more needs a comma, a colon or an opening bracket; those within texts make the count too high, never low.
+    budget.spend(0, len(body))
+    budget.require(body.count(b",") // 2 + body.count(b"[") + body.count(b"{"))
+    try:
+        value = json.loads(utf8(body), parse_constant=str)
+    except RecursionError:
+        raise BodyError(f"nested more than {budget.limits.depth} deep") from None
+    except ValueError as error:
+        raise BodyError(f"it is no JSON: {error}"[:200]) from None
+    _check_depth(value, budget)
+    return value
+
+
+def _check_depth(value: Any, budget: Budget) -> None:
+    level, depth = [value], 0
+    while level:
+        budget.check_depth(depth)
+        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list)))
+        level, depth = [child for held in inner for child in held if isinstance(child, (dict, list))], depth + 1
+
+
+def encode(value: Any) -> bytes:
+    """UTF-8 without a mark."""
+    return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")).encode("utf-8")

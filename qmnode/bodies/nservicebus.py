@@ -1,0 +1,65 @@
+"""Headers of NServiceBus: in Extension, as the XML of a list of header infos (NServiceBus.Transport.Msmq).
+
+The body is what the endpoint's serializer writes, mostly XML or JSON; ``NServiceBus.ContentType`` says which.
+"""
+
+import re
+from typing import Final
+from xml.sax.saxutils import escape
+
+from qmnode.bodies.limits import BodyError, Budget
+from qmnode.bodies.xml_text import parse
+
+NAME: Final = "nservicebus"
+_CONTROL: Final = re.compile(rb"&#(?:x0{0,8}([0-9A-Fa-f]{1,2})|0{0,8}([0-9]{1,2}));")
+_STAND_IN: Final = 0xF700
+"""Of the private use area: what stands for a control character while XML is parsed."""
+_CONTROLS: Final = {_STAND_IN + number: number for number in range(32)}
+_ROOT: Final = "ArrayOfHeaderInfo"
+_END: Final = b"</ArrayOfHeaderInfo>"
+_START: Final = (
+    '<?xml version="1.0" encoding="utf-8"?><ArrayOfHeaderInfo'
+    ' xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:xsd="http://www.w3.org/2001/XMLSchema">'
+)
+
+
+def recognise(extension: bytes) -> bool:
+    """Whether it is such a list, with or without its end."""
+    return b"<ArrayOfHeaderInfo" in extension[:256]
+
+
+def decode(extension: bytes, budget: Budget) -> dict[str, str]:
+    """Headers by name. What follows the list, such as the NUL characters of old senders, is passed over."""
+    end = extension.rfind(_END)
+    content = extension[: end + len(_END)] if end >= 0 else extension
+    root = parse(_CONTROL.sub(_stand_in, content), budget)
+    if root.name != _ROOT:
+        raise BodyError(f"the headers are <{root.name:.80}>, and NServiceBus writes <{_ROOT}>")
+    found: dict[str, str] = {}
+    for info in root.children:
+        key, value = info.child("Key"), info.child("Value")
+        if key is not None:
+            found[key.text.translate(_CONTROLS)] = "" if value is None else value.text.translate(_CONTROLS)
+    return found
+
+
+def _stand_in(reference: re.Match[bytes]) -> bytes:
+    """XML has no control characters, not even as references; .NET lets headers have them. Expat does not."""
+    number = int(reference[1], 16) if reference[1] else int(reference[2])
+    return f"&#x{_STAND_IN + number:X};".encode() if number < 32 and number not in b"\t\n\r" else reference[0]
+
+
+def encode(headers: dict[str, str]) -> bytes:
+    """The list as NServiceBus reads it."""
+    infos = "".join(
+        f"<HeaderInfo><Key>{_escaped(key)}</Key><Value>{_escaped(value)}</Value></HeaderInfo>"
+        for key, value in headers.items()
+    )
+    return f"{_START}{infos}{_END.decode()}".encode("utf-8", "surrogatepass")
+
+
+def _escaped(text: str) -> str:
+    # NServiceBus reads and writes control characters as references, against XML's rules.
+    return "".join(
+        f"&#x{ord(letter):X};" if letter < " " and letter not in "\t\n" else letter for letter in escape(text)
+    )

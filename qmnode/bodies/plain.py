@@ -1,0 +1,42 @@
+"""Decoded values as JSON has them, and as people read them."""
+
+import base64
+import json
+import math
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+from qmnode.bodies.dates import duration_text
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def plain(value: Any) -> Any:
+    """Bytes become base64; dates, decimals and identifiers text; infinite numbers their names."""
+    match value:
+        case str():
+            return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else {math.inf: "INF", -math.inf: "-INF"}.get(value, "NaN")
+        case dict():
+            return {str(plain(key)): plain(held) for key, held in value.items()}
+        case list() | tuple():
+            return [plain(one) for one in value]
+        case bytes() | bytearray():
+            return base64.b64encode(value).decode()
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return duration_text(value // _MICROSECOND * 10)
+        case Decimal() | UUID():
+            return str(value)
+    return str(value)
+
+
+def shown(value: Any) -> str:
+    """Text as it is, and anything else as JSON over several lines."""
+    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False, indent=2)

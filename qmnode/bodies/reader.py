@@ -1,0 +1,99 @@
+"""Bounds-checked reading of little-endian bytes."""
+
+import struct
+from functools import lru_cache
+from typing import Any
+
+from qmnode.bodies.limits import BodyError
+
+
+@lru_cache(maxsize=64)
+def _layout(code: str) -> struct.Struct:
+    return struct.Struct("<" + code)
+
+
+class Reader:
+    """A place in bytes. Every read raises BodyError where the bytes end too early."""
+
+    __slots__ = ("data", "end", "place")
+
+    def __init__(self, data: bytes, place: int = 0, end: int | None = None) -> None:
+        self.data = data
+        self.place = place
+        self.end = len(data) if end is None else end
+
+    @property
+    def left(self) -> int:
+        """Bytes that have not been read."""
+        return self.end - self.place
+
+    def byte(self) -> int:
+        """One byte."""
+        place = self.place
+        if place >= self.end:
+            raise BodyError(f"it ends at byte {self.end}, in the middle of a record")
+        self.place = place + 1
+        return self.data[place]
+
+    def take(self, count: int) -> bytes:
+        """So many bytes."""
+        place = self.place
+        if count < 0 or count > self.end - place:
+            raise BodyError(f"{count} bytes are announced at byte {place}, and {self.end - place} are left")
+        self.place = place + count
+        return self.data[place : place + count]
+
+    def number(self, code: str) -> Any:
+        """A number, by its code in :mod:`struct`."""
+        layout = _layout(code)
+        return layout.unpack(self.take(layout.size))[0]
+
+    def multi_byte_integer(self) -> int:
+        """MultiByteInt31 (MC-NBFX 2.1.2) and the length of an MS-NRBF LengthPrefixedString (2.1.1.6)."""
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 28:
+                raise BodyError(f"the number at byte {self.place} has more than 31 bits")
+        if value > 0x7FFFFFFF:
+            raise BodyError(f"the number at byte {self.place} has more than 31 bits")
+        return value
+
+    def text(self) -> str:
+        """UTF-8 after its length (MC-NBFX 2.1.3, MS-NRBF 2.1.1.6)."""
+        return utf8(self.take(self.multi_byte_integer()))
+
+
+def utf8(content: bytes) -> str:
+    """Text of UTF-8. BodyError for anything else."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BodyError(f"it is not UTF-8: {error.reason} at byte {error.start} of a text") from None
+
+
+def utf16(content: bytes) -> str:
+    """Text of UTF-16. Half of a surrogate pair is kept, as .NET keeps it in a string; BodyError for an odd size."""
+    if len(content) % 2:
+        raise BodyError(f"UTF-16 has an even number of bytes, and these are {len(content)}")
+    return content.decode("utf-16-le", "surrogatepass")
+
+
+def multi_byte_integer(value: int) -> bytes:
+    """MultiByteInt31 of a number."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def counted_text(text: str) -> bytes:
+    """UTF-8 after its length."""
+    content = text.encode("utf-8", "surrogatepass")
+    return multi_byte_integer(len(content)) + content

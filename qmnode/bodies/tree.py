@@ -1,0 +1,123 @@
+"""XML as a tree of elements, and as dictionaries."""
+
+import base64
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+from qmnode.bodies.dates import duration_text
+from qmnode.bodies.limits import BodyError
+
+XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
+DEEPEST: Final = 200
+"""Elements within elements that are written."""
+
+
+@dataclass(slots=True)
+class Element:
+    """An element. ``text`` is all character data in it that no child has."""
+
+    name: str
+    namespace: str = ""
+    attributes: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By namespace and name; declarations of namespaces are not among them."""
+    children: list["Element"] = field(default_factory=list)
+    text: str = ""
+
+    def child(self, name: str, namespace: str | None = None) -> "Element | None":
+        """The first child of that name."""
+        for child in self.children:
+            if child.name == name and namespace in (None, child.namespace):
+                return child
+        return None
+
+    def walk(self) -> Iterator["Element"]:
+        """The element and all below it, in the order of the document."""
+        waiting = [self]
+        while waiting:
+            element = waiting.pop()
+            yield element
+            waiting += reversed(element.children)
+
+
+def content(element: Element, around: str = "") -> Any:
+    """What an element holds: text, None for ``xsi:nil``, or a dictionary.
+
+    The dictionary has children by name (a list where a name comes again), attributes under ``@name``, and text beside
+    them under ``#text``. ``@xmlns`` is there where the namespace is not that of the element around it.
+    """
+    if element.attributes.get((XSI, "nil"), "").strip() in ("true", "1"):
+        return None
+    own = {} if element.namespace == around else {"@xmlns": element.namespace}
+    if not element.children and not element.attributes and not own:
+        return element.text
+    found: dict[str, Any] = own
+    for (space, name), value in element.attributes.items():
+        found[f"@xsi:{name}" if space == XSI else f"@{name}"] = value
+    repeated: set[str] = set()
+    for child in element.children:
+        value = content(child, element.namespace)
+        if child.name not in found:
+            found[child.name] = value
+        elif child.name in repeated:
+            found[child.name].append(value)
+        else:
+            repeated.add(child.name)
+            found[child.name] = [found[child.name], value]
+    if text := element.text if not element.children else element.text.strip():
+        found["#text"] = text
+    return found
+
+
+def element_of(name: str, value: Any, namespace: str = "", depth: int = 1) -> Element:
+    """The other way round: an element of what :func:`content` gives, and of plain values."""
+    if depth > DEEPEST:
+        raise BodyError(f"the value is nested more than {DEEPEST} deep")
+    if value is None:
+        return Element(name, namespace, {(XSI, "nil"): "true"})
+    if not isinstance(value, dict):
+        return Element(name, namespace, text=text_of_value(value))
+    namespace = value.get("@xmlns", namespace)
+    element = Element(name, namespace)
+    for key, held in value.items():
+        if key == "#text":
+            element.text = text_of_value(held)
+        elif key.startswith("@xsi:"):
+            element.attributes[XSI, key[5:]] = text_of_value(held)
+        elif key.startswith("@"):
+            if key != "@xmlns":
+                element.attributes["", key[1:]] = text_of_value(held)
+        else:
+            for one in held if isinstance(held, (list, tuple)) else (held,):
+                element.children.append(element_of(key, one, namespace, depth + 1))
+    return element
+
+
+def text_of_value(value: Any) -> str:
+    """A scalar as XML Schema writes it."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return {math.inf: "INF", -math.inf: "-INF"}.get(value, "NaN" if value != value else repr(value))
+        case Decimal():
+            return format(value, "f")
+        case int():
+            return str(value)
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case timedelta():
+            return duration_text(value // timedelta(microseconds=1) * 10)
+        case bytes() | bytearray():
+            return base64.b64encode(value).decode()
+        case UUID():
+            return str(value)
+    raise BodyError(
+        f"a {type(value).__name__} cannot be written as XML: use text, numbers, dates, bytes or dictionaries"
+    )

@@ -1,0 +1,36 @@
+"""A body as somebody typed it, as a value for a format."""
+
+import json
+from typing import Any, Final
+
+from qmnode.bodies import activex
+from qmnode.bodies.choice import HEADER_FORMATS, named_type
+from qmnode.bodies.limits import BodyError, Budget, Limits
+from qmnode.bodies.tree import DEEPEST
+
+_OWN: Final = Limits(nodes=1 << 22, depth=DEEPEST, octets=8 << 20)
+"""What the sender's own document may have: more than a message takes."""
+
+
+def value_of_text(text: str, format: str) -> Any:
+    """The value. BodyError if the format cannot have it.
+
+    For a body type such as VT_I4 the text is read as that type. ``xml`` takes a document as it is; ``xml`` and
+    ``activex`` take JSON as the value that it is, and any other text as text. ``json`` and ``wcf`` want JSON.
+    """
+    if (body_type := named_type(format)) is not None:
+        return activex.value_of_text(text, body_type)
+    if format == "text" or format in HEADER_FORMATS:
+        return text
+    if format == "VT_DATE_OLE":
+        return activex.value_of_text(text, activex.Vt.VT_DATE)
+    if format == "xml" and text.lstrip("\ufeff \t\r\n").startswith("<"):
+        from qmnode.bodies import xml_text
+
+        return xml_text.parse(text.encode("utf-8", "surrogatepass"), Budget(_OWN))
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if format in ("json", "wcf"):
+            raise BodyError(f"the body is no JSON: {error}"[:200]) from None
+    return text

@@ -1,0 +1,132 @@
+"""XmlMessageFormatter: what ``XmlSerializer`` writes, in a body of the type VT_EMPTY.
+
+A document whose root is one of XML Schema's simple types (``<string>``, ``<int>``, ``<dateTime>``), or an array of
+them (``<ArrayOfInt>``), is read as that value. Any other is a dictionary with the root's name as its key.
+"""
+
+import base64
+import math
+import re
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+from qmnode.bodies.limits import BodyError, Budget
+from qmnode.bodies.tree import XSI, Element, content, element_of
+from qmnode.bodies.xml_text import parse, write
+
+_FLOATS: Final = {"INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
+_BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+def _float(text: str) -> float:
+    return _FLOATS[text] if text in _FLOATS else float(text)
+
+
+_READERS: Final[dict[str, Callable[[str], Any]]] = {
+    "string": str,
+    "boolean": lambda text: _BOOLEANS[text.strip()],
+    **dict.fromkeys(
+        ("byte", "short", "int", "long", "unsignedByte", "unsignedShort", "unsignedInt", "unsignedLong"), int
+    ),
+    "float": lambda text: _float(text.strip()),
+    "double": lambda text: _float(text.strip()),
+    "decimal": lambda text: Decimal(text.strip()),
+    "dateTime": lambda text: datetime.fromisoformat(text.strip()),
+    "guid": UUID,
+    "char": lambda text: chr(int(text)),
+    "base64Binary": lambda text: base64.b64decode(text, validate=False),
+}
+_ARRAY: Final = re.compile(r"ArrayOf([A-Z]\w*)\Z")
+
+
+def decode(body: bytes, budget: Budget) -> Any:
+    """The value, or a dictionary of the root."""
+    return value_of(parse(body, budget))
+
+
+def value_of(root: Element) -> Any:
+    """A tree as a value."""
+    if root.namespace == "" and all(space == XSI for space, _ in root.attributes):
+        if not root.attributes and (found := _array(root)) is not None:
+            return found
+        if root.name in _READERS and not root.children and (XSI, "nil") not in root.attributes:
+            try:
+                return _READERS[root.name](root.text)
+            except (ValueError, ArithmeticError, KeyError):
+                pass  # not what XmlSerializer writes under that name
+    return {root.name: content(root)}
+
+
+def _array(root: Element) -> list[Any] | None:
+    matched = _ARRAY.match(root.name)
+    if not matched:
+        return None
+    kinds = {child.name for child in root.children}
+    if len(kinds) != 1 or not kinds <= _READERS.keys() or kinds.pop().lower() != matched[1].lower():
+        return None
+    read = _READERS[root.children[0].name]
+    try:
+        return [None if (XSI, "nil") in child.attributes else read(child.text) for child in root.children]
+    except (ValueError, ArithmeticError, KeyError):
+        return None
+
+
+def encode(value: Any) -> bytes:
+    """UTF-8 without a mark, as XmlMessageFormatter writes it. A dictionary has the name of the root as its one key."""
+    return write(tree_of(value)).encode("utf-8")
+
+
+def tree_of(value: Any) -> Element:
+    """A value as a tree."""
+    match value:
+        case Element():
+            return value
+        case None:
+            raise BodyError("XmlMessageFormatter writes no null: give a value, or a dictionary {'Name': None}")
+        case dict():
+            if len(value) != 1:
+                raise BodyError(f"a document has one root: give a dictionary of one key, not of {len(value)}")
+            ((name, held),) = value.items()
+            if isinstance(held, (list, tuple)):
+                raise BodyError(f"a document has one root, and {name!r} is a list: put it under a name of its own")
+            return element_of(str(name), held)
+        case list() | tuple():
+            return _array_of(value)
+    return element_of(_type_of(value), value)
+
+
+def _array_of(values: list[Any] | tuple[Any, ...]) -> Element:
+    kinds = {_type_of(value) for value in values if value is not None}
+    kinds = {"long"} if kinds == {"int", "long"} else kinds
+    if len(kinds) != 1:
+        raise BodyError("XmlSerializer has a name for lists of one type only: use {'ArrayOfName': {'Name': [...]}}")
+    kind = kinds.pop()
+    root = Element(f"ArrayOf{kind[0].upper()}{kind[1:]}")
+    root.children = [element_of(kind, value) for value in values]
+    return root
+
+
+def _type_of(value: Any) -> str:
+    match value:
+        case str():
+            return "string"
+        case bool():
+            return "boolean"
+        case int():
+            if not -(1 << 63) <= value < 1 << 64:
+                raise BodyError(f"{value} has more than 64 bits")
+            return "int" if -(1 << 31) <= value < 1 << 31 else "long" if value < 1 << 63 else "unsignedLong"
+        case float():
+            return "double"
+        case Decimal():
+            return "decimal"
+        case datetime():
+            return "dateTime"
+        case UUID():
+            return "guid"
+        case bytes() | bytearray():
+            return "base64Binary"
+    raise BodyError(f"XmlSerializer has no name for a {type(value).__name__}: use a dictionary {{'Name': ...}}")

@@ -1,0 +1,183 @@
+"""Bodies and headers on the command line: shown decoded, and written as programs of .NET read them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import qmnode
+from tests.commands.conftest import Command
+from tests.lab.nodes import Daemon
+from tests.lab.terminal import at_a_terminal
+
+
+@pytest.fixture
+def queue(daemon: Daemon, request: pytest.FixtureRequest) -> str:
+    """An empty queue."""
+    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:100]
+
+    async def create() -> None:
+        async with qmnode.connect(daemon.socket) as qm:
+            await qm.create_queue(rf".\private$\{name}", journaling=True)
+
+    asyncio.run(create())
+    return name
+
+
+def send(daemon: Daemon, queue: str, *messages: qmnode.Message) -> None:
+    async def work() -> None:
+        async with (
+            qmnode.connect(daemon.socket) as qm,
+            await qm.open_queue(rf"DIRECT=OS:.\private$\{queue}", qmnode.Access.SEND) as opened,
+        ):
+            await opened.send_many(messages)
+
+    asyncio.run(work())
+
+
+ORDER = {"Order": {"Id": "7", "Lines": {"string": ["a", "b"]}}}
+
+
+def test_json_has_format_value_and_headers(command: Command, daemon: Daemon, queue: str) -> None:
+    send(
+        daemon,
+        queue,
+        qmnode.Message.from_value(ORDER),
+        qmnode.Message.from_value("text", format="VT_BSTR"),
+        qmnode.Message.from_value({"a": 1}, format="rebus", headers={"rbs2-msg-id": "9"}),
+        qmnode.Message(b"\x00\xff"),
+    )
+    found = command("peek", queue, "--socket", daemon.socket, "--json").documents
+    keys = ("format", "decoded", "headers", "headers_format", "undecoded")
+    assert [tuple(one[key] for key in keys) for one in found] == [
+        ("xml", ORDER, None, None, None),
+        ("VT_BSTR", "text", None, None, None),
+        ("json", {"a": 1}, {"rbs2-msg-id": "9"}, "rebus", None),
+        (None, None, None, None, "the bytes are of no known format"),
+    ]
+    assert found[2]["extension"]
+
+
+def test_decoded_names_the_format_and_shows_headers_and_value(command: Command, daemon: Daemon, queue: str) -> None:
+    headers = {"NServiceBus.ExceptionInfo.Message": "no stock"}
+    send(daemon, queue, qmnode.Message.from_value({"a": 1}, format="nservicebus", headers=headers, label="order"))
+    shown = command("peek", queue, "--socket", daemon.socket, "--show", "decoded").out
+    assert "order  json  nservicebus" in shown
+    assert "NServiceBus.ExceptionInfo.Message: no stock" in shown
+    assert '"a": 1' in shown
+
+
+@pytest.mark.parametrize("arguments", [["peek"], ["receive"], ["journal"]])
+def test_at_a_terminal_bodies_are_decoded(daemon: Daemon, queue: str, arguments: list[str], command: Command) -> None:
+    send(daemon, queue, qmnode.Message.from_value(ORDER))
+    if arguments == ["journal"]:
+        assert command("receive", queue, "--socket", daemon.socket).code == 0
+    program = [sys.executable, "-c", "from qmnode.cli import main; main()"]
+    _, shown = at_a_terminal([*program, *arguments, queue, "--socket", str(daemon.socket)])
+    assert "xml" in shown
+    assert '"Id": "7"' in shown
+
+
+def test_in_a_pipe_receive_prints_the_text_as_before(command: Command, daemon: Daemon, queue: str) -> None:
+    send(daemon, queue, qmnode.Message(b"<a/>"))
+    assert command("receive", queue, "--socket", daemon.socket).out == "<a/>\n"
+
+
+def test_a_body_that_cannot_be_decoded_is_shown_as_it_is_with_the_reason(
+    command: Command, daemon: Daemon, queue: str
+) -> None:
+    bomb = b'<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>'
+    send(daemon, queue, qmnode.Message(bomb), qmnode.Message(b"abc", body_type=3), qmnode.Message(b"fine"))
+    answer = command("peek", queue, "--socket", daemon.socket, "--show", "decoded")
+    assert answer.code == 0
+    assert "not decoded: it has a document type declaration" in answer.err
+    assert "not decoded: the body type has 4 bytes, and the body 3" in answer.err
+    assert bomb.decode() in answer.out
+    assert "fine" in answer.out
+
+
+def test_limits_come_from_the_configuration(command: Command, daemon: Daemon, queue: str, tmp_path: Path) -> None:
+    send(daemon, queue, qmnode.Message(b"<a><b/><b/><b/></a>"))
+    (tmp_path / "node.yml").write_text("bodies: {nodes: 2}\n")
+    options = ("--socket", daemon.socket, "--config", tmp_path / "node.yml", "--json")
+    assert "bodies.nodes" in command("peek", queue, *options).json["undecoded"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "format", "value"),
+    [
+        (["hello", "--format", "xml"], "xml", "hello"),
+        (["42", "--format", "xml"], "xml", 42),
+        (['{"Order": {"Id": 7}}', "--format", "xml"], "xml", {"Order": {"Id": "7"}}),
+        (["<Order><Id>7</Id></Order>", "--format", "xml"], "xml", {"Order": {"Id": "7"}}),
+        (["42", "--format", "VT_BSTR"], "VT_BSTR", "42"),
+        (["42", "--format", "vt_i4"], "VT_I4", 42),
+        (["1.5", "--format", "VT_CY"], "VT_CY", Decimal("1.5")),
+        (["2026-05-06", "--format", "VT_DATE"], "VT_DATE", datetime(2026, 5, 6)),
+        (["true", "--format", "activex"], "VT_BOOL", True),
+        (["hello", "--format", "activex"], "VT_LPWSTR", "hello"),
+        (['{"a": [1]}', "--format", "rebus", "--header", "rbs2-msg-id=5"], "json", {"a": [1]}),
+        (["<a>1</a>", "--format", "nservicebus", "--header", "A=b=c"], "xml", {"a": "1"}),
+    ],
+)
+def test_send_writes_a_format(
+    command: Command, daemon: Daemon, queue: str, arguments: list[str], format: str, value: object
+) -> None:
+    assert command("send", queue, *arguments, "--socket", daemon.socket).code == 0
+
+    async def receive() -> qmnode.Message:
+        async with (
+            qmnode.connect(daemon.socket) as qm,
+            await qm.open_queue(rf"DIRECT=OS:.\private$\{queue}") as opened,
+        ):
+            return await opened.receive(0)
+
+    message = asyncio.run(receive())
+    assert (message.decoded().format, message.decoded().value) == (format, value)
+    assert dict(message.headers) == dict(one.split("=", 1) for one in arguments if "=" in one and one[0] in "rA")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["x", "--format", "VT_I4"], "is no VT_I4"),
+        (["x", "--format", "pigeon"], "is no format"),
+        (["x", "--format", "binary"], "only read"),
+        (["{", "--format", "json"], "no JSON"),
+        (["x", "--header", "a=b"], "--header needs --format"),
+        (["x", "--format", "rebus", "--header", "a"], "is no NAME=VALUE"),
+        (["x", "--format", "xml", "--utf16"], "leave out --utf16"),
+        (["x", "--format", "rebus", "--extension", "e"], "leave out --extension"),
+        (["<a><b></a>", "--format", "xml"], "well-formed"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    command: Command, daemon: Daemon, queue: str, arguments: list[str], sentence: str
+) -> None:
+    answer = command("send", queue, *arguments, "--socket", daemon.socket)
+    assert answer.code == 2
+    assert sentence in " ".join(answer.err.split())
+
+
+def test_decode_shows_bodies_of_a_capture(command: Command, daemon: Daemon, queue: str, tmp_path: Path) -> None:
+    send(daemon, queue, qmnode.Message.from_value({"a": 1}, format="rebus", headers={"rbs2-msg-id": "9"}))
+
+    async def packet() -> bytes:
+        async with (
+            qmnode.connect(daemon.socket) as qm,
+            await qm.open_queue(rf"DIRECT=OS:.\private$\{queue}") as opened,
+        ):
+            return (await opened.receive(0)).packet
+
+    (tmp_path / "packet.bin").write_bytes(asyncio.run(packet()))
+    shown = command("decode", tmp_path / "packet.bin", "--show", "decoded").out
+    assert "rbs2-msg-id: 9" in shown
+    assert '"a": 1' in shown
+    found = json.loads(command("decode", tmp_path / "packet.bin", "--show", "decoded", "--json").out)
+    assert (found["format"], found["decoded"], found["headers"]) == ("json", {"a": 1}, {"rbs2-msg-id": "9"})

@@ -1,0 +1,66 @@
+"""Bodies and headers over the management API."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.management.conftest import NAME, Managed
+
+QUEUE = "/v1/queues/orders/messages"
+
+
+@pytest.fixture(autouse=True)
+async def orders(managed: Managed) -> None:
+    await managed.manager.create_queue(NAME)
+
+
+async def test_a_value_is_sent_in_a_format_and_shown_decoded(client: httpx.AsyncClient) -> None:
+    value = {"Order": {"Id": "7", "Note": None}}
+    messages = [
+        {"format": "xml", "value": value},
+        {"format": "VT_BSTR", "value": "hello"},
+        {"format": "nservicebus", "value": {"a": 1}, "headers": {"NServiceBus.MessageId": "1"}},
+    ]
+    assert (await client.post(QUEUE, json={"messages": messages})).status_code == 201
+    found = (await client.get(QUEUE, params={"body": "decoded"})).json()["messages"]
+    assert [(one["format"], one["decoded"], one["headers"]) for one in found] == [
+        ("xml", value, None),
+        ("VT_BSTR", "hello", None),
+        ("json", {"a": 1}, {"NServiceBus.MessageId": "1"}),
+    ]
+    one = (await client.get(f"{QUEUE}/{found[2]['lookup_identifier']}", params={"body": "decoded"})).json()
+    assert (one["headers_format"], one["text"]) == ("nservicebus", '{"a":1}')
+
+
+async def test_a_list_never_fails_for_one_body(client: httpx.AsyncClient, managed: Managed) -> None:
+    await managed.fill(b"<a>" * 1000, b"\x00\x01\x00\x01\x04\x02", b'{"a": "\\ud800"}', b"fine")
+    found = (await client.get(QUEUE, params={"body": "decoded"})).json()["messages"]
+    assert [bool(one["undecoded"]) for one in found] == [True, True, False, False]
+    assert found[0]["text"] == "<a>" * 1000
+
+
+async def test_decoded_bodies_are_not_asked_for_without_saying_so(client: httpx.AsyncClient, managed: Managed) -> None:
+    await managed.fill(b"<a>1</a>")
+    for form in ("none", "text", "base64"):
+        found = (await client.get(QUEUE, params={"body": form})).json()["messages"][0]
+        assert (found["format"], found["decoded"], found["headers"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"value": 1},
+        {"headers": {"a": "b"}},
+        {"format": "pigeon", "value": 1},
+        {"format": "xml", "value": None},
+        {"format": "xml", "value": {"a": 1, "b": 2}},
+        {"format": "VT_I2", "value": 70000},
+        {"format": "xml", "value": 1, "text": "x"},
+        {"format": "VT_I2", "value": 1, "headers": {"a": "b"}},
+        {"format": "rebus", "value": "x", "extension": "AAEC"},
+    ],
+)
+async def test_what_cannot_be_written_is_refused(client: httpx.AsyncClient, message: dict[str, object]) -> None:
+    answer = await client.post(QUEUE, json={"messages": [message]})
+    assert answer.status_code == 422
