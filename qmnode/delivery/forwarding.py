@@ -81,18 +81,18 @@ class Forwarding:
         topology = self._topology
         if topology is None:
             return _UNKNOWN
-        if not topology.knows(machine):
-            block = "" if connection is None else block_of(connection.address)
-            return self._strangers.destination(name, machine, block)
+        is_known = topology.knows(machine)
         if connection is None:
-            return Destination(DestinationKind.FORWARD, self._manager.names.outgoing(name))
-        is_declared = self._neighbours.is_declared(connection)
+            return Destination(DestinationKind.FORWARD, self._manager.names.outgoing(name)) if is_known else _UNKNOWN
+        block, is_declared = block_of(connection.address), self._neighbours.is_declared(connection)
+        if not is_known:
+            return self._strangers.destination(name, machine, block, is_declared)
         site = topology.connector_site(machine)
         try:
             if site is not None:
                 plain, transactional = (connector_queue(self._manager.context, site, kind) for kind in (False, True))
                 return Destination(DestinationKind.CONNECTOR, plain, transactional_queue=transactional)
-            queue = self._made.find(name, block_of(connection.address), is_declared)
+            queue = self._made.find(name, block, is_declared)
         except MessageQueuingError as error:
             log.warning("a message cannot be forwarded", destination=str(name), reason=str(error))
             full = error.code == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES

@@ -4,7 +4,7 @@ A change of the directory reaches one queue manager after the other. The source 
 this node has never heard of, and the first messages for it would die here. So they wait in their outgoing queue. They
 expire there when the patience of this node ends, by an index that survives a restart; only then it is asked whether the
 machine is known by now. Anybody can name machines that will never exist: what one neighbour may leave here is bounded,
-and so is what all of them may.
+and so is what all may together that are not declared.
 """
 
 from collections import Counter, deque
@@ -32,15 +32,22 @@ from qmnode.structures.names import FormatName
 
 log = structlog.get_logger(__name__)
 
-_NEIGHBOURS: Final = 4
-"""All neighbours together may leave so many times as much as one of them."""
+_TOGETHER: Final = 4
+"""All strangers together may leave so many times as much as one neighbour."""
+_STRANGERS: Final = ""
+"""The account of all strangers, where others are for address blocks."""
 _LOOK_AGAIN: Final = 60
 """Seconds until a message is looked at again whose time is over while the directory has not answered yet."""
 
 
+class _Neighbour(NamedTuple):
+    block: str
+    is_declared: bool
+
+
 class _Charge(NamedTuple):
     until: int
-    neighbour: str
+    neighbour: _Neighbour
     machine: Guid
     size: int
 
@@ -53,27 +60,21 @@ class Shares:
         self._charges: deque[_Charge] = deque()
         self._messages: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
-        self._total = 0
-        """The bytes of all."""
 
-    def has_room(self, neighbour: str, size: int, now: float) -> bool:
+    def has_room(self, neighbour: _Neighbour, size: int, now: float) -> bool:
         """Whether a neighbour may leave a message of so many bytes."""
         while self._charges and self._charges[0].until <= now:
             self._give_back(self._charges.popleft())
-        messages, size_limit = self._settings.unknown_machine_messages, self._settings.unknown_machine_bytes
-        return (
-            self._messages[neighbour] < messages
-            and self._bytes[neighbour] + size <= size_limit
-            and len(self._charges) < _NEIGHBOURS * messages
-            and self._total + size <= _NEIGHBOURS * size_limit
-        )
+        if not self._fits(neighbour.block, size, 1):
+            return False
+        return neighbour.is_declared or self._fits(_STRANGERS, size, _TOGETHER)
 
     def take(self, charge: _Charge) -> None:
         """A neighbour leaves a message. Those that come later end later."""
         self._charges.append(charge)
-        self._messages[charge.neighbour] += 1
-        self._bytes[charge.neighbour] += charge.size
-        self._total += charge.size
+        for account in _accounts(charge.neighbour):
+            self._messages[account] += 1
+            self._bytes[account] += charge.size
 
     def forget(self, is_known: Callable[[Guid], bool]) -> None:
         """Give back what was left for machines that are known now."""
@@ -84,13 +85,23 @@ class Shares:
             else:
                 self._charges.append(charge)
 
+    def _fits(self, account: str, size: int, shares: int) -> bool:
+        settings = self._settings
+        return (
+            self._messages[account] < shares * settings.unknown_machine_messages
+            and self._bytes[account] + size <= shares * settings.unknown_machine_bytes
+        )
+
     def _give_back(self, charge: _Charge) -> None:
-        neighbour = charge.neighbour
-        self._messages[neighbour] -= 1
-        self._bytes[neighbour] -= charge.size
-        self._total -= charge.size
-        if not self._messages[neighbour]:
-            del self._messages[neighbour], self._bytes[neighbour]
+        for account in _accounts(charge.neighbour):
+            self._messages[account] -= 1
+            self._bytes[account] -= charge.size
+            if not self._messages[account]:
+                del self._messages[account], self._bytes[account]
+
+
+def _accounts(neighbour: _Neighbour) -> tuple[str, ...]:
+    return (neighbour.block,) if neighbour.is_declared else (neighbour.block, _STRANGERS)
 
 
 class Strangers:
@@ -113,10 +124,12 @@ class Strangers:
         self._waits = waits
         self._since = int(manager.clock.time())
 
-    def destination(self, name: FormatName, machine: Guid, neighbour: str) -> Destination:
-        """Where messages of a neighbour go that are for a queue of an unknown machine, in one batch."""
-        if not self.patience or not neighbour:
+    def destination(self, name: FormatName, machine: Guid, block: str, is_declared: bool) -> Destination:
+        """Where messages go that are for a queue of an unknown machine, in one batch of a neighbour in this address
+        block."""
+        if not self.patience:
             return Destination(DestinationKind.UNKNOWN)
+        neighbour = _Neighbour(block, is_declared)
         until = min(int(self._manager.clock.time()) + self.patience, NEVER - 1)
         destination = Destination(DestinationKind.FORWARD, self._queue(name), until=until)
         destination.space = partial(self._space, _Batch(destination, name, machine, neighbour))
@@ -176,7 +189,7 @@ class Strangers:
             return None  # a public queue that is here, and which the sender believes to be elsewhere
         log.info(
             "messages wait for a machine that the directory does not show yet", destination=str(batch.name),
-            machine=guid_to_text(batch.machine), neighbour=batch.neighbour, seconds=self.patience,
+            machine=guid_to_text(batch.machine), neighbour=batch.neighbour.block, seconds=self.patience,
         )  # fmt: skip
         return queue
 
@@ -186,7 +199,7 @@ class _Batch:
 
     __slots__ = ("destination", "machine", "name", "neighbour", "taken")
 
-    def __init__(self, destination: Destination, name: FormatName, machine: Guid, neighbour: str) -> None:
+    def __init__(self, destination: Destination, name: FormatName, machine: Guid, neighbour: _Neighbour) -> None:
         self.destination = destination
         self.name = name
         self.machine = machine

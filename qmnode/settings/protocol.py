@@ -91,9 +91,10 @@ class TransferSettings(_Settings):
     """Seconds that messages on their way wait here for a machine that the directory does not show yet, before they are
     refused: longer than a change takes to reach this node's directory. 0 refuses them at once."""
     unknown_machine_messages: int = Field(default=1_000, ge=1)
-    """Most messages for such machines that one neighbour may leave here. Four times as many for all neighbours."""
+    """Most messages for such machines that one neighbour may leave here. Four times as many for all that are not
+    declared (docs/security.md)."""
     unknown_machine_bytes: int = Field(default=16 * 1024 * 1024, ge=1)
-    """Most bytes of them. Four times as many for all neighbours."""
+    """Most bytes of them, likewise."""
     routing_refresh: float = Field(default=300.0, gt=0)
     """Read sites, routing links and queue managers again so often, beside the directory's own notices of change."""
 

@@ -280,7 +280,7 @@ async def test_a_neighbour_leaves_so_many_bytes(lab: Stale) -> None:
     assert waiting(router, name_of(machine, 5)) == 2
 
 
-async def test_all_neighbours_together_leave_no_more_than_four(lab: Stale) -> None:
+async def test_all_strangers_together_leave_four_shares_and_none_of_declared_machines(lab: Stale) -> None:
     router = await lab.start("ROUTER", lab.stale, unknown_machine_messages=2)
     async with AsyncExitStack() as stack:
         for number in range(1, 7):
@@ -288,6 +288,9 @@ async def test_all_neighbours_together_leave_no_more_than_four(lab: Stale) -> No
             flood.send(*(flood.message(new_guid(), 5) for _ in range(2)))
             await eventually(lambda count=number: outgoing(router) + refused(router) == 2 * count)  # type: ignore[misc]
     assert (outgoing(router), refused(router)) == (8, 4)
+    source = await lab.start("SOURCE", lab.fresh)
+    await send(source, lab.name, b"declared")
+    await eventually(lambda: waiting(router, lab.name) == 1)
 
 
 async def test_what_a_source_sends_again_is_neither_counted_nor_kept_twice(lab: Stale) -> None:
