@@ -57,10 +57,17 @@ class Neighbours:
             self._look_up(machine)
 
     def is_declared(self, connection: "Connection") -> bool:
-        """Whether the peer is declared, as far as is known now."""
+        """Whether the peer is declared, as far as is known now. A session may last for days: what was known serves
+        while it is asked again."""
         if connection.encrypted:
             return True  # it has shown a certificate
-        return connection.address in (self._known(connection.session.remote) or ())
+        machine = connection.session.remote
+        if not self._may_be_declared(machine):
+            return False
+        until, addresses = self._addresses.get(machine, (0.0, frozenset()))
+        if self._loop.time() >= until:
+            self._look_up(machine)
+        return connection.address in addresses
 
     def account_of(self, source: Guid) -> Account:
         """Who pays for notices about messages of a queue manager."""
@@ -117,7 +124,9 @@ class Neighbours:
         try:
             hops = await resolver.addresses(machine)
         except (ResolutionError, DirectoryOperationError) as error:
-            log.info("the addresses of a peer are not known: it counts as a stranger", reason=str(error))
-            self._addresses[machine] = (self._loop.time() + _FAILED_LIFETIME, frozenset())
+            _, before = self._addresses.get(machine, (0.0, frozenset()))
+            if not before:
+                log.info("the addresses of a peer are not known: it counts as a stranger", reason=str(error))
+            self._addresses[machine] = (self._loop.time() + _FAILED_LIFETIME, before)
             return
         self._addresses[machine] = (self._loop.time() + _LIFETIME, frozenset(hop.address for hop in hops))

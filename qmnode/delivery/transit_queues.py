@@ -4,7 +4,8 @@ Who sends here names as many queues of a machine as it likes, and each has an ou
 they stay, and at ``quotas.outgoing_queues`` nobody could send anywhere new any more.
 """
 
-from typing import Final
+import asyncio
+from typing import Final, NamedTuple
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
@@ -22,13 +23,23 @@ _STRANGERS: Final = 4
 """and all strangers together one in so many."""
 
 
+_FRESH: Final = 1.0
+"""Seconds for which an empty one counts as used."""
+
+
+class _Made(NamedTuple):
+    queue: OutgoingQueue
+    at: float
+
+
 class TransitQueues:
     """Knows who made them since the start, by address block."""
 
     def __init__(self, manager: QueueManager) -> None:
         self._manager = manager
-        self._declared: dict[str, list[OutgoingQueue]] = {}
-        self._strangers: dict[str, list[OutgoingQueue]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._declared: dict[str, list[_Made]] = {}
+        self._strangers: dict[str, list[_Made]] = {}
 
     def find(self, name: FormatName, block: str, is_declared: bool) -> Queue:
         """The outgoing queue of that name, made if this neighbour may. MQ_ERROR_INSUFFICIENT_RESOURCES if not."""
@@ -39,7 +50,7 @@ class TransitQueues:
         limit = self._manager.settings.quotas.outgoing_queues
         share = max(1, limit // (_DECLARED if is_declared else _STRANGER))
         if len(made.get(block, ())) >= share or self._are_too_many(limit):
-            _keep_used(made)
+            _keep_used(made, self._loop.time() - _FRESH)
         if len(made.get(block, ())) >= share or (not is_declared and self._are_too_many(limit)):
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
@@ -47,16 +58,17 @@ class TransitQueues:
             )
         queue = self._manager.opening.find(name, Access.SEND)
         if isinstance(queue, OutgoingQueue):
-            made.setdefault(block, []).append(queue)
+            made.setdefault(block, []).append(_Made(queue, self._loop.time()))
         return queue
 
     def _are_too_many(self, limit: int) -> bool:
         return sum(map(len, self._strangers.values())) >= max(1, limit // _STRANGERS)
 
 
-def _keep_used(made: dict[str, list[OutgoingQueue]]) -> None:
-    """Forget those that are empty, or gone: somebody else may have them."""
+def _keep_used(made: dict[str, list[_Made]], since: float) -> None:
+    """Forget those that are empty, or gone: somebody else may have them. One that was just made gets its messages when
+    all of the batch is decided."""
     for block, queues in list(made.items()):
-        made[block] = [queue for queue in queues if not queue.deleted and not queue.is_unused()]
+        made[block] = [one for one in queues if one.at > since or not (one.queue.deleted or one.queue.is_unused())]
         if not made[block]:
             del made[block]

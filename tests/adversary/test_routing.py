@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from qmnode import Access, Message, QueueManager
+from qmnode.delivery import neighbours
 from qmnode.directory.file import FileDirectory
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.settings.node import QuotaSettings
@@ -98,11 +99,12 @@ async def send(node: QueueManager, name: str, body: bytes = b"honest") -> None:
         await queue.send(Message(body, recoverable=True))
 
 
-async def say(own: str, lab: Lab, *packets: bytes, client: bytes | None = None) -> bool:
-    """Messages of a new session with ROUTER, one after the other. Whether ROUTER took all of them."""
+async def say(own: str, lab: Lab, *packets: bytes, client: bytes | None = None, at_once: bool = False) -> bool:
+    """Messages of a new session with ROUTER, one after the other or ``at_once``. Whether ROUTER took all of them."""
     async with session(own, lab.address("ROUTER"), client or wire.identifier()) as mallory:
         try:
-            for packet in packets:
+            for packet in (b"".join(packets),) if at_once else packets:
+                mallory.sent += len(packets) - 1 if at_once else 0
                 await mallory.say(packet)
         except ConnectionError:
             return False
@@ -117,7 +119,8 @@ async def say(own: str, lab: Lab, *packets: bytes, client: bytes | None = None) 
 async def test_a_stranger_does_not_take_all_outgoing_queues(lab: Lab, own: str) -> None:
     router = await lab.start("ROUTER", QuotaSettings(outgoing_queues=32))
     for first in range(0, 40, 8):
-        await say(own, lab, *(lab.forged(one, queue=100 + one) for one in range(first + 1, first + 9)))
+        forged = [lab.forged(one, queue=100 + one) for one in range(first + 1, first + 9)]
+        await say(own, lab, *forged, at_once=first > 10)
     assert len(outgoing(router)) == 2
     await send(router, lab.queue(5))
     source = await lab.start("SOURCE")
@@ -133,7 +136,8 @@ async def test_a_stranger_does_not_take_all_outgoing_queues(lab: Lab, own: str) 
 async def test_many_strangers_do_not_take_all_outgoing_queues(lab: Lab) -> None:
     router = await lab.start("ROUTER", QuotaSettings(outgoing_queues=32))
     for first in range(0, 80, 8):
-        await say(loopback_address(), lab, *(lab.forged(one, queue=100 + one) for one in range(first + 1, first + 9)))
+        forged = [lab.forged(one, queue=100 + one) for one in range(first + 1, first + 9)]
+        await say(loopback_address(), lab, *forged, at_once=first > 10)
     assert len(outgoing(router)) == 8
     await send(router, lab.queue(5))
 
@@ -286,3 +290,15 @@ async def test_an_acknowledgment_goes_to_no_port_and_no_address_of_nobody(lab: L
         assert not visits
     finally:
         listening.close()
+
+
+async def test_a_declared_machine_stays_declared_however_long_its_session_lasts(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbours, "_LIFETIME", 0.1)
+    router = await lab.start("ROUTER", QuotaSettings(outgoing_queues=32))
+    async with session(lab.address("SOURCE"), lab.address("ROUTER"), lab.identifier("SOURCE")) as source:
+        await source.say(lab.forged(1, queue=100))
+        await asyncio.sleep(0.3)
+        await source.say(*(lab.forged(one, queue=100 + one) for one in range(1, 8)))
+    assert len(outgoing(router)) == 8
