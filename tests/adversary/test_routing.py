@@ -214,6 +214,27 @@ async def test_transit_of_strangers_does_not_fill_the_node(lab: Lab, own: str) -
 
 @attack(
     Area.ROUTING,
+    can="be refused for lack of room at the very moment at which messages of others are written",
+    promised="his session is closed, and the others get their acknowledgments",
+)
+async def test_a_session_that_is_refused_keeps_no_acknowledgment_from_others(lab: Lab, own: str) -> None:
+    router = await lab.start("ROUTER", QuotaSettings(outgoing_queues=16))
+    address, source = lab.address("ROUTER"), lab.identifier("SOURCE")
+    async with (
+        session(own, address, wire.identifier()) as mallory, session(lab.address("SOURCE"), address, source) as honest
+    ):  # fmt: skip
+        await mallory.say(lab.forged(1, queue=100))
+        await honest.say(lab.forged(1, queue=200, source=source))
+        mallory.send(lab.forged(2, queue=101))  # both are read in one pass of the node, and written with one sync
+        honest.send(lab.forged(2, queue=200, source=source))
+        honest.sent += 1
+        await honest.settled()
+        assert await mallory.is_closed()
+    assert sorted(one.message_count for one in outgoing(router)) == [1, 2]
+
+
+@attack(
+    Area.ROUTING,
     can="mark a message as authenticated, in any user's name, and have it end on its way in a dead-letter queue",
     promised="what nobody has checked says in no queue that it was authenticated",
 )
