@@ -143,6 +143,8 @@ def _read(name: str, body: bytes, budget: Budget) -> Decoded:
 
 def read_headers(extension: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Headers:
     """Headers of NServiceBus or Rebus in the property Extension. It never raises."""
+    if not extension:
+        return Headers("", {})
     from qmnode.bodies import nservicebus, rebus
 
     for name, form in ((NSERVICEBUS, nservicebus), (REBUS, rebus)):

@@ -12,10 +12,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
+from xml.etree import ElementTree
 
 from qmnode.bodies.limits import BodyError, Budget
 from qmnode.bodies.tree import XSI, Element, content, element_of
-from qmnode.bodies.xml_text import parse, write
+from qmnode.bodies.xml_text import element_of_tree, parse_tree, split_tag, text_within, write
 
 _FLOATS: Final = {"INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
@@ -44,7 +45,59 @@ _ARRAY: Final = re.compile(r"ArrayOf([A-Z]\w*)\Z")
 
 def decode(body: bytes, budget: Budget) -> Any:
     """The value, or a dictionary of the root."""
-    return value_of(parse(body, budget))
+    root = parse_tree(body, budget)
+    if root.tag in _READERS or _ARRAY.match(root.tag):
+        return value_of(element_of_tree(root, budget))
+    return {split_tag(root.tag)[1]: _content(root, budget, "", 1)}
+
+
+def _content(source: ElementTree.Element, budget: Budget, around: str, depth: int) -> Any:
+    """What :func:`qmnode.bodies.tree.content` gives for the element, without making one: listings have thousands."""
+    tag = source.tag
+    if tag[0] == "{" or around or source.attrib:
+        return _content_in_namespace(source, budget, around, depth)
+    budget.nodes -= 1
+    if not len(source):
+        return source.text or ""
+    budget.spend(0)
+    budget.check_depth(depth)
+    found: dict[str, Any] = {}
+    _add_children(source, found, budget, "", depth)
+    if text := text_within(source):
+        found["#text"] = text.strip()
+    return found
+
+
+def _content_in_namespace(source: ElementTree.Element, budget: Budget, around: str, depth: int) -> Any:
+    budget.spend(1 + len(source.attrib))
+    budget.check_depth(depth)
+    if source.attrib.get(f"{{{XSI}}}nil", "").strip() in ("true", "1"):
+        return None
+    space, _ = split_tag(source.tag)
+    found: dict[str, Any] = {} if space == around else {"@xmlns": space}
+    for tag, value in source.attrib.items():
+        owner, name = split_tag(tag)
+        found[f"@xsi:{name}" if owner == XSI else f"@{name}"] = value
+    if not len(source) and not found:
+        return source.text or ""
+    _add_children(source, found, budget, space, depth)
+    text = text_within(source)
+    if text := text.strip() if len(source) else text:
+        found["#text"] = text
+    return found
+
+
+def _add_children(source: ElementTree.Element, found: dict[str, Any], budget: Budget, space: str, depth: int) -> None:
+    repeated: set[str] = set()
+    for child in source:
+        value, name = _content(child, budget, space, depth + 1), split_tag(child.tag)[1]
+        if name not in found:
+            found[name] = value
+        elif name in repeated:
+            found[name].append(value)
+        else:
+            repeated.add(name)
+            found[name] = [found[name], value]
 
 
 def value_of(root: Element) -> Any:

@@ -1,13 +1,15 @@
 """XML text to a tree, and back.
 
-The parser is expat, driven without anything that reaches outside: a document type declaration is refused where it
-begins, so there are no entities beyond the five of XML, and nothing is ever opened. What it may build has a budget.
-Python's ElementTree and ``defusedxml`` build the whole tree before anyone can count it, and so are not used.
+The parser is Python's own (expat), and nothing reaches outside of it: a document type declaration is refused where it
+begins, so there are no entities beyond the five of XML, and nothing is ever opened. What could make many nodes is
+counted in the text before the parser starts. ``defusedxml`` refuses the same declarations, but limits neither nodes nor
+depth, and its parser is written in Python.
 """
 
 import codecs
 import re
 from typing import Final, NoReturn
+from xml.etree import ElementTree
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
@@ -19,8 +21,6 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_SEPARATOR: Final = "\x1f"
-"""Between namespace and name in what expat reports: no XML has this character."""
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -64,72 +64,70 @@ _MOST_OF: Final = {"<": 2, "=": 1, "&": 10, "\n": 20}
 """Of what costs the parser time: how many there may be for each node of the budget. Counted before it starts."""
 
 
-def parse(body: bytes, budget: Budget) -> Element:
-    """The tree of a document. BodyError if it is not well formed or declares a document type; BudgetError."""
+def parse_tree(body: bytes, budget: Budget) -> ElementTree.Element:
+    """The tree as Python's own parser builds it, in C. BodyError if it is not well formed or declares a document type.
+
+    The elements are not paid for yet: who walks over them does that. Their number has been checked.
+    """
     budget.spend(0, len(body))
     text = text_of(body)
     for letter, share in _MOST_OF.items():
         budget.require(text.count(letter) // share)
-    return _Builder(budget).parse(text)
+    content = text.encode("utf-8", "surrogatepass")
+    try:
+        if "<!DOCTYPE" in text:
+            _refuse_document_type(content)
+        # The encoding of the declaration was that of the body, and no longer holds.
+        parser = ElementTree.XMLParser(encoding="utf-8")  # noqa: S314 -- without a declared document type
+        parser.feed(content)
+        return parser.close()
+    except (expat.ExpatError, ElementTree.ParseError) as error:
+        raise BodyError(f"it is no well-formed XML: {error}") from None
 
 
-class _Builder:
-    """Takes what expat reports."""
+def _refuse_document_type(content: bytes) -> None:
+    """Without a document type declaration there is no entity beyond the five of XML, and nothing to open."""
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._depth = budget.limits.depth
-        self._open: list[Element] = []
-        self._texts: list[str] = []
-        self._root: Element | None = None
-
-    def parse(self, text: str) -> Element:
-        parser = expat.ParserCreate("utf-8", _SEPARATOR)
-        parser.buffer_text = True
-        parser.buffer_size = 1 << 16
-        parser.ordered_attributes = True
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._texts.append
-        parser.StartDoctypeDeclHandler = self._doctype
-        try:
-            parser.Parse(text.encode("utf-8", "surrogatepass"), True)
-        except expat.ExpatError as error:
-            raise BodyError(f"it is no well-formed XML: {error}") from None
-        assert self._root is not None  # expat refuses a document without an element
-        return self._root
-
-    def _doctype(self, *_: object) -> NoReturn:
+    def found(*_: object) -> NoReturn:
         raise BodyError("it has a document type declaration, which is never read: entities could come from it")
 
-    def _start(self, tag: str, attributes: list[str]) -> None:
-        self._budget.spend(1 + len(attributes) // 2)
-        namespace, _, name = tag.rpartition(_SEPARATOR)
-        element = Element(name, namespace)
-        for key, value in zip(attributes[::2], attributes[1::2], strict=True):
-            space, _, local = key.rpartition(_SEPARATOR)
-            element.attributes[space, local] = value
-        waiting = self._open
-        if waiting:
-            self._keep_text(waiting[-1])
-            waiting[-1].children.append(element)
-            if len(waiting) >= self._depth:
-                self._budget.check_depth(len(waiting) + 1)
-        else:
-            self._root = element
-        waiting.append(element)
+    parser = expat.ParserCreate("utf-8")
+    parser.StartDoctypeDeclHandler = found
+    parser.Parse(content, True)
 
-    def _keep_text(self, element: Element) -> None:
-        if self._texts:
-            element.text += "".join(self._texts)
-            self._texts.clear()
 
-    def _end(self, _: str) -> None:
-        element = self._open.pop()
-        self._keep_text(element)
-        # White space between children is layout; in an element without children it is text.
-        if element.children and element.text and not element.text.strip():
-            element.text = ""
+def parse(body: bytes, budget: Budget) -> Element:
+    """The tree of a document as elements."""
+    return element_of_tree(parse_tree(body, budget), budget)
+
+
+def element_of_tree(source: ElementTree.Element, budget: Budget, depth: int = 1) -> Element:
+    """An element of the parser's, paid for."""
+    budget.spend(1 + len(source.attrib))
+    budget.check_depth(depth)
+    namespace, name = split_tag(source.tag)
+    element = Element(name, namespace, text=text_within(source))
+    for tag, value in source.attrib.items():
+        element.attributes[split_tag(tag)] = value
+    element.children = [element_of_tree(child, budget, depth + 1) for child in source]
+    return element
+
+
+def split_tag(tag: str) -> tuple[str, str]:
+    """Namespace and name of ``{namespace}name``."""
+    if tag[0] != "{":
+        return "", tag
+    space, _, name = tag[1:].rpartition("}")
+    return space, name
+
+
+def text_within(source: ElementTree.Element) -> str:
+    """All text of an element that no child has. White space between children is layout, and left out."""
+    text = source.text or ""
+    if len(source):
+        text += "".join(child.tail or "" for child in source)
+        return text if text.strip() else ""
+    return text
 
 
 def write(root: Element, *, declaration: bool = True, prefixes: dict[str, str] | None = None) -> str:
