@@ -109,7 +109,12 @@ def fit_shuffles(session: SparkSession, rows: int) -> None:
     Spark's default of 200 parts keeps a cluster busy for seconds with a thousand rows.
     """
     if not session.sparkContext.getConf().contains(_SHUFFLES):
-        session.conf.set(_SHUFFLES, str(min(max(-(-rows // _ROWS_IN_PART), 1), _MOST_PARTS)))
+        session.conf.set(_SHUFFLES, str(shuffle_parts(rows)))
+
+
+def shuffle_parts(rows: int) -> int:
+    """Parts of a shuffle of so many rows."""
+    return min(max(-(-rows // _ROWS_IN_PART), 1), _MOST_PARTS)
 
 
 def register_sources(session: SparkSession) -> None:
