@@ -12,7 +12,8 @@ VT_BOOL                bool: one byte (System.Messaging) or two (COM)
 VT_BSTR, VT_LPWSTR     str, of UTF-16
 VT_LPSTR               str, of a code page that the message does not name
 VT_CLSID               UUID
-VT_VECTOR | VT_UI1     bytes
+VT_VECTOR | VT_UI1,    bytes
+VT_ARRAY | VT_UI1
 other vectors          list
 VT_STREAMED_OBJECT,    named as such: the class identifier and the bytes, never loaded
 VT_STORED_OBJECT
@@ -37,6 +38,8 @@ from qmnode.bodies.limits import BodyError, Budget
 from qmnode.bodies.reader import Reader, utf16
 
 VECTOR: Final = 0x1000
+BYTE_ARRAY: Final = 0x2011
+"""VT_ARRAY of VT_UI1: bytes, as COM programs send them."""
 DEFAULT_CODE_PAGE: Final = "cp1252"
 
 
@@ -66,6 +69,7 @@ class Vt(IntEnum):
     VT_CLSID = 72
 
 
+_BYTE_ARRAY_NAME: Final = "VT_ARRAY|VT_UI1"
 _NUMBERS: Final[dict[int, str]] = {
     Vt.VT_I1: "b",
     Vt.VT_UI1: "B",
@@ -84,6 +88,8 @@ _SCALE: Final = Decimal(10_000)
 
 def type_name(body_type: int) -> str:
     """Name of a body type, such as ``VT_BSTR`` or ``VT_VECTOR|VT_UI1``."""
+    if body_type == BYTE_ARRAY:
+        return _BYTE_ARRAY_NAME
     try:
         return f"VT_VECTOR|{Vt(body_type ^ VECTOR).name}" if body_type & VECTOR else Vt(body_type).name
     except ValueError:
@@ -92,6 +98,8 @@ def type_name(body_type: int) -> str:
 
 def type_of_name(name: str) -> int | None:
     """The body type of such a name; None for others."""
+    if name.upper() == _BYTE_ARRAY_NAME:
+        return BYTE_ARRAY
     prefix, separator, element = name.upper().rpartition("|")
     if element not in Vt.__members__ or (separator and prefix != "VT_VECTOR"):
         return None
@@ -106,6 +114,8 @@ def recognise(body: bytes, body_type: int) -> bool:
 def decode(body: bytes, body_type: int, budget: Budget, code_page: str = DEFAULT_CODE_PAGE) -> Any:
     """The value. BodyError if the bytes cannot be of the type."""
     budget.spend(1, len(body))
+    if body_type == BYTE_ARRAY:
+        return body
     if body_type & VECTOR:
         return _vector(body, body_type ^ VECTOR, budget, code_page)
     if (read := _FIXED.get(body_type)) is not None:
@@ -248,6 +258,8 @@ def natural_type(value: Any) -> int:
 
 
 def _encode(value: Any, body_type: int, code_page: str) -> bytes:
+    if body_type == BYTE_ARRAY:
+        return _encode_vector(value, Vt.VT_UI1, code_page)
     if body_type & VECTOR:
         return _encode_vector(value, body_type ^ VECTOR, code_page)
     if (code := _NUMBERS.get(body_type)) is not None:
@@ -272,7 +284,7 @@ def _encode(value: Any, body_type: int, code_page: str) -> bytes:
 
 def _encode_vector(value: Any, element: int, code_page: str) -> bytes:
     if element == Vt.VT_UI1:
-        return bytes(value)
+        return bytes(memoryview(value))  # a number would give so many zeros
     if element == Vt.VT_BOOL:
         parts = [b"\xff\xff" if one else b"\0\0" for one in value]
     elif element in (Vt.VT_BSTR, Vt.VT_LPWSTR, Vt.VT_LPSTR):

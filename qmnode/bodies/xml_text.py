@@ -46,7 +46,9 @@ def text_of(body: bytes) -> str:
         elif body[:1] == b"\0":
             encoding = "utf-16-be"
         elif declared := re.match(rb"""\s*<\?xml[^>]{0,100}?encoding=["']([A-Za-z0-9._-]{1,40})["']""", body):
+            # A StringWriter of .NET declares UTF-16, whatever its text is sent as.
             encoding = declared[1].decode().lower()
+            encoding = "utf-8" if encoding.startswith(("utf-16", "unicode")) else encoding
     if encoding not in _ENCODINGS:
         raise BodyError(f"the encoding {encoding!r} is not read: UTF-8, UTF-16 and Latin-1 are")
     try:

@@ -1,0 +1,73 @@
+"""How a format is chosen, and what people's programs write beside the plain cases."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from qmnode.bodies.choice import decode, encode
+from qmnode.bodies.limits import BodyError
+from qmnode.model.message import Message
+
+XML = '<?xml version="1.0" encoding="utf-16"?><Order><Id>7</Id></Order>'
+
+
+@pytest.mark.parametrize("body", [XML.encode(), XML.encode("utf-16"), XML.encode("utf-16-le"), XML.encode("utf-16-be")])
+def test_xml_that_declares_utf16_is_read_whatever_it_is_in(body: bytes) -> None:
+    assert decode(body).value == {"Order": {"Id": "7"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "body_type", "format", "value"),
+    [
+        (b"", 0, "text", ""),
+        (b"plain", 0, "text", "plain"),
+        (b" <a/>", 0, "xml", {"a": ""}),
+        (b"[1]", 0, "json", [1]),
+        (b"\x00\x01", 0x2011, "VT_ARRAY|VT_UI1", b"\x00\x01"),
+        (b"\x00\x01", 0x1011, "VT_VECTOR|VT_UI1", b"\x00\x01"),
+        (b"\x02\x00\x00\x00\x01\x00\xff\xff", 0x1002, "VT_VECTOR|VT_I2", [1, -1]),
+        (b"\x01\x00\xff\xff", 0x1002, "VT_VECTOR|VT_I2", [1, -1]),
+        (b"\xff\xff", 11, "VT_BOOL", True),
+        (b"\x00\x00", 11, "VT_BOOL", False),
+        (b"", 1, "VT_NULL", None),
+        (b"", 8, "VT_BSTR", ""),
+        (bytes(8), 7, "VT_DATE", datetime(1, 1, 1)),
+        (bytes.fromhex("000000000000e03f"), 7, "VT_DATE", datetime(1899, 12, 30, 12)),
+        (bytes.fromhex("000000000000f4bf"), 7, "VT_DATE", datetime(1899, 12, 29, 6)),
+    ],
+)
+def test_body_type_and_content_choose_the_format(body: bytes, body_type: int, format: str, value: object) -> None:
+    decoded = decode(body, body_type)
+    assert (decoded.format, decoded.value, decoded.reason) == (format, value, "")
+
+
+def test_lpstr_takes_the_code_page_that_is_named() -> None:
+    assert decode("\u65e5\u672c".encode("cp932"), 30, code_page="cp932").value == "\u65e5\u672c"
+    assert "no code page" in decode(b"a", 30, code_page="pigeon").reason
+    assert Message.from_value("\u20ac", format="VT_LPSTR").body == b"\x80"
+
+
+def test_a_streamed_object_is_named_and_not_loaded() -> None:
+    found = decode(bytes(range(16)) + b"state", 68).value
+    assert found == {"object": "streamed", "class": "03020100-0504-0706-0809-0a0b0c0d0e0f", "content": b"state"}
+
+
+def test_an_ole_date_is_written_for_com_programs() -> None:
+    moment = datetime(2026, 5, 6, 12)
+    assert decode(*encode(moment, "VT_DATE_OLE")[:2]).value == moment
+
+
+def test_a_reply_has_the_identifier_of_its_request() -> None:
+    request = Message(b"question")
+    request.identifier = bytes(range(20))
+    assert request.reply(b"answer").correlation_identifier == bytes(range(20))
+
+
+@pytest.mark.parametrize(
+    "format", ["VT_VECTOR|VT_UI1", "VT_ARRAY|VT_UI1", "VT_I4", "VT_CLSID", "VT_DATE", "xml", "wcf"]
+)
+def test_values_that_a_format_cannot_have_are_refused(format: str) -> None:
+    with pytest.raises(BodyError):
+        encode(object() if format == "xml" else 1 << 40, format)
