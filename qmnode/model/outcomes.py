@@ -228,6 +228,11 @@ class Outcomes:
         if context.quotas.status(queue, len(value)) is not EnqueueStatus.ACCEPTED:
             return
         if not context.notices.admits(account, size, context.quotas.limit):
+            log.warning(
+                "an acknowledgment or report is not sent: too many wait, see quotas.notices and "
+                "quotas.notices_per_neighbour",
+                destination=str(name), neighbour=account.name or "unknown", dropped=context.notices.dropped,
+            )  # fmt: skip
             return
         if account is not OWN:
             value = with_prefix(value, flags=value[FLAGS] | NOTICE)
