@@ -145,7 +145,7 @@ class Store:
                 raise StoreError(
                     f"{path} is in use: stop the node that runs on it, or name another store (setting data)"
                 ) from error
-            reason = "no space is left on its disk; make room, then start it again" if _is_full(error) else error
+            reason = "No space left on device; make room, then start it again" if _is_full(error) else error
             raise StoreError(f"the message store {path} cannot be opened: {reason}") from error
         try:
             store._check_version()

@@ -87,7 +87,7 @@ NODE = [
     Mistake(
         "a configuration made twice", "qmnode init -c {here}/node.yaml", 1, "exists already", "qmnode run --config"
     ),
-    Mistake("a full disk", "qmnode run -c {here}/full.yaml", 1, "no space is left on its disk", "make room"),
+    Mistake("a full disk", "qmnode run -c {here}/full.yaml", 1, "No space left on device", "make room"),
     Mistake(
         "a configuration on a full disk",
         "qmnode init -c {here}/full/node.yaml --data {here}/fresh",

@@ -14,7 +14,8 @@ from qmnode.storage.verification import verify
 from tests.crash.clients import CLIENTS, CONTENTS, JOURNALED, Client, contents, create_queues
 from tests.crash.disk import Disk
 from tests.crash.ledger import Ledger
-from tests.crash.node import Daemon, DaemonError
+from tests.crash.node import Daemon
+from tests.lab.nodes import NodeError
 
 _SMALL: Final = {"write_buffer": 1 << 20, "log_limit": 1 << 20, "express_memory": 1 << 20, "identifier_block": 64}
 """So that files are written, logs change and identifiers are reserved all the time."""
@@ -47,7 +48,7 @@ class Campaign:
                 await self._compare(daemon)
                 await self._work(daemon)
                 self._cut(daemon)
-            except (DaemonError, StoreError) as error:
+            except (NodeError, StoreError) as error:
                 self.ledger.violations.append(str(error))
             finally:
                 daemon.kill()
@@ -61,10 +62,10 @@ class Campaign:
     async def _start(self, daemon: Daemon) -> None:
         """Sometimes it is killed while it starts."""
         while self.random.random() < 0.2:
-            daemon.spawn()
+            daemon.launch()
             await asyncio.sleep(self.random.uniform(0.2, 1.0))
             self._cut(daemon)
-        await daemon.start()
+        await daemon.start_again()
 
     def _cut(self, daemon: Daemon) -> None:
         daemon.kill()
@@ -101,10 +102,10 @@ class Campaign:
         daemon = self._daemon()
         try:
             for _ in range(2):
-                await daemon.start()
+                await daemon.start_again()
                 await self._compare(daemon)
                 assert daemon.stop() == 0, daemon.said()
-            await daemon.start()
+            await daemon.start_again()
             async with await daemon.connect() as qm:
                 for queue in CONTENTS:
                     await self._drain(qm, queue)

@@ -16,7 +16,8 @@ from qmnode.model.administration import NodeStatus
 from qmnode.storage.errors import StoreError
 from qmnode.structures.error_codes import ErrorCode
 from tests.crash.disk import Disk
-from tests.crash.node import Daemon, DaemonError
+from tests.crash.node import Daemon
+from tests.lab.nodes import NodeError
 from tests.lab.waiting import holds
 
 NAME = r".\private$\orders"
@@ -159,7 +160,7 @@ async def refused(daemon: Daemon) -> list[MessageQueuingError]:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_disk_that_refuses_costs_nothing_that_was_acknowledged(daemon: Daemon, fault: dict[str, int]) -> None:
-    await daemon.start()
+    await daemon.start_again()
     await prepare(daemon)
     daemon.disk.fail(**fault)
     for error in await refused(daemon):
@@ -187,7 +188,7 @@ async def test_a_disk_that_refuses_costs_nothing_that_was_acknowledged(daemon: D
 @pytest.mark.servers
 @pytest.mark.slow
 async def test_a_node_whose_disk_is_full_stops_cleanly_and_has_all_at_the_next_start(daemon: Daemon) -> None:
-    await daemon.start()
+    await daemon.start_again()
     await prepare(daemon)
     daemon.disk.fail(writes=errno.ENOSPC)
     await refused(daemon)
@@ -195,7 +196,7 @@ async def test_a_node_whose_disk_is_full_stops_cleanly_and_has_all_at_the_next_s
     assert "Traceback" not in daemon.said()
     daemon.disk.fail()
     daemon.disk.cut()
-    await daemon.start()
+    await daemon.start_again()
     async with await daemon.connect() as qm, await qm.open_queue(FORMAT) as reader:
         found = [message.body for message in await reader.receive_many(99, timeout=0)]
         assert found[:10] == [b"%d" % number for number in range(10)]
@@ -206,16 +207,16 @@ async def test_a_node_whose_disk_is_full_stops_cleanly_and_has_all_at_the_next_s
 @pytest.mark.slow
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
 async def test_a_node_that_starts_on_a_disk_that_refuses_says_so(daemon: Daemon, code: int) -> None:
-    await daemon.start()
+    await daemon.start_again()
     await prepare(daemon)
     daemon.kill()
     daemon.disk.fail(writes=code)
-    with pytest.raises(DaemonError) as error:
-        await daemon.start()
+    with pytest.raises(NodeError) as error:
+        await daemon.start_again()
     assert "MQ_ERROR_MESSAGE_STORAGE_FAILED" in str(error.value)
     assert os.strerror(code) in str(error.value)
     assert "Traceback" not in str(error.value)
     daemon.disk.fail()
-    await daemon.start()
+    await daemon.start_again()
     async with await daemon.connect() as qm, await qm.open_queue(FORMAT) as reader:
         assert len(await reader.receive_many(99, timeout=0)) == 10

@@ -118,18 +118,18 @@ class NodeProcess:
                     await asyncio.sleep(0.02)
 
     async def start_again(self) -> None:
-        """Start, and wait until it answers."""
-        self.launch()
-        await self.ready()
+        """As :meth:`start`, in an event loop."""
+        await asyncio.to_thread(self.start)
 
     async def connect(self) -> RemoteQueueManager:
         """A connection, as applications have it."""
         return await qmnode.connect(self.socket)
 
     def command(self, *words: object, limit: float = 120) -> subprocess.CompletedProcess[str]:
-        """Run ``qmnode`` for this node."""
+        """Run ``qmnode`` for this node, without what only the node's environment has."""
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "QMNODE_SOCKET": str(self.socket)}
         return subprocess.run(
-            [*COMMAND, *map(str, words)], env=self.environment | {"QMNODE_SOCKET": str(self.socket)},
+            [*COMMAND, *map(str, words)], env=environment,
             capture_output=True, text=True, timeout=limit, check=False,
         )  # fmt: skip
 

@@ -3,74 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import qmnode
-from tests.forwarding.enterprise import START
+from tests.lab.nodes import NodeProcess
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, loopback_address
 
 pytestmark = pytest.mark.servers
 
-PROJECT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-c", "from qmnode.cli import main; main()", "run", "--config"]
 
-
-class Node:
-    """A node in a process of its own, on an address of its own."""
+class Node(NodeProcess):
+    """A node on an address of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
         self.address = loopback_address()
-        self.process: subprocess.Popen[str] | None = None
-        folder.mkdir()
-        settings = {
-            "computer_name": folder.name,
-            "data": str(folder / "store"),
-            "local": {"socket": str(self.socket)},
-            "management": {"socket": str(folder / "management.sock")},
-            "transport": {"address": self.address},
-            "transfer": {"retry_interval": 0.1, "retry_maximum": 0.3, "resend_short": 2},
-        }
-        (folder / "node.yaml").write_text(json.dumps(settings))
-
-    @property
-    def socket(self) -> Path:
-        return self.folder / "node.sock"
-
-    def start(self) -> None:
-        with (self.folder / "log").open("a") as log:
-            self.process = subprocess.Popen(
-                [*COMMAND, str(self.folder / "node.yaml")],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env={**os.environ, "PYTHONPATH": str(PROJECT)},
-            )
-
-    async def ready(self) -> None:
-        """Until applications are served."""
-        async with asyncio.timeout(START):
-            while True:
-                try:
-                    async with qmnode.connect(self.socket):
-                        return
-                except (OSError, qmnode.MessageQueuingError):
-                    assert self.process is not None
-                    assert self.process.poll() is None, (self.folder / "log").read_text()
-                    await asyncio.sleep(0.05)
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+        super().__init__(
+            folder,
+            computer_name=folder.name,
+            transport={"address": self.address},
+            transfer={"retry_interval": 0.1, "retry_maximum": 0.3, "resend_short": 2},
+        )
 
     def direct(self, queue: str) -> str:
         return rf"DIRECT=TCP:{self.address}\{queue[2:]}"
@@ -81,7 +37,7 @@ def nodes(tmp_path: Path) -> Iterator[tuple[Node, Node]]:
     pair = Node(tmp_path / "ALICE"), Node(tmp_path / "BOB")
     try:
         for node in pair:
-            node.start()
+            node.launch()
         yield pair
     finally:
         for node in pair:
@@ -137,7 +93,7 @@ async def test_killed_in_the_middle_transactions_come_once_and_in_order(nodes: t
         for node in nodes:
             if victims == "both" or node is nodes[victims == "receiver"]:
                 node.kill()
-                node.start()
+                node.launch()
         for node in nodes:
             await node.ready()
     assert await received(receiver, TRANSACTIONAL, count - 1) == list(range(count))
@@ -150,6 +106,6 @@ async def test_recoverable_messages_survive_a_killed_receiver(nodes: tuple[Node,
     await send(sender, receiver.direct(PLAIN), range(500), False)
     receiver.kill()
     await send(sender, receiver.direct(PLAIN), range(500, 1000), False)
-    receiver.start()
+    receiver.launch()
     await receiver.ready()
     assert sorted(set(await received(receiver, PLAIN, 999))) == list(range(1000))
