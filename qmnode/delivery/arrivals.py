@@ -69,11 +69,13 @@ class Arrivals:
 
     def take(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> None:
         """A batch of a session. What has a security header is judged first, and what comes behind it waits."""
-        queue = self._judging.get(connection)
+        queue, forwarding = self._judging.get(connection), self._network.forwarding
         if queue is not None:
             queue.append(messages)
-        elif any(received.headers.user_flags & _SECURED for received in messages) or self._network.forwarding.is_news(
-            messages
+        elif (
+            any(received.headers.user_flags & _SECURED for received in messages)
+            or forwarding.is_news(messages)
+            or forwarding.waits_for_neighbour(connection, messages)
         ):
             self._judging[connection] = deque([messages])
             task = self._loop.create_task(self._judge(connection))

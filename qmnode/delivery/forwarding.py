@@ -67,6 +67,13 @@ class Forwarding:
                 return True
         return False
 
+    def waits_for_neighbour(self, connection: Connection, messages: Iterable[ReceivedMessage]) -> bool:
+        """Whether messages pass whose room here depends on who brings them, and that is not known yet."""
+        own = (self._manager.identifier, ZERO_GUID)
+        return self._neighbours.is_pending(connection) and any(
+            one.destination.kind in _OF_A_MACHINE and one.destination.address not in own for one in messages
+        )
+
     async def learn(self) -> None:
         """Read the topology now. What it does not have after that is refused."""
         assert self._topology is not None

@@ -69,6 +69,11 @@ class Neighbours:
             self._look_up(machine)
         return connection.address in addresses
 
+    def is_pending(self, connection: "Connection") -> bool:
+        """Whether nobody has asked yet where the peer's machine is, or the first answer is still to come."""
+        machine = connection.session.remote
+        return not connection.encrypted and machine not in self._addresses and self._may_be_declared(machine)
+
     def account_of(self, source: Guid) -> Account:
         """Who pays for notices about messages of a queue manager."""
         network = self._network

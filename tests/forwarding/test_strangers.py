@@ -5,6 +5,7 @@ Those for machines that its directory does not show wait for ``transfer.unknown_
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -15,11 +16,13 @@ from typing import Any, Self
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
+from qmnode.delivery.routes import DirectoryResolver
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import DirectoryObject, Filter
 from qmnode.model.api import QueueType
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import SystemClock
+from qmnode.protocol.connection import NextHop
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatName, PrivateQueueFormatNameId
@@ -280,7 +283,17 @@ async def test_a_neighbour_leaves_so_many_bytes(lab: Stale) -> None:
     assert waiting(router, name_of(machine, 5)) == 2
 
 
-async def test_all_strangers_together_leave_four_shares_and_none_of_declared_machines(lab: Stale) -> None:
+async def test_all_strangers_together_leave_four_shares_and_none_of_declared_machines(
+    lab: Stale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while it takes a moment to find out who is declared."""
+    addresses = DirectoryResolver.addresses
+
+    async def slowly(self: DirectoryResolver, machine: Guid) -> list[NextHop]:
+        await asyncio.sleep(0.3)
+        return await addresses(self, machine)
+
+    monkeypatch.setattr(DirectoryResolver, "addresses", slowly)
     router = await lab.start("ROUTER", lab.stale, unknown_machine_messages=2)
     async with AsyncExitStack() as stack:
         for number in range(1, 7):
