@@ -14,6 +14,7 @@ import qmnode
 from qmnode.administration.messages import browse
 from qmnode.commands.messages import Show, print_messages
 from qmnode.model.message import Message
+from tests.bench import Comparison, bench
 from tests.lab.nodes import running_node
 
 COUNT: Final = 1000
@@ -55,7 +56,9 @@ async def timings(socket: Path) -> list[tuple[str, float, float]]:
     return found
 
 
-if __name__ == "__main__":
+@bench("bodies")
+def bodies() -> list[Comparison]:
+    """A message of a list, decoded against as text."""
     with tempfile.TemporaryDirectory() as folder, running_node(Path(folder)) as node:
-        for name, text, decoded in asyncio.run(timings(node.socket)):
-            print(f"{name}: {text * 1000:.0f} ms as text, {decoded * 1000:.0f} ms decoded: {decoded / text:.2f} times")
+        found = asyncio.run(timings(node.socket))
+    return [Comparison(name, decoded / COUNT, "as text", text / COUNT, MOST) for name, text, decoded in found]
