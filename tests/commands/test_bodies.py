@@ -13,12 +13,12 @@ import pytest
 
 import qmnode
 from tests.commands.conftest import Command
-from tests.lab.nodes import Daemon
+from tests.lab.nodes import NodeProcess
 from tests.lab.terminal import at_a_terminal
 
 
 @pytest.fixture
-def queue(daemon: Daemon, request: pytest.FixtureRequest) -> str:
+def queue(daemon: NodeProcess, request: pytest.FixtureRequest) -> str:
     """An empty queue."""
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:100]
 
@@ -30,7 +30,7 @@ def queue(daemon: Daemon, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def send(daemon: Daemon, queue: str, *messages: qmnode.Message) -> None:
+def send(daemon: NodeProcess, queue: str, *messages: qmnode.Message) -> None:
     async def work() -> None:
         async with (
             qmnode.connect(daemon.socket) as qm,
@@ -44,7 +44,7 @@ def send(daemon: Daemon, queue: str, *messages: qmnode.Message) -> None:
 ORDER = {"Order": {"Id": "7", "Lines": {"string": ["a", "b"]}}}
 
 
-def test_json_has_format_value_and_headers(command: Command, daemon: Daemon, queue: str) -> None:
+def test_json_has_format_value_and_headers(command: Command, daemon: NodeProcess, queue: str) -> None:
     send(
         daemon,
         queue,
@@ -64,7 +64,9 @@ def test_json_has_format_value_and_headers(command: Command, daemon: Daemon, que
     assert found[2]["extension"]
 
 
-def test_decoded_names_the_format_and_shows_headers_and_value(command: Command, daemon: Daemon, queue: str) -> None:
+def test_decoded_names_the_format_and_shows_headers_and_value(
+    command: Command, daemon: NodeProcess, queue: str
+) -> None:
     headers = {"NServiceBus.ExceptionInfo.Message": "no stock"}
     send(daemon, queue, qmnode.Message.from_value({"a": 1}, format="nservicebus", headers=headers, label="order"))
     shown = command("peek", queue, "--socket", daemon.socket, "--show", "decoded").out
@@ -74,7 +76,9 @@ def test_decoded_names_the_format_and_shows_headers_and_value(command: Command, 
 
 
 @pytest.mark.parametrize("arguments", [["peek"], ["receive"], ["journal"]])
-def test_at_a_terminal_bodies_are_decoded(daemon: Daemon, queue: str, arguments: list[str], command: Command) -> None:
+def test_at_a_terminal_bodies_are_decoded(
+    daemon: NodeProcess, queue: str, arguments: list[str], command: Command
+) -> None:
     send(daemon, queue, qmnode.Message.from_value(ORDER))
     if arguments == ["journal"]:
         assert command("receive", queue, "--socket", daemon.socket).code == 0
@@ -84,13 +88,13 @@ def test_at_a_terminal_bodies_are_decoded(daemon: Daemon, queue: str, arguments:
     assert '"Id": "7"' in shown
 
 
-def test_in_a_pipe_receive_prints_the_text_as_before(command: Command, daemon: Daemon, queue: str) -> None:
+def test_in_a_pipe_receive_prints_the_text_as_before(command: Command, daemon: NodeProcess, queue: str) -> None:
     send(daemon, queue, qmnode.Message(b"<a/>"))
     assert command("receive", queue, "--socket", daemon.socket).out == "<a/>\n"
 
 
 def test_a_body_that_cannot_be_decoded_is_shown_as_it_is_with_the_reason(
-    command: Command, daemon: Daemon, queue: str
+    command: Command, daemon: NodeProcess, queue: str
 ) -> None:
     bomb = b'<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>'
     send(daemon, queue, qmnode.Message(bomb), qmnode.Message(b"abc", body_type=3), qmnode.Message(b"fine"))
@@ -102,7 +106,7 @@ def test_a_body_that_cannot_be_decoded_is_shown_as_it_is_with_the_reason(
     assert "fine" in answer.out
 
 
-def test_limits_come_from_the_configuration(command: Command, daemon: Daemon, queue: str, tmp_path: Path) -> None:
+def test_limits_come_from_the_configuration(command: Command, daemon: NodeProcess, queue: str, tmp_path: Path) -> None:
     send(daemon, queue, qmnode.Message(b"<a><b/><b/><b/></a>"))
     (tmp_path / "node.yml").write_text("bodies: {nodes: 2}\n")
     options = ("--socket", daemon.socket, "--config", tmp_path / "node.yml", "--json")
@@ -127,7 +131,7 @@ def test_limits_come_from_the_configuration(command: Command, daemon: Daemon, qu
     ],
 )
 def test_send_writes_a_format(
-    command: Command, daemon: Daemon, queue: str, arguments: list[str], format: str, value: object
+    command: Command, daemon: NodeProcess, queue: str, arguments: list[str], format: str, value: object
 ) -> None:
     assert command("send", queue, *arguments, "--socket", daemon.socket).code == 0
 
@@ -158,14 +162,14 @@ def test_send_writes_a_format(
     ],
 )
 def test_what_cannot_be_written_is_refused(
-    command: Command, daemon: Daemon, queue: str, arguments: list[str], sentence: str
+    command: Command, daemon: NodeProcess, queue: str, arguments: list[str], sentence: str
 ) -> None:
     answer = command("send", queue, *arguments, "--socket", daemon.socket)
     assert answer.code == 2
     assert sentence in " ".join(answer.err.split())
 
 
-def test_decode_shows_bodies_of_a_capture(command: Command, daemon: Daemon, queue: str, tmp_path: Path) -> None:
+def test_decode_shows_bodies_of_a_capture(command: Command, daemon: NodeProcess, queue: str, tmp_path: Path) -> None:
     send(daemon, queue, qmnode.Message.from_value({"a": 1}, format="rebus", headers={"rbs2-msg-id": "9"}))
 
     async def packet() -> bytes:

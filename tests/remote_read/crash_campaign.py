@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import qmnode
 from qmnode import Access, Message, MessageQueuingError
 from tests.crash.disk import Disk
+from tests.lab.nodes import PROJECT
 from tests.lab.waiting import wait_until
-from tests.remote_read.test_command import PROJECT, Served
+from tests.remote_read.test_command import Served
 
 if TYPE_CHECKING:
     from pathlib import Path
