@@ -234,6 +234,7 @@ class QueueManager(_Closing):
     list_transactions = _blocking(QueueManagerApi.list_transactions)
     queue_security = _blocking(QueueManagerApi.queue_security)
     incoming_sequences = _blocking(QueueManagerApi.incoming_sequences)
+    reset_incoming_sequences = _blocking(QueueManagerApi.reset_incoming_sequences)
     backup = _blocking(QueueManagerApi.backup)
 
     @_documented_as(QueueManagerApi.open_queue)

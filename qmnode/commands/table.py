@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "journal": Row("qmnode.commands.messages:journal_app", "Look at copies of what was received or sent."),
     "dead-letter": Row("qmnode.commands.dead_letter:app", "List, retry and export dead letters."),
     "transaction": Row("qmnode.commands.transaction:app", "List the transactions that have not ended."),
+    "sequence": Row("qmnode.commands.sequence:app", "List and reset sequences of transactional messages."),
     "backup": Row("qmnode.commands.node:backup_app", "Copy the store of the running node."),
     "restore": Row("qmnode.commands.node:restore_app", "Put a backup where a node will start on it."),
     "verify": Row("qmnode.commands.node:verify_app", "Check the store of a stopped node, or a backup."),

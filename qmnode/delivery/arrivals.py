@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 
+from qmnode.delivery.distrust import Kind
 from qmnode.delivery.faults import Faults
 from qmnode.delivery.notices import PRIORITY_AT, next_position
 from qmnode.model.batches import insert_many
@@ -74,6 +75,7 @@ class Arrivals:
             queue.append(messages)
         elif (
             any(received.headers.user_flags & _SECURED for received in messages)
+            or not self._network.identities.is_settled(connection, messages)
             or forwarding.is_news(messages)
             or forwarding.waits_for_neighbour(connection, messages)
         ):
@@ -90,6 +92,8 @@ class Arrivals:
         try:
             while queue and not connection.session.closed:
                 messages = queue[0]
+                if not self._network.identities.is_settled(connection, messages):
+                    await self._network.identities.settle(connection, messages)
                 if self._network.forwarding.is_news(messages):
                     await self._network.forwarding.learn()
                 await self._network.neighbours.settle(connection)
@@ -200,7 +204,7 @@ class Arrivals:
             destinations,
             now=self._loop.time(),
             time=int(now),
-            address=connection.address,
+            neighbour=connection.neighbour,
             verdicts=self._plain_verdicts(messages, destinations, verdicts),
             room=self._room(connection, destinations.values()),
         )
@@ -254,15 +258,16 @@ class Arrivals:
         network, notices = self._network, self._network.notices
         # First those that look into the store, and so write what there is of the batch.
         for order_ack in admission.order_acks_received:
-            network.take_order_ack(connection, order_ack)
+            network.acknowledgments.take_order_ack(connection, order_ack)
         for final_ack in admission.final_acks_received:
-            network.final_acks.take(final_ack)
+            network.acknowledgments.take_final_ack(connection, final_ack)
         for acknowledgment in admission.administration:
             notices.administration(acknowledgment)
         for final in admission.final_acks:
             notices.final(final)
         for report in admission.traces:
             notices.trace(report)
+        self._report_distrust(connection, admission)
         recorder = self._manager.recorder
         if recorder is not None:
             for received, reason in admission.refused:
@@ -276,6 +281,18 @@ class Arrivals:
                 "transfer.incoming_sequences_per_neighbour",
                 address=connection.address, count=admission.without_place,
             )  # fmt: skip
+
+    def _report_distrust(self, connection: Connection, admission: Admission) -> None:
+        distrust, address, now = self._network.distrust, connection.address, self._loop.time()
+        if admission.elsewhere is not None:
+            distrust.note(Kind.ELSEWHERE, address, now, admission.elsewhere)
+            self._network.read_topology_soon()  # the neighbour may have become a routing server
+        if admission.disowned:
+            distrust.note(Kind.OWN_NAME, address, now, count=admission.disowned)
+        for source, count in admission.contested.items():
+            distrust.note(Kind.CONTESTED, address, now, source, count)
+        for source, count in admission.future.items():
+            distrust.note(Kind.FUTURE, address, now, source, count)
 
     def _count_refusals(self, refused: Sequence[tuple[ReceivedMessage, MessageClass]]) -> None:
         for received, reason in refused:
@@ -297,7 +314,8 @@ class Arrivals:
             if admission.ordinal:  # none of a batch was taken when the first found no room
                 connection.settled(admission.ordinal, admission.recoverable_ordinal)
             if admission.stopped:
-                log.warning("a session is closed: the queue manager is full", address=connection.address)
+                if admission.elsewhere is None:
+                    log.warning("a session is closed: the queue manager is full", address=connection.address)
                 connection.close()
         self._network.timers_changed()
 

@@ -4,6 +4,7 @@ They lie in an internal queue, with an index by message identifier beside it: no
 """
 
 from collections.abc import Iterable
+from enum import Enum, auto, unique
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -24,11 +25,23 @@ if TYPE_CHECKING:
     from qmnode.delivery.queue_sender import QueueSender
     from qmnode.delivery.state import ProtocolState
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.structures.acks import FinalAckBody
 
 _LOOKUP: Final = Struct(">Q")
 _NUMBER: Final = Struct(">I")
 _DESTINATION: Final = slice(_LOOKUP.size, _LOOKUP.size + len(ZERO_GUID))
+
+
+@unique
+class Belief(Enum):
+    """How far a final acknowledgment is believed, by who brings it."""
+
+    WHOLE = auto()
+    IF_ARRIVED = auto()
+    """Of a message whose order acknowledgment came."""
+    IF_STORED = auto()
+    """Of a message that the next hop has on its disk, and that is not acknowledged yet."""
+
+
 COUNTED: Final = 10_000
 """So many that wait are looked through to count those of one outgoing queue."""
 
@@ -40,9 +53,10 @@ class FinalAcks:
         self,
         manager: "QueueManager",
         state: "ProtocolState",
-        queue_sender: "Callable[[FinalAckBody], QueueSender | None]",
+        queue_sender: "Callable[[int], QueueSender | None]",
     ) -> None:
-        """``queue_sender`` finds the outgoing queue of a sequence that is not acknowledged to its end."""
+        """``queue_sender`` finds the outgoing queue of a sequence, by its identifier, that is not acknowledged to its
+        end."""
         self._manager = manager
         self._state = state
         self._queue_sender = queue_sender
@@ -61,27 +75,27 @@ class FinalAcks:
                 Family.OUTGOING, _key(number), _LOOKUP.pack(lookup_identifier) + destination + outgoing
             )
 
-    def take(self, acknowledgment: FinalAckReceived) -> None:
-        """A FinalAck came."""
+    def take(self, acknowledgment: FinalAckReceived, belief: "Callable[[bytes], Belief]") -> bool:
+        """A FinalAck came. ``belief`` in it, by the outgoing queue of its message. Whether it fits any."""
         store, manager = self._state.store, self._manager
         key = _key(acknowledgment.body.message_id)
         store.make_visible()
         record = store.get(Family.OUTGOING, key)
         if record is None:
-            self._take_early(acknowledgment)
-            return
+            return self._take_early(acknowledgment, belief)
         lookup_identifier = _LOOKUP.unpack_from(record)[0]
         queue = manager.queue_collection.awaiting_final_ack
         value = queue.value_of(lookup_identifier)
         destination = record[_DESTINATION] or ZERO_GUID
         fate = Fate.RELEASE if value is None else final_ack_fate(packet_of(value), acknowledgment, destination)
-        if fate is Fate.KEEP:
-            return
+        if fate is Fate.KEEP or belief(record[_DESTINATION.stop :]) is Belief.IF_STORED:
+            return False
         store.delete(Family.OUTGOING, key)
         if value is not None:
             queue.take_this(lookup_identifier)
             queue.remove(lookup_identifier, value)
             self._end((lookup_identifier, value), fate, acknowledgment)
+        return True
 
     def waiting_of(self, outgoing: bytes) -> int:
         """How many messages of an outgoing queue wait, among the first ``COUNTED`` of all."""
@@ -94,20 +108,24 @@ class FinalAcks:
             count += record[_DESTINATION.stop :] == outgoing
         return count
 
-    def _take_early(self, acknowledgment: FinalAckReceived) -> None:
+    def _take_early(self, acknowledgment: FinalAckReceived, belief: "Callable[[bytes], Belief]") -> bool:
         """The message may still be in its outgoing queue: it was received, or refused, before the order
         acknowledgment for it came."""
         body = acknowledgment.body
-        queue_sender = self._queue_sender(body)
+        queue_sender = self._queue_sender(body.tx_sequence_id)
         if queue_sender is None:
-            return
+            return False
+        if belief(queue_sender.key) is not Belief.WHOLE and not queue_sender.is_stored(acknowledgment):
+            return False
         entry = queue_sender.find(body.tx_sequence_id, body.tx_sequence_number)
         if entry is None:
-            return
+            return False
         fate = final_ack_fate(packet_of(entry[1]), acknowledgment, queue_sender.destination)
-        if fate is not Fate.KEEP:
-            queue_sender.remove(entry, body.tx_sequence_number, acknowledgment.message_class in ON_THE_WAY)
-            self._end(entry, fate, acknowledgment)
+        if fate is Fate.KEEP:
+            return False
+        queue_sender.remove(entry, body.tx_sequence_number, acknowledgment.message_class in ON_THE_WAY)
+        self._end(entry, fate, acknowledgment)
+        return True
 
     def _end(self, entry: Entry, fate: Fate, acknowledgment: FinalAckReceived) -> None:
         outcomes = self._manager.outcomes

@@ -1,6 +1,6 @@
 """What operators see of sessions and sequences."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import nlargest
 from typing import Final
 
@@ -43,30 +43,41 @@ def _place(info: SequenceInfo | None) -> SequencePlace | None:
     return None if info is None else SequencePlace(*info)
 
 
-def incoming_sequences(
-    queue: Queue, manager: QueueManager, sequences: Iterable[IncomingSequence]
-) -> list[IncomingSequenceInformation]:
-    """The sequences of ``queue`` under all its names, used last first."""
+def sequences_of(
+    queue: Queue | None, manager: QueueManager, sequences: Iterable[IncomingSequence]
+) -> Iterator[tuple[IncomingSequence, str]]:
+    """The sequences of ``queue`` under all its names, or of any, each with the name."""
     names: dict[bytes, str | None] = {}
-    found: list[IncomingSequence] = []
     for sequence in sequences:
         key = sequence.destination
         if key not in names:
             name = format_name_of(DestinationName(manager.identifier, key[0], key[1:]))
-            names[key] = None if name is None or manager.names.local(name) is not queue else str(name)
-        if names[key] is not None:
-            found.append(sequence)
+            is_other = queue is not None and (name is None or manager.names.local(name) is not queue)
+            names[key] = None if is_other else str(name or "")
+        found = names[key]
+        if found is not None:
+            yield sequence, found
+
+
+def incoming_sequences(
+    queue: Queue | None, manager: QueueManager, sequences: Iterable[IncomingSequence]
+) -> list[IncomingSequenceInformation]:
+    """The sequences of ``queue``, or of any, used last first."""
     return [
         IncomingSequenceInformation(
             source=sequence.source,
-            destination=names[sequence.destination] or "",
+            destination=name,
             address=sequence.route.address,
             sequence_identifier=sequence.sequence_id,
             number=sequence.sequence_number,
             reject_count=sequence.reject_count,
             last_access_time=sequence.last_access,
+            is_known=not sequence.bringer,
+            refused_count=sequence.refused_count,
         )
-        for sequence in nlargest(_SEQUENCES_SHOWN, found, key=lambda sequence: sequence.last_access)
+        for sequence, name in nlargest(
+            _SEQUENCES_SHOWN, sequences_of(queue, manager, sequences), key=lambda one: one[0].last_access
+        )
     ]
 
 

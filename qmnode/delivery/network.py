@@ -8,12 +8,14 @@ from typing import Final, TypeVar
 
 import structlog
 
+from qmnode.delivery.acknowledgments import Acknowledgments
 from qmnode.delivery.arrivals import Arrivals
 from qmnode.delivery.astray import Astray
-from qmnode.delivery.awaiting_final_acks import FinalAcks
 from qmnode.delivery.copies import CopyWatch
+from qmnode.delivery.distrust import Distrust
 from qmnode.delivery.forwarding import Forwarding
-from qmnode.delivery.information import connection_information, incoming_sequences, transfer_information
+from qmnode.delivery.identities import Identities
+from qmnode.delivery.information import connection_information, incoming_sequences, sequences_of, transfer_information
 from qmnode.delivery.key_reading import KeyReading
 from qmnode.delivery.neighbours import Neighbours
 from qmnode.delivery.next_hops import Resolver
@@ -37,11 +39,10 @@ from qmnode.model.record import EXPRESS, FLAGS, PREFIX_SIZE
 from qmnode.protocol.acknowledgments import final_acknowledgment, position_deleted
 from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.connection import NextHop
-from qmnode.protocol.envelope import read_sending_fields
 from qmnode.protocol.incoming_sequences import Route
-from qmnode.protocol.outgoing_sequences import AckResult, transfer_info
+from qmnode.protocol.neighbour import passing
+from qmnode.protocol.outgoing_sequences import transfer_info
 from qmnode.protocol.received import ReceivedMessage, destination_of
-from qmnode.protocol.reception import OrderAckReceived
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
 from qmnode.security.errors import KeyStoreError
@@ -51,7 +52,6 @@ from qmnode.security.service import SecurityService
 from qmnode.security.tls import acceptor_context, initiator_context, requires_tls
 from qmnode.settings.node import Settings
 from qmnode.storage.store import Store
-from qmnode.structures.acks import FinalAckBody
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
@@ -114,7 +114,9 @@ class Network:
         self.state = ProtocolState(store, settings.transfer)
         self.notices = Notices(manager)
         self._copies = CopyWatch(manager.troubles)
-        self.final_acks = FinalAcks(manager, self.state, self._queue_sender_of)
+        self.identities = Identities(manager.identifier, None, None)
+        self.distrust = Distrust(manager.traffic.distrusted)
+        self.acknowledgments = Acknowledgments(self)
         self.arrivals = Arrivals(self)
         self.protection = Protection(self)
         self.resolver = Resolver()
@@ -186,6 +188,7 @@ class Network:
         self.resolver = DirectoryResolver(directory, self._topology)
         self.strangers = self._strangers(self._topology)
         self.forwarding = Forwarding(self.manager, self._topology, self.strangers, self.neighbours)
+        self.identities = Identities(identifier, directory, self._topology)
         self._astray = Astray(self.manager, self._topology)
         self.notices.knows = self._topology.knows
         await self._topology.start()
@@ -233,6 +236,10 @@ class Network:
         """Whether the directory has a queue manager, as far as it was read."""
         return self._topology is not None and self._topology.has(machine)
 
+    def queue_sender(self, queue: bytes) -> QueueSender | None:
+        """What empties the outgoing queue of that key."""
+        return self._queue_senders.get(queue)
+
     def read_topology_soon(self) -> None:
         """Others seem to know something else of the enterprise."""
         if self._topology is not None:
@@ -244,7 +251,11 @@ class Network:
         session = self._session_settings
         is_routing_server = self._topology is not None and self._topology.is_routing_server()
         self.session_settings = session.of_routing_server() if is_routing_server else session
+        for connection in self.accepted:
+            connection.neighbour.forget()
         for queue_sender in self._queue_senders.values():
+            if queue_sender.connection is not None:
+                queue_sender.connection.neighbour.forget()
             queue_sender.reroute()
         if self._astray is not None:
             self._astray.topology_changed()
@@ -314,13 +325,23 @@ class Network:
         state, key = self.state, self.state.key_of(queue)
         return transfer_information(
             transfer_info(state.outgoing.get(key), state.parameters.resend_table()),
-            self.final_acks.waiting_of(key),
+            self.acknowledgments.final_acks.waiting_of(key),
             self.manager.clock.time() - self._loop.time(),
         )
 
-    def incoming_sequences(self, queue: Queue) -> list[IncomingSequenceInformation]:
-        """The sequences of transactional messages that come to it."""
+    def incoming_sequences(self, queue: Queue | None) -> list[IncomingSequenceInformation]:
+        """The sequences of transactional messages that come to it, or to any."""
         return incoming_sequences(queue, self.manager, self.state.incoming)
+
+    def reset_incoming_sequences(self, source: Guid, queue: Queue | None, address: str) -> int:
+        """Forget those of a queue manager."""
+        found = [
+            sequence
+            for sequence, _ in sequences_of(queue, self.manager, self.state.incoming)
+            if sequence.source == source and (not address or sequence.bringer == address)
+        ]
+        self.state.write(self.state.incoming.forget(sequence) for sequence in found)
+        return len(found)
 
     def precedence_of(self, neighbour: Guid) -> Precedence:
         """Between the queues whose next hop is ``neighbour``."""
@@ -376,10 +397,10 @@ class Network:
 
     def gave_up(self, queue: OutgoingQueue, value: bytes) -> bool:
         """A message that passes ends here: once, however many copies of it there are."""
-        source, number = value[SOURCE], read_sending_fields(memoryview(value)[PREFIX_SIZE:])[2]
         history = self.state.history
         history.neighbour = ""
-        first = history.add(Guid(source), number, not value[FLAGS] & EXPRESS, self.time())
+        remembered = passing(value[SOURCE], value[PREFIX_SIZE:])
+        first = history.add(*remembered, not value[FLAGS] & EXPRESS, self.time())
         self.state.write(history.take_records())
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
         if queue_sender is not None:
@@ -397,7 +418,9 @@ class Network:
         except PacketError as error:
             log.warning("no final acknowledgment for a message that cannot be read", reason=str(error))
             return
-        sequence = self.state.incoming.find(source_of(packet), name.key())
+        transaction = message.transaction_header
+        under_way = 0 if transaction is None else transaction.tx_sequence_id
+        sequence = self.state.incoming.find(source_of(packet), name.key(), under_way)
         route = sequence.route if sequence is not None else Route(False, "")
         message_class = MessageClass(reason)
         _, final = position_deleted(message, message_class, route)
@@ -497,32 +520,7 @@ class Network:
     def _is_full(self) -> bool:
         return self._listener.sessions >= self.settings.sessions or not self.manager.connection_active
 
-    # Acknowledgments and timers
-
-    def take_order_ack(self, connection: Connection, received: OrderAckReceived) -> None:
-        """Receiving an OrderAck packet, 3.1.5.6."""
-        body = received.body
-        outgoing = self.state.outgoing
-        result, sequence = outgoing.take_order_ack(
-            received.author, body.tx_sequence_id, body.tx_sequence_number, self._loop.time(), self.time()
-        )
-        if result is AckResult.FORGED:
-            log.warning("a forged order acknowledgment", address=connection.address)
-            if received.author == connection.session.remote:
-                self._loop.call_soon(connection.close)
-        if result is not AckResult.PROGRESS or sequence is None:
-            return
-        self.state.changed(sequence)
-        queue_sender = self._queue_senders.get(sequence.queue)
-        if queue_sender is not None:
-            queue_sender.order_acknowledged(sequence.acknowledged)
-        self.timers_changed()
-
-    def _queue_sender_of(self, body: FinalAckBody) -> QueueSender | None:
-        for sequence in self.state.outgoing:
-            if body.tx_sequence_id in (sequence.active_id, sequence.next_id):
-                return self._queue_senders.get(sequence.queue)
-        return None
+    # Timers
 
     def timers_changed(self) -> None:
         """Look again when the next timer of the state expires."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from qmnode.delivery.credibility import Credibility
 from qmnode.delivery.malformed import set_aside
 from qmnode.delivery.precedence import Precedence
 from qmnode.delivery.queue_connection import QueueConnection, report_failure
@@ -40,6 +41,7 @@ from qmnode.protocol.commands import (
 from qmnode.protocol.disposition import Fate, has_expired
 from qmnode.protocol.envelope import Packet, read_sending_fields, with_sequence_fields
 from qmnode.protocol.received import ReceivedMessage
+from qmnode.protocol.reception import FinalAckReceived, OrderAckReceived
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
@@ -72,7 +74,8 @@ class QueueSender:
         self._network = network
         self._state = network.state
         self._loop = asyncio.get_running_loop()
-        self._sequence_key = self._state.key_of(queue)
+        self.key = self._state.key_of(queue)
+        self.credibility = Credibility()
         self._queue_connection = QueueConnection(network, queue, self.handle, self.schedule)
         self._reading = False
         self._again: deque[int] = deque()
@@ -101,7 +104,7 @@ class QueueSender:
     @property
     def destination(self) -> Guid:
         """The queue manager whose acknowledgments count; null while it is not known."""
-        return self._state.outgoing.get(self._sequence_key).destination
+        return self._state.outgoing.get(self.key).destination
 
     @property
     def connection(self) -> Connection | None:
@@ -317,7 +320,7 @@ class QueueSender:
         sent: dict[int, int] = {}
         own, address, time = self._network.manager.identifier, self._queue_connection.owner, self._network.time()
         addressed, offset_of = address != ZERO_GUID, self._offsets.of
-        sequence = self._state.outgoing.get(self._sequence_key)
+        sequence = self._state.outgoing.get(self.key)
         for index, (lookup_identifier, value) in enumerate(entries):
             flags, expires = FACTS.unpack_from(value)
             packet: Packet = packet_of(value) if flags & NAMED_DEAD_LETTER else value[PREFIX_SIZE:]
@@ -431,8 +434,9 @@ class QueueSender:
 
     def _opened(self, connection: Connection) -> None:
         connection.established = self._network.manager.clock.time()
+        self.credibility.address = connection.address
         # Whose acknowledgments count: a direct name's destination is at the other end, that of others is known by name.
-        self._state.outgoing.get(self._sequence_key).destination = (
+        self._state.outgoing.get(self.key).destination = (
             connection.session.remote if connection.session.direct else self._queue_connection.owner
         )
         self._reading = True
@@ -457,13 +461,17 @@ class QueueSender:
             manager = self._network.manager
             for entry in queue.release(command.journaled):  # type: ignore[arg-type]
                 manager.outcomes.add_to_journal(manager.journal_queue, *entry)
+        if command.received and self.credibility.stored(command.received):  # type: ignore[arg-type]
+            self._network.acknowledgments.stored(self)
         if command.released or command.journaled:
             self._state.write_lazily()
         self._queue_connection.acknowledged()
 
     def order_acknowledged(self, number: int) -> None:
         """Messages of the sequence up to this one arrived (3.1.5.6). They are in the batch of their sequence."""
-        self._arrived(*self._sent.take(number))
+        arrived = self._sent.take(number)
+        self.credibility.arrived(arrived)
+        self._arrived(*arrived)
         self.schedule()
 
     def _arrived(self, *lookup_identifiers: int) -> None:
@@ -476,7 +484,7 @@ class QueueSender:
             value = position.value
             if value[FLAGS] & FOLLOWED and fate_of(value) is Fate.AWAIT_FINAL_ACK:
                 arrived = self.queue.release([lookup_identifier])
-                self._network.final_acks.wait_for(arrived, self.destination, self._sequence_key)
+                self._network.acknowledgments.final_acks.wait_for(arrived, self.destination, self.key)
             else:
                 released.append(lookup_identifier)
         self.queue.release(released)
@@ -485,9 +493,29 @@ class QueueSender:
         """A message of this queue manager that is not acknowledged yet, by its place in the sequence."""
         return self._sent.find(sequence_id, number)
 
+    def stored_up_to(self, acknowledgment: OrderAckReceived, address: str) -> int:
+        """The last message up to which the next hop has all that an order acknowledgment speaks of; 0 for none. One
+        that speaks of more waits."""
+        number = acknowledgment.body.tx_sequence_number
+        known = self.credibility.up_to(self._sent, number)
+        if known < number <= self._state.outgoing.get(self.key).sent:
+            self.credibility.order_ack, self.credibility.order_ack_from = acknowledgment, address
+        return known
+
+    def is_stored(self, acknowledgment: FinalAckReceived) -> bool:
+        """Whether the next hop has the message of a final acknowledgment. If it was sent, that one waits."""
+        lookup_identifier = self._sent.get(acknowledgment.body.tx_sequence_number)
+        if lookup_identifier is None:
+            return False
+        if self.credibility.is_stored(lookup_identifier):
+            return True
+        self.credibility.wait_for(acknowledgment)
+        return False
+
     def remove(self, entry: Entry, number: int, on_the_way: bool) -> None:
         """A message that ``find`` found has ended; ``on_the_way``: without reaching its destination, so that those
         behind it must not wait for it."""
+        self.credibility.arrived([entry[0]])
         if self._sent.pop(number, None) is None:
             self.queue.take_this(entry[0])
             self.queue.remove(*entry)
@@ -498,7 +526,7 @@ class QueueSender:
             self.queue.release([entry[0]])
         if on_the_way:
             outgoing = self._state.outgoing
-            outgoing.take_refusal(outgoing.get(self._sequence_key), number)
+            outgoing.take_refusal(outgoing.get(self.key), number)
         self._state.write_lazily()
         self._network.timers_changed()
 
@@ -518,7 +546,7 @@ class QueueSender:
             queue.readers -= 1
             if not queue.readers:
                 queue.forget_window()
-        self._state.outgoing.disconnected(self._state.outgoing.get(self._sequence_key))
+        self._state.outgoing.disconnected(self._state.outgoing.get(self.key))
         fateless = {one for one in (*command.unacknowledged, *self._sent.values(), *self._again) if one in queue.locked}
         if command.reason is CloseReason.DISCONNECTED:
             set_aside(self._network.manager, queue, fateless)

@@ -107,6 +107,14 @@ class Topology:
         machine = None if self._snapshot is None else self._snapshot.machines.get(self._own)
         return machine is not None and machine.routing_server
 
+    def may_pass_on(self, neighbour: Guid, source: Guid) -> bool:
+        """Whether a queue manager may bring what ``source`` sent: a routing server, or a connector of a foreign one."""
+        machines = {} if self._snapshot is None else self._snapshot.machines
+        machine, origin = machines.get(neighbour), machines.get(source)
+        if machine is None or origin is None:
+            return False
+        return machine.routing_server or (origin.foreign and not set(origin.sites).isdisjoint(machine.sites))
+
     def connector_site(self, machine: Guid) -> Guid | None:
         """The foreign site for whose messages this queue manager is a connector, if ``machine`` is in one."""
         if self._router is None:

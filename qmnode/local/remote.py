@@ -135,12 +135,18 @@ class RemoteQueueManager(QueueManagerApi):
         security: bytes = await self._call("queue_security", name)
         return security
 
-    async def incoming_sequences(self, name: str) -> list[IncomingSequenceInformation]:
-        """The sequences of transactional messages that come to a queue; a node of the first release shows none."""
+    async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
+        """The sequences of transactional messages that come to a queue, or to any; a node of the first release shows
+        none."""
         if self._first_release:
             return []
         found: list[IncomingSequenceInformation] = await self._call("incoming_sequences", name)
         return found
+
+    async def reset_incoming_sequences(self, source: bytes, name: str = "", address: str = "") -> int:
+        """Forget how far the sequences of a queue manager are."""
+        count: int = await self._call("reset_incoming_sequences", source, name, address)
+        return count
 
     async def backup(self, path: str | Path) -> None:
         """Write a copy of the store; the directory is one of the node's machine."""

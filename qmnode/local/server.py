@@ -445,7 +445,7 @@ def _methods(interface: type, *more: str, without: frozenset[str] = frozenset())
     return frozenset(own.union(more))
 
 
-_OPERATORS_ONLY: Final = frozenset({"backup"})
+_OPERATORS_ONLY: Final = frozenset({"backup", "reset_incoming_sequences"})
 """What reaches beyond queues: files that the node writes, and transactions of others."""
 _MANAGER_METHODS: Final = _methods(QueueManagerApi, "begin", without=frozenset({"close"}))
 _QUEUE_METHODS: Final = _methods(QueueApi, "cursor")

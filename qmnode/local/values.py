@@ -22,6 +22,7 @@ _NAMES: Final[dict[type, frozenset[str]]] = {
     for kind in (QueueInformation, NodeStatus, TransactionInformation, IncomingSequenceInformation)
 }
 _ADDED: Final[dict[type, frozenset[str]]] = {
+    IncomingSequenceInformation: frozenset({"is_known", "refused_count"}),
     NodeStatus: frozenset({"storage_failure", "disk_free_bytes", "disk_bytes", "lost_writes"}),
 }
 """Fields that came after the first release, by type. Each has a default, for the answers of older nodes."""

@@ -49,6 +49,10 @@ def traffic_metrics(manager: QueueManager, limit: int) -> Iterator[Metric]:
             yield _by_reason(
                 f"qmnode_queue_{name}_{unit}", f"{what} {text}", ((label, one[place]) for label, one in found)
             )
+    distrusted = CounterMetricFamily("qmnode_distrusted_packets", "Packets that were not believed", labels=("kind",))
+    for kind, number in manager.traffic.distrusted.items():
+        distrusted.add_metric((kind,), number)
+    yield distrusted
     yield from _histograms(manager)
 
 

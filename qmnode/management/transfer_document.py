@@ -75,6 +75,11 @@ class IncomingSequenceDocument(BaseModel):
         description="RejectCount: messages since then that were not accepted, because they came again or too early"
     )
     last_access_time: datetime | None = Field(description="LastAccessTime: when the last message of it came")
+    is_known: bool = Field(
+        description="Whether the neighbours that brought it are known to speak for the source: at an address that the "
+        "directory gives it, or routing servers. One that is not has a place of its own in the sequence"
+    )
+    refused_count: int = Field(description="Messages of it that were not taken since the node started")
 
     @classmethod
     def of(cls, information: IncomingSequenceInformation) -> Self:
@@ -87,6 +92,8 @@ class IncomingSequenceDocument(BaseModel):
             number=information.number,
             reject_count=information.reject_count,
             last_access_time=_moment(information.last_access_time),
+            is_known=information.is_known,
+            refused_count=information.refused_count,
         )
 
 

@@ -125,6 +125,10 @@ class IncomingSequenceInformation:
     """RejectCount: how many came since then, and were not accepted because they came again, or too early."""
     last_access_time: int
     """LastAccessTime: when the last one came, seconds since 1970."""
+    is_known: bool = True
+    """Whether the neighbours that brought them are known to speak for the source; if not, it has a place of its own."""
+    refused_count: int = 0
+    """How many were not taken since the node started: they came again, too early, or while others spoke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +180,18 @@ class AdministrationApi(ABC):
         """The self-relative security descriptor of a queue, by path name or format name; empty when it has none."""
 
     @abstractmethod
-    async def incoming_sequences(self, name: str) -> list[IncomingSequenceInformation]:
+    async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
         """The sequences of transactional messages that come to a queue from other queue managers: those that were used
-        last first, a thousand at most."""
+        last first, a thousand at most. Without a name, those of all queues."""
+
+    @abstractmethod
+    async def reset_incoming_sequences(self, source: bytes, name: str = "", address: str = "") -> int:
+        """Forget how far the sequences of a queue manager are: the next message of each is taken from wherever it
+        stands, as long as it begins a sequence. ``name`` is a queue, ``address`` that of a neighbour that is not known
+        to speak for the source; without them all. How many there were.
+
+        Messages that the source has not seen acknowledged will be delivered twice.
+        """
 
     @abstractmethod
     async def backup(self, path: str | Path) -> None:

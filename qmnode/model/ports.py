@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from qmnode.model.api import Access, QueueApi, Share
     from qmnode.model.outgoing import OutgoingQueue
     from qmnode.model.queue import Queue
+    from qmnode.structures.guid import Guid
     from qmnode.structures.names import FormatName
 
 
@@ -226,8 +227,11 @@ class Network(Protocol):
     def transfer_information(self, queue: "OutgoingQueue") -> "TransferInformation":
         """How far its transactional messages are (OutgoingTransferInfo, 3.1.1.4)."""
 
-    def incoming_sequences(self, queue: "Queue") -> "list[IncomingSequenceInformation]":
-        """Those that come to a queue, used last first (IncomingTransactionalTransferInfo, 3.1.1.5)."""
+    def incoming_sequences(self, queue: "Queue | None") -> "list[IncomingSequenceInformation]":
+        """Those that come to a queue, or to any, used last first (IncomingTransactionalTransferInfo, 3.1.1.5)."""
+
+    def reset_incoming_sequences(self, source: "Guid", queue: "Queue | None", address: str) -> int:
+        """Forget those of a queue manager, to a queue or to any, through a neighbour or any. How many there were."""
 
     def queue_added(self, queue: "OutgoingQueue") -> None:
         """There is a new outgoing queue."""

@@ -300,10 +300,19 @@ class QueueManager(QueueManagerApi):
         """The security descriptor of a queue."""
         return self.names.find(name).security
 
-    async def incoming_sequences(self, name: str) -> list[IncomingSequenceInformation]:
-        """The sequences of transactional messages that come to a queue."""
-        queue, network = self.names.find(name), self.context.network
+    async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
+        """The sequences of transactional messages that come to a queue, or to any."""
+        queue, network = self.names.find(name) if name else None, self.context.network
         return [] if network is None else network.incoming_sequences(queue)
+
+    async def reset_incoming_sequences(self, source: bytes, name: str = "", address: str = "") -> int:
+        """Forget how far the sequences of a queue manager are."""
+        queue, network = self.names.find(name) if name else None, self.context.network
+        if network is None:
+            return 0
+        count = network.reset_incoming_sequences(Guid(source), queue, address)
+        await self.store.durable()
+        return count
 
 
 def _describe(transaction: Transaction) -> TransactionInformation:

@@ -159,6 +159,8 @@ class Traffic:
         """From when a message was sent to the next hop until the session acknowledged it."""
         self.nowhere = Tally()
         """Messages that were rejected for queues that are not here."""
+        self.distrusted: Counter[str] = Counter()
+        """Packets of peers that were not believed, by kind."""
         self._named: dict[Label, Tally] = {}
         self._others = Tally()
         self._left: dict[QueueType, list[bytes]] = {kind: [] for kind in QueueType}

@@ -4,6 +4,9 @@ A sequence is kept per source queue manager and destination *as the sender named
 outgoing queues there, each with a sequence of its own. The text keeps one per session, which loses the state when the
 session closes and mixes the streams of a sender with two destinations.
 
+Each neighbour that is not known to speak for the source has a branch of its own (:mod:`qmnode.protocol.branches`): what
+a stranger says in another's name moves nobody's place but its own.
+
 Only an accepted message advances its sequence; the text (3.1.5.8.6, last paragraph) does it for every message, so that
 one out of order would make the next duplicate look new. A message that is refused with a negative acknowledgment in its
 turn advances it too, or those behind it would wait for ever. The record that says so is in the batch of the message.
@@ -12,6 +15,7 @@ turn advances it too, or those behind it would wait for ever. The record that sa
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto, unique
+from hashlib import blake2b
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -45,9 +49,20 @@ class Turn(Enum):
     """One before it is missing. It comes again after that one."""
     OLD = auto()
     """Of a sequence that a newer one has replaced."""
+    ALREADY = auto()
+    """Another neighbour brought the very same message: the place is taken, and nothing is delivered."""
+    CONTESTED = auto()
+    """From a neighbour that is not known to speak for the source, while one that is does so. It may come again."""
+    FUTURE = auto()
+    """Of a sequence whose time stamp is yet to come."""
 
 
 _NEXT: Final = Turn.NEXT
+_BRANCH: Final = b"\xff" * 16
+"""Stands before the key of a branch's record, in place of the source."""
+MOST_BRANCHES: Final = 16
+"""Branches of one source and destination, beside that of those that are known: a stranger with many addresses begins no
+more, and pushes nobody out."""
 
 
 class Route(NamedTuple):
@@ -74,13 +89,24 @@ class IncomingSequence:
     """One sequence: what was accepted, and what of that is on disk."""
 
     __slots__ = (
-        "accepted_since_ack", "ack_sent_at", "deadline", "destination", "durable_id", "durable_number",
-        "kept", "last_access", "reject_count", "route", "sequence_id", "sequence_number", "source",
+        "accepted_since_ack", "ack_sent_at", "base", "bringer", "counted_for", "deadline", "destination",
+        "durable_id", "durable_number", "heard_at", "kept", "last_access", "refused_count", "reject_count", "route",
+        "sequence_id", "sequence_number", "source", "stream",
     )  # fmt: skip
 
-    def __init__(self, source: Guid, destination: bytes, now: float) -> None:
+    def __init__(self, source: Guid, destination: bytes, now: float, bringer: str = "") -> None:
         self.source = source
         self.destination = destination
+        self.bringer = bringer
+        """The address of the neighbour whose branch it is; empty for those that are known to speak for the source."""
+        self.stream: list[IncomingSequence] = []
+        """All branches of this source and destination that are remembered."""
+        self.base = (0, 0)
+        """What the branch of those that are known had taken when this one began there."""
+        self.heard_at = float("-inf")
+        """When the last message came that stood in its place or before."""
+        self.refused_count = 0
+        """Messages of this branch that were not taken since the process began."""
         self.sequence_id = 0
         """IncomingTxSequenceID as one number, Ordinal in the low half (MS-MQMQ 2.2.18.1.2)."""
         self.sequence_number = 0
@@ -92,6 +118,8 @@ class IncomingSequence:
         self.last_access = 0
         """IncomingTransactionalTransferInfo.LastAccessTime, seconds since 1970."""
         self.route = Route(False, "")
+        self.counted_for = ""
+        """The address for which it counts among those that a neighbour brings."""
         self.deadline: float | None = None
         """Order Ack Send Timer, 3.1.2.7."""
         self.ack_sent_at = now
@@ -114,7 +142,14 @@ class IncomingSequence:
         """The state that goes into the batch of the message that changed it."""
         value = _VALUE.pack(self.sequence_id, self.sequence_number, self.reject_count, self.last_access)
         route = bytes([self.route.direct]) + self.route.address.encode()
-        return Record(Family.INCOMING_SEQUENCE, self.source + self.destination, value + route)
+        return Record(Family.INCOMING_SEQUENCE, self.key(), value + route)
+
+    def key(self) -> bytes:
+        """The key of its record. That of a branch begins as no source does."""
+        place = self.source + self.destination
+        if not self.bringer:
+            return place
+        return _BRANCH + blake2b(self.bringer.encode(), digest_size=16).digest() + place
 
 
 class IncomingSequences:
@@ -122,22 +157,28 @@ class IncomingSequences:
 
     def __init__(self, parameters: TransferSettings) -> None:
         self._parameters = parameters
-        self._sequences: dict[tuple[Guid, bytes], IncomingSequence] = {}
-        self._passing: dict[tuple[Guid, bytes], IncomingSequence] = {}
+        self._sequences: dict[tuple[Guid, bytes, str], IncomingSequence] = {}
+        self._passing: dict[tuple[Guid, bytes, str], IncomingSequence] = {}
+        self._streams: dict[tuple[Guid, bytes], list[IncomingSequence]] = {}
         self._armed: dict[IncomingSequence, None] = {}
         self._due: dict[IncomingSequence, None] = {}
         self._brought: Counter[str] = Counter()
         """Sequences that are kept, by the address from which they came first (after a start: last)."""
 
-    def get(self, source: Guid, destination: bytes, now: float) -> IncomingSequence:
+    def get(self, source: Guid, destination: bytes, now: float, bringer: str = "") -> IncomingSequence:
         """The sequence, new if there was none. A new one is remembered when a message of it is accepted."""
-        key = (source, destination)
+        key = (source, destination, bringer)
         sequence = self._sequences.get(key) or self._passing.get(key)
-        return IncomingSequence(source, destination, now) if sequence is None else sequence
+        if sequence is None:
+            sequence = IncomingSequence(source, destination, now, bringer)
+            sequence.stream = self._streams.get((source, destination), sequence.stream)
+        return sequence
 
-    def find(self, source: Guid, destination: bytes) -> IncomingSequence | None:
-        """The sequence if it exists."""
-        return self._sequences.get((source, destination))
+    def find(self, source: Guid, destination: bytes, sequence_id: int = 0) -> IncomingSequence | None:
+        """The sequence to which a message belongs that was taken: of several branches the one that is known to speak
+        for the source, or the oldest in which ``sequence_id`` is under way."""
+        stream = self._streams.get((source, destination), ())
+        return min(stream, key=lambda one: (bool(one.bringer), one.sequence_id != sequence_id), default=None)
 
     def full(self, sequence: IncomingSequence) -> bool:
         """Whether there is no place for this sequence because it is new and a limit is reached: that of all, or that of
@@ -147,6 +188,7 @@ class IncomingSequences:
         limits = self._parameters
         return (
             len(self._sequences) >= limits.incoming_sequences
+            or (bool(sequence.bringer) and len(sequence.stream) > MOST_BRANCHES)
             or self._brought[sequence.route.address] >= limits.incoming_sequences_per_neighbour
         )
 
@@ -163,16 +205,35 @@ class IncomingSequences:
         sequence.accepted_since_ack += 1
         if sequence.kept:
             return
-        key = (sequence.source, sequence.destination)
+        key = (sequence.source, sequence.destination, sequence.bringer)
         if keep:
             self._passing.pop(key, None)
-            self._sequences[key] = sequence
-            self._brought[sequence.route.address] += 1
-            sequence.kept = True
+            self._keep(sequence)
         else:
             self._passing[key] = sequence
             if len(self._passing) > PASSING_LIMIT:
                 del self._passing[next(iter(self._passing))]
+
+    def _keep(self, sequence: IncomingSequence) -> None:
+        place = sequence.source, sequence.destination
+        sequence.stream = self._streams.setdefault(place, [])
+        sequence.stream.append(sequence)
+        self._sequences[(*place, sequence.bringer)] = sequence
+        sequence.counted_for = sequence.route.address
+        self._brought[sequence.counted_for] += 1
+        sequence.kept = True
+
+    def forget(self, sequence: IncomingSequence) -> Record:
+        """Begin anew with whatever comes next of it: the record to delete."""
+        sequence.stream.remove(sequence)
+        if not sequence.stream:
+            del self._streams[sequence.source, sequence.destination]
+        del self._sequences[sequence.source, sequence.destination, sequence.bringer]
+        self._brought[sequence.counted_for] -= 1
+        self._armed.pop(sequence, None)
+        self._due.pop(sequence, None)
+        sequence.kept = False
+        return Record(Family.INCOMING_SEQUENCE, sequence.key(), None)
 
     def reject(self, sequence: IncomingSequence, turn: Turn, time: int, now: float) -> None:
         """Count a message that was not accepted. A duplicate means that the sender waits for an acknowledgment."""
@@ -227,14 +288,16 @@ class IncomingSequences:
         """
         newest = 0
         for key, value in records:
-            sequence = IncomingSequence(Guid(key[:16]), key[16:], now)
+            route = Route(bool(value[_VALUE.size]), value[_VALUE.size + 1 :].decode())
+            bringer = ""
+            if key[:16] == _BRANCH:
+                bringer, key = route.address, key[32:]
+            sequence = IncomingSequence(Guid(key[:16]), key[16:], now, bringer)
             identifier, number, sequence.reject_count, sequence.last_access = _VALUE.unpack_from(value)
             sequence.sequence_id = sequence.durable_id = identifier
             sequence.sequence_number = sequence.durable_number = number
-            sequence.route = Route(bool(value[_VALUE.size]), value[_VALUE.size + 1 :].decode())
-            sequence.kept = True
-            self._sequences[sequence.source, sequence.destination] = sequence
-            self._brought[sequence.route.address] += 1
+            sequence.route = route
+            self._keep(sequence)
             newest = max(newest, sequence.last_access)
         for sequence in self._sequences.values():
             if sequence.last_access >= newest - _IN_USE:

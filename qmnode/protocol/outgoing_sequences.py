@@ -222,6 +222,10 @@ class OutgoingSequences:
         self._broken.clear()
         return due
 
+    def of(self, sequence_id: int) -> OutgoingSequence | None:
+        """The sequence that has numbers of this identifier to be acknowledged."""
+        return self._by_id.get(sequence_id)
+
     def take_order_ack(
         self, author: Guid, sequence_id: int, number: int, now: float, time: int
     ) -> tuple[AckResult, OutgoingSequence | None]:

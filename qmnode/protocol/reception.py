@@ -17,11 +17,14 @@ from qmnode.protocol.acknowledgments import (
     administration_acknowledgment,
     final_acknowledgment,
 )
+from qmnode.protocol.branches import turn_among
 from qmnode.protocol.disposition import Fate, has_expired, refused_here
 from qmnode.protocol.envelope import with_user_flags
 from qmnode.protocol.incoming_sequences import IncomingSequence, IncomingSequences, Route, Turn
+from qmnode.protocol.latest import Latest, is_the_same
 from qmnode.protocol.limits import MAXIMUM_HOPS
 from qmnode.protocol.message_id_history import MessageIdHistory
+from qmnode.protocol.neighbour import Brought, Neighbour, Speakers, passing
 from qmnode.protocol.received import DIRECT, DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.protocol.records import Record
 from qmnode.protocol.tracing import TraceReport, received_report
@@ -144,6 +147,15 @@ class Admission:
     """For the log: those of the refused at which this code failed unexpectedly."""
     duplicates: int = 0
     out_of_order: int = 0
+    disowned: int = 0
+    """Packets that claim to be of this queue manager, and are not believed."""
+    contested: dict[Guid, int] = field(default_factory=dict)
+    """By source: transactional messages that were not taken because a neighbour speaks for it that is known to."""
+    future: dict[Guid, int] = field(default_factory=dict)
+    """By source: transactional messages of sequences whose time stamps are yet to come."""
+    elsewhere: Guid | None = None
+    """The source that is elsewhere than the neighbour which wants its messages passed on. Nothing is, from here on."""
+    neighbour: Neighbour | None = None
     without_place: int = 0
     """How many of those that are not taken begin a sequence for which there is no place: they wait at their source."""
     ordinal: int = 0
@@ -169,7 +181,7 @@ class _Pass(NamedTuple):
     admission: Admission
     now: float
     time: int
-    address: str
+    neighbour: Neighbour
     verdicts: Mapping[int, Verdict]
 
 
@@ -181,7 +193,9 @@ _CONNECTOR: Final = DestinationKind.CONNECTOR
 _ORDER_QUEUE: Final = DestinationKind.ORDER_QUEUE
 _UNKNOWN: Final = DestinationKind.UNKNOWN
 _NEXT: Final = Turn.NEXT
+_ACCEPTED: Final = (Turn.NEXT, Turn.ALREADY)
 _new = tuple.__new__
+_NOTHING: Final = Brought(ZERO_GUID, "", is_own=False)
 _NOWHERE: Final = _Target(DestinationName(ZERO_GUID, 0, b""), b"", Destination(DestinationKind.UNKNOWN))
 
 
@@ -199,6 +213,9 @@ class Reception:
         self._parameters = parameters
         self._history = history
         self._incoming = incoming
+        self._speakers = Speakers()
+        self._latest = Latest()
+        self._brought = _NOTHING
 
     def unresolved(
         self, messages: Iterable[ReceivedMessage], known: Mapping[DestinationName, object]
@@ -220,22 +237,22 @@ class Reception:
         *,
         now: float,
         time: int,
-        address: str,
+        neighbour: Neighbour,
         verdicts: Mapping[int, Verdict] | None = None,
         room: int | None = None,
     ) -> Admission:
         """Decide about a batch of a session.
 
-        ``destinations`` has every name of the batch. ``address`` is RemoteQMAddress of the session. ``verdicts`` by
+        ``destinations`` has every name of the batch. ``neighbour`` is the session's peer. ``verdicts`` by
         ``ReceivedMessage.ordinal``, for messages that security looked at. ``room``: bytes left under the queue
         manager's quota; None for no limit.
 
         The admission is settled when its write *and that of every admission before it, of any session* is synced: a
         duplicate says that its first copy is safe, and that may still be on its way to the disk.
         """
-        admission = Admission()
-        step = _Pass(admission, now, time, address, verdicts or {})
-        self._history.neighbour = address
+        admission = Admission(neighbour=neighbour)
+        step = _Pass(admission, now, time, neighbour, verdicts or {})
+        self._history.neighbour = neighbour.address
         target, headers, plain = _NOWHERE, None, False
         last = None
         for received in messages:
@@ -252,7 +269,11 @@ class Reception:
                     break
             if received.headers is not headers:
                 headers = received.headers
-                plain = _is_plain(headers, target.destination, step)
+                if target.destination.kind is _FORWARD and headers.source_queue_manager in neighbour.elsewhere:
+                    admission.stopped, admission.elsewhere = True, headers.source_queue_manager
+                    break
+                self._brought = neighbour.brought(headers.source_queue_manager, self._identifier, self._speakers)
+                plain = _is_plain(headers, target.destination, step) and not self._brought.is_own
             try:
                 if plain:
                     self._admit_plain(received, target, step)
@@ -264,6 +285,8 @@ class Reception:
         if last is not None:
             admission.ordinal = last.ordinal
             admission.recoverable_ordinal = last.recoverable_ordinal
+        if admission.taken and not neighbour.is_known:
+            self._latest.add(neighbour.address, [taken.received for taken in admission.taken])
         admission.records += self._history.take_records()
         admission.records += (sequence.record() for sequence in admission.sequences if sequence.kept)
         return admission
@@ -278,16 +301,17 @@ class Reception:
         for sequence in admission.sequences:
             self._incoming.abandon(sequence)
         for received in (*(taken.received for taken in admission.taken), *(item[0] for item in admission.refused)):
-            if received.headers.tx_sequence_id is None:
-                self._history.remove(received.headers.source_queue_manager, received.message_id)
+            if received.headers.tx_sequence_id is None and admission.neighbour is not None:
+                source = received.headers.source_queue_manager
+                brought = admission.neighbour.brought(source, self._identifier, self._speakers)
+                self._history.remove(brought.history_source, received.message_id)
 
     # --- one message ---
     def _admit_plain(self, received: ReceivedMessage, target: _Target, step: _Pass) -> None:
         """``_admit_one`` for a message of which ``_is_plain`` says that most of its questions do not arise."""
         headers = received.headers
         if headers.tx_sequence_id is None:
-            durable = bool(headers.user_flags & _DM)
-            if not self._history.add(headers.source_queue_manager, received.message_id, durable, step.time):
+            if not self._is_first(received, step):
                 step.admission.duplicates += 1
                 return
         elif not self._take_turn(received, headers.tx_sequence_id, target, step):
@@ -303,6 +327,9 @@ class Reception:
         """The steps of 3.1.5.8 for one message, in an order in which none is lost."""
         destination = target.destination
         kind = destination.kind
+        if self._brought.is_own and not self._may_come_back(received, kind):
+            step.admission.disowned += 1
+            return
         if kind is _ORDER_QUEUE:
             self._take_acknowledgment(received, step)
             return
@@ -313,8 +340,7 @@ class Reception:
         if not here:
             pass
         elif headers.tx_sequence_id is None:
-            durable = bool(headers.user_flags & _DM)
-            if not self._history.add(headers.source_queue_manager, received.message_id, durable, step.time):
+            if not self._is_first(received, step):
                 step.admission.duplicates += 1
                 return
         elif not self._take_turn(received, headers.tx_sequence_id, target, step):
@@ -330,9 +356,10 @@ class Reception:
             durable = bool(headers.user_flags & _DM)
             # It can come again where no sequence is kept for it: on its way, and for a queue that does not exist.
             again = not here or (kind is _UNKNOWN and headers.tx_sequence_id is not None)
-            told = again and not self._history.add(
-                headers.source_queue_manager, received.message_id, durable, step.time
-            )
+            remembered = self._brought.history_source, received.message_id
+            if not here:
+                remembered = passing(headers.source_queue_manager, received.packet)
+            told = again and not self._history.add(*remembered, durable, step.time)
             self._refuse(received, target.name, refused, step, told)
             return
         packet = received.packet
@@ -353,29 +380,73 @@ class Reception:
             if report is not None:
                 step.admission.traces.append(report)
 
+    def _may_come_back(self, received: ReceivedMessage, kind: DestinationKind) -> bool:
+        """Whether a packet of this queue manager is one that turned in a circle: those who know the enterprise bring
+        it, while it changes. Of transactional ones the original waits here, and is sent again."""
+        if self._brought.bringer or kind is _ORDER_QUEUE:
+            return False
+        return received.headers.tx_sequence_id is None or kind is not _FORWARD
+
+    def _is_first(self, received: ReceivedMessage, step: _Pass) -> bool:
+        """Whether a message that is not transactional comes for the first time (3.1.5.8.1)."""
+        brought, number = self._brought, received.message_id
+        durable = bool(received.headers.user_flags & _DM)
+        if not self._history.add(brought.history_source, number, durable, step.time):
+            return False
+        if brought.bringer and self._history.seen(received.headers.source_queue_manager, number):
+            return False
+        if len(brought.speakers) <= bool(brought.bringer):
+            return True
+        others = self._latest.of_others(received, brought.bringer)
+        return not any(is_the_same(one, received.packet) for one in others)
+
     def _take_turn(self, received: ReceivedMessage, sequence_id: int, target: _Target, step: _Pass) -> bool:
         """Transactional Message Processing, 3.1.5.8.6: whether it is this message's turn. Then it is the last taken."""
         incoming, headers = self._incoming, received.headers
-        sequence = incoming.get(headers.source_queue_manager, target.key, step.now)
-        if sequence.route.address != step.address:
-            sequence.route = Route(target.name.kind == DIRECT, step.address)
+        sequence = incoming.get(headers.source_queue_manager, target.key, step.now, self._brought.bringer)
+        if sequence.route.address != step.neighbour.address:
+            sequence.route = Route(target.name.kind == DIRECT, step.neighbour.address)
         number = received.tx_sequence_number
-        turn = sequence.turn(sequence_id, number, received.previous_tx_sequence_number)
         keep = target.destination.kind is not _UNKNOWN
+        before = sequence.sequence_id
+        if len(sequence.stream) > sequence.kept:
+            turn, number = turn_among(sequence, received, step.now, self._latest.of_others)
+        else:
+            turn = sequence.turn(sequence_id, number, received.previous_tx_sequence_number)
         if not keep and not sequence.sequence_id:
+            number = received.tx_sequence_number
             turn = Turn.NEXT  # nothing there to be delivered in order: refused from wherever the sender stands
-        full = turn is _NEXT and keep and incoming.full(sequence)
-        if turn is not _NEXT or full:
-            incoming.reject(sequence, turn, step.time, step.now)
+        if sequence_id != before and turn is _NEXT and self._is_future(sequence_id, step.time):
+            turn = Turn.FUTURE
+        full = turn in _ACCEPTED and keep and incoming.full(sequence)
+        if turn not in _ACCEPTED or full:
+            self._reject(sequence, turn, step)
             step.admission.without_place += full
-            if turn is Turn.DUPLICATE:
-                step.admission.duplicates += 1
-            else:
-                step.admission.out_of_order += 1
             return False
         incoming.accept(sequence, sequence_id, number, step.time, keep)
+        sequence.heard_at = step.now
         step.admission.sequences[sequence] = (sequence_id, number)
+        if turn is Turn.ALREADY:
+            step.admission.duplicates += 1
+            return False
         return True
+
+    def _is_future(self, sequence_id: int, time: int) -> bool:
+        """Whether a sequence's time stamp (MS-MQMQ 2.2.18.1.2) is later than any clock may be."""
+        return sequence_id >> 32 > time + self._parameters.sequence_clock_tolerance
+
+    def _reject(self, sequence: IncomingSequence, turn: Turn, step: _Pass) -> None:
+        self._incoming.reject(sequence, turn, step.time, step.now)
+        sequence.refused_count += 1
+        admission = step.admission
+        if turn is Turn.DUPLICATE:
+            sequence.heard_at = step.now
+            admission.duplicates += 1
+            return
+        admission.out_of_order += 1
+        if turn is Turn.CONTESTED or turn is Turn.FUTURE:
+            counts = admission.contested if turn is Turn.CONTESTED else admission.future
+            counts[sequence.source] = counts.get(sequence.source, 0) + 1
 
     def _refusal(self, received: ReceivedMessage, destination: Destination, step: _Pass) -> MessageClass | None:
         """General Processing, Security and the queue's quota (3.1.5.8.2, 3.1.5.8.3, 3.1.5.8.8): why not, or None."""
@@ -415,7 +486,9 @@ class Reception:
         admission.refused.append((received, message_class))
         if step.verdicts and step.verdicts.get(received.ordinal, _NO_VERDICT).silent:
             return
-        final = final_acknowledgment(received.message, message_class, Route(name.kind == DIRECT, step.address))
+        final = final_acknowledgment(
+            received.message, message_class, Route(name.kind == DIRECT, step.neighbour.address)
+        )
         if final is not None:
             admission.final_acks.append(final)
         if told:

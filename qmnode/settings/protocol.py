@@ -74,6 +74,8 @@ class TransferSettings(_Settings):
     notice_lifetime: int = Field(default=345_600, ge=1, le=0xFFFF_FFFE)
     """Seconds that an administration acknowledgment may be under way: 4 days, as messages by default. 3.1.7.15 lets it
     wait for ever."""
+    sequence_clock_tolerance: int = Field(default=86_400, ge=0)
+    """Seconds by which the time stamp in the identifier of a transactional sequence may lie in the future."""
     send_insecure_nacks: bool = False
     """SendInsecureNacks, 3.1.1.3 note 28 and section 5.1."""
     retry_interval: float = Field(default=5.0, gt=0)

@@ -6,6 +6,7 @@ from typing import Final, cast
 
 from qmnode.protocol.commands import Closed, Command
 from qmnode.protocol.envelope import Packet
+from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.session import Session
 from qmnode.transport.alarm import Alarm
 from qmnode.transport.blocks import block_of
@@ -35,8 +36,8 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_alarm", "_handler", "_holds", "_identity_required", "_incomplete", "_loop", "_processing", "_rate", "_rates",
         "_read_paused", "_transport", "_unsettled_limit", "_waits_for_rate", "address", "encrypted", "established",
-        "heard", "initiator", "local_address", "on_lost", "on_writable", "port", "received_bytes", "sent_bytes",
-        "session", "unsettled_bytes", "writable",
+        "heard", "initiator", "local_address", "neighbour", "on_lost", "on_writable", "port", "received_bytes",
+        "sent_bytes", "session", "unsettled_bytes", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +56,8 @@ class Connection(asyncio.BufferedProtocol):
         self.address = ""
         """RemoteQMAddress: the other side's, without port."""
         self.port = 0
+        self.neighbour = Neighbour("")
+        """The other side, as far as it is believed."""
         self.local_address = ""
         """This side's, without port."""
         self.encrypted = False
@@ -92,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.address, self.port = str(peer[0]).partition("%")[0], int(peer[1])
+        self.neighbour = Neighbour(self.address)
         own = transport.get_extra_info("sockname") or ("", 0)
         self.local_address = str(own[0]).partition("%")[0]
         tls = transport.get_extra_info("ssl_object")

@@ -120,6 +120,11 @@ class Peer:
         with suppress(ConnectionError):
             await self._writer.drain()
 
+    @property
+    def port(self) -> int:
+        """Of this side."""
+        return int(self._writer.get_extra_info("sockname")[1])
+
     def close(self) -> None:
         """End it."""
         self._writer.close()

@@ -21,7 +21,7 @@ from qmnode.delivery import neighbours
 from qmnode.directory.file import FileDirectory
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.settings.node import QuotaSettings
-from qmnode.structures.guid import guid_to_text
+from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.queue_formats import PrivateQueueFormatNameId
 from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from qmnode.structures.user_header import UserFlags
@@ -243,7 +243,7 @@ async def test_a_claim_of_authentication_does_not_come_out_in_a_dead_letter_queu
     router = await lab.start("ROUTER", clock=clock)
     header = SecurityHeader(flags=SecurityFlags.of(ST=1, AU=1, AS=3), security_id=SID)
     packet = message(
-        7, source=lab.directory.machines["SOURCE"].identifier, address=lab.directory.machines["TARGET"].identifier,
+        7, source=Guid(wire.identifier()), address=lab.directory.machines["TARGET"].identifier,
         queue=PrivateQueueFormatNameId(private_queue_identifier=5), recoverable=True, flags=UserFlags.of(SH=1, JN=1),
         sent_time=int(time.time()), time_to_reach_queue=60, security_header=header,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.protocol.commands import MessagesReceived
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
+from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.outgoing_sequences import OutgoingSequences
 from qmnode.protocol.reception import Destination, DestinationKind, Reception
 from qmnode.settings.protocol import TransferSettings
@@ -63,6 +64,7 @@ class Transfer:
         incoming = IncomingSequences(self.parameters)
         self.reception = Reception(BOB, self.parameters, MessageIdHistory(self.parameters), incoming)
         self.incoming = incoming
+        self.neighbour = Neighbour("127.0.0.1")
         self.sequence.rewind()
 
     def send(self, now: float) -> bytes:
@@ -85,7 +87,9 @@ class Transfer:
                 name: Destination(DestinationKind.LOCAL, None, self.kind == "transactional")
                 for name in self.reception.unresolved(command.messages, {})
             }
-            admission = self.reception.admit(command.messages, destinations, now=now, time=TIME, address="127.0.0.1")
+            admission = self.reception.admit(
+                command.messages, destinations, now=now, time=TIME, neighbour=self.neighbour
+            )
             assert len(admission.taken) == WINDOW
             self.reception.persisted(admission, now)
             session.messages_settled(admission.ordinal, admission.recoverable_ordinal, now)

@@ -20,6 +20,7 @@ from qmnode.protocol.envelope import (
 )
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
+from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.outgoing_sequences import AckResult, OutgoingSequence, OutgoingSequences
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Reception
 from qmnode.protocol.records import Family, Record
@@ -199,7 +200,9 @@ class Node:
 
     def _admit(self, connection: Connection, messages: list[ReceivedMessage], now: float) -> None:
         destinations = {name: self._resolve(name) for name in self.reception.unresolved(messages, {})}
-        admission = self.reception.admit(messages, destinations, now=now, time=TIME, address=self.peer_address)
+        admission = self.reception.admit(
+            messages, destinations, now=now, time=TIME, neighbour=Neighbour(self.peer_address)
+        )
         delivered = [taken.received.message_id for taken in admission.taken]
         records, removed = list(admission.records), []
         for author, body in admission.order_acks_received:

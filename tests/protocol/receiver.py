@@ -6,6 +6,7 @@ from typing import Any
 
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
+from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.received import MessageReader, ReceivedMessage
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Reception
 from qmnode.protocol.records import Family
@@ -39,7 +40,9 @@ class Receiver:
         """Admit packets and write what comes of it."""
         messages = self.read(*packets)
         destinations = dict.fromkeys(self.reception.unresolved(messages, {}), self.destination)
-        admission = self.reception.admit(messages, destinations, now=0.0, time=TIME, address=address, **more)
+        admission = self.reception.admit(
+            messages, destinations, now=0.0, time=TIME, neighbour=Neighbour(address), **more
+        )
         return admission
 
     def take(self, *packets: bytes, **more: Any) -> Admission:

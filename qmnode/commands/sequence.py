@@ -1,0 +1,83 @@
+"""``qmnode sequence``: how far the transactional messages of other queue managers are, and who brings them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from qmnode.administration.names import queue_name
+from qmnode.commands.completion import complete_queue
+from qmnode.commands.output import print_json, print_table
+from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, YesOption, confirm, with_node
+from qmnode.management.transfer_document import IncomingSequenceDocument
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="List and reset sequences."
+)
+
+QueueOption = Annotated[
+    str,
+    typer.Option("--queue", "-q", help="Only those to this queue.", autocompletion=complete_queue),
+]
+
+
+@app.callback()
+def sequence() -> None:
+    """List and reset sequences of transactional messages."""
+
+
+@app.command("list", epilog="Example: qmnode sequence list --queue orders")
+def list_sequences(
+    queue: QueueOption = "", socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """List the sequences that come in, used last first: from whom, who brought them, and what was not taken.
+
+    A source may have several. One is of neighbours that are known to speak for it: itself, at an address that the
+    directory gives it, and routing servers. Each other address has one of its own.
+    """
+    name = queue_name(queue) if queue else ""
+    found = with_node(socket, config, lambda qm: qm.incoming_sequences(name))
+    sequences = [IncomingSequenceDocument.of(one) for one in found]
+    if as_json:
+        print_json({"incoming_sequences": [one.model_dump(mode="json") for one in sequences]})
+        return
+    print_table(
+        ("source", "brought by", "known", "to", "sequence", "number", "not taken", "last access"),
+        [
+            (
+                one.source, one.address, one.is_known, one.destination, one.sequence, one.number, one.refused_count,
+                one.last_access_time,
+            )
+            for one in sequences
+        ],
+        right=("number", "not taken"),
+    )  # fmt: skip
+
+
+@app.command(epilog="Example: qmnode sequence reset 4d36e96e-e325-11ce-bfc1-08002be10318 --queue orders")
+def reset(
+    source: Annotated[str, typer.Argument(help="Identifier of the queue manager that sends them.")],
+    queue: QueueOption = "",
+    address: Annotated[
+        str, typer.Option("--address", help="Only that of this address, which is not known to speak for the source.")
+    ] = "",
+    yes: YesOption = False,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Forget how far the sequences of a source are, so that its next sequence is taken whatever came before.
+
+    For a source whose messages are refused as old or too early: its store was lost, or another spoke in its name.
+    Messages that it sends again because their acknowledgment was lost will be delivered twice.
+    """
+    from qmnode.structures.guid import guid_from_text
+
+    try:
+        identifier = guid_from_text(source)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="SOURCE") from None
+    name = queue_name(queue) if queue else ""
+    confirm(f"Forget how far the sequences of {source} are? Messages under way may be delivered twice.", yes)
+    count = with_node(socket, config, lambda qm: qm.reset_incoming_sequences(identifier, name, address))
+    print(f"{count} sequences forgotten" if count != 1 else "1 sequence forgotten")

@@ -1,0 +1,127 @@
+"""Order and final acknowledgments that come: which are believed, and what they do (MS-MQQB 3.1.5.6, 3.1.5.7)."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from qmnode.delivery.awaiting_final_acks import Belief, FinalAcks
+from qmnode.delivery.distrust import Kind
+from qmnode.protocol.final_acks import ON_THE_WAY
+from qmnode.protocol.outgoing_sequences import AckResult, OutgoingSequence
+from qmnode.protocol.reception import FinalAckReceived, OrderAckReceived
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from qmnode.delivery.network import Network
+    from qmnode.delivery.queue_sender import QueueSender
+
+
+class Acknowledgments:
+    """Takes them from sessions."""
+
+    def __init__(self, network: "Network") -> None:
+        self._network = network
+        self._outgoing = network.state.outgoing
+        self._loop = asyncio.get_running_loop()
+        self.final_acks = FinalAcks(network.manager, network.state, self._queue_sender_of)
+
+    def take_order_ack(self, connection: Connection, received: OrderAckReceived) -> None:
+        """Receiving an OrderAck packet, 3.1.5.6."""
+        body, now, distrust = received.body, self._loop.time(), self._network.distrust
+        sequence = self._outgoing.of(body.tx_sequence_id)
+        number = body.tx_sequence_number
+        is_for_author = sequence is not None and sequence.destination in (ZERO_GUID, received.author)
+        if (
+            sequence is not None
+            and is_for_author
+            and not self._comes_from_there(connection, received.author, sequence.queue)
+        ):
+            number = self._believed(sequence, received, connection.address)
+            if number < body.tx_sequence_number:
+                distrust.missed(Kind.ORDER_ACK, connection.address, now)
+            if not number:
+                return
+        result, sequence = self._outgoing.take_order_ack(
+            received.author, body.tx_sequence_id, number, now, self._network.time()
+        )
+        if result is AckResult.FORGED:
+            distrust.missed(Kind.ORDER_ACK, connection.address, now)
+            if received.author == connection.session.remote:
+                self._loop.call_soon(connection.close)
+        if result is AckResult.PROGRESS and sequence is not None:
+            self._progress(sequence, connection.address)
+
+    def take_final_ack(self, connection: Connection, received: FinalAckReceived) -> None:
+        """Receiving a FinalAck packet, 3.1.5.7."""
+        address, now, distrust = connection.address, self._loop.time(), self._network.distrust
+        if not connection.neighbour.speaks_for(received.author) and distrust.is_noisy(address, now):
+            distrust.note(Kind.FINAL_ACK, address, now)
+        elif not self.final_acks.take(received, lambda queue: self._belief(connection, received, queue)):
+            distrust.missed(Kind.FINAL_ACK, address, now)
+
+    def stored(self, queue_sender: "QueueSender") -> None:
+        """The next hop has more messages of a queue on its disk: look again at what waited for that."""
+        credibility = queue_sender.credibility
+        waiting, credibility.final_acks = credibility.final_acks, {}
+        for acknowledgment in waiting.values():
+            self.final_acks.take(acknowledgment, lambda _: Belief.IF_STORED)
+        order, credibility.order_ack = credibility.order_ack, None
+        sequence = None if order is None else self._outgoing.of(order.body.tx_sequence_id)
+        if order is None or sequence is None:
+            return
+        address = credibility.order_ack_from
+        number = self._believed(sequence, order, address)
+        if number:
+            now, time = self._loop.time(), self._network.time()
+            result, _ = self._outgoing.take_order_ack(order.author, order.body.tx_sequence_id, number, now, time)
+            if result is AckResult.PROGRESS:
+                self._progress(sequence, address)
+
+    def _progress(self, sequence: OutgoingSequence, address: str) -> None:
+        """Messages of a sequence are acknowledged."""
+        self._network.state.changed(sequence)
+        queue_sender = self._network.queue_sender(sequence.queue)
+        if queue_sender is not None:
+            credibility = queue_sender.credibility
+            if not credibility.answers_from:
+                credibility.answers_from = address
+            queue_sender.order_acknowledged(sequence.acknowledged)
+        self._network.timers_changed()
+
+    def _believed(self, sequence: OutgoingSequence, received: OrderAckReceived, address: str) -> int:
+        """How far an order acknowledgment from elsewhere is believed."""
+        queue_sender = self._network.queue_sender(sequence.queue)
+        if queue_sender is None or received.author != sequence.destination:
+            return 0
+        return queue_sender.stored_up_to(received, address)
+
+    def _belief(self, connection: Connection, received: FinalAckReceived, queue: bytes) -> Belief:
+        """How far a final acknowledgment for a message of an outgoing queue is believed."""
+        author = received.author
+        if connection.neighbour.speaks_for(author):
+            if received.message_class not in ON_THE_WAY:
+                return Belief.WHOLE  # the message itself says who its destination is
+            queue_sender = self._network.queue_sender(queue)
+            is_destination = queue_sender is not None and queue_sender.destination == author
+            own = self._network.manager.identifier
+            passes = is_destination or self._network.identities.may_pass_on(author, own)
+            return Belief.WHOLE if passes else Belief.IF_STORED
+        if self._comes_from_there(connection, author, queue):
+            return Belief.WHOLE
+        queue_sender = self._network.queue_sender(queue)
+        if queue_sender is None or not queue_sender.credibility.address:
+            return Belief.IF_ARRIVED if self._network.identities.is_workgroup else Belief.IF_STORED
+        if queue_sender.credibility.answers_from == connection.address:
+            return Belief.IF_ARRIVED
+        return Belief.IF_STORED
+
+    def _comes_from_there(self, connection: Connection, author: Guid, queue: bytes) -> bool:
+        """Whether acknowledgments for an outgoing queue come from this connection."""
+        if connection.neighbour.speaks_for(author):
+            return True
+        queue_sender = self._network.queue_sender(queue)
+        return queue_sender is not None and queue_sender.credibility.comes_from(connection.address)
+
+    def _queue_sender_of(self, sequence_id: int) -> "QueueSender | None":
+        sequence = self._outgoing.of(sequence_id)
+        return None if sequence is None else self._network.queue_sender(sequence.queue)

@@ -1,0 +1,81 @@
+"""What peers said and the node did not believe: counted, and reported without letting anybody fill the log."""
+
+from collections import Counter
+from enum import StrEnum, unique
+from typing import Final
+
+import structlog
+
+from qmnode.structures.guid import Guid, guid_to_text
+
+log = structlog.get_logger(__name__)
+
+_REPEAT: Final = 60.0
+"""Seconds between two lines about the same from one address."""
+_SPOKEN_OF: Final = 256
+"""Pairs of a kind and an address that are remembered."""
+_MISSES: Final = 200
+"""Acknowledgments from one address that fit nothing, within one interval, after which those of strangers there are
+dropped unread."""
+
+
+@unique
+class Kind(StrEnum):
+    """What was not believed."""
+
+    OWN_NAME = "own_name"
+    CONTESTED = "contested"
+    ELSEWHERE = "elsewhere"
+    FUTURE = "future_sequence"
+    ORDER_ACK = "order_acknowledgment"
+    FINAL_ACK = "final_acknowledgment"
+
+
+_TEXTS: Final = {
+    Kind.OWN_NAME: "packets in this node's own name are dropped: a stranger sends them, or a copy of this node runs "
+    "elsewhere; stop what is at that address",
+    Kind.CONTESTED: "two addresses send transactional messages as one queue manager: those of the address that the "
+    "directory does not give it wait. If it is right, register it; see `qmnode sequence list`",
+    Kind.ELSEWHERE: "a session is closed that brought messages to be passed on of a queue manager which the directory "
+    "has at other addresses. If they are right, register the name of that machine, or of the routing server there, at "
+    "this address as well",
+    Kind.FUTURE: "transactional messages of a sequence that begins in the future are dropped: set the clock of their "
+    "source right, or raise transfer.sequence_clock_tolerance",
+    Kind.ORDER_ACK: "order acknowledgments are not believed: they do not come from where the messages went",
+    Kind.FINAL_ACK: "final acknowledgments are not believed: they do not come from where the messages went",
+}
+
+
+class Distrust:
+    """Counts, by kind."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        """``counts`` are the node's, for its metrics."""
+        self._counts = counts
+        self._said: dict[tuple[Kind, str], float] = {}
+        self._misses: Counter[str] = Counter()
+        self._misses_since = float("-inf")
+
+    def note(self, kind: Kind, address: str, now: float, source: Guid | None = None, count: int = 1) -> None:
+        """So many packets from an address were not believed."""
+        self._counts[kind] += count
+        if now < self._said.get((kind, address), float("-inf")) + _REPEAT:
+            return
+        if len(self._said) >= _SPOKEN_OF:
+            self._said = {key: said for key, said in self._said.items() if now < said + _REPEAT}
+        if len(self._said) < _SPOKEN_OF:
+            self._said[kind, address] = now
+            named = {} if source is None else {"source": guid_to_text(source)}
+            log.warning(_TEXTS[kind], address=address, **named)
+
+    def missed(self, kind: Kind, address: str, now: float) -> None:
+        """An acknowledgment was not believed."""
+        self._misses[address] += 1
+        self.note(kind, address, now)
+
+    def is_noisy(self, address: str, now: float) -> bool:
+        """Whether so much from an address was not believed that nothing of the kind is looked at for a while."""
+        if now >= self._misses_since + _REPEAT:
+            self._misses.clear()
+            self._misses_since = now
+        return self._misses[address] >= _MISSES if address in self._misses else False

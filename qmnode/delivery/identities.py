@@ -1,0 +1,133 @@
+"""Whether the other side of a session is the queue manager that it says it is, and for whom it may speak.
+
+A TLS certificate that names a queue manager proves it. Over a plain connection a peer is believed at an address that
+the name of its machine in the directory resolves to, and in sessions that this node opened by such a name. Then it
+speaks for itself, and as a routing server or a connector for those whose messages it passes on. Whoever is not known to
+speak for a source is no less served: what it says moves state of its own (:mod:`qmnode.protocol.branches`). Without a
+directory only certificates make anybody known.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import structlog
+
+from qmnode.delivery.next_hops import ResolutionError, addresses_of
+from qmnode.delivery.topology import Topology
+from qmnode.directory.port import Directory, DirectoryOperationError, QueueManager, equals
+from qmnode.protocol.received import ReceivedMessage
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.transport.connection import Connection
+
+log = structlog.get_logger(__name__)
+
+_FRESH: Final = 300.0
+"""Seconds for which addresses are taken as they were found."""
+_PAUSE: Final = 10.0
+"""Seconds between two looks at the addresses of one machine at least: a stranger's sessions cost no more."""
+_PATIENCE: Final = 5.0
+"""Seconds that messages wait for the directory and for names to be resolved."""
+_ASK_AGAIN: Final = 60.0
+"""Seconds after which it is asked again whether a session that goes on is with who it says."""
+_KNOWN: Final = 4_096
+
+
+class _Addresses(NamedTuple):
+    found: frozenset[str]
+    asked: float
+
+
+_NONE: Final = _Addresses(frozenset(), float("-inf"))
+
+
+class Identities:
+    """Who speaks for whom, as far as the directory tells."""
+
+    def __init__(self, own: Guid, directory: Directory | None, topology: Topology | None) -> None:
+        """Without a topology only certificates make anybody known."""
+        self._own = own
+        self._directory = directory
+        self._topology = topology
+        self._addresses: dict[Guid, _Addresses] = {}
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_workgroup(self) -> bool:
+        """Whether no directory knows anybody."""
+        return self._topology is None
+
+    def is_settled(self, connection: Connection, messages: Iterable[ReceivedMessage]) -> bool:
+        """Whether it is known for whom the peer speaks, among the sources of these messages."""
+        if self._topology is None and connection.session.certified is None:
+            return True
+        neighbour = connection.neighbour
+        if self._loop.time() >= neighbour.ask_again:
+            return False
+        known, headers = neighbour.known, None
+        for received in messages:
+            if received.headers is not headers:
+                headers = received.headers
+                if headers.source_queue_manager not in known:
+                    return False
+        return True
+
+    async def settle(self, connection: Connection, messages: Iterable[ReceivedMessage]) -> None:
+        """Find out for whom the peer speaks."""
+        neighbour, remote = connection.neighbour, connection.session.remote
+        if self._loop.time() >= neighbour.ask_again or len(neighbour.known) >= _KNOWN:
+            neighbour.forget()
+        is_itself = await self._is_itself(connection, remote)
+        known = neighbour.known
+        for source in {received.headers.source_queue_manager for received in messages} | {remote}:
+            known[source] = is_itself and (source == remote or self.may_pass_on(remote, source))
+            if not known[source] and source != self._own and await self._addresses_of(source):
+                neighbour.elsewhere.add(source)
+        if neighbour.ask_again == float("inf") and not all(known.values()):
+            neighbour.ask_again = self._loop.time() + _ASK_AGAIN
+
+    def may_pass_on(self, neighbour: Guid, source: Guid) -> bool:
+        """Whether the topology lets a queue manager pass on what ``source`` sent."""
+        return self._topology is not None and self._topology.may_pass_on(neighbour, source)
+
+    async def _is_itself(self, connection: Connection, remote: Guid) -> bool:
+        """Whether the peer is the queue manager that it says it is: a certificate, or its address, shows that."""
+        if remote in (ZERO_GUID, self._own):
+            return False
+        if connection.session.certified == remote:
+            return True
+        if connection.initiator and not connection.session.direct:
+            return True  # opened to an address of that name, and it answered as that queue manager
+        return connection.address in await self._addresses_of(remote, connection.address)
+
+    async def _addresses_of(self, machine: Guid, expected: str = "") -> frozenset[str]:
+        """The addresses of a queue manager in the directory; those of before while they cannot be found. One that is
+        not as expected has them looked up anew, now and then."""
+        if self._topology is None:
+            return frozenset()
+        known = self._addresses.get(machine, _NONE)
+        now = self._loop.time()
+        fits = not expected or expected in known.found
+        if now < known.asked + (_FRESH if fits else _PAUSE):
+            return known.found
+        found = await self._look_up(machine)
+        if len(self._addresses) >= _KNOWN:
+            self._addresses.clear()
+        self._addresses[machine] = _Addresses(known.found if found is None else found, now)
+        return self._addresses[machine].found
+
+    async def _look_up(self, machine: Guid) -> frozenset[str] | None:
+        assert self._directory is not None
+        assert self._topology is not None
+        if not self._topology.knows(machine):
+            return frozenset()
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                found = await self._directory.read_directory(
+                    QueueManager, [equals("identifier", machine)], ["computer_name", "qualified_computer_name"]
+                )
+                hops = await addresses_of(found.qualified_computer_name or found.computer_name, machine)
+        except (DirectoryOperationError, ResolutionError, TimeoutError) as error:
+            log.info("a peer's addresses are not known now", machine=machine.hex(), reason=str(error))
+            return None
+        return frozenset(hop.address for hop in hops)

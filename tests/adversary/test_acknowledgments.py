@@ -1,0 +1,229 @@
+"""Attacks on what a sender keeps until it is acknowledged (MS-MQQB 3.1.1.6): only what is safe elsewhere goes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from qmnode import QueueManager
+from tests.adversary import wire
+from tests.adversary.attacks import Area, attack
+from tests.adversary.lab import Enterprise, enterprise_in, packets_of, receive, send, sent, waiting
+from tests.adversary.peer import Peer, acceptor, session
+from tests.adversary.wire import Packet, Place
+from tests.transport.conftest import TRANSACTIONAL, Pair, eventually, loopback_address
+
+COUNT = 20
+REASONS = [wire.REACH_QUEUE_TIMEOUT, wire.BAD_DESTINATION, wire.ACK_RECEIVE, wire.PURGED, wire.HOP_COUNT_EXCEEDED]
+
+
+@pytest.fixture
+async def enterprise(tmp_path: Path) -> AsyncIterator[Enterprise]:
+    async with enterprise_in(tmp_path) as enterprise:
+        yield enterprise
+
+
+def numbered(first: int = 0, count: int = COUNT) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+def final_acks(author: bytes, target: bytes | str, source: bytes, packets: list[Packet]) -> list[bytes]:
+    """FinalAcks of every kind about messages."""
+    return [
+        wire.final_ack(author, 1_000_000 + at, target, reason, packet.place, source, packet.message_id)
+        for at, packet in enumerate(packets)
+        for reason in REASONS
+    ]
+
+
+async def say_to(node: QueueManager, own: str, address: str, names: list[bytes], packets: list[bytes]) -> None:
+    """Say the same in several names, and be sure that it was looked at."""
+    for name in names:
+        peer = await Peer.connect(own, address)
+        await peer.establish(name)
+        for packet in packets:
+            peer.send(packet)
+        await peer.flush()
+        taken = [one for one in node.network.accepted if one.port == peer.port]  # type: ignore[attr-defined]
+        count = len(packets)
+        await eventually(lambda: all(one.session.closed or one.session.received_count == count for one in taken))  # noqa: B023  # awaited
+        peer.close()
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="sends final acknowledgments, of any kind and in any name, for messages that have not been sent",
+    promised="the messages are sent, and arrive",
+)
+async def test_final_acknowledgments_take_nothing_that_was_not_sent(pair: Pair, own: str) -> None:
+    bob, name, alice = pair.bob.identifier, pair.direct("BOB", TRANSACTIONAL), pair.addresses["ALICE"]
+    await pair.stop("BOB")
+    await send(pair.alice, name, numbered())
+    packets = packets_of(pair.alice)
+    for author in (wire.identifier(), bob):
+        forged = final_acks(author, alice, pair.alice.identifier, packets)
+        await say_to(pair.alice, own, alice, [author, bob], forged)
+    assert waiting(pair.alice) == COUNT
+    await pair.start("BOB")
+    assert await receive(pair.bob, TRANSACTIONAL, COUNT) == numbered()
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="sends order acknowledgments in the destination's name for messages that are sent, and that it has not got",
+    promised="the messages stay with their sender until the destination has them on its disk",
+)
+async def test_order_acknowledgments_of_a_stranger_take_nothing_on_its_way(pair: Pair, own: str) -> None:
+    target, identifier = loopback_address(), wire.identifier()
+    alice = pair.addresses["ALICE"]
+    async with acceptor(target, identifier) as sessions:
+        await send(pair.alice, rf"DIRECT=TCP:{target}\private$\q", numbered())
+        destination = await sessions.get()
+        packets = [await destination.next(0) for _ in range(COUNT)]
+        place = packets[-1].place
+        forged = [wire.order_ack(identifier, 1, alice, place.sequence, number) for number in (1, COUNT, COUNT + 1)]
+        forged += final_acks(identifier, alice, pair.alice.identifier, packets)
+        await say_to(pair.alice, own, alice, [wire.identifier(), identifier], forged)
+        assert waiting(pair.alice) == COUNT
+        assert pair.alice.traffic.distrusted["order_acknowledgment"]
+    async with acceptor(target, identifier) as sessions:  # it died, and has nothing: all comes again
+        destination = await sessions.get()
+        assert [(await destination.next(0)).body for _ in range(COUNT)] == numbered()
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="sends acknowledgments of messages for which the sender waits after a restart, before it sends them again",
+    promised="the messages are sent again, and arrive",
+)
+async def test_acknowledgments_take_nothing_after_a_restart(pair: Pair, own: str) -> None:
+    bob, name, alice = pair.bob.identifier, pair.direct("BOB", TRANSACTIONAL), pair.addresses["ALICE"]
+    await pair.stop("BOB")
+    await send(pair.alice, name, numbered())
+    packets = packets_of(pair.alice)
+    await pair.stop("ALICE")
+    await pair.start("ALICE")
+    forged = [wire.order_ack(bob, 1, alice, packets[-1].place.sequence, number) for number in range(1, COUNT + 1)]
+    await say_to(pair.alice, own, alice, [bob], forged + final_acks(bob, alice, pair.alice.identifier, packets))
+    assert waiting(pair.alice) == COUNT
+    await pair.start("BOB")
+    assert await receive(pair.bob, TRANSACTIONAL, COUNT) == numbered()
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="sends acknowledgments that name the sender itself as their author",
+    promised="they change nothing",
+)
+async def test_nobody_acknowledges_a_nodes_messages_in_its_own_name(pair: Pair, own: str) -> None:
+    name, alice, itself = pair.direct("BOB", TRANSACTIONAL), pair.addresses["ALICE"], pair.alice.identifier
+    await pair.stop("BOB")
+    await send(pair.alice, name, numbered())
+    packets = packets_of(pair.alice)
+    forged = [wire.order_ack(itself, 1, alice, packets[-1].place.sequence, number) for number in range(1, COUNT + 1)]
+    await say_to(pair.alice, own, alice, [itself], forged + final_acks(itself, alice, itself, packets))
+    assert waiting(pair.alice) == COUNT
+    assert pair.alice.traffic.distrusted["own_name"] == len(forged) + COUNT * len(REASONS)
+    await pair.start("BOB")
+    assert await receive(pair.bob, TRANSACTIONAL, COUNT) == numbered()
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="is a machine of the enterprise, and acknowledges what another machine gets, or says that it came too late",
+    promised="the sender keeps its messages, and they arrive",
+)
+async def test_a_machine_acknowledges_nothing_for_another(enterprise: Enterprise) -> None:
+    source = await enterprise.start("SOURCE")
+    stranger, target = enterprise.identifier("STRANGER"), enterprise.identifier("TARGET")
+    name, address = enterprise.name("TARGET", 5), enterprise.address("SOURCE")
+    await send(source, name, numbered())
+    packets = packets_of(source)
+    sequence = packets[-1].place.sequence
+    for author in (stranger, target):
+        forged = [wire.order_ack(author, 1, source.identifier, sequence, number) for number in (1, COUNT)]
+        forged += final_acks(author, source.identifier, source.identifier, packets)
+        await say_to(source, enterprise.address("STRANGER"), address, [stranger, target], forged)
+        await asyncio.sleep(0)
+    assert waiting(source) == COUNT
+    await enterprise.start("ROUTER")
+    node = await enterprise.start("TARGET")
+    await node.create_queue(TRANSACTIONAL, transactional=True)
+    assert await receive(node, TRANSACTIONAL, COUNT) == numbered()
+    await sent(source)
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="says of messages that arrived, and of which their sender awaits the end, that they were refused",
+    promised="the sender waits for the word of the destination",
+)
+async def test_how_a_message_ended_says_its_destination_alone(pair: Pair, own: str) -> None:
+    name, alice, bob = pair.direct("BOB", TRANSACTIONAL), pair.addresses["ALICE"], pair.bob.identifier
+    await pair.alice.set_online(False)
+    await send(pair.alice, name, numbered(), negative_journaling_requested=True)
+    packets = packets_of(pair.alice)
+    await pair.alice.set_online(True)
+    await sent(pair.alice)
+    waits = pair.alice.queue_collection.awaiting_final_ack
+    assert waits.message_count == COUNT
+    await say_to(pair.alice, own, alice, [bob], final_acks(bob, alice, pair.alice.identifier, packets))
+    assert waits.message_count == COUNT
+    assert not pair.alice.queue_collection.transactional_dead_letter.message_count
+    assert await receive(pair.bob, TRANSACTIONAL, COUNT) == numbered()
+    await eventually(lambda: not waits.message_count, "the destination's word is taken")
+    assert not pair.alice.queue_collection.transactional_dead_letter.message_count
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="sends tens of thousands of acknowledgments that fit nothing",
+    promised="they are counted and dropped, and cost others next to nothing",
+)
+async def test_what_fits_nothing_is_cheap(pair: Pair, own: str) -> None:
+    name, alice = pair.direct("BOB", TRANSACTIONAL), pair.addresses["ALICE"]
+    await pair.stop("BOB")
+    await send(pair.alice, name, numbered())
+    place = packets_of(pair.alice)[-1].place
+    count, stranger = 4_000, wire.identifier()
+    forged = [
+        wire.final_ack(
+            stranger, number + 1, alice, wire.PURGED, Place(place.sequence, number + 1, number),
+            pair.alice.identifier, number,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+    began = time.process_time()
+    await say_to(pair.alice, own, alice, [stranger], forged)
+    assert time.process_time() - began < count * 0.001
+    assert pair.alice.traffic.distrusted["final_acknowledgment"] == count
+    await pair.start("BOB")
+    assert await receive(pair.bob, TRANSACTIONAL, COUNT) == numbered()
+
+
+# Honest destinations that look like attackers
+
+
+async def test_a_destination_that_answers_from_another_address_is_believed_when_the_session_says_so(pair: Pair) -> None:
+    target, other, identifier = loopback_address(), loopback_address(), wire.identifier()
+    alice = pair.addresses["ALICE"]
+    async with acceptor(target, identifier) as sessions, session(other, alice, identifier) as back:
+        await send(pair.alice, rf"DIRECT=TCP:{target}\private$\q", numbered(), negative_journaling_requested=True)
+        destination = await sessions.get()
+        packets = [await destination.next(0) for _ in range(COUNT)]
+        place = packets[-1].place
+        back.send(wire.order_ack(identifier, 1, alice, place.sequence, COUNT))
+        back.send(*final_acks(identifier, alice, pair.alice.identifier, packets[:1])[1:2])
+        await eventually(lambda: bool(pair.alice.traffic.distrusted["order_acknowledgment"]))
+        assert waiting(pair.alice) == COUNT
+        destination.acknowledge()
+        await sent(pair.alice)
+        dead = pair.alice.queue_collection.transactional_dead_letter
+        waits = pair.alice.queue_collection.awaiting_final_ack
+        await eventually(lambda: dead.message_count + waits.message_count == COUNT)
+        back.send(*[final_acks(identifier, alice, pair.alice.identifier, [one])[1] for one in packets[1:]])
+        await eventually(lambda: dead.message_count == COUNT, "its final acknowledgments are taken")

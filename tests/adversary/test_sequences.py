@@ -1,0 +1,311 @@
+"""Attacks on the order of transactional messages (MS-MQQB 3.1.1.5): none is lost, doubled or held back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.adversary import wire
+from tests.adversary.attacks import Area, attack
+from tests.adversary.lab import (
+    HIGHEST,
+    Enterprise,
+    bodies_until,
+    enterprise_in,
+    number_in,
+    packets_of,
+    receive,
+    send,
+    sent,
+)
+from tests.adversary.peer import session
+from tests.adversary.wire import Place
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually, loopback_address
+
+COUNT = 20
+
+
+@pytest.fixture
+async def enterprise(tmp_path: Path) -> AsyncIterator[Enterprise]:
+    async with enterprise_in(tmp_path) as enterprise:
+        yield enterprise
+
+
+def numbered(first: int, count: int = COUNT) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+def forged(pair: Pair, place: Place, queue: str = TRANSACTIONAL, body: bytes = b"forged") -> bytes:
+    """A transactional message of ALICE for a queue of BOB, by the name that she uses."""
+    name = pair.direct("BOB", queue).removeprefix("DIRECT=")
+    return wire.UserMessage(
+        source=pair.alice.identifier, message_id=1_000_000, queue=wire.direct(name), place=place, body=body
+    ).packet()
+
+
+def real(found: list[bytes]) -> list[bytes]:
+    return [body for body in found if body != b"forged"]
+
+
+@attack(
+    Area.SEQUENCES,
+    can="sends a router one packet in the router's own name, of the highest sequence, for a third machine",
+    promised="the router's own messages to that machine all arrive, also after a restart",
+)
+async def test_a_packet_in_a_nodes_own_name_acknowledges_nothing_of_it(enterprise: Enterprise, own: str) -> None:
+    router, target = await enterprise.start("ROUTER"), await enterprise.start("TARGET")
+    await target.create_queue(TRANSACTIONAL, transactional=True)
+    name = enterprise.name("TARGET", 5)
+    await send(router, name, numbered(0))
+    packet = wire.UserMessage(
+        source=router.identifier, address=target.identifier, message_id=7, queue=number_in(name),
+        place=Place(HIGHEST, 1, 0),
+    ).packet()  # fmt: skip
+    async with session(own, enterprise.address("ROUTER"), wire.identifier()) as peer:
+        await peer.say(packet)
+    assert router.traffic.distrusted["own_name"] == 1
+    await send(router, name, numbered(COUNT))
+    await sent(router)
+    await enterprise.stop("ROUTER")
+    router = await enterprise.start("ROUTER")
+    await send(router, name, numbered(2 * COUNT))
+    assert await receive(target, TRANSACTIONAL, 3 * COUNT) == numbered(0, 3 * COUNT)
+
+
+@attack(
+    Area.SEQUENCES,
+    can="sends one packet in a sender's name, of the highest sequence, to a queue that takes or refuses it",
+    promised="the sender's messages arrive in order, also after restarts of both",
+)
+@pytest.mark.parametrize("queue", [TRANSACTIONAL, PLAIN, r".\private$\nothing"])
+@pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
+async def test_the_highest_sequence_keeps_nobody_out(pair: Pair, own: str, queue: str, first: bool) -> None:
+    name = pair.direct("BOB", TRANSACTIONAL)
+    if not first:
+        await send(pair.alice, name, numbered(0))
+    async with session(own, pair.addresses["BOB"], pair.alice.identifier) as peer:
+        await peer.say(forged(pair, Place(HIGHEST, 0xFFFF_0000, 0), queue))
+    if first:
+        await send(pair.alice, name, numbered(0))
+    for node in ("BOB", "ALICE"):
+        await pair.stop(node)
+        await pair.start(node)
+    await send(pair.alice, name, numbered(COUNT))
+    assert real(await bodies_until(pair.bob, TRANSACTIONAL, b"%d" % (2 * COUNT - 1))) == numbered(0, 2 * COUNT)
+
+
+@attack(
+    Area.SEQUENCES,
+    can="sends what a sender will send next, in its sequence and place, with another body",
+    promised="the sender's message is delivered as well, in its order",
+)
+async def test_the_senders_next_places_cannot_be_taken(pair: Pair, own: str) -> None:
+    name = pair.direct("BOB", TRANSACTIONAL)
+    await pair.alice.set_online(False)
+    await send(pair.alice, name, numbered(0))
+    places = [packet.place for packet in packets_of(pair.alice)]
+    assert len(places) == COUNT
+    async with session(own, pair.addresses["BOB"], pair.alice.identifier) as peer:
+        await peer.say(*(forged(pair, place) for place in places))
+    await pair.alice.set_online(True)
+    assert real(await bodies_until(pair.bob, TRANSACTIONAL, b"%d" % (COUNT - 1))) == numbered(0)
+    await sent(pair.alice)
+
+
+@attack(
+    Area.SEQUENCES,
+    can="sends every packet of a sender again, word for word, from another address, before and after the sender",
+    promised="each message is delivered once, in its order",
+)
+async def test_replayed_packets_are_not_delivered_again(pair: Pair, own: str) -> None:
+    name = pair.direct("BOB", TRANSACTIONAL)
+    await pair.alice.set_online(False)
+    await send(pair.alice, name, numbered(0))
+    packets = [packet.data for packet in packets_of(pair.alice)]
+    async with session(own, pair.addresses["BOB"], pair.alice.identifier) as peer:
+        await peer.say(*packets[: COUNT // 2])
+        await pair.alice.set_online(True)
+        assert await receive(pair.bob, TRANSACTIONAL, COUNT) == numbered(0)
+        await peer.say(*packets)
+        async with session(loopback_address(), pair.addresses["BOB"], pair.alice.identifier) as another:
+            await another.say(*packets)
+    await send(pair.alice, name, [b"last"])
+    assert await receive(pair.bob, TRANSACTIONAL, 1) == [b"last"]
+
+
+@attack(
+    Area.SEQUENCES,
+    can="says that it is another queue manager than the source of its packets",
+    promised="the source's own sequence stays where it is",
+)
+async def test_a_stranger_under_its_own_name_moves_nobodys_sequence(pair: Pair, own: str) -> None:
+    name = pair.direct("BOB", TRANSACTIONAL)
+    await send(pair.alice, name, numbered(0))
+    await sent(pair.alice)
+    async with session(own, pair.addresses["BOB"], wire.identifier()) as peer:
+        await peer.say(forged(pair, Place(HIGHEST, 1, 0)), forged(pair, Place(HIGHEST, 0xFFFF_FFFF, 1)))
+    await send(pair.alice, name, numbered(COUNT))
+    assert real(await bodies_until(pair.bob, TRANSACTIONAL, b"%d" % (2 * COUNT - 1))) == numbered(0, 2 * COUNT)
+
+
+@attack(
+    Area.SEQUENCES,
+    can="sends packets in a sender's name, so that acknowledgments for that sender should go to the attacker's address",
+    promised="the sender gets its acknowledgments, and the attacker none of them",
+)
+async def test_nobody_draws_the_acknowledgments_of_another(pair: Pair, own: str) -> None:
+    name = pair.direct("BOB", TRANSACTIONAL)
+    await send(pair.alice, name, numbered(0))
+    await sent(pair.alice)
+    stale = forged(pair, Place(1, 5, 4))
+    async with session(own, pair.addresses["BOB"], pair.alice.identifier) as peer:
+        await peer.say(stale)
+        await send(pair.alice, name, numbered(COUNT))
+        await peer.say(stale)
+        await sent(pair.alice)
+    assert await receive(pair.bob, TRANSACTIONAL, 2 * COUNT) == numbered(0, 2 * COUNT)
+
+
+@attack(
+    Area.SEQUENCES,
+    can="begins a sequence of the far future in a sender's name, from an address of its own",
+    promised="it is not taken at all",
+)
+async def test_a_sequence_of_the_future_is_not_taken(pair: Pair, own: str) -> None:
+    future = int(time.time()) + 200_000 << 32
+    async with session(own, pair.addresses["BOB"], pair.alice.identifier) as peer:
+        await peer.say(forged(pair, Place(future, 1, 0)), forged(pair, Place(future | 0xFFFF_FFFF, 1, 0)))
+    assert pair.bob.traffic.distrusted["future_sequence"] == 2
+    await send(pair.alice, pair.direct("BOB", TRANSACTIONAL), [b"last"])
+    assert await receive(pair.bob, TRANSACTIONAL, 1) == [b"last"]
+
+
+@attack(
+    Area.SEQUENCES,
+    can="speaks as a machine of the enterprise, before that machine does and while it does",
+    promised="all messages of the machine arrive, once and in order; while it speaks, nothing of the attacker's does",
+)
+async def test_a_machine_of_the_enterprise_goes_before_who_only_says_so(enterprise: Enterprise, own: str) -> None:
+    source, target = await enterprise.start("SOURCE"), await enterprise.start("TARGET")
+    await enterprise.start("ROUTER")
+    await target.create_queue(TRANSACTIONAL, transactional=True)
+    name = enterprise.name("TARGET", 5)
+
+    def forge(place: Place) -> bytes:
+        return wire.UserMessage(
+            source=source.identifier, address=target.identifier, message_id=7, queue=number_in(name), place=place
+        ).packet()
+
+    async with session(own, enterprise.address("TARGET"), source.identifier) as peer:
+        await peer.say(forge(Place(HIGHEST, 1, 0)))
+        await send(source, name, numbered(0))
+        await eventually(lambda: target_count(target) == COUNT + 1, "all are there")
+        await peer.say(forge(Place(HIGHEST + 1, 1, 0)), forge(Place(HIGHEST + 1, 2, 1)))
+        assert target.traffic.distrusted["contested"] == 2
+    await send(source, name, numbered(COUNT))
+    found = await bodies_until(target, TRANSACTIONAL, b"%d" % (2 * COUNT - 1))
+    assert found.count(b"forged") == 1
+    assert real(found) == numbered(0, 2 * COUNT)
+
+
+def target_count(node: object) -> int:
+    return node.names.find(TRANSACTIONAL).message_count  # type: ignore[attr-defined,no-any-return]
+
+
+@attack(
+    Area.SEQUENCES,
+    can="has a routing server pass on packets in the name of a machine that is elsewhere",
+    promised="the routing server does not vouch for them; the machine's own messages arrive in order",
+)
+async def test_a_routing_server_does_not_vouch_for_strangers(enterprise: Enterprise, own: str) -> None:
+    source, target = await enterprise.start("SOURCE"), await enterprise.start("TARGET")
+    router = await enterprise.start("ROUTER")
+    await target.create_queue(TRANSACTIONAL, transactional=True)
+    name = enterprise.name("TARGET", 5)
+    packet = wire.UserMessage(
+        source=source.identifier, address=target.identifier, message_id=7, queue=number_in(name),
+        place=Place(HIGHEST, 1, 0),
+    ).packet()  # fmt: skip
+    async with session(own, enterprise.address("ROUTER"), source.identifier) as peer:
+        peer.send(packet)
+        assert await peer.is_closed()
+    assert router.traffic.distrusted["elsewhere"] == 1
+    await send(source, name, numbered(0))
+    assert await receive(target, TRANSACTIONAL, COUNT) == numbered(0)
+
+
+@attack(
+    Area.SEQUENCES,
+    can="begins as many branches of a sender's sequence as it has addresses",
+    promised="what is remembered of them is bounded, and the sender's own place stays",
+)
+async def test_many_addresses_push_nobody_out(pair: Pair) -> None:
+    name = pair.direct("BOB", TRANSACTIONAL)
+    await send(pair.alice, name, numbered(0))
+    await sent(pair.alice)
+    for number in range(24):
+        async with session(loopback_address(), pair.addresses["BOB"], pair.alice.identifier) as peer:
+            await peer.say(forged(pair, Place(HIGHEST + number, 1, 0)))
+    known = [one for one in pair.bob.network.state.incoming if one.source == pair.alice.identifier]  # type: ignore[attr-defined]
+    assert len(known) <= 17
+    await send(pair.alice, name, numbered(COUNT))
+    assert real(await bodies_until(pair.bob, TRANSACTIONAL, b"%d" % (2 * COUNT - 1))) == numbered(0, 2 * COUNT)
+
+
+# Honest senders that look like attackers
+
+
+async def test_a_sender_that_moves_there_and_back_goes_on_in_its_sequence(pair: Pair) -> None:
+    name = pair.direct("BOB", TRANSACTIONAL)
+    home, first = pair.addresses["ALICE"], 0
+    for address in (home, loopback_address(), home, loopback_address()):
+        await pair.stop("ALICE")
+        pair.addresses["ALICE"] = address
+        pair.bob.network.notices.order = lambda acknowledgment: None  # lost on its way: the next address sends again
+        await pair.start("ALICE")
+        await send(pair.alice, name, numbered(first, 5))
+        first += 5
+        await eventually(lambda: target_count(pair.bob) == first, "they arrive")  # noqa: B023  # awaited
+    assert await receive(pair.bob, TRANSACTIONAL, first) == numbered(0, first)
+
+
+async def test_a_machine_at_an_unregistered_address_is_served_once_the_registered_one_is_silent(
+    enterprise: Enterprise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qmnode.protocol.branches.SPEAKING", 0.0)
+    target = await enterprise.start("TARGET")
+    await enterprise.start("ROUTER")
+    await target.create_queue(TRANSACTIONAL, transactional=True)
+    name, first = enterprise.name("TARGET", 5), 0
+    direct = rf"DIRECT=TCP:{enterprise.address('TARGET')}\private$\tx"
+    for address in ("", loopback_address(), "", loopback_address()):
+        source = await enterprise.start("SOURCE", address)
+        await send(source, direct, numbered(first, 5))
+        first += 5
+        await eventually(lambda: target_count(target) == first, "they arrive")  # noqa: B023  # awaited
+        await enterprise.stop("SOURCE")
+    assert await receive(target, TRANSACTIONAL, first) == numbered(0, first)
+    assert name
+
+
+async def test_messages_of_a_failed_over_router_come_once_and_in_order(pair: Pair, own: str) -> None:
+    """Another peer brings the rest of a sequence that no directory knows: it goes on."""
+    name = pair.direct("BOB", TRANSACTIONAL).removeprefix("DIRECT=")
+    source = wire.identifier()
+
+    def message(number: int) -> bytes:
+        return wire.UserMessage(
+            source=source, message_id=number, queue=wire.direct(name), place=Place(9 << 32, number, number - 1),
+            body=b"%d" % number,
+        ).packet()  # fmt: skip
+
+    async with session(own, pair.addresses["BOB"], wire.identifier()) as peer:
+        await peer.say(*map(message, range(1, 6)))
+    async with session(loopback_address(), pair.addresses["BOB"], wire.identifier()) as peer:
+        await peer.say(*map(message, range(3, 9)))
+    async with session(own, pair.addresses["BOB"], wire.identifier()) as peer:
+        await peer.say(*map(message, range(7, 11)))
+    assert await receive(pair.bob, TRANSACTIONAL, 10) == numbered(1, 10)
