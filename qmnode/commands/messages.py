@@ -206,7 +206,7 @@ def _print_decoded(message: Message, limits: Limits) -> None:
     for reason in filter(None, (decoded.reason, headers.reason)):
         say(f"{lookup_text(message.lookup_identifier)}: not decoded: {reason}")
     if not decoded.reason:
-        print_body(shown(decoded.value))
+        print_body(shown(decoded.value, indent=sys.stdout.isatty()))
     elif message.body:
         text = body_text(message)
         print_body(text if text is not None else message.body.hex())
