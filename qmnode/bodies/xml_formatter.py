@@ -59,7 +59,6 @@ def _content(source: ElementTree.Element, budget: Budget, around: str, depth: in
     budget.nodes -= 1
     if not len(source):
         return source.text or ""
-    budget.spend(0)
     budget.check_depth(depth)
     found: dict[str, Any] = {}
     _add_children(source, found, budget, "", depth)
@@ -98,6 +97,7 @@ def _add_children(source: ElementTree.Element, found: dict[str, Any], budget: Bu
         else:
             repeated.add(name)
             found[name] = [found[name], value]
+    budget.spend(0)  # children without children have only been counted
 
 
 def value_of(root: Element) -> Any:
