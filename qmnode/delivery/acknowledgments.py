@@ -54,9 +54,12 @@ class Acknowledgments:
     def take_final_ack(self, connection: Connection, received: FinalAckReceived) -> None:
         """Receiving a FinalAck packet, 3.1.5.7."""
         address, now, distrust = connection.address, self._loop.time(), self._network.distrust
-        if not connection.neighbour.speaks_for(received.author) and distrust.is_noisy(address, now):
+        neighbour = connection.neighbour
+        if not neighbour.speaks_for(received.author) and distrust.is_noisy(address, now):
             distrust.note(Kind.FINAL_ACK, address, now)
-        elif not self.final_acks.take(received, lambda queue: self._belief(connection, received, queue)):
+        elif received.author in neighbour.elsewhere or not self.final_acks.take(
+            received, lambda queue: self._belief(connection, received, queue)
+        ):
             distrust.missed(Kind.FINAL_ACK, address, now)
 
     def stored(self, queue_sender: "QueueSender") -> None:

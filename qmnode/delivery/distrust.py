@@ -38,11 +38,12 @@ _TEXTS: Final = {
     "directory does not give it wait. If it is right, register it; see `qmnode sequence list`",
     Kind.ELSEWHERE: "a session is closed that brought messages to be passed on of a queue manager which the directory "
     "has at other addresses. If they are right, register the name of that machine, or of the routing server there, at "
-    "this address as well",
+    "this address as well, or see transfer.only_registered_addresses",
     Kind.FUTURE: "transactional messages of a sequence that begins in the future are dropped: set the clock of their "
     "source right, or raise transfer.sequence_clock_tolerance",
     Kind.ORDER_ACK: "order acknowledgments are not believed: they do not come from where the messages went",
-    Kind.FINAL_ACK: "final acknowledgments are not believed: they do not come from where the messages went",
+    Kind.FINAL_ACK: "final acknowledgments are not believed: they do not come from where the messages went. If they "
+    "are the destination's, register its name at this address as well, or see transfer.only_registered_addresses",
 }
 
 

@@ -44,11 +44,15 @@ _NONE: Final = _Addresses(frozenset(), float("-inf"))
 class Identities:
     """Who speaks for whom, as far as the directory tells."""
 
-    def __init__(self, own: Guid, directory: Directory | None, topology: Topology | None) -> None:
-        """Without a topology only certificates make anybody known."""
+    def __init__(
+        self, own: Guid, directory: Directory | None, topology: Topology | None, *, only_registered: bool = True
+    ) -> None:
+        """Without a topology only certificates make anybody known. ``only_registered``: see the setting
+        ``transfer.only_registered_addresses``."""
         self._own = own
         self._directory = directory
         self._topology = topology
+        self._only_registered = only_registered
         self._addresses: dict[Guid, _Addresses] = {}
         self._loop = asyncio.get_running_loop()
 
@@ -81,7 +85,8 @@ class Identities:
         known = neighbour.known
         for source in {received.headers.source_queue_manager for received in messages} | {remote}:
             known[source] = is_itself and (source == remote or self.may_pass_on(remote, source))
-            if not known[source] and source != self._own and await self._addresses_of(source):
+            is_doubted = self._only_registered and not known[source] and source != self._own
+            if is_doubted and await self._addresses_of(source):
                 neighbour.elsewhere.add(source)
         if neighbour.ask_again == float("inf") and not all(known.values()):
             neighbour.ask_again = self._loop.time() + _ASK_AGAIN

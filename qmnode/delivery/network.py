@@ -188,7 +188,8 @@ class Network:
         self.resolver = DirectoryResolver(directory, self._topology)
         self.strangers = self._strangers(self._topology)
         self.forwarding = Forwarding(self.manager, self._topology, self.strangers, self.neighbours)
-        self.identities = Identities(identifier, directory, self._topology)
+        only_registered = self.manager.settings.transfer.only_registered_addresses
+        self.identities = Identities(identifier, directory, self._topology, only_registered=only_registered)
         self._astray = Astray(self.manager, self._topology)
         self.notices.knows = self._topology.knows
         await self._topology.start()

@@ -76,6 +76,10 @@ class TransferSettings(_Settings):
     wait for ever."""
     sequence_clock_tolerance: int = Field(default=86_400, ge=0)
     """Seconds by which the time stamp in the identifier of a transactional sequence may lie in the future."""
+    only_registered_addresses: bool = True
+    """Whether what a machine of the directory says comes from an address that its name resolves to. False where
+    addresses are translated on the way or machines have some that no name has: then anybody can have a routing server
+    pass on messages in the name of such a machine, and can say how its messages ended."""
     send_insecure_nacks: bool = False
     """SendInsecureNacks, 3.1.1.3 note 28 and section 5.1."""
     retry_interval: float = Field(default=5.0, gt=0)

@@ -35,14 +35,12 @@ class Enterprise:
         self.directory.write()
         self.nodes: dict[str, QueueManager] = {}
 
-    async def start(self, name: str, address: str = "") -> QueueManager:
-        """Start a node, at another address than its own if one is given."""
+    async def start(self, name: str, address: str = "", **transfer: object) -> QueueManager:
+        """Start a node, at another address than its own if one is given, with these settings of ``transfer``."""
         machine = self.machines[name]
-        node = await QueueManager.open(
-            self.folder / name,
-            settings_of(name, address or machine.listens),
-            directory=FileDirectory(self.directory.file),
-        )
+        settings = settings_of(name, address or machine.listens)
+        settings = settings.model_copy(update={"transfer": settings.transfer.model_copy(update=transfer)})
+        node = await QueueManager.open(self.folder / name, settings, directory=FileDirectory(self.directory.file))
         self.nodes[name] = node
         self._stack.push_async_callback(self.stop, name)
         node.adopt_identifier(machine.identifier)

@@ -159,6 +159,33 @@ async def test_a_machine_acknowledges_nothing_for_another(enterprise: Enterprise
 
 @attack(
     Area.ACKNOWLEDGMENTS,
+    can="sees messages that wait in a routing server, and says in the destination's name that they were refused",
+    promised="of a destination that the directory has elsewhere nobody else says so: no dead letter, no journal copy",
+)
+async def test_how_a_message_ended_is_not_said_from_another_address(enterprise: Enterprise, own: str) -> None:
+    source, router = await enterprise.start("SOURCE"), await enterprise.start("ROUTER")
+    more = {"negative_journaling_requested": True, "positive_journaling_requested": True}
+    await send(source, enterprise.name("TARGET", 5), numbered(), **more)  # type: ignore[arg-type]
+    packets = packets_of(source)
+    (queue_sender,) = source.network._queue_senders.values()  # type: ignore[attr-defined]
+    await eventually(lambda: len(queue_sender.credibility._stored) == COUNT, "the router has them")
+    assert waiting(router) == COUNT
+    target = enterprise.identifier("TARGET")
+    forged = final_acks(target, source.identifier, source.identifier, packets)
+    await say_to(source, own, enterprise.address("SOURCE"), [target, enterprise.identifier("STRANGER")], forged)
+    assert waiting(source) == COUNT
+    node = await enterprise.start("TARGET")
+    await node.create_queue(TRANSACTIONAL, transactional=True)
+    assert await receive(node, TRANSACTIONAL, COUNT) == numbered()
+    await sent(source)
+    assert source.queue_collection.transactional_dead_letter.message_count == 0
+    await eventually(
+        lambda: source.journal_queue.message_count == COUNT, "the destination says that they were received"
+    )
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
     can="says of messages that arrived, and of which their sender awaits the end, that they were refused",
     promised="the sender waits for the word of the destination",
 )

@@ -258,6 +258,18 @@ async def test_many_addresses_push_nobody_out(pair: Pair) -> None:
 # Honest senders that look like attackers
 
 
+async def test_a_routing_server_may_be_told_to_pass_on_what_comes_from_any_address(
+    enterprise: Enterprise, own: str
+) -> None:
+    """Where addresses are translated on the way."""
+    target = await enterprise.start("TARGET")
+    source = await enterprise.start("SOURCE", address=own)
+    await enterprise.start("ROUTER", only_registered_addresses=False)
+    await target.create_queue(TRANSACTIONAL, transactional=True)
+    await send(source, enterprise.name("TARGET", 5), numbered(0))
+    assert await receive(target, TRANSACTIONAL, COUNT) == numbered(0)
+
+
 async def test_a_sender_that_moves_there_and_back_goes_on_in_its_sequence(pair: Pair) -> None:
     name = pair.direct("BOB", TRANSACTIONAL)
     home, first = pair.addresses["ALICE"], 0
