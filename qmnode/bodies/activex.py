@@ -23,6 +23,7 @@ An OLE date and ticks cannot be confused: every double of a date since the year 
 or is negative. Only eight zero bytes may be both, and are taken for DateTime.MinValue.
 """
 
+import base64
 import codecs
 import struct
 from collections.abc import Callable
@@ -83,6 +84,8 @@ _NUMBERS: Final[dict[int, str]] = {
     Vt.VT_R8: "d",
 }
 codecs.lookup(DEFAULT_CODE_PAGE)  # loaded now, and not by a stranger's body
+_WHOLE: Final = frozenset("bBhHiIqQ")
+_TEXTS: Final = frozenset({Vt.VT_BSTR, Vt.VT_LPWSTR, Vt.VT_LPSTR})
 _SCALE: Final = Decimal(10_000)
 
 
@@ -188,7 +191,7 @@ def _vector(body: bytes, element: int, budget: Budget, code_page: str) -> Any:
     """Bytes are the body itself; other elements may have their count before them (COUNTEDARRAY, 2.2.16)."""
     if element == Vt.VT_UI1:
         return body
-    if element in (Vt.VT_BSTR, Vt.VT_LPWSTR, Vt.VT_LPSTR):
+    if element in _TEXTS:
         return _text_vector(body, element, budget, code_page)
     size = _ELEMENT_SIZES.get(element)
     if size is None:
@@ -230,7 +233,28 @@ def encode(value: Any, body_type: int | None = None, code_page: str = DEFAULT_CO
     except (struct.error, TypeError, ValueError, AttributeError, ArithmeticError, LookupError) as error:
         if isinstance(error, BodyError):
             raise
-        raise BodyError(f"{type(value).__name__} {value!r:.80} is no {type_name(body_type)}: {error}") from error
+        if isinstance(error, LookupError):
+            raise BodyError(f"{code_page!r:.80} is no code page: name one such as cp1252, cp932 or utf-8") from None
+        raise BodyError(f"{value!r:.80} is no {type_name(body_type)}: {_wanted(body_type, code_page)}") from error
+
+
+def _wanted(body_type: int, code_page: str) -> str:
+    """The values that a body type has, for the sentence that refuses another one."""
+    if body_type == BYTE_ARRAY or body_type & VECTOR:
+        element = body_type & ~VECTOR
+        return "it has bytes" if element in (Vt.VT_UI1, BYTE_ARRAY) else f"it has a list of {type_name(element)}"
+    if (code := _NUMBERS.get(body_type, "")) in _WHOLE:
+        bits = 8 * struct.calcsize("<" + code)
+        least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if code.islower() else (0, (1 << bits) - 1)
+        return f"it has whole numbers from {least} to {most}"
+    return {
+        Vt.VT_R4: "it has numbers up to 3.4e38",
+        Vt.VT_R8: "it has numbers",
+        Vt.VT_CY: "it has numbers from -922337203685477.5808 to 922337203685477.5807",
+        Vt.VT_DATE: "it has a date and time",
+        Vt.VT_LPSTR: f"it has text of the code page {code_page}",
+        Vt.VT_CLSID: "it has a UUID",
+    }.get(Vt(body_type), "it has text")
 
 
 def natural_type(value: Any) -> int:
@@ -272,7 +296,7 @@ def _encode(value: Any, body_type: int, code_page: str) -> bytes:
         case Vt.VT_DATE:
             return struct.pack("<q", to_ticks(value))
         case Vt.VT_BOOL:
-            return b"\xff" if value else b"\0"
+            return b"\xff" if _is_true(value) else b"\0"
         case Vt.VT_BSTR | Vt.VT_LPWSTR:
             return value.encode("utf-16-le", "surrogatepass")  # type: ignore[no-any-return]
         case Vt.VT_LPSTR:
@@ -282,12 +306,21 @@ def _encode(value: Any, body_type: int, code_page: str) -> bytes:
     raise BodyError(f"{type_name(body_type)} is not written for {type(value).__name__}")
 
 
+def _is_true(value: Any) -> bool:
+    """The boolean. BodyError for others: the text "false" is true to Python."""
+    if not isinstance(value, int) or value not in (0, 1):
+        raise BodyError(f"{value!r:.80} is no VT_BOOL: it has true and false, or 1 and 0")
+    return bool(value)
+
+
 def _encode_vector(value: Any, element: int, code_page: str) -> bytes:
     if element == Vt.VT_UI1:
         return bytes(memoryview(value))  # a number would give so many zeros
+    if isinstance(value, (str, dict)) or (element not in _TEXTS and element not in _ELEMENT_SIZES):
+        raise TypeError
     if element == Vt.VT_BOOL:
-        parts = [b"\xff\xff" if one else b"\0\0" for one in value]
-    elif element in (Vt.VT_BSTR, Vt.VT_LPWSTR, Vt.VT_LPSTR):
+        parts = [b"\xff\xff" if _is_true(one) else b"\0\0" for one in value]
+    elif element in _TEXTS:
         parts = [_counted_text(one, element, code_page) for one in value]
     else:
         parts = [_encode(one, element, code_page) for one in value]
@@ -299,8 +332,10 @@ def _counted_text(text: str, element: int, code_page: str) -> bytes:
     return struct.pack("<I", len(content) // 2 if element == Vt.VT_LPWSTR else len(content)) + content
 
 
-def encode_ole_date(value: datetime) -> tuple[bytes, int]:
+def encode_ole_date(value: Any) -> tuple[bytes, int]:
     """VT_DATE as COM programs read it."""
+    if not isinstance(value, datetime) or value.year < 100:
+        raise BodyError(f"{value!r:.80} is no OLE date: those are of the years 100 to 9999")
     return struct.pack("<d", to_ole(value)), Vt.VT_DATE
 
 
@@ -310,7 +345,7 @@ def value_of_text(text: str, body_type: int) -> Any:
         match body_type:
             case Vt.VT_BSTR | Vt.VT_LPWSTR | Vt.VT_LPSTR:
                 return text
-            case Vt.VT_EMPTY | Vt.VT_NULL:
+            case Vt.VT_EMPTY | Vt.VT_NULL if not text.strip():
                 return None
             case Vt.VT_R4 | Vt.VT_R8:
                 return float(text)
@@ -324,6 +359,8 @@ def value_of_text(text: str, body_type: int) -> Any:
                 return UUID(text)
             case _ if body_type in _NUMBERS:
                 return int(text, 0)
+            case _ if body_type in (BYTE_ARRAY, VECTOR | Vt.VT_UI1):
+                return base64.b64decode("".join(text.split()), validate=True)
     except (ValueError, InvalidOperation, KeyError):
         pass
     raise BodyError(f"{text!r:.80} is no {type_name(body_type)}")

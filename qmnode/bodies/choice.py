@@ -19,6 +19,8 @@ FORMATS: Final = (ACTIVEX, XML, BINARY, WCF, JSON, TEXT)
 """Formats of bodies, beside the names of body types such as VT_BSTR."""
 HEADER_FORMATS: Final = (NSERVICEBUS, REBUS)
 
+_WRITTEN: Final = f"{', '.join((XML, ACTIVEX, WCF, JSON, TEXT, *HEADER_FORMATS))} or a body type such as VT_BSTR"
+
 _NRBF_TYPE: Final = 768
 
 
@@ -160,6 +162,9 @@ def write_headers(headers: Mapping[str, str], format: str) -> bytes:
     """Extension for such headers. BodyError for another format."""
     from qmnode.bodies import nservicebus, rebus
 
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise BodyError(f"headers are text, and {name!r:.80} is {value!r:.80}")
     if format == NSERVICEBUS:
         return nservicebus.encode(dict(headers))
     if format == REBUS:
@@ -178,7 +183,10 @@ def encode(
 
     ``nservicebus`` and ``rebus`` are JSON with headers; bytes and text are taken as the body that they are.
     """
-    body, body_type = _encode_body(value, format, code_page)
+    try:
+        body, body_type = _encode_body(value, format, code_page)
+    except RecursionError:
+        raise BodyError(f"the value is nested too deep for the format {format:.80}") from None
     if format not in HEADER_FORMATS:
         if headers:
             raise BodyError(f"the format {format} has no headers: use {' or '.join(HEADER_FORMATS)}")
@@ -210,4 +218,6 @@ def _encode_body(value: Any, format: str, code_page: str) -> tuple[bytes, int]:
             return json_text.encode(value), 0
         case "binary":
             raise BodyError("BinaryMessageFormatter is only read: .NET deprecates its reader; write xml instead")
-    raise BodyError(f"{format!r:.80} is no format that can be written for a {type(value).__name__}")
+        case "text":
+            raise BodyError(f"the format text has text or bytes, and not {value!r:.80}")
+    raise BodyError(f"{format!r:.80} is no format: use {_WRITTEN}")

@@ -11,8 +11,9 @@ from uuid import UUID
 from qmnode.bodies.dates import duration_text, from_binary
 from qmnode.bodies.limits import BodyError, Budget
 from qmnode.bodies.nbfs import STRINGS
-from qmnode.bodies.reader import Reader, counted_text, multi_byte_integer, utf8, utf16
+from qmnode.bodies.reader import Reader, counted_text, encoded, multi_byte_integer, utf8, utf16
 from qmnode.bodies.tree import Element
+from qmnode.bodies.xml_text import check_name
 
 _XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
@@ -293,7 +294,7 @@ _NUMBERS: Final = {text: 2 * place for place, text in enumerate(STRINGS)}
 
 def write_text(text: str) -> bytes:
     """Text that ends its element."""
-    content = text.encode("utf-8", "surrogatepass")
+    content = encoded(text)
     if not content:
         return b"\x01"
     if len(content) < 1 << 8:
@@ -305,6 +306,7 @@ def write_text(text: str) -> bytes:
 
 def write(element: Element, around: str = "") -> bytes:
     """The element in records. Its namespaces become default namespaces, and those of attributes prefixes."""
+    check_name(element.name)
     parts = [_name_record(0x42, element.name)]
     if element.namespace != around:
         known = _NUMBERS.get(element.namespace)
@@ -315,6 +317,7 @@ def write(element: Element, around: str = "") -> bytes:
     if len(spaces) > len(_LETTERS):
         raise BodyError(f"the element {element.name!r:.80} has attributes of {len(spaces)} namespaces")
     for (space, name), value in element.attributes.items():
+        check_name(name)
         letter = spaces.index(space) if space else None
         parts.append(b"\x04" if letter is None else bytes([0x26 + letter]))
         parts.append(counted_text(name) + b"\x98" + _short(value))
@@ -333,7 +336,7 @@ def _name_record(indexed: int, name: str) -> bytes:
 
 
 def _short(value: str) -> bytes:
-    content = value.encode("utf-8", "surrogatepass")
+    content = encoded(value)
     if len(content) > 0xFF:
         raise BodyError(f"an attribute has {len(content)} bytes, and at most 255 are written")
     return bytes([len(content)]) + content

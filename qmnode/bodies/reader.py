@@ -93,7 +93,15 @@ def multi_byte_integer(value: int) -> bytes:
     return bytes(encoded)
 
 
+def encoded(text: str) -> bytes:
+    """UTF-8 of a text. BodyError if it has half of a surrogate pair, which UTF-8 cannot have."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise BodyError(f"the character {text[error.start]!r} is half of a surrogate pair: UTF-8 has none") from None
+
+
 def counted_text(text: str) -> bytes:
     """UTF-8 after its length."""
-    content = text.encode("utf-8", "surrogatepass")
+    content = encoded(text)
     return multi_byte_integer(len(content)) + content

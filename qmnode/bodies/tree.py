@@ -75,15 +75,19 @@ def content(element: Element, around: str = "") -> Any:
 
 def element_of(name: str, value: Any, namespace: str = "", depth: int = 1) -> Element:
     """The other way round: an element of what :func:`content` gives, and of plain values."""
+    if not isinstance(name, str):
+        raise BodyError(f"{name!r:.80} is no name of an element")
     if depth > DEEPEST:
         raise BodyError(f"the value is nested more than {DEEPEST} deep")
     if value is None:
         return Element(name, namespace, {(XSI, "nil"): "true"})
     if not isinstance(value, dict):
         return Element(name, namespace, text=text_of_value(value))
-    namespace = value.get("@xmlns", namespace)
+    namespace = text_of_value(value.get("@xmlns", namespace))
     element = Element(name, namespace)
     for key, held in value.items():
+        if not isinstance(key, str):
+            raise BodyError(f"{key!r:.80} is no name of an element or attribute")
         if key == "#text":
             element.text = text_of_value(held)
         elif key.startswith("@xsi:"):

@@ -15,8 +15,9 @@ _OWN: Final = Limits(nodes=1 << 22, depth=DEEPEST, octets=8 << 20)
 def value_of_text(text: str, format: str) -> Any:
     """The value. BodyError if the format cannot have it.
 
-    For a body type such as VT_I4 the text is read as that type. ``xml`` takes a document as it is; ``xml`` and
-    ``activex`` take JSON as the value that it is, and any other text as text. ``json`` and ``wcf`` want JSON.
+    For a body type such as VT_I4 the text is read as that type, and as base64 for one of bytes. ``xml`` takes a
+    document as it is; ``xml`` and ``activex`` take JSON as the value that it is, and any other text as text. ``json``
+    and ``wcf`` want JSON.
     """
     if (body_type := named_type(format)) is not None:
         return activex.value_of_text(text, body_type)
@@ -34,3 +35,17 @@ def value_of_text(text: str, format: str) -> Any:
         if format in ("json", "wcf"):
             raise BodyError(f"the body is no JSON: {error}"[:200]) from None
     return text
+
+
+def value_of_json(value: Any, format: str) -> Any:
+    """A value of a JSON document, where dates, bytes and identifiers are text. BodyError if the format cannot have it.
+
+    It takes the texts that :func:`qmnode.bodies.plain.plain` makes of values of body types.
+    """
+    body_type = named_type(format)
+    if isinstance(value, str) and (body_type is not None or format == "VT_DATE_OLE"):
+        return value_of_text(value, format)
+    if isinstance(value, list) and body_type is not None and body_type & activex.VECTOR:
+        element = body_type & ~activex.VECTOR
+        return [activex.value_of_text(one, element) if isinstance(one, str) else one for one in value]
+    return value

@@ -147,29 +147,35 @@ def encode(value: Any) -> bytes:
 
     ``value``: a dictionary as :func:`decode` gives it: ``action``, ``to`` (``net.msmq://host/private/queue``) and
     ``body`` with the operation's element, its ``@xmlns`` and its parameters; also ``message_id``, ``reply_to`` and
-    ``relates_to``.
+    ``relates_to``. ``mode`` and ``encoding`` are passed over: one message is written, in binary XML.
     """
     if not isinstance(value, dict) or not {"action", "to", "body"} <= value.keys():
         raise BodyError("a WCF message is a dictionary with action, to and body")
-    to = str(value["to"])
+    for key, held in value.items():
+        if key not in _WRITTEN:
+            raise BodyError(f"{key!r:.80} is not written: a WCF message has {', '.join(_WRITTEN)}")
+        if key != "body" and not isinstance(held, str):
+            raise BodyError(f"{key} of a WCF message is text, and not {held!r:.80}")
+    to: str = value["to"]
     if not to.startswith("net.msmq://"):
         raise BodyError(f"{to!r:.80} is no address of netMsmqBinding, such as net.msmq://host/private/orders")
-    via = str(value.get("via", to))
+    via: str = value.get("via", to)
     preamble = bytes([_VERSION, 1, 0, _MODE, 4, _VIA]) + counted_text(via) + bytes([_KNOWN_ENCODING, _BINARY])
     return preamble + _write_envelope(value, to)
 
 
+_WRITTEN: Final = ("action", "to", "body", "message_id", "relates_to", "reply_to", "via", "mode", "encoding")
 _MUST_UNDERSTAND: Final = b"\x1e\x00\x82"
 """The attribute ``s:mustUnderstand="1"``."""
 
 
 def _write_envelope(value: dict[str, Any], to: str) -> bytes:
-    header = b"\x44\x0a" + _MUST_UNDERSTAND + nbfx.write_text(str(value["action"]))
+    header = b"\x44\x0a" + _MUST_UNDERSTAND + nbfx.write_text(value["action"])
     for key, number in (("message_id", 0x1A), ("relates_to", 0x12)):
         if key in value:
-            header += b"\x44" + multi_byte_integer(number) + nbfx.write_text(str(value[key]))
+            header += b"\x44" + multi_byte_integer(number) + nbfx.write_text(value[key])
     if "reply_to" in value:
-        header += b"\x44\x2c\x44\x2a" + nbfx.write_text(str(value["reply_to"])) + b"\x01"
+        header += b"\x44\x2c\x44\x2a" + nbfx.write_text(value["reply_to"]) + b"\x01"
     header += b"\x44\x0c" + _MUST_UNDERSTAND + nbfx.write_text(to)
     body = value["body"]
     if not isinstance(body, dict) or len(body) > 1:

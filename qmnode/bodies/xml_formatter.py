@@ -145,7 +145,7 @@ def tree_of(value: Any) -> Element:
             ((name, held),) = value.items()
             if isinstance(held, (list, tuple)):
                 raise BodyError(f"a document has one root, and {name!r} is a list: put it under a name of its own")
-            return element_of(str(name), held)
+            return element_of(name, held)
         case list() | tuple():
             return _array_of(value)
     return element_of(_type_of(value), value)

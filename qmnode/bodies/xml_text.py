@@ -8,6 +8,7 @@ depth, and its parser is written in Python.
 
 import codecs
 import re
+from functools import lru_cache
 from typing import Final, NoReturn
 from xml.etree import ElementTree
 from xml.parsers import expat
@@ -134,24 +135,24 @@ def text_within(source: ElementTree.Element) -> str:
 
 def write(root: Element, *, declaration: bool = True, prefixes: dict[str, str] | None = None) -> str:
     """The document as text. Namespaces of elements become default namespaces; attributes take their prefixes."""
-    known = {XSI: "xsi", **(prefixes or {})}
+    known = {XSI: "xsi", _XML_NAMESPACE: "xml", **(prefixes or {})}
     parts = ['<?xml version="1.0"?>\r\n'] if declaration else []
     _write(root, "", known, parts, first=True)
     return "".join(parts)
 
 
 def _write(element: Element, default: str, prefixes: dict[str, str], parts: list[str], *, first: bool = False) -> None:
-    _check_name(element.name)
+    check_name(element.name)
     parts.append(f"<{element.name}")
     if element.namespace != default:
-        parts.append(f" xmlns={quoteattr(element.namespace)}")
+        parts.append(f" xmlns={quoteattr(_namespace(element.namespace), _CONTROLS)}")
     if first:
         used = {space for one in element.walk() for space, _ in one.attributes if space}
-        for number, space in enumerate(sorted(used | ({XSI} & set(prefixes)))):
+        for number, space in enumerate(sorted((used | {XSI}) - {_XML_NAMESPACE})):
             prefixes.setdefault(space, f"n{number}")
-            parts.append(f" xmlns:{prefixes[space]}={quoteattr(space)}")
+            parts.append(f" xmlns:{prefixes[space]}={quoteattr(_namespace(space), _CONTROLS)}")
     for (space, name), value in element.attributes.items():
-        _check_name(name)
+        check_name(name)
         parts.append(f" {prefixes[space] + ':' if space else ''}{name}={quoteattr(_checked(value), _CONTROLS)}")
     parts.append(">")
     if element.text:
@@ -163,11 +164,30 @@ def _write(element: Element, default: str, prefixes: dict[str, str], parts: list
 
 _CONTROLS: Final = {"\r": "&#xD;", "\n": "&#xA;", "\t": "&#x9;"}
 _NAME: Final = re.compile(r"[^\W\d][\w.\-]*\Z")
+_XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
+_RESERVED: Final = frozenset({_XML_NAMESPACE, "http://www.w3.org/2000/xmlns/"})
 
 
-def _check_name(name: str) -> None:
-    if not _NAME.match(name):
+def check_name(name: str) -> None:
+    """BodyError for names that no element and no attribute can have."""
+    if not _NAME.match(name) or not (name.isascii() or _parser_takes(name)):
         raise BodyError(f"{name!r:.80} is no name of an XML element or attribute")
+
+
+@lru_cache(maxsize=256)
+def _parser_takes(name: str) -> bool:
+    """Whether the parser reads the name; not all letters and digits of Unicode are letters and digits of XML."""
+    try:
+        expat.ParserCreate("utf-8").Parse(f"<{name}/>".encode("utf-8", "surrogatepass"), True)
+    except expat.ExpatError:
+        return False
+    return True
+
+
+def _namespace(name: str) -> str:
+    if name in _RESERVED:
+        raise BodyError(f"the namespace {name!r} is XML's own: no element can be in it")
+    return _checked(name)
 
 
 def _checked(text: str) -> str:

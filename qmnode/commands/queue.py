@@ -69,7 +69,9 @@ def _checked(kind: type[QueueSettings], values: dict[str, Any]) -> Any:
         return kind(**values)
     except ValidationError as error:
         mistake = error.errors()[0]
-        raise typer.BadParameter(f"{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}") from None
+        raise typer.BadParameter(
+            f"{'.'.join(map(str, mistake['loc']))}: {mistake['msg'].removeprefix('Value error, ')}"
+        ) from None
 
 
 @app.command(epilog="Example: qmnode queue create orders --transactional --journaling --quota 100MB")

@@ -18,6 +18,7 @@ from qmnode.administration.names import queue_name
 from qmnode.bodies.choice import encode, read_headers
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.bodies.plain import plain
+from qmnode.bodies.typed_text import value_of_json
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import QueueInformation, QueueProperties, QueueType
 from qmnode.model.message import INFINITE, Message
@@ -311,7 +312,7 @@ class NewMessage(_Document):
             raise ValueError(
                 "a format writes the value, and chooses the body type: leave out base64, text and body_type"
             )
-        made = encode(self.value, name, headers=self.headers)
+        made = encode(value_of_json(self.value, name), name, headers=self.headers)
         if made.extension and self.extension:
             raise ValueError(f"the format {name} puts headers into the extension: leave it out")
 
@@ -325,7 +326,8 @@ class NewMessage(_Document):
         """As the model takes it."""
         message = Message(self.body(), body_type=self.body_type)
         if self.format is not None:
-            message = Message.from_value(self.value, format=self.format, headers=self.headers)
+            value = value_of_json(self.value, self.format)
+            message = Message.from_value(value, format=self.format, headers=self.headers)
         message = message.copy(
             label=self.label,
             recoverable=self.recoverable,

@@ -122,7 +122,8 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 async def _not_valid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     mistakes = [
-        Mistake(where=".".join(map(str, mistake["loc"])), sentence=mistake["msg"]) for mistake in error.errors()[:20]
+        Mistake(where=".".join(map(str, mistake["loc"])), sentence=mistake["msg"].removeprefix("Value error, "))
+        for mistake in error.errors()[:20]
     ]
     sentence = "; ".join(f"{mistake.where}: {mistake.sentence}" for mistake in mistakes[:3])
     request.state.problem = ErrorCode.MQ_ERROR_INVALID_PARAMETER.name
