@@ -34,7 +34,7 @@ def decode(
         Path, typer.Argument(help="pcap, pcapng, hex dump or plain bytes; - is standard input.", metavar="FILE|-")
     ],
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document per packet and line; README.md tells the keys.")
+        bool, typer.Option("--json", help="One JSON document per packet and line; docs/decode.md lists the keys.")
     ] = False,
     summarize: Annotated[bool, typer.Option("--summary", help="One line per packet.")] = False,
     check: Annotated[
@@ -45,8 +45,8 @@ def decode(
         typer.Option(
             "--body",
             "--show",
-            help="How bodies are shown; in JSON, all but short add the bytes.  "
-            "[default: decoded at a terminal, else short]",
+            help="How bodies are shown; in JSON, all but short add the bytes. "
+            "Default: decoded at a terminal, else short.",
         ),
     ] = None,
     file_format: Annotated[Format, typer.Option("--format", help="What kind of file it is.")] = Format.AUTO,

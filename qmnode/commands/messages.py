@@ -58,8 +58,8 @@ ShowOption = Annotated[
     Show | None,
     typer.Option(
         "--show",
-        help="A table; bodies as text, each on its line; their bytes and nothing else; or decoded, with format and "
-        "headers, which is the default at a terminal.",
+        help="table; text: each body on its line; raw: bytes and nothing else; decoded: format, headers and value. "
+        "Default: decoded at a terminal; in a pipe table, or text for receive.",
     ),
 ]
 

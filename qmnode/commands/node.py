@@ -58,7 +58,7 @@ def init(
     run_directory: Annotated[Path, typer.Option("--run-directory", help="Where the sockets are.")] = Path(
         "/run/qmnode"
     ),
-    computer_name: Annotated[str, typer.Option(help="[default: the host's name]")] = "",
+    computer_name: Annotated[str, typer.Option(help="Default: the host's name.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Make a node: a configuration, and a message store with an identity. Overwrites nothing."""

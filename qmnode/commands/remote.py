@@ -25,7 +25,7 @@ NodeOption = Annotated[
     typer.Option(
         "--node",
         metavar="HOST[:PORT]",
-        help="Read from this computer, with remote read; PORT is its endpoint mapper's. [default port: 135]",
+        help="Read from this computer, with remote read; PORT is its endpoint mapper's. Default port: 135.",
         rich_help_panel=_PANEL,
     ),
 ]

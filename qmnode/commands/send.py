@@ -19,7 +19,7 @@ from qmnode.model.message import Message
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
 
     from qmnode.bodies.choice import Encoded
@@ -99,7 +99,9 @@ def send(
     name: QueueName,
     body: Annotated[
         str | None,
-        typer.Argument(help="The body, a text; - is standard input, which is also read if it is no terminal."),
+        typer.Argument(
+            help="The body, a text; - is standard input; without a body it is read too, unless it is a terminal."
+        ),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="File with the body; - is standard input.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="A message for each line of standard input.")] = False,
@@ -141,7 +143,7 @@ def send(
     express: Annotated[bool, typer.Option("--express", help="Faster, and lost when the node stops.")] = False,
     transactional: Annotated[
         bool | None,
-        typer.Option("--transactional/--no-transactional", help="In a transaction. [default: as the queue needs it]"),
+        typer.Option("--transactional/--no-transactional", help="In a transaction. Default: as the queue needs it."),
     ] = None,
     response_queue: Annotated[str, typer.Option(help="Where an answer should go.")] = "",
     admin_queue: Annotated[str, typer.Option(help="Where acknowledgments should go.")] = "",
@@ -197,7 +199,7 @@ def send(
             hash_algorithm=_HASHES[signed_with],
             privacy_level=PrivacyLevel.ADVANCED if encrypted else PrivacyLevel.NONE,
         )
-        if body_format:
+        if body_format is not None:
             made.body, made.body_type, made.extension = _formatted(content, body_format, named)
         if extension is not None:
             made.extension = extension
@@ -216,13 +218,20 @@ def send(
     async def work(manager: RemoteQueueManager) -> int:
         unit = await unit_for(manager, queue_name(name), transactional)
         count = 0
-        async with await manager.open_queue(format_name(name), Access.SEND) as queue:
-            with progress(f"sending to {name}") as bar:
-                for batch in _batches(contents):
-                    identifiers = await queue.send_many(map(message, batch), unit)
-                    count += len(identifiers)
-                    bar(count, None)
-                    _print_identifiers(identifiers, as_json)
+        try:
+            async with await manager.open_queue(format_name(name), Access.SEND) as queue:
+                with progress(f"sending to {name}") as bar:
+                    for batch in _batches(contents):
+                        made = _of_lines(batch, message, count) if lines else map(message, batch)
+                        identifiers = await queue.send_many(made, unit)
+                        count += len(identifiers)
+                        bar(count, None)
+                        _print_identifiers(identifiers, as_json)
+        except typer.BadParameter as error:
+            if not count:
+                raise
+            say(f"{error.message}; {count} sent, of the rest nothing")
+            raise typer.Exit(1) from None
         return count
 
     say(f"{with_node(socket, config, work)} sent")
@@ -243,7 +252,7 @@ def _check_format(name: str | None, headers: dict[str, str], *, plain: bool, ext
 
     if headers and name not in HEADER_FORMATS:
         raise typer.BadParameter(f"--header needs --format {' or '.join(HEADER_FORMATS)}")
-    if name and not plain:
+    if name is not None and not plain:
         raise typer.BadParameter("--format chooses the body type: leave out --utf16 and --body-type")
     if name in HEADER_FORMATS and extension is not None:
         raise typer.BadParameter(f"--format {name} puts headers into the extension: leave out --extension")
@@ -255,6 +264,8 @@ def _formatted(content: bytes, name: str, headers: dict[str, str]) -> Encoded:
 
     try:
         made = encode(value_of_text(content.decode("utf-8"), name), name, headers=headers)
+    except UnicodeDecodeError:
+        raise typer.BadParameter("the body is no UTF-8", param_hint="--format") from None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--format") from None
     _check_size(made.body, f"the body as {name}")
@@ -310,6 +321,15 @@ def _lines(utf16: bool) -> Iterator[bytes]:
         content = line.removesuffix(b"\n").removesuffix(b"\r")
         _check_size(content, f"line {number} of standard input")
         yield _to_utf16(content) if utf16 else content
+
+
+def _of_lines(lines: Iterable[bytes], message: Callable[[bytes], Message], before: int) -> Iterator[Message]:
+    """Messages of lines, of which so many came before. BadParameter names the line that cannot be one."""
+    for number, line in enumerate(lines, before + 1):
+        try:
+            yield message(line)
+        except typer.BadParameter as error:
+            raise typer.BadParameter(f"line {number}: {error.message}", param_hint=error.param_hint) from None
 
 
 def _to_utf16(content: bytes) -> bytes:

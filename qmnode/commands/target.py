@@ -25,7 +25,7 @@ SocketOption = Annotated[
         "--socket",
         envvar="QMNODE_SOCKET",
         show_envvar=True,
-        help="Socket on which the node takes applications.  [default: that of the configuration]",
+        help="Socket on which the node takes applications. Default: that of the configuration.",
         rich_help_panel=_NODE_PANEL,
     ),
 ]
@@ -39,7 +39,7 @@ ConfigOption = Annotated[
     ),
 ]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Directory of the message store.  [default: that of the configuration]")
+    Path | None, typer.Option("--data", help="Directory of the message store. Default: that of the configuration.")
 ]
 QueueName = Annotated[
     str,

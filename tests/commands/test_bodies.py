@@ -123,6 +123,7 @@ def test_limits_come_from_the_configuration(command: Command, daemon: NodeProces
         (["42", "--format", "VT_BSTR"], "VT_BSTR", "42"),
         (["42", "--format", "vt_i4"], "VT_I4", 42),
         (["1.5", "--format", "VT_CY"], "VT_CY", Decimal("1.5")),
+        (["AAEC", "--format", "VT_VECTOR|VT_UI1"], "VT_VECTOR|VT_UI1", b"\0\1\2"),
         (["2026-05-06", "--format", "VT_DATE"], "VT_DATE", datetime(2026, 5, 6)),
         (["true", "--format", "activex"], "VT_BOOL", True),
         (["hello", "--format", "activex"], "VT_LPWSTR", "hello"),
@@ -159,6 +160,12 @@ def test_send_writes_a_format(
         (["x", "--format", "xml", "--utf16"], "leave out --utf16"),
         (["x", "--format", "rebus", "--extension", "e"], "leave out --extension"),
         (["<a><b></a>", "--format", "xml"], "well-formed"),
+        (['{"a": {"@xmlns": null}}', "--format", "xml"], "cannot be written as XML"),
+        (["0001-01-01", "--format", "VT_DATE_OLE"], "years 100 to 9999"),
+        (["x", "--format", "XML"], "nservicebus, rebus or a body type such as VT_BSTR"),
+        (["x", "--format", ""], "'' is no format"),
+        (["\udcff", "--format", "text"], "the body is no UTF-8"),
+        (["!", "--format", "VT_VECTOR|VT_UI1"], "is no VT_VECTOR|VT_UI1"),
     ],
 )
 def test_what_cannot_be_written_is_refused(
@@ -167,6 +174,36 @@ def test_what_cannot_be_written_is_refused(
     answer = command("send", queue, *arguments, "--socket", daemon.socket)
     assert answer.code == 2
     assert sentence in " ".join(answer.err.split())
+
+
+@pytest.mark.parametrize(("wrong", "sent"), [(1, 0), (501, 500)])
+def test_a_line_that_cannot_be_written_is_named_with_how_many_were_sent(
+    command: Command, daemon: NodeProcess, queue: str, wrong: int, sent: int
+) -> None:
+    lines = b"".join(b"x\n" if number == wrong else b"7\n" for number in range(1, 601))
+    answer = command("send", queue, "--lines", "--format", "VT_I4", "--socket", daemon.socket, stdin=lines)
+    assert f"line {wrong}: 'x' is no VT_I4" in " ".join(answer.err.split())
+    assert answer.code == (1 if sent else 2)
+    assert len(answer.out.splitlines()) == sent
+    assert ("500 sent, of the rest nothing" in answer.err) == bool(sent)
+    assert len(command("peek", queue, "--count", "1000", "--socket", daemon.socket, "--json").documents) == sent
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["decode"], "Default: decoded at a terminal, else short."),
+        (["decode"], "docs/decode.md lists the keys"),
+        (["peek"], "in a pipe table, or text for receive."),
+        (["send"], "without a body it is read too, unless it is a terminal."),
+        (["send"], "Default: as the queue needs it."),
+        (["peek"], "Default: that of the configuration."),
+        (["init"], "Default: the host's name."),
+    ],
+)
+def test_help_names_what_holds_without_an_option(command: Command, arguments: list[str], sentence: str) -> None:
+    shown = command(*arguments, "--help").out
+    assert sentence.replace(" ", "") in "".join(letter for letter in shown if not letter.isspace() and letter != "│")
 
 
 def test_decode_shows_bodies_of_a_capture(command: Command, daemon: NodeProcess, queue: str, tmp_path: Path) -> None:
