@@ -34,6 +34,10 @@ def test_every_command_of_the_page_works(
     file.write_text(yaml.safe_dump(values | {"password": settings.password.get_secret_value()}), "utf-8")
     monkeypatch.setenv("MQENTERPRISE_DIRECTORY", str(file))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    keys = tmp_path / "keys.yaml"
+    keys.write_text(yaml.safe_dump({"directory": str(tmp_path / "{computer}")}), "utf-8")
+    (tmp_path / "shop").mkdir()
+    monkeypatch.setenv("MQENTERPRISE_KEYS", str(keys))
     with EnterpriseDirectory(settings) as directory:
         site = directory.sites.find("Default-First-Site-Name")
         assert site is not None and site.identifier is not None
