@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 
 from qmnode.delivery.awaiting_final_acks import Belief, FinalAcks
 from qmnode.delivery.distrust import Kind
+from qmnode.protocol.acknowledgments import FinalAcknowledgment
 from qmnode.protocol.final_acks import ON_THE_WAY
+from qmnode.protocol.incoming_sequences import OrderAcknowledgment
 from qmnode.protocol.outgoing_sequences import AckResult, OutgoingSequence
 from qmnode.protocol.reception import FinalAckReceived, OrderAckReceived
 from qmnode.structures.guid import ZERO_GUID, Guid
@@ -61,6 +63,19 @@ class Acknowledgments:
             received, lambda queue: self._belief(connection, received, queue)
         ):
             distrust.missed(Kind.FINAL_ACK, address, now)
+
+    def take_own(self, acknowledgment: OrderAcknowledgment | FinalAcknowledgment) -> None:
+        """What would go to the order queue of this node itself."""
+        own = self._network.manager.identifier
+        if isinstance(acknowledgment, FinalAcknowledgment):
+            final = FinalAckReceived(own, acknowledgment.message_class, acknowledgment.body)
+            self.final_acks.take(final, lambda queue: Belief.WHOLE)
+            return
+        result, sequence = self._outgoing.take_order_ack(
+            own, acknowledgment.sequence_id, acknowledgment.sequence_number, self._loop.time(), self._network.time()
+        )
+        if result is AckResult.PROGRESS and sequence is not None:
+            self._progress(sequence, "")
 
     def stored(self, queue_sender: "QueueSender") -> None:
         """The next hop has more messages of a queue on its disk: look again at what waited for that."""

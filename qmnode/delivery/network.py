@@ -117,6 +117,9 @@ class Network:
         self.identities = Identities(manager.identifier, None, None)
         self.distrust = Distrust(manager.traffic.distrusted)
         self.acknowledgments = Acknowledgments(self)
+        self.notices.take_own = self.acknowledgments.take_own
+        self._reaches_itself = False
+        """Whether a session of this node is with itself, so that it is told how its own messages ended."""
         self.arrivals = Arrivals(self)
         self.protection = Protection(self)
         self.resolver = Resolver()
@@ -411,7 +414,7 @@ class Network:
     def message_left(self, value: bytes, reason: int) -> None:
         """A transactional message left its queue here: its source may wait for a FinalAck."""
         packet = value[PREFIX_SIZE:]
-        if source_of(packet) == self.manager.identifier:
+        if source_of(packet) == self.manager.identifier and not self._reaches_itself:
             return
         try:
             message = UserMessage.parse(packet)
@@ -470,6 +473,9 @@ class Network:
                     self.arrivals.take(connection, messages)
                 case Opened():
                     self._heard(connection)
+                    if connection.session.remote == self.manager.identifier and self._is_ours(connection):
+                        connection.neighbour.itself = self.manager.identifier
+                        self._reaches_itself = True
                     self.neighbours.opened(connection)
                     connection.established = self.manager.clock.time()
                     self.record_session(connection, opened=True)
@@ -489,6 +495,12 @@ class Network:
         remote = connection.session.remote
         if remote != ZERO_GUID:  # else it has not said who it is
             self._copies.heard(remote, connection.address, connection.local_address, self._loop.time())
+
+    def _is_ours(self, connection: Connection) -> bool:
+        """Whether this node opened a connection that it accepted: no other process has that port."""
+        ours = (one.connection for one in self._queue_senders.values())
+        place = connection.address, connection.port
+        return any(one is not None and (one.local_address, one.local_port) == place for one in ours)
 
     def record_session(self, connection: Connection, *, opened: bool, state: str = "") -> None:
         """Tell whoever keeps a record."""

@@ -37,6 +37,8 @@ class Notices:
 
     def __init__(self, manager: QueueManager) -> None:
         self._manager = manager
+        self.take_own: Callable[[OrderAcknowledgment | FinalAcknowledgment], None] = lambda acknowledgment: None
+        """Takes those about this node's own messages, which it sent to itself by a name that it does not know."""
         self.knows: Callable[[Guid], bool] = lambda machine: False
         """Whether the directory has a queue manager."""
 
@@ -80,12 +82,18 @@ class Notices:
     def order(self, acknowledgment: OrderAcknowledgment) -> None:
         """Send an OrderAck packet, 3.1.7.17."""
         manager = self._manager
+        if acknowledgment.source == manager.identifier:
+            self.take_own(acknowledgment)
+            return
         packet = order_ack_packet(acknowledgment, manager.identifier, manager.ordinal.next(), int(manager.clock.time()))
         self._send(acknowledgment, packet)
 
     def final(self, acknowledgment: FinalAcknowledgment) -> None:
         """Send a FinalAck packet, 3.1.7.17."""
         manager = self._manager
+        if acknowledgment.source == manager.identifier:
+            self.take_own(acknowledgment)
+            return
         packet = final_ack_packet(acknowledgment, manager.identifier, manager.ordinal.next(), int(manager.clock.time()))
         self._send(acknowledgment, packet)
 

@@ -38,7 +38,7 @@ class Brought:
 class Neighbour:
     """One session's peer. ``known`` is filled in by whoever can tell."""
 
-    __slots__ = ("_brought", "address", "ask_again", "elsewhere", "known")
+    __slots__ = ("_brought", "address", "ask_again", "elsewhere", "itself", "known")
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -49,6 +49,8 @@ class Neighbour:
         hop would take it for theirs."""
         self.ask_again = float("inf")
         """When that is to be asked again."""
+        self.itself: Guid | None = None
+        """This queue manager, if it opened the session itself: by a name of its own that it does not know."""
         self._brought: dict[Guid, Brought] = {}
 
     @property
@@ -65,7 +67,7 @@ class Neighbour:
 
     def speaks_for(self, source: Guid) -> bool:
         """Whether it is known to speak for a queue manager."""
-        return self.known.get(source, False)
+        return source == self.itself or self.known.get(source, False)
 
     def brought(self, source: Guid, own: Guid, speakers: "Speakers") -> Brought:
         """What is believed of messages of ``source`` that it brings to the queue manager ``own``."""
@@ -74,7 +76,7 @@ class Neighbour:
             if len(self._brought) >= _SOURCES:
                 self._brought.clear()
             bringer = "" if self.speaks_for(source) else self.address
-            found = self._brought[source] = Brought(source, bringer, source == own)
+            found = self._brought[source] = Brought(source, bringer, source == own and self.itself is None)
             if bringer:
                 speakers.join(source, bringer)
         found.speakers = speakers.of(source)

@@ -36,8 +36,8 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_alarm", "_handler", "_holds", "_identity_required", "_incomplete", "_loop", "_processing", "_rate", "_rates",
         "_read_paused", "_transport", "_unsettled_limit", "_waits_for_rate", "address", "encrypted", "established",
-        "heard", "initiator", "local_address", "neighbour", "on_lost", "on_writable", "port", "received_bytes",
-        "sent_bytes", "session", "unsettled_bytes", "writable",
+        "heard", "initiator", "local_address", "local_port", "neighbour", "on_lost", "on_writable", "port",
+        "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         """The other side, as far as it is believed."""
         self.local_address = ""
         """This side's, without port."""
+        self.local_port = 0
         self.encrypted = False
         """Whether it is TLS, and the other side has shown a certificate that is believed."""
         self.writable = True
@@ -97,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address, self.port = str(peer[0]).partition("%")[0], int(peer[1])
         self.neighbour = Neighbour(self.address)
         own = transport.get_extra_info("sockname") or ("", 0)
-        self.local_address = str(own[0]).partition("%")[0]
+        self.local_address, self.local_port = str(own[0]).partition("%")[0], int(own[1])
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
             self.encrypted = True

@@ -15,7 +15,7 @@ from tests.adversary.attacks import Area, attack
 from tests.adversary.lab import Enterprise, enterprise_in, packets_of, receive, send, sent, waiting
 from tests.adversary.peer import Peer, acceptor, session
 from tests.adversary.wire import Packet, Place
-from tests.transport.conftest import TRANSACTIONAL, Pair, eventually, loopback_address
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually, loopback_address
 
 COUNT = 20
 REASONS = [wire.REACH_QUEUE_TIMEOUT, wire.BAD_DESTINATION, wire.ACK_RECEIVE, wire.PURGED, wire.HOP_COUNT_EXCEEDED]
@@ -254,3 +254,19 @@ async def test_a_destination_that_answers_from_another_address_is_believed_when_
         await eventually(lambda: dead.message_count + waits.message_count == COUNT)
         back.send(*[final_acks(identifier, alice, pair.alice.identifier, [one])[1] for one in packets[1:]])
         await eventually(lambda: dead.message_count == COUNT, "its final acknowledgments are taken")
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+async def test_a_node_takes_its_own_messages_by_a_name_of_its_own_that_it_does_not_know(
+    pair: Pair, transactional: bool
+) -> None:
+    """An alias, or an address that no setting names: it connects to itself, and is no stranger there."""
+    queue = TRANSACTIONAL if transactional else PLAIN
+    name = rf"DIRECT=OS:{pair.addresses['ALICE']}{queue.removeprefix('.')}"
+    more = {"positive_journaling_requested": True} if transactional else {}
+    await send(pair.alice, name, numbered(), transactional=transactional, **more)
+    assert await receive(pair.alice, queue, COUNT) == numbered()
+    await sent(pair.alice)
+    if transactional:
+        await eventually(lambda: pair.alice.journal_queue.message_count == COUNT, "it says itself that they came")
+    assert not pair.alice.traffic.distrusted["own_name"]
