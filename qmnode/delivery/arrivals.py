@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import structlog
 
@@ -24,6 +24,7 @@ from qmnode.security.admission import Arrival, QueueRules
 from qmnode.security.outcomes import Admitted, Deferred, Neighbour, Refused
 from qmnode.security.outcomes import Verdict as SecurityVerdict
 from qmnode.security.sections import without_answers
+from qmnode.storage.errors import StoreError
 from qmnode.structures.acks import is_order_queue
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
@@ -34,6 +35,8 @@ from qmnode.transport.connection import Connection
 
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network
+
+Item = TypeVar("Item")
 
 log = structlog.get_logger(__name__)
 
@@ -211,8 +214,13 @@ class Arrivals:
         for failed, error in admission.failed:
             self._faults.log(error, connection.address, failed.message_id)
         # A reader may be waiting: the acknowledgment of the arrival comes before that of the receiving.
-        self._consequences(connection, admission)
-        self._store(connection, admission, now)
+        try:
+            self._consequences(connection, admission)
+            self._store(connection, admission, now)
+        except Exception as error:
+            # What was decided is known in memory and only half of it is in the batch: nothing more may be acknowledged.
+            state.store.fail(error)
+            raise
         written = state.store.durable()
         if written is not self._written:
             self._written, self._batch = written, []
@@ -257,23 +265,18 @@ class Arrivals:
     def _consequences(self, connection: Connection, admission: Admission) -> None:
         network, notices = self._network, self._network.notices
         # First those that look into the store, and so write what there is of the batch.
-        for order_ack in admission.order_acks_received:
-            network.acknowledgments.take_order_ack(connection, order_ack)
-        for final_ack in admission.final_acks_received:
-            network.acknowledgments.take_final_ack(connection, final_ack)
-        for acknowledgment in admission.administration:
-            notices.administration(acknowledgment)
-        for final in admission.final_acks:
-            notices.final(final)
-        for report in admission.traces:
-            notices.trace(report)
-        self._report_distrust(connection, admission)
+        each = partial(self._each, connection)
+        each(admission.order_acks_received, partial(network.acknowledgments.take_order_ack, connection))
+        each(admission.final_acks_received, partial(network.acknowledgments.take_final_ack, connection))
+        each(admission.administration, notices.administration)
+        each(admission.final_acks, notices.final)
+        each(admission.traces, notices.trace)
+        each((admission,), partial(self._report_distrust, connection))
         recorder = self._manager.recorder
         if recorder is not None:
-            for received, reason in admission.refused:
-                recorder.refused(received.packet, reason)
+            each(admission.refused, lambda refused: recorder.refused(refused[0].packet, refused[1]))
         if admission.refused:
-            self._count_refusals(admission.refused)
+            each(admission.refused, self._count_refusal)
             _log_refusals(connection, admission.refused)
         if admission.without_place:
             log.warning(
@@ -294,11 +297,21 @@ class Arrivals:
         for source, count in admission.future.items():
             distrust.note(Kind.FUTURE, address, now, source, count)
 
-    def _count_refusals(self, refused: Sequence[tuple[ReceivedMessage, MessageClass]]) -> None:
-        for received, reason in refused:
-            queue = self._destination(received.destination).queue
-            tally = queue.tally if isinstance(queue, Queue) else self._manager.traffic.nowhere
-            tally.reject(received.packet, reason)
+    def _each(self, connection: Connection, items: Iterable[Item], act: Callable[[Item], object]) -> None:
+        """Do something for each. A fault at one is logged: messages are stored whatever else there is to be done."""
+        for item in items:
+            try:
+                act(item)
+            except StoreError:
+                raise
+            except Exception as error:
+                self._faults.log(error, connection.address)
+
+    def _count_refusal(self, refused: tuple[ReceivedMessage, MessageClass]) -> None:
+        received, reason = refused
+        queue = self._destination(received.destination).queue
+        tally = queue.tally if isinstance(queue, Queue) else self._manager.traffic.nowhere
+        tally.reject(received.packet, reason)
 
     def _persisted(self, batch: list[tuple[Connection, Admission]], written: "asyncio.Future[None]") -> None:
         """The batch is on disk: only now may anyone be told."""

@@ -172,7 +172,8 @@ class Outcomes:
         asked = _ACKNOWLEDGED_BY[is_negative_acknowledgment(message_class), is_receive_acknowledgment(message_class)]
         if not message.acknowledgements_requested & asked or not message.administration_queue_format_name:
             return
-        if message_class in INSECURE_NACKS and not self._context.settings.transfer.send_insecure_nacks:
+        is_told = self._context.settings.transfer.send_insecure_nacks or self._is_own(message)
+        if message_class in INSECURE_NACKS and not is_told:
             return
         several = message.administration_multi_queue_format_name
         if several.count(SEPARATOR) >= MOST_ADMINISTRATION_QUEUES:
@@ -194,6 +195,10 @@ class Outcomes:
             ),
             self._context.notices.account(message.identifier[:16]),
         )
+
+    def _is_own(self, message: Message) -> bool:
+        """Whether an application here sent a message: it learns everything of it."""
+        return message.source_machine_identifier == self._context.identifier
 
     def send_internally(self, format_name: str, message: Message, account: Account = OWN) -> None:
         """Send a message of the queue manager's own about another (MS-MQQB 3.1.7.15), which is dropped if that cannot
@@ -223,7 +228,11 @@ class Outcomes:
             return
         ordinal = context.ordinal.next()
         destination = Destination(context.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
-        value = serialize(message, destination, ordinal, context.clock.time())
+        try:
+            value = serialize(message, destination, ordinal, context.clock.time())
+        except (MessageQueuingError, ValueError) as error:  # what a peer wrote need not be what may be sent
+            log.warning("a message about a message cannot be sent", destination=str(name), reason=str(error))
+            return
         size = len(value) - PREFIX_SIZE
         if context.quotas.status(queue, len(value)) is not EnqueueStatus.ACCEPTED:
             return

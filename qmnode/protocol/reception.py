@@ -501,6 +501,8 @@ class Reception:
         """A fault of ours costs the message at which it shows, and not those behind it, which would come again with it
         for ever."""
         step.admission.failed.append((received, error))
+        if step.admission.taken and step.admission.taken[-1].received is received:
+            return
         with contextlib.suppress(Exception):  # what fails at it once may fail again
             self._refuse(received, name, MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q, step, told=False)
 

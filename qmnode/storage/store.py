@@ -118,6 +118,7 @@ class Store:
         self.check = self._writer.check
         self.flush = self._writer.flush
         self.make_visible = self._writer.make_visible
+        self.fail = self._writer.fail
 
     @classmethod
     def open(cls, path: str | Path, settings: StorageSettings | None = None) -> "Store":

@@ -212,6 +212,11 @@ class Writer:
         self.durations.observe(future.get_loop().time() - future.begun)
         future.set_result(None)
 
+    def fail(self, error: BaseException) -> None:
+        """Write nothing more: the batch of this pass is half of what belongs together."""
+        future, self._future = self._future, None
+        self._fail(error, future)
+
     def _fail(self, error: BaseException, *waiting: "asyncio.Future[None] | None") -> None:
         """Nothing more is written: memory is ahead of the disk, so the store has to be opened again."""
         first = self._failure is None

@@ -153,6 +153,8 @@ class Listener:
         except (OSError, TimeoutError, asyncio.CancelledError, ssl.SSLError) as error:
             log.info("a connection was not begun", address=address, reason=str(error) or type(error).__name__)
             accepted.close()
+            if place.connection is not None:  # made before a handshake that failed, and told nothing of it
+                place.connection.abort()
             place.release()
             if isinstance(error, asyncio.CancelledError):
                 raise

@@ -95,3 +95,51 @@ async def test_a_fault_beside_the_messages_closes_the_session_and_they_come_agai
         await peer.establish(source)
         peer.send(secured)
         await eventually(lambda: pair.bob.names.find(PLAIN).message_count == 1)
+
+
+async def test_a_fault_at_what_follows_from_messages_does_not_keep_them_from_being_stored(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: object) -> None:
+        raise UnknownFault
+
+    monkeypatch.setattr(pair.bob.network.notices, "administration", fails)
+    name = DirectQueueFormatName(direct_format_name=rf"TCP:{pair.addresses['BOB']}\private$\plain")
+    nowhere = DirectQueueFormatName(direct_format_name=rf"TCP:{pair.addresses['BOB']}\private$\nowhere")
+    asking = {"properties": 0x0F, "admin_queue": name}
+    queue = await pair.bob.open_queue(f"DIRECT=OS:{PLAIN}")
+    with capture_logs() as lines:
+        async with HostilePeer("127.9.8.3", pair.addresses["BOB"]) as peer:
+            await peer.establish(new_guid())
+            peer.send(message(1, queue=name, body=b"1", **asking))
+            peer.send(message(2, queue=nowhere, body=b"refused", **asking))
+            peer.send(message(3, queue=name, body=b"3"))
+            received = [(await queue.receive(timeout=60)).body for _ in range(2)]
+            (connection,) = pair.bob.network.accepted
+            await eventually(lambda: connection.session.unsettled() == 0)
+    assert received == [b"1", b"3"]
+    assert any(isinstance(line.get("exc_info"), UnknownFault) for line in lines)
+
+
+async def test_a_fault_while_messages_are_stored_acknowledges_none_of_them(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory is ahead of the disk then: the store has to be opened again, and what comes again is taken."""
+    name = DirectQueueFormatName(direct_format_name=rf"TCP:{pair.addresses['BOB']}\private$\plain")
+    source = new_guid()
+
+    def fails(*arguments: object) -> None:
+        raise UnknownFault
+
+    with monkeypatch.context() as broken:
+        broken.setattr(pair.bob.network.arrivals, "_store", fails)
+        async with HostilePeer("127.9.8.4", pair.addresses["BOB"]) as peer:
+            await peer.establish(source)
+            peer.send(message(1, queue=name, body=b"1"))
+            await eventually(lambda: pair.bob.store.failure is not None)
+    await pair.stop("BOB")
+    await pair.start("BOB")
+    async with HostilePeer("127.9.8.4", pair.addresses["BOB"]) as peer:
+        await peer.establish(source)
+        peer.send(message(1, queue=name, body=b"1"))
+        await eventually(lambda: pair.bob.names.find(PLAIN).message_count == 1)
