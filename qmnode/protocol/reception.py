@@ -486,6 +486,8 @@ class Reception:
         admission.refused.append((received, message_class))
         if step.verdicts and step.verdicts.get(received.ordinal, _NO_VERDICT).silent:
             return
+        if received.headers.source_queue_manager in step.neighbour.elsewhere:
+            return  # a copy of what its source sends itself: that would end twice
         final = final_acknowledgment(
             received.message, message_class, Route(name.kind == DIRECT, step.neighbour.address)
         )

@@ -23,6 +23,7 @@ from tests.adversary.lab import (
 from tests.adversary.peer import session
 from tests.transport.conftest import PLAIN, Pair, eventually, loopback_address
 
+ADMIN = r".\private$\admin"
 COUNT = 20
 LAST = b"%d" % (COUNT - 1)
 
@@ -201,3 +202,27 @@ async def test_a_sender_that_moves_and_sends_again_is_known_by_what_it_says(pair
         await peer.say(*packets[3:])
     assert await receive(pair.bob, PLAIN, 10) == numbered(1, 10)
     assert pair.bob.names.find(PLAIN).message_count == 0
+
+
+@attack(
+    Area.HISTORY,
+    can="sees a message, and brings it before its source does, to a queue that refuses it",
+    promised="if the directory has the source at another address, only what that brings is answered and buried",
+)
+async def test_a_refused_message_ends_once(enterprise: Enterprise, own: str) -> None:
+    source, target = await enterprise.start("SOURCE"), await enterprise.start("TARGET", send_insecure_nacks=True)
+    await source.create_queue(ADMIN)
+    number = (await source.queue(ADMIN)).private_queue_number
+    admin = enterprise.name("SOURCE", number)
+    more = {"acknowledgements_requested": 0x0F, "administration_queue_format_name": admin}
+    name = enterprise.name("TARGET", 99)
+    await send(source, name, [b"refused"], transactional=False, negative_journaling_requested=True, **more)
+    (packet,) = packets_of(source)
+    async with session(own, enterprise.address("TARGET"), source.identifier) as peer:
+        await peer.say(packet.data)
+    await enterprise.start("ROUTER")
+    await receive(source, ADMIN, 1)
+    await send(source, name, [b"the next"], transactional=False, **more)
+    await receive(source, ADMIN, 1)
+    assert (await source.queue(ADMIN)).message_count == 0
+    assert target.queue_collection.dead_letter.message_count == 1
