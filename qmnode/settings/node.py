@@ -53,10 +53,10 @@ class QuotaSettings(_Settings):
     """QueueManagerQuota, 3.1.1.1: all messages of all queues, 1 GiB by default. 0xFFFFFFFF is no limit."""
     journal_quota: Quota = 0xFFFFFFFF
     """JournalQuota, 3.1.1.1: all messages of all journals."""
-    notices: int = Field(default=0x00040000, ge=0, le=0xFFFFFFFF)
+    notices: Quota = 0x00040000
     """Acknowledgments and trace reports that wait, which messages from elsewhere cause: 256 MiB, and a quarter of
     QueueManagerQuota at most. An extension."""
-    notices_per_neighbour: int = Field(default=0x00004000, ge=0, le=0xFFFFFFFF)
+    notices_per_neighbour: Quota = 0x00004000
     """Those that one neighbour causes: 16 MiB, and a thirty-second of QueueManagerQuota at most. An extension."""
     outgoing_queues: int = Field(default=10_000, ge=0)
     """Outgoing and connector queues, each of which is made when somebody first sends to it. An extension. Messages from
@@ -144,7 +144,7 @@ class BodySettings(_Settings):
     """Values, elements and attributes."""
     depth: int = Field(default=DEFAULT_LIMITS.depth, ge=1, le=100)
     """Values within values."""
-    octets: int = Field(default=DEFAULT_LIMITS.octets, ge=1, le=64 * _MIB)
+    octets: Bytes = Field(default=DEFAULT_LIMITS.octets, ge=1, le=64 * _MIB)
     """Bytes of the body, and of texts and byte strings in the result."""
 
     def limits(self) -> Limits:

@@ -99,7 +99,7 @@ class TransferSettings(_Settings):
     unknown_machine_messages: int = Field(default=1_000, ge=1)
     """Most messages for such machines that one neighbour may leave here. Four times as many for all that are not
     declared (docs/security.md)."""
-    unknown_machine_bytes: int = Field(default=16 * 1024 * 1024, ge=1)
+    unknown_machine_bytes: Bytes = Field(default=16 * 1024 * 1024, ge=1)
     """Most bytes of them, likewise."""
     routing_refresh: float = Field(default=300.0, gt=0)
     """Read sites, routing links and queue managers again so often, beside the directory's own notices of change."""

@@ -39,6 +39,8 @@ def size_value(value: object) -> object:
     if not isinstance(value, str) or _BARE.fullmatch(value.strip()):
         return value
     size = _kilobytes(value, "no size") * 1024
+    if "." in value and value.strip()[-1].isdecimal():
+        raise ValueError(f"{value!r} has no unit: write one, such as 1.5MB, or a whole number of bytes")
     if not size.is_integer():
         raise ValueError(f"{value!r} is no whole number of bytes")
     return int(size)

@@ -44,12 +44,15 @@ def test_other_sizes_are_numbers_of_bytes_or_have_a_unit(tmp_path: Path) -> None
     made = settings(
         tmp_path,
         "storage: {low_space: 1GB, write_buffer: 33554432}\nread_ahead: {queue_bytes: 0.5KB}\n"
-        "remote_read: {request_size: 64KB}\ntransport: {incomplete_bytes: '2097152'}\n",
+        "quotas: {notices: 256MB, notices_per_neighbour: none}\ntransfer: {unknown_machine_bytes: 8 MB}\n"
+        "bodies: {octets: 1.5MB}\nremote_read: {request_size: 64KB}\ntransport: {incomplete_bytes: '2097152'}\n",
     )
 
     assert (made.storage.low_space, made.storage.write_buffer) == (1 << 30, 32 << 20)
     assert (made.read_ahead.queue_bytes, made.remote_read.request_size) == (512, 65_536)
     assert made.transport.incomplete_bytes == 2 << 20
+    assert (made.quotas.notices, made.quotas.notices_per_neighbour) == (262_144, UNLIMITED)
+    assert (made.transfer.unknown_machine_bytes, made.bodies.octets) == (8 << 20, 3 << 19)
 
 
 def test_the_environment_has_units_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +72,11 @@ def test_the_environment_has_units_too(tmp_path: Path, monkeypatch: pytest.Monke
         ("quotas: {queue_manager_quota: '4294967296'}", "less than or equal to 4294967295"),
         ("quotas: {queue_manager_quota: ''}", "no size such as 10MB"),
         ("quotas: {queue_manager_quota: [1MB]}", "valid integer"),
+        ("storage: {low_space: '1.5'}", "'1.5' has no unit: write one, such as 1.5MB"),
+        ("storage: {low_space: '1.0 '}", "has no unit"),
+        ("quotas: {notices: -1MB}", "'-1MB' is not 'none' and no size"),
+        ("transfer: {unknown_machine_bytes: 0KB}", "greater than or equal to 1"),
+        ("bodies: {octets: 65MB}", "less than or equal to 67108864"),
         ("storage: {low_space: none}", "'none' is no size such as 10MB"),
         ("storage: {low_space: 0.0001KB}", "no whole number of bytes"),
         ("storage: {write_buffer: 1KB}", "greater than or equal to 1048576"),
