@@ -14,7 +14,7 @@ _PATIENCE: Final = 2.0
 def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of queues that begin so: private ones of this node in their short form, outgoing ones as format names."""
     import qmnode
-    from qmnode.settings.node import read_settings
+    from qmnode.commands.state import socket_path
 
     def given(name: str) -> Path | None:
         value = ctx.params.get(name)
@@ -22,7 +22,7 @@ def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
 
     async def names() -> list[str]:
         async with asyncio.timeout(_PATIENCE):
-            address = given("socket") or read_settings(given("config")).local.socket
+            address = socket_path(given("socket"), given("config"))
             async with qmnode.connect(address) as manager:
                 prefix = f"{manager.computer_name}\\private$\\".casefold()
                 found = [queue.pathname for queue in await manager.queues()]

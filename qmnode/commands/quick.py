@@ -69,7 +69,7 @@ def _run(options: dict[str, str]) -> int:
 def _status(options: dict[str, str]) -> int:
     from qmnode.commands.state import show_status
 
-    socket = options.get("--socket") or os.environ.get("QMNODE_SOCKET") or None
+    socket = options.get("--socket")
     wait = float(options.get("--wait", "0"))
     return exit_code(lambda: show_status(_path(socket), _path(options.get("--config")), wait, "--json" in options))
 

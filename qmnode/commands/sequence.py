@@ -8,7 +8,7 @@ import typer
 
 from qmnode.administration.names import queue_name
 from qmnode.commands.completion import complete_queue
-from qmnode.commands.output import print_json, print_table
+from qmnode.commands.output import print_json, print_table, say
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, YesOption, confirm, with_node
 from qmnode.management.transfer_document import IncomingSequenceDocument
 
@@ -60,7 +60,11 @@ def reset(
     source: Annotated[str, typer.Argument(help="Identifier of the queue manager that sends them.")],
     queue: QueueOption = "",
     address: Annotated[
-        str, typer.Option("--address", help="Only that of this address, which is not known to speak for the source.")
+        str,
+        typer.Option(
+            "--address",
+            help="Only the sequence that this address brought: one that `sequence list` shows as not known.",
+        ),
     ] = "",
     yes: YesOption = False,
     socket: SocketOption = None,
@@ -71,13 +75,22 @@ def reset(
     For a source whose messages are refused as old or too early: its store was lost, or another spoke in its name.
     Messages that it sends again because their acknowledgment was lost will be delivered twice.
     """
+    from ipaddress import ip_address
+
     from qmnode.structures.guid import guid_from_text
 
     try:
         identifier = guid_from_text(source)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="SOURCE") from None
+    try:
+        address = str(ip_address(address)) if address else ""
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--address") from None
     name = queue_name(queue) if queue else ""
     confirm(f"Forget how far the sequences of {source} are? Messages under way may be delivered twice.", yes)
     count = with_node(socket, config, lambda qm: qm.reset_incoming_sequences(identifier, name, address))
+    if not count:
+        say("there is no such sequence: see `qmnode sequence list`")
+        raise typer.Exit(1)
     print(f"{count} sequences forgotten" if count != 1 else "1 sequence forgotten")

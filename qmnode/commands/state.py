@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,9 @@ def show_status(socket: Path | None, config: Path | None, wait: float, as_json: 
 
 
 def socket_path(socket: Path | None, config: Path | None) -> Path:
-    """The socket of the node: as it was given, or as the configuration has it."""
+    """The socket of the node: the one given, else that of the configuration given, else that of the environment."""
+    if socket is None and config is None and (exported := os.environ.get("QMNODE_SOCKET")):
+        return Path(exported)
     if socket is not None:
         return socket
     from qmnode.settings.node import read_settings

@@ -23,9 +23,8 @@ SocketOption = Annotated[
     Path | None,
     typer.Option(
         "--socket",
-        envvar="QMNODE_SOCKET",
-        show_envvar=True,
-        help="Socket on which the node takes applications. Default: that of the configuration.",
+        help="Socket on which the node takes applications; wins over --config. "
+        "Without both, the environment variable QMNODE_SOCKET counts, then /run/qmnode/qmnode.sock.",
         rich_help_panel=_NODE_PANEL,
     ),
 ]

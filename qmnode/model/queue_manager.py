@@ -278,12 +278,22 @@ class QueueManager(QueueManagerApi):
             transaction_count=len(self.transactions),
             in_doubt_count=0,
             journal_copies_dropped=self.outcomes.journal_copies_dropped,
-            warnings=tuple(f"{what}: {sentence}" for what, sentence in self.troubles.items()),
+            warnings=(*(f"{what}: {sentence}" for what, sentence in self.troubles.items()), *self._cut_off()),
             storage_failure=storage.failure,
             disk_free_bytes=storage.free_bytes,
             disk_bytes=storage.total_bytes,
             lost_writes=storage.lost_writes,
         )
+
+    def _cut_off(self) -> list[str]:
+        """A warning when messages wait for other machines, and the settings allow no sessions with these."""
+        queues = self.queue_collection.values()
+        count = sum(queue.message_count for queue in queues if queue.queue_type is QueueType.OUTGOING)
+        if not count or (self.settings.transport.enabled and not self.settings.hardened_security):
+            return []
+        reason = "hardened_security is true" if self.settings.hardened_security else "transport.enabled is false"
+        waits = "1 message waits" if count == 1 else f"{count} messages wait"
+        return [f"network: {waits} for other machines, but {reason}"]
 
     async def set_online(self, online: bool) -> None:
         """Bring Online or Take Offline."""

@@ -66,7 +66,10 @@ async def test_sequences_are_listed_with_who_brought_them_and_reset(pair: Pair, 
         assert (refused, "say --yes" in text) == (2, True)
         assert (await command(tmp_path / "node.sock", "reset", "nobody", "--yes"))[0] == 2
         other = ("reset", guid(source), "--address", pair.addresses["ALICE"], "--yes")
-        assert (await command(tmp_path / "node.sock", *other))[1] == "0 sequences forgotten\n"
+        none = (1, "there is no such sequence: see `qmnode sequence list`\n")
+        assert await command(tmp_path / "node.sock", *other) == none
+        wrong, text = await command(tmp_path / "node.sock", *other[:3], "ALICE", "--yes")
+        assert (wrong, "--address" in text) == (2, True)
         done = await command(tmp_path / "node.sock", "reset", guid(source), "--queue", "tx", "--yes")
         assert done == (0, "1 sequence forgotten\n")
     finally:

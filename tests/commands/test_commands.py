@@ -34,6 +34,40 @@ def test_the_node_is_found_by_its_configuration(
     assert command("status", "--socket", daemon.folder / "node.sock", "--json").code == 0
 
 
+def test_a_configuration_given_wins_over_the_environment_and_a_socket_given_over_both(
+    node: NodeProcess, command: Command, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(f"local: {{socket: {tmp_path / 'other.sock'}}}")
+    for words in (("status", "--json"), ("status",), ("queue", "list"), ("queue", "purge", "orders", "--yes")):
+        answer = command(*words, "--config", other)
+        assert (answer.code, str(tmp_path / "other.sock") in answer.err) == (3, True)
+    assert command("status", "--config", tmp_path / "nope.yaml").code == 2
+    assert command("queue", "list", "--config", tmp_path / "nope.yaml").code == 2
+    for words in (("status",), ("queue", "list")):
+        assert command(*words, "--config", other, "--socket", node.socket).code == 0
+        assert command(*words).code == 0
+
+
+def test_an_empty_variable_names_no_socket(
+    daemon: NodeProcess, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QMNODE_SOCKET", "")
+    monkeypatch.setenv("QMNODE_LOCAL__SOCKET", str(daemon.socket))
+    assert command("queue", "list").code == 0
+    assert command("status").code == 0
+
+
+def test_messages_that_no_connection_will_take_are_a_warning(node: NodeProcess, command: Command) -> None:
+    assert command("status", "--json").json["warnings"] == []
+    assert command("send", OUTGOING, "order 7").code == 0
+    status = command("status", "--json").json
+    assert status["warnings"] == ["network: 1 message waits for other machines, but transport.enabled is false"]
+    assert status["warnings"][0] in command("status").out
+    assert command("queue", "purge", OUTGOING, "--yes").code == 0
+    assert command("status", "--json").json["warnings"] == []
+
+
 def test_a_node_that_cannot_be_reached_is_exit_code_3(command: Command, tmp_path: Path) -> None:
     answer = command("status", "--socket", tmp_path / "none.sock")
     assert (answer.code, answer.out) == (3, "")
