@@ -41,7 +41,8 @@ _TEXTS: Final = {
     "this address as well, or see transfer.only_registered_addresses",
     Kind.FUTURE: "transactional messages of a sequence that begins in the future are dropped: set the clock of their "
     "source right, or raise transfer.sequence_clock_tolerance",
-    Kind.ORDER_ACK: "order acknowledgments are not believed: they do not come from where the messages went",
+    Kind.ORDER_ACK: "order acknowledgments are not believed: they do not come from where the messages went. If they "
+    "are the destination's, register its name at this address as well, or see transfer.only_registered_addresses",
     Kind.FINAL_ACK: "final acknowledgments are not believed: they do not come from where the messages went. If they "
     "are the destination's, register its name at this address as well, or see transfer.only_registered_addresses",
 }

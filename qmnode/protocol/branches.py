@@ -10,7 +10,9 @@ servers), and one for each other address. Nobody moves the place of another's br
   what one of them brought word for word is not delivered again.
 
 What remains possible over plain connections: a stranger delivers messages of its own in another's name. It cannot keep
-out, delay for good or acknowledge those of the source.
+out, delay for good or acknowledge those of a source that has its place. Among strangers, a source without one can be
+kept out by as many addresses as have branches, and what it sends first is lost where others took its numbers and what
+they brought is no longer known (after a restart).
 """
 
 from collections.abc import Callable

@@ -188,7 +188,7 @@ class IncomingSequences:
         limits = self._parameters
         return (
             len(self._sequences) >= limits.incoming_sequences
-            or (bool(sequence.bringer) and len(sequence.stream) > MOST_BRANCHES)
+            or (bool(sequence.bringer) and sum(bool(one.bringer) for one in sequence.stream) >= MOST_BRANCHES)
             or self._brought[sequence.route.address] >= limits.incoming_sequences_per_neighbour
         )
 

@@ -160,7 +160,8 @@ async def test_a_machine_acknowledges_nothing_for_another(enterprise: Enterprise
 @attack(
     Area.ACKNOWLEDGMENTS,
     can="sees messages that wait in a routing server, and says in the destination's name that they were refused",
-    promised="of a destination that the directory has elsewhere nobody else says so: no dead letter, no journal copy",
+    promised="if the directory has the destination at another address, it is not believed: no dead letter, "
+    "no journal copy",
 )
 async def test_how_a_message_ended_is_not_said_from_another_address(enterprise: Enterprise, own: str) -> None:
     source, router = await enterprise.start("SOURCE"), await enterprise.start("ROUTER")

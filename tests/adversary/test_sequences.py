@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from qmnode.protocol.incoming_sequences import MOST_BRANCHES
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.lab import (
@@ -250,7 +251,7 @@ async def test_many_addresses_push_nobody_out(pair: Pair) -> None:
         async with session(loopback_address(), pair.addresses["BOB"], pair.alice.identifier) as peer:
             await peer.say(forged(pair, Place(HIGHEST + number, 1, 0)))
     known = [one for one in pair.bob.network.state.incoming if one.source == pair.alice.identifier]  # type: ignore[attr-defined]
-    assert len(known) <= 17
+    assert len(known) == MOST_BRANCHES
     await send(pair.alice, name, numbered(COUNT))
     assert real(await bodies_until(pair.bob, TRANSACTIONAL, b"%d" % (2 * COUNT - 1))) == numbered(0, 2 * COUNT)
 
