@@ -57,11 +57,17 @@ class BackgroundLoop:
             started.append(task)
             task.add_done_callback(lambda done: _copy(done, outcome))
 
-        self._loop.call_soon_threadsafe(start)
+        def cancel() -> None:
+            if started:
+                started[0].cancel()
+            elif not outcome.done():  # interrupted before the work was handed over
+                outcome.set_exception(MessageQueuingError(ErrorCode.MQ_ERROR_OPERATION_CANCELLED))
+
         try:
+            self._loop.call_soon_threadsafe(start)
             outcome.exception()
         except BaseException as interruption:
-            self._loop.call_soon_threadsafe(lambda: started[0].cancel())
+            self._loop.call_soon_threadsafe(cancel)
             if outcome.exception() is not None or not isinstance(interruption, KeyboardInterrupt):
                 raise
             self._loop.call_soon_threadsafe(self._interrupt_soon)

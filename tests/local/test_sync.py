@@ -293,6 +293,41 @@ def test_ctrl_c_ends_a_wait_and_loses_nothing(call: str, address: str, name: str
     assert out.splitlines() == ["interrupted", "True", "b'after'"], err
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_ctrl_c_while_a_call_is_handed_over_ends_it(address: str, name: str, before: bool) -> None:
+    """Just before, or just after, the loop has it: nobody is left who waits for a message, and takes it."""
+    answer = run_script(
+        f"""
+        import signal, sys
+        import qmnode
+
+        qm = qmnode.sync.connect(sys.argv[1])
+        queue = qm.open_queue(sys.argv[2])
+        out = qm.open_queue(sys.argv[2], qmnode.Access.SEND)
+        loop = qm._loop._loop
+        hand_over = loop.call_soon_threadsafe
+
+        def interrupted(callback, *arguments):
+            loop.call_soon_threadsafe = hand_over
+            if {before}:
+                signal.raise_signal(signal.SIGINT)
+            hand_over(callback, *arguments)
+            signal.raise_signal(signal.SIGINT)
+
+        loop.call_soon_threadsafe = interrupted
+        try:
+            queue.receive()
+        except KeyboardInterrupt:
+            print("interrupted")
+        out.send(qmnode.Message(b"after"))
+        print(queue.receive(timeout=5).body)
+        """,
+        address,
+        name,
+    )
+    assert answer.stdout.splitlines() == ["interrupted", "b'after'"], answer.stderr
+
+
 def test_a_message_that_came_with_ctrl_c_is_returned_first(address: str, name: str) -> None:
     # The interrupt meets a call that the node has answered already: its answer must not get lost.
     answer = run_script(
