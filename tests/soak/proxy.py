@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 RECORDED = 256 * 1024
@@ -33,6 +34,10 @@ class Proxy:
     port: int
     seed: int
     faults: Faults
+    known_as: Mapping[str, str] = field(default_factory=dict)
+    """By the address that a node connects from, the one at which others find it: so does the target see it."""
+    tap: Callable[[], Callable[[bytes], None]] = lambda: lambda data: None
+    """For each connection, where what it brings is shown."""
     cuts: int = 0
     repeated: int = 0
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -56,13 +61,17 @@ class Proxy:
         recorded = bytearray()
         cut = False
         try:
-            back, forth = await asyncio.open_connection(self.target, self.port)
+            peer = str(writer.get_extra_info("peername")[0])
+            own = self.known_as.get(peer)
+            back, forth = await asyncio.open_connection(
+                self.target, self.port, local_addr=None if own is None else (own, 0)
+            )
         except OSError:
             writer.close()
             return
         pace = self._random.uniform(0, self.faults.delay)
         flows = [
-            asyncio.ensure_future(self._carry(reader, forth, pace, recorded)),
+            asyncio.ensure_future(self._carry(reader, forth, pace, recorded, self.tap())),
             asyncio.ensure_future(self._carry(back, writer, pace, None)),
         ]
         try:
@@ -77,12 +86,18 @@ class Proxy:
             await self._bring_again(bytes(recorded))
 
     async def _carry(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pace: float, recorded: bytearray | None
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        pace: float,
+        recorded: bytearray | None,
+        tap: Callable[[bytes], None] = lambda data: None,
     ) -> bool:
         """Until the end; whether it was cut here."""
         faults, dice = self.faults, self._random
         with contextlib.suppress(ConnectionError):
             while chunk := await reader.read(16 * 1024):
+                tap(chunk)
                 if not faults.calm:
                     await asyncio.sleep(dice.uniform(0, 2 * pace))
                     if dice.random() < faults.cut:

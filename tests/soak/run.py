@@ -8,11 +8,13 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import qmnode
 from tests.crash.disk import Disk
 from tests.forwarding.enterprise import HURRIED, Directory, Machine, Node
+from tests.soak.attacker import Attacker, is_forged
 from tests.soak.proxy import Faults, Proxy
 from tests.soak.returns import DEADLETTER, DEADXACT, Returns, Stop
 from tests.soak.streams import End, Stream, named
@@ -43,6 +45,7 @@ class Soak:
     shim: Path
     seed: int
     seconds: float
+    attacked: bool = False
     findings: list[str] = field(default_factory=list)
     kills: int = 0
     bytes_lost: int = 0
@@ -57,9 +60,15 @@ class Soak:
         self.faults = Faults()
         self.disks = {one.name: Disk(self.folder / "disks" / one.name, self.shim) for one in machines}
         self.proxies = []
+        self.attacker = Attacker(machines, self.random.getrandbits(32))
         for one in machines:
             one.address = loopback_address()
-            self.proxies.append(Proxy(one.address, one.listens, PORT, self.random.getrandbits(32), self.faults))
+        known_as = {one.listens: one.address for one in machines}
+        for one in machines:
+            seed = self.random.getrandbits(32)
+            self.proxies.append(
+                Proxy(one.address, one.listens, PORT, seed, self.faults, known_as, partial(self.attacker.tap, one.name))
+            )
         directory = Directory(self.folder / "directory.yaml", {one.name: one for one in machines})
         directory.write()
         self.nodes = {
@@ -108,7 +117,8 @@ class Soak:
         cuts, repeated = (sum(getattr(proxy, name) for proxy in self.proxies) for name in ("cuts", "repeated"))
         return (
             f"seed {self.seed}: {sent} messages in {len(list(self._all()))} streams, {self.kills} kills "
-            f"({self.bytes_lost} bytes lost), {cuts} connections cut, {repeated} brought again"
+            f"({self.bytes_lost} bytes lost), {cuts} connections cut, {repeated} brought again, "
+            f"{self.attacker.sent} packets forged"
         )
 
     def _all(self) -> Iterator[Stream]:
@@ -136,12 +146,15 @@ class Soak:
             for source in (self.source, self.target):
                 tasks.create_task(self._send(source))
                 tasks.create_task(self._read_reports(source))
+            if self.attacked:
+                tasks.create_task(self.attacker.run())
             await self._break()
             for node in self.nodes.values():
                 await node.ready()
             self.steady = True
             await asyncio.sleep(self.seconds * STEADY)
             self.over = True
+            self.attacker.stop()
         self.faults.calm = True
 
     async def _send(self, node: Node) -> None:
@@ -287,7 +300,7 @@ async def _drain(qm: qmnode.QueueManagerApi, name: str) -> list[qmnode.Message]:
     async with await qm.open_queue(name) as queue:
         try:
             while True:
-                found += await queue.receive_many(200, timeout=0)
+                found += [one for one in await queue.receive_many(200, timeout=0) if not is_forged(one.body)]
         except qmnode.MessageQueuingError as error:
             if error.name != "MQ_ERROR_IO_TIMEOUT":
                 raise

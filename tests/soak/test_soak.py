@@ -1,4 +1,5 @@
-"""Exactly once, in order, whatever breaks: for a minute in every run of the tests, and for long in ``make soak``.
+"""Exactly once, in order, whatever breaks and whoever attacks: for a minute in every run of the tests, and for long in
+``make soak``.
 
 ``SOAK_SEED`` does again what failed; ``SOAK_SECONDS`` is how long the long one takes (30 minutes by default).
 """
@@ -12,18 +13,20 @@ from pathlib import Path
 import pytest
 
 from tests.crash.disk import compile_shim
+from tests.soak.attacker import RATE
 from tests.soak.run import Soak
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
 
-async def soak(folder: Path, seconds: float) -> None:
+async def soak(folder: Path, seconds: float, *, attacked: bool = False) -> None:
     seed = int(os.environ.get("SOAK_SEED") or random.SystemRandom().getrandbits(32))
-    run = Soak(folder, compile_shim(folder), seed, seconds)
+    run = Soak(folder, compile_shim(folder), seed, seconds, attacked)
     await run.run()
     print(run.told())
     assert not run.findings, f"{run.told()}: {'; '.join(run.findings)}"
     assert run.kills
+    assert not attacked or run.attacker.sent > seconds * RATE / 4
     assert all(stream.received for streams in run.streams.values() for stream in streams if stream.is_received)
     for name, returns in run.returns.items():
         assert all(returns.dead[stream.name] for stream in run.streams[name] if not stream.is_received)
@@ -37,5 +40,6 @@ async def test_a_minute_of_everything(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-async def test_half_an_hour_of_everything(tmp_path: Path) -> None:
-    await soak(tmp_path, float(os.environ.get("SOAK_SECONDS", "1800")))
+@pytest.mark.parametrize("attacked", [False, True], ids=["alone", "attacked"])
+async def test_half_an_hour_of_everything(tmp_path: Path, attacked: bool) -> None:
+    await soak(tmp_path, float(os.environ.get("SOAK_SECONDS", "1800")), attacked=attacked)
