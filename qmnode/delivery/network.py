@@ -244,6 +244,10 @@ class Network:
         """What empties the outgoing queue of that key."""
         return self._queue_senders.get(queue)
 
+    def addresses_reached(self) -> set[str]:
+        """Where the last session of each outgoing queue went."""
+        return {queue_sender.credibility.address for queue_sender in self._queue_senders.values()}
+
     def read_topology_soon(self) -> None:
         """Others seem to know something else of the enterprise."""
         if self._topology is not None:
@@ -423,8 +427,8 @@ class Network:
             log.warning("no final acknowledgment for a message that cannot be read", reason=str(error))
             return
         transaction = message.transaction_header
-        under_way = 0 if transaction is None else transaction.tx_sequence_id
-        sequence = self.state.incoming.find(source_of(packet), name.key(), under_way)
+        place = (0, 0) if transaction is None else (transaction.tx_sequence_id, transaction.tx_sequence_number)
+        sequence = self.state.incoming.find(source_of(packet), name.key(), *place)
         route = sequence.route if sequence is not None else Route(False, "")
         message_class = MessageClass(reason)
         _, final = position_deleted(message, message_class, route)

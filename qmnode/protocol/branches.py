@@ -46,6 +46,9 @@ def turn_among(
         if sequence.base != base:
             sequence.base = base
             sequence.sequence_id, sequence.sequence_number = base
+            # A source that sends again what is on disk here is told so, whoever brought it.
+            durable = known.durable_id, known.durable_number
+            sequence.durable_id, sequence.durable_number = max((sequence.durable_id, sequence.durable_number), durable)
     number = received.tx_sequence_number
     place = received.headers.tx_sequence_id or 0, number, received.previous_tx_sequence_number
     own = sequence.turn(*place)

@@ -62,7 +62,10 @@ _BRANCH: Final = b"\xff" * 16
 """Stands before the key of a branch's record, in place of the source."""
 MOST_BRANCHES: Final = 16
 """Branches of one source and destination, beside that of those that are known: a stranger with many addresses begins no
-more, and pushes nobody out."""
+more, and pushes nobody out that was heard of lately."""
+_LATELY: Final = 3600
+"""Seconds after which a branch makes room for a new one: sources change their addresses more often than operators
+look."""
 
 
 class Route(NamedTuple):
@@ -89,7 +92,7 @@ class IncomingSequence:
     """One sequence: what was accepted, and what of that is on disk."""
 
     __slots__ = (
-        "accepted_since_ack", "ack_sent_at", "base", "bringer", "counted_for", "deadline", "destination",
+        "accepted_at", "accepted_since_ack", "ack_sent_at", "base", "bringer", "counted_for", "deadline", "destination",
         "durable_id", "durable_number", "heard_at", "kept", "last_access", "refused_count", "reject_count", "route",
         "sequence_id", "sequence_number", "source", "stream",
     )  # fmt: skip
@@ -117,6 +120,8 @@ class IncomingSequence:
         """TxMessageRejectCount."""
         self.last_access = 0
         """IncomingTransactionalTransferInfo.LastAccessTime, seconds since 1970."""
+        self.accepted_at = float("-inf")
+        """When a message of it was taken last; after a start, when one came last."""
         self.route = Route(False, "")
         self.counted_for = ""
         """The address for which it counts among those that a neighbour brings."""
@@ -174,11 +179,32 @@ class IncomingSequences:
             sequence.stream = self._streams.get((source, destination), sequence.stream)
         return sequence
 
-    def find(self, source: Guid, destination: bytes, sequence_id: int = 0) -> IncomingSequence | None:
-        """The sequence to which a message belongs that was taken: of several branches the one that is known to speak
-        for the source, or the oldest in which ``sequence_id`` is under way."""
+    def find(self, source: Guid, destination: bytes, sequence_id: int = 0, number: int = 0) -> IncomingSequence | None:
+        """The sequence to which a message belongs that was taken.
+
+        Of several branches that went so far it is the one that is known to speak for the source, or the one in which
+        ``sequence_id`` is under way. A source that changed its address is where it brought a message last.
+        """
         stream = self._streams.get((source, destination), ())
-        return min(stream, key=lambda one: (bool(one.bringer), one.sequence_id != sequence_id), default=None)
+        place = sequence_id, number
+        return min(
+            stream,
+            key=lambda one: (
+                (one.sequence_id, one.sequence_number) < place,
+                bool(one.bringer),
+                one.sequence_id != sequence_id,
+                -one.accepted_at,
+            ),
+            default=None,
+        )
+
+    def make_room(self, sequence: IncomingSequence, time: int) -> list[Record]:
+        """Forget the branch that was not heard of for longest, if a new one finds all places taken: the record to
+        delete, if any."""
+        if not self._has_most_branches(sequence) or self._brings_most(sequence.route.address):
+            return []
+        idle = [one for one in sequence.stream if one.bringer and time - one.last_access > _LATELY]
+        return [self.forget(min(idle, key=lambda one: one.last_access))] if idle else []
 
     def full(self, sequence: IncomingSequence) -> bool:
         """Whether there is no place for this sequence because it is new and a limit is reached: that of all, or that of
@@ -188,9 +214,15 @@ class IncomingSequences:
         limits = self._parameters
         return (
             len(self._sequences) >= limits.incoming_sequences
-            or (bool(sequence.bringer) and sum(bool(one.bringer) for one in sequence.stream) >= MOST_BRANCHES)
-            or self._brought[sequence.route.address] >= limits.incoming_sequences_per_neighbour
+            or self._has_most_branches(sequence)
+            or self._brings_most(sequence.route.address)
         )
+
+    def _has_most_branches(self, sequence: IncomingSequence) -> bool:
+        return bool(sequence.bringer) and sum(bool(one.bringer) for one in sequence.stream) >= MOST_BRANCHES
+
+    def _brings_most(self, address: str) -> bool:
+        return self._brought[address] >= self._parameters.incoming_sequences_per_neighbour
 
     def accept(self, sequence: IncomingSequence, sequence_id: int, number: int, time: int, keep: bool = True) -> None:
         """Take a message whose turn is NEXT, delivered or refused. Its record goes into the message's batch.
@@ -278,7 +310,7 @@ class IncomingSequences:
             acknowledgments.append(
                 OrderAcknowledgment(sequence.source, sequence.route, sequence.durable_id, sequence.durable_number)
             )
-        return acknowledgments
+        return list(dict.fromkeys(acknowledgments))
 
     def load(self, records: Iterable[tuple[bytes, bytes]], now: float) -> None:
         """Take the records of a store that was opened.
@@ -300,6 +332,7 @@ class IncomingSequences:
             self._keep(sequence)
             newest = max(newest, sequence.last_access)
         for sequence in self._sequences.values():
+            sequence.accepted_at = now - (newest - sequence.last_access)
             if sequence.last_access >= newest - _IN_USE:
                 self._schedule(sequence, now)
 

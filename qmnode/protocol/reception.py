@@ -419,6 +419,9 @@ class Reception:
         if sequence_id != before and turn is _NEXT and self._is_future(sequence_id, step.time):
             turn = Turn.FUTURE
         full = turn in _ACCEPTED and keep and incoming.full(sequence)
+        if full:
+            step.admission.records += incoming.make_room(sequence, step.time)
+            full = incoming.full(sequence)
         if turn not in _ACCEPTED or full:
             self._reject(sequence, turn, step)
             step.admission.without_place += full
@@ -429,6 +432,7 @@ class Reception:
         if turn is Turn.ALREADY:
             step.admission.duplicates += 1
             return False
+        sequence.accepted_at = step.now
         return True
 
     def _is_future(self, sequence_id: int, time: int) -> bool:

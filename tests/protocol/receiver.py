@@ -11,6 +11,7 @@ from qmnode.protocol.received import MessageReader, ReceivedMessage
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Reception
 from qmnode.protocol.records import Family
 from qmnode.settings.protocol import TransferSettings
+from qmnode.structures.guid import Guid
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from tests.protocol.machines import ALL_ACKNOWLEDGMENTS, BOB, TIME, message
 
@@ -36,14 +37,22 @@ class Receiver:
     def read(self, *packets: bytes) -> list[ReceivedMessage]:
         return [self.reader.read(packet) for packet in packets]
 
-    def admit(self, *packets: bytes, address: str = "127.0.0.7", **more: Any) -> Admission:
-        """Admit packets and write what comes of it."""
+    def admit(
+        self,
+        *packets: bytes,
+        address: str = "127.0.0.7",
+        now: float = 0.0,
+        time: int = TIME,
+        speaks_for: Guid | None = None,
+        **more: Any,
+    ) -> Admission:
+        """Admit packets and write what comes of it. The neighbour is known to speak for the source ``speaks_for``."""
         messages = self.read(*packets)
         destinations = dict.fromkeys(self.reception.unresolved(messages, {}), self.destination)
-        admission = self.reception.admit(
-            messages, destinations, now=0.0, time=TIME, neighbour=Neighbour(address), **more
-        )
-        return admission
+        neighbour = Neighbour(address)
+        if speaks_for is not None:
+            neighbour.known[speaks_for] = True
+        return self.reception.admit(messages, destinations, now=now, time=time, neighbour=neighbour, **more)
 
     def take(self, *packets: bytes, **more: Any) -> Admission:
         """Admit, write and sync."""
