@@ -1,7 +1,7 @@
 """Order and final acknowledgments that come: which are believed, and what they do (MS-MQQB 3.1.5.6, 3.1.5.7)."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qmnode.delivery.awaiting_final_acks import Belief, FinalAcks
 from qmnode.delivery.distrust import Kind
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from qmnode.delivery.network import Network
     from qmnode.delivery.queue_sender import QueueSender
 
+_REACHED_FOR: Final = 1.0
+"""Seconds for which the addresses to which messages go are taken as they were."""
+
 
 class Acknowledgments:
     """Takes them from sessions."""
@@ -25,6 +28,8 @@ class Acknowledgments:
         self._network = network
         self._outgoing = network.state.outgoing
         self._loop = asyncio.get_running_loop()
+        self._reached: set[str] = set()
+        self._reached_at = float("-inf")
         self.final_acks = FinalAcks(network.manager, network.state, self._queue_sender_of)
 
     def take_order_ack(self, connection: Connection, received: OrderAckReceived) -> None:
@@ -39,7 +44,7 @@ class Acknowledgments:
             and not self._comes_from_there(connection, received.author, sequence.queue)
         ):
             number = self._believed(sequence, received, connection.address)
-            if number < body.tx_sequence_number:
+            if number < body.tx_sequence_number and not self._waits(sequence, received):
                 distrust.missed(Kind.ORDER_ACK, connection.address, now)
             if not number:
                 return
@@ -57,7 +62,11 @@ class Acknowledgments:
         """Receiving a FinalAck packet, 3.1.5.7."""
         address, now, distrust = connection.address, self._loop.time(), self._network.distrust
         neighbour = connection.neighbour
-        if not neighbour.speaks_for(received.author) and distrust.is_noisy(address, now):
+        if (
+            not neighbour.speaks_for(received.author)
+            and distrust.is_noisy(address, now)
+            and not self._is_reached(address, now)
+        ):
             distrust.note(Kind.FINAL_ACK, address, now)
         elif received.author in neighbour.elsewhere or not self.final_acks.take(
             received, lambda queue: self._belief(connection, received, queue)
@@ -82,7 +91,7 @@ class Acknowledgments:
         credibility = queue_sender.credibility
         waiting, credibility.final_acks = credibility.final_acks, {}
         for acknowledgment in waiting.values():
-            self.final_acks.take(acknowledgment, lambda _: Belief.IF_STORED)
+            self.final_acks.take(acknowledgment, lambda _: Belief.IF_ARRIVED)
         order, credibility.order_ack = credibility.order_ack, None
         sequence = None if order is None else self._outgoing.of(order.body.tx_sequence_id)
         if order is None or sequence is None:
@@ -100,9 +109,7 @@ class Acknowledgments:
         self._network.state.changed(sequence)
         queue_sender = self._network.queue_sender(sequence.queue)
         if queue_sender is not None:
-            credibility = queue_sender.credibility
-            if not credibility.answers_from:
-                credibility.answers_from = address
+            queue_sender.credibility.answers_from = address
             queue_sender.order_acknowledged(sequence.acknowledged)
         self._network.timers_changed()
 
@@ -112,6 +119,18 @@ class Acknowledgments:
         if queue_sender is None or received.author != sequence.destination:
             return 0
         return queue_sender.stored_up_to(received, address)
+
+    def _waits(self, sequence: OutgoingSequence, received: OrderAckReceived) -> bool:
+        """Whether an order acknowledgment is looked at again when the next hop has more."""
+        queue_sender = self._network.queue_sender(sequence.queue)
+        return queue_sender is not None and queue_sender.credibility.order_ack is received
+
+    def _is_reached(self, address: str, now: float) -> bool:
+        """Whether messages of this node go to an address, or did so a moment ago."""
+        if now >= self._reached_at + _REACHED_FOR:
+            self._reached = self._network.addresses_reached()
+            self._reached_at = now
+        return address in self._reached
 
     def _belief(self, connection: Connection, received: FinalAckReceived, queue: bytes) -> Belief:
         """How far a final acknowledgment for a message of an outgoing queue is believed."""

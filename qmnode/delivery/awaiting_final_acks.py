@@ -76,7 +76,8 @@ class FinalAcks:
             )
 
     def take(self, acknowledgment: FinalAckReceived, belief: "Callable[[bytes], Belief]") -> bool:
-        """A FinalAck came. ``belief`` in it, by the outgoing queue of its message. Whether it fits any."""
+        """A FinalAck came. ``belief`` in it, by the outgoing queue of its message. Whether it fits any, or
+        waits until the next hop has that."""
         store, manager = self._state.store, self._manager
         key = _key(acknowledgment.body.message_id)
         store.make_visible()
@@ -116,7 +117,7 @@ class FinalAcks:
         if queue_sender is None:
             return False
         if belief(queue_sender.key) is not Belief.WHOLE and not queue_sender.is_stored(acknowledgment):
-            return False
+            return queue_sender.wait_for(acknowledgment)
         entry = queue_sender.find(body.tx_sequence_id, body.tx_sequence_number)
         if entry is None:
             return False

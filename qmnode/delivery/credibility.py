@@ -23,7 +23,7 @@ class Credibility:
         self.address = ""
         """Where the last session went."""
         self.answers_from = ""
-        """The address from which the first acknowledgment came that turned out right."""
+        """The address from which the last acknowledgment came that turned out right."""
         self.order_ack: OrderAckReceived | None = None
         """One that waits for acknowledgments of the session."""
         self.order_ack_from = ""
@@ -58,7 +58,11 @@ class Credibility:
             last = one
         return last
 
-    def wait_for(self, acknowledgment: FinalAckReceived) -> None:
-        """Look at a final acknowledgment again when the next hop has the message."""
-        if len(self.final_acks) < _PENDING:
-            self.final_acks[acknowledgment.body.tx_sequence_number] = acknowledgment
+    def wait_for(self, acknowledgment: FinalAckReceived) -> bool:
+        """Look at a final acknowledgment again when the next hop has the message. Whether it waits now, and did not
+        before."""
+        number = acknowledgment.body.tx_sequence_number
+        if len(self.final_acks) >= _PENDING or self.final_acks.get(number) == acknowledgment:
+            return False
+        self.final_acks[number] = acknowledgment
+        return True

@@ -40,7 +40,8 @@ _TEXTS: Final = {
     "has at other addresses. If they are right, register the name of that machine, or of the routing server there, at "
     "this address as well, or see transfer.only_registered_addresses",
     Kind.FUTURE: "transactional messages of a sequence that begins in the future are dropped: set the clock of their "
-    "source right, or raise transfer.sequence_clock_tolerance",
+    "source right, or raise transfer.sequence_clock_tolerance; setting the clock does not change sequences already "
+    "begun",
     Kind.ORDER_ACK: "order acknowledgments are not believed: they do not come from where the messages went. If they "
     "are the destination's, register its name at this address as well, or see transfer.only_registered_addresses",
     Kind.FINAL_ACK: "final acknowledgments are not believed: they do not come from where the messages went. If they "

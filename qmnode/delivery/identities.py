@@ -30,6 +30,8 @@ _PATIENCE: Final = 5.0
 """Seconds that messages wait for the directory and for names to be resolved."""
 _ASK_AGAIN: Final = 60.0
 """Seconds after which it is asked again whether a session that goes on is with who it says."""
+_AT_ONCE: Final = 2
+"""Machines that are looked up at the same time for one session."""
 _KNOWN: Final = 4_096
 
 
@@ -82,18 +84,38 @@ class Identities:
         if self._loop.time() >= neighbour.ask_again or len(neighbour.known) >= _KNOWN:
             neighbour.forget()
         is_itself = await self._is_itself(connection, remote)
-        known = neighbour.known
-        for source in {received.headers.source_queue_manager for received in messages} | {remote}:
-            known[source] = is_itself and (source == remote or self.may_pass_on(remote, source))
-            is_doubted = self._only_registered and not known[source] and source != self._own
-            if is_doubted and await self._addresses_of(source):
-                neighbour.elsewhere.add(source)
+        known = {
+            source: is_itself and (source == remote or self.may_pass_on(remote, source))
+            for source in {received.headers.source_queue_manager for received in messages} | {remote}
+        }
+        if self._only_registered:
+            neighbour.elsewhere |= await self._registered(
+                [source for source, speaks in known.items() if not speaks and source != self._own]
+            )
+        neighbour.known.update(known)
         if neighbour.ask_again == float("inf") and not all(known.values()):
             neighbour.ask_again = self._loop.time() + _ASK_AGAIN
 
     def may_pass_on(self, neighbour: Guid, source: Guid) -> bool:
         """Whether the topology lets a queue manager pass on what ``source`` sent."""
         return self._topology is not None and self._topology.may_pass_on(neighbour, source)
+
+    async def _registered(self, machines: list[Guid]) -> set[Guid]:
+        """Those of which the directory has addresses; as it was before for those that cannot be looked up in time."""
+        found = {machine for machine in machines if self._addresses.get(machine, _NONE).found}
+        places = asyncio.Semaphore(_AT_ONCE)
+
+        async def ask(machine: Guid) -> None:
+            async with places:
+                addresses = await self._addresses_of(machine)
+            (found.add if addresses else found.discard)(machine)
+
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await asyncio.gather(*map(ask, machines))
+        except TimeoutError:
+            log.info("the directory did not tell in time where sources are", count=len(machines))
+        return found
 
     async def _is_itself(self, connection: Connection, remote: Guid) -> bool:
         """Whether the peer is the queue manager that it says it is: a certificate, or its address, shows that."""

@@ -503,14 +503,13 @@ class QueueSender:
         return known
 
     def is_stored(self, acknowledgment: FinalAckReceived) -> bool:
-        """Whether the next hop has the message of a final acknowledgment. If it was sent, that one waits."""
-        lookup_identifier = self._sent.get(acknowledgment.body.tx_sequence_number)
-        if lookup_identifier is None:
-            return False
-        if self.credibility.is_stored(lookup_identifier):
-            return True
-        self.credibility.wait_for(acknowledgment)
-        return False
+        """Whether the next hop has the message of a final acknowledgment."""
+        return self.credibility.is_stored(self._sent.get(acknowledgment.body.tx_sequence_number))
+
+    def wait_for(self, acknowledgment: FinalAckReceived) -> bool:
+        """Whether a final acknowledgment waits from now on until the next hop has its message: if that was sent."""
+        was_sent = acknowledgment.body.tx_sequence_number in self._sent
+        return was_sent and self.credibility.wait_for(acknowledgment)
 
     def remove(self, entry: Entry, number: int, on_the_way: bool) -> None:
         """A message that ``find`` found has ended; ``on_the_way``: without reaching its destination, so that those

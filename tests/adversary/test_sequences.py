@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from qmnode.delivery.identities import Identities
 from qmnode.protocol.incoming_sequences import MOST_BRANCHES
+from qmnode.structures.guid import Guid
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.lab import (
@@ -322,3 +325,23 @@ async def test_messages_of_a_failed_over_router_come_once_and_in_order(pair: Pai
     async with session(own, pair.addresses["BOB"], wire.identifier()) as peer:
         await peer.say(*map(message, range(7, 11)))
     assert await receive(pair.bob, TRANSACTIONAL, 10) == numbered(1, 10)
+
+
+async def test_sources_that_the_directory_does_not_find_are_looked_up_together(
+    enterprise: Enterprise, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qmnode.delivery.identities._PATIENCE", 0.5)
+    target = await enterprise.start("TARGET")
+    await target.create_queue(PLAIN)
+    asked: list[bytes] = []
+
+    async def never(_: Identities, machine: Guid) -> None:
+        asked.append(machine)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Identities, "_look_up", never)
+    name = wire.direct(rf"TCP:{enterprise.address('TARGET')}\private$\plain")
+    sources = [wire.identifier() for _ in range(12)]
+    async with session(own, enterprise.address("TARGET"), target.identifier) as peer:
+        await peer.say(*(wire.UserMessage(source=source, message_id=1, queue=name).packet() for source in sources))
+    assert len(asked) < len(sources)
