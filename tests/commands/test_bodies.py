@@ -197,7 +197,7 @@ def test_a_line_that_cannot_be_written_is_named_with_how_many_were_sent(
         (["peek"], "in a pipe table, or text for receive."),
         (["send"], "without a body it is read too, unless it is a terminal."),
         (["send"], "Default: as the queue needs it."),
-        (["peek"], "Default: that of the configuration."),
+        (["peek"], "Without both, the environment variable QMNODE_SOCKET counts"),
         (["init"], "Default: the host's name."),
     ],
 )

@@ -29,6 +29,7 @@ NOT_RUN = {
     'spark.read.format("qmnode")': "its places are the reader's; tests/pipeline reads all four formats",
     "replication_delay + offline_cache_age": "a sum, no command",
     "- {name: grafana": "a line of a file",
+    "message.decoded()": "a part of a program that has a message; tests/bodies decodes messages of every format",
 }
 """What begins or is in a command that is not run, and why."""
 SLOW = {

@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import os
 import pickle
+import shutil
 import subprocess
 import sys
+import tempfile
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -80,28 +83,33 @@ class TestRoot:
     NOBODY = 65534
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> FileKeyStore:
-        """In a folder of another user, as a node's is."""
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o755)
-        (tmp_path / "data").mkdir(mode=0o700)
-        os.chown(tmp_path / "data", self.NOBODY, self.NOBODY)
-        return FileKeyStore(tmp_path / "data/keys")
+    def data(self) -> Iterator[Path]:
+        """A folder of another user, as a node's is, which pytest's own cannot be: nobody else may pass through them."""
+        folder = Path(tempfile.mkdtemp(prefix="qmkeys"))
+        folder.chmod(0o711)
+        (folder / "data").mkdir(mode=0o700)
+        os.chown(folder / "data", self.NOBODY, self.NOBODY)
+        yield folder / "data"
+        shutil.rmtree(folder)
 
-    def test_it_writes_for_the_owner_of_the_folder(self, tmp_path: Path, store: FileKeyStore) -> None:
+    @pytest.fixture
+    def store(self, data: Path) -> FileKeyStore:
+        return FileKeyStore(data / "keys")
+
+    def test_it_writes_for_the_owner_of_the_folder(self, tmp_path: Path, data: Path, store: FileKeyStore) -> None:
         store.replace_now((pair(),), expected_version=0)
 
         assert store.read_now().version == 1
         assert store.replace_now((pair(1),), expected_version=1) == 2
-        for file in (tmp_path / "data").iterdir():
+        for file in data.iterdir():
             found = file.stat()
             assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (self.NOBODY, self.NOBODY, 0o600)
         (tmp_path / "own").touch()
         assert (tmp_path / "own").stat().st_uid == 0
 
-    def test_a_file_of_somebody_else_is_refused(self, tmp_path: Path, store: FileKeyStore) -> None:
+    def test_a_file_of_somebody_else_is_refused(self, data: Path, store: FileKeyStore) -> None:
         store.replace_now((pair(),), expected_version=0)
-        os.chown(tmp_path / "data/keys", self.NOBODY - 1, self.NOBODY)
+        os.chown(data / "keys", self.NOBODY - 1, self.NOBODY)
 
         with pytest.raises(KeyStoreError, match="cannot be opened: Permission denied"):
             store.read_now()
