@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 PAUSE = 0.2
+SERVICE_MANAGER = ("qmnode.service:", "Started ", "Starting ", "Stopped ", "Stopping ")
 
 
 class Node(http.client.HTTPConnection):
@@ -54,20 +55,27 @@ def problem(path: str, wanted: str) -> tuple[str, dict]:
     return "", node
 
 
+def is_telling(line: str) -> bool:
+    """Whether a line of the log may say why the node ended: it is neither information nor the service manager's."""
+    return '"level": "info"' not in line and not line.startswith(SERVICE_MANAGER)
+
+
 def said(log: str) -> str:
-    """The end of its log."""
+    """The end of its log, and before it what it said last that is no information: it may be starting once more."""
     try:
         if log == "journal":
-            read = ["journalctl", "--unit", "qmnode", "--lines", "8", "--output", "cat", "--no-pager"]
+            read = ["journalctl", "--unit", "qmnode", "--lines", "200", "--output", "cat", "--no-pager"]
             text = subprocess.run(read, capture_output=True, text=True, check=False).stdout
         else:
             text = Path(log).read_text(errors="replace")
     except OSError as error:
         return str(error)
-    lines = text.splitlines()[-8:]
-    while len(lines) > 1 and sum(map(len, lines)) > 900:
-        del lines[0]
-    return "\n".join(lines)[-900:]
+    lines = text.splitlines()[-200:]
+    end = lines[-8:]
+    while len(end) > 1 and sum(map(len, end)) > 900:
+        del end[0]
+    telling = [line for line in lines[: -len(end)] if is_telling(line)] if not any(map(is_telling, end)) else []
+    return "\n".join([*(line[:400] for line in telling[-1:]), "\n".join(end)[-900:]])
 
 
 def main() -> None:
