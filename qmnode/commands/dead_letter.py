@@ -13,7 +13,8 @@ from qmnode.commands.messages import CountOption, Show, ShowOption, at_output, b
 from qmnode.commands.output import json_text, print_json, progress, say
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
 from qmnode.errors import MessageQueuingError
-from qmnode.management.documents import BodyForm, MessageDocument, identifier_text, lookup_text
+from qmnode.management.documents import identifier_text, lookup_text
+from qmnode.management.message_documents import BodyForm, MessageDocument
 
 if TYPE_CHECKING:
     from typing import TextIO

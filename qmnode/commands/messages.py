@@ -18,13 +18,8 @@ from qmnode.commands.output import print_body, print_json, print_table, say, siz
 from qmnode.commands.remote import NodeOption, PasswordFileOption, RemoteTarget, UserOption
 from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, run_async, with_node
 from qmnode.errors import MessageQueuingError
-from qmnode.management.documents import (
-    BodyForm,
-    MessageDocument,
-    body_text,
-    lookup_from_text,
-    lookup_text,
-)
+from qmnode.management.documents import lookup_from_text, lookup_text
+from qmnode.management.message_documents import BodyForm, MessageDocument, body_text
 from qmnode.model.api import Access, QueueType
 from qmnode.model.message import Message
 from qmnode.structures.error_codes import ErrorCode

@@ -13,7 +13,8 @@ from qmnode.administration.messages import unit_for
 from qmnode.administration.names import format_name, queue_name
 from qmnode.commands.output import print_json, progress, say
 from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
-from qmnode.management.documents import VT_LPWSTR, identifier_from_text, identifier_text, is_utf16
+from qmnode.management.documents import identifier_from_text, identifier_text
+from qmnode.management.message_documents import VT_LPWSTR, is_utf16
 from qmnode.model.api import Access
 from qmnode.model.message import Message
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel

@@ -10,15 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from qmnode.administration.dead_letters import chosen, dead_letters, retry
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import Context, Node, note, require_operate
-from qmnode.management.documents import (
-    BodyForm,
-    LookupText,
-    MessageDocument,
-    MessageList,
-    identifier_text,
-    lookup_from_text,
-    lookup_text,
-)
+from qmnode.management.documents import LookupText, identifier_text, lookup_from_text, lookup_text
+from qmnode.management.message_documents import BodyForm, MessageDocument, MessageList
 from qmnode.management.problems import responses
 from qmnode.structures.error_codes import ErrorCode
 

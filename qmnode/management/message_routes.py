@@ -9,16 +9,8 @@ from qmnode.administration.messages import browse, unit_for
 from qmnode.administration.names import format_name, queue_name
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import Context, Node, note, require_operate
-from qmnode.management.documents import (
-    LOOKUP_PATTERN,
-    BodyForm,
-    LookupText,
-    MessageDocument,
-    MessageList,
-    NewMessage,
-    identifier_text,
-    lookup_from_text,
-)
+from qmnode.management.documents import LOOKUP_PATTERN, LookupText, identifier_text, lookup_from_text
+from qmnode.management.message_documents import BodyForm, MessageDocument, MessageList, NewMessage
 from qmnode.management.problems import responses
 from qmnode.management.queue_routes import QueueName
 from qmnode.model.api import Access, QueueApi

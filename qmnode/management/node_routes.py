@@ -8,12 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
 
 from qmnode.management.context import Node, note
-from qmnode.management.documents import (
-    ConnectionDocument,
-    NodeDocument,
-    QuotaDocument,
-    TransactionDocument,
-)
+from qmnode.management.documents import ConnectionDocument, NodeDocument, QuotaDocument, TransactionDocument
 from qmnode.management.metrics import exposition
 from qmnode.management.problems import http_problem, responses
 from qmnode.security.service import KeyStoreStatus

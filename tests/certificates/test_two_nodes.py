@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError
-from qmnode.management.documents import MessageDocument
+from qmnode.management.message_documents import MessageDocument
 from qmnode.security.outcomes import Signer
 from qmnode.settings.security import SignerSettings, WeakAlgorithm
 from qmnode.structures.error_codes import ErrorCode

@@ -19,7 +19,7 @@ from qmnode.administration.messages import browse
 from qmnode.commands.table import app
 from qmnode.directory.file import FileDirectory
 from qmnode.errors import MessageQueuingError
-from qmnode.management.documents import BodyForm, MessageDocument
+from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.storage.verification import verify
 from qmnode.structures.error_codes import ErrorCode

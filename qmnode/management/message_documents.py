@@ -1,0 +1,295 @@
+"""Messages as they travel as JSON: to be sent, and shown with their bodies in the form that was asked for."""
+
+import base64
+import binascii
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, Self
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from qmnode.administration.dead_letters import reason
+from qmnode.administration.names import queue_name
+from qmnode.bodies.choice import encode, read_headers
+from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
+from qmnode.bodies.plain import plain
+from qmnode.bodies.typed_text import value_of_json
+from qmnode.management.documents import Document, identifier_text, lookup_text, quota_or_none, time_or_none
+from qmnode.model.message import INFINITE, Message
+from qmnode.structures.errors import PacketError
+from qmnode.structures.message_security import SenderIdentifierType
+from qmnode.structures.sid import Sid
+
+
+class BodyForm(StrEnum):
+    """How bodies are shown."""
+
+    NONE = "none"
+    BASE64 = "base64"
+    TEXT = "text"
+    DECODED = "decoded"
+    """As text, if it is; and as the value that it has in its format, with the headers in the extension."""
+
+
+class TextEncoding(StrEnum):
+    """How text becomes bytes. Applications on Windows that send strings use UTF-16."""
+
+    UTF8 = "utf-8"
+    UTF16 = "utf-16-le"
+
+
+VT_BSTR: Final = 8
+VT_LPWSTR: Final = 31
+_UTF16_BODY_TYPES: Final = frozenset({VT_BSTR, VT_LPWSTR})
+
+
+def is_utf16(body_type: int) -> bool:
+    """Whether bodies of this type are text in UTF-16."""
+    return body_type in _UTF16_BODY_TYPES
+
+
+class NewMessage(Document):
+    """A message to send: with its body as base64 or as text, or with none."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"text": '{"order": 7}', "label": "order 7", "recoverable": True}}
+    )
+
+    base64: str | None = Field(default=None, description="Body, as base64", examples=["b3JkZXIgNw=="])
+    text: str | None = Field(default=None, description="Body, as text")
+    encoding: TextEncoding = TextEncoding.UTF8
+    value: Any = Field(
+        default=None, description="Body, as a value that `format` writes", examples=[{"Order": {"Id": 7}}]
+    )
+    format: str | None = Field(
+        default=None,
+        max_length=40,
+        description="How `value` is written: xml, activex, wcf, json, text, nservicebus, rebus, or a body type",
+        examples=["xml", "VT_BSTR"],
+    )
+    headers: dict[str, str] | None = Field(default=None, description="Headers of the formats nservicebus and rebus")
+    label: str = Field(default="", max_length=249)
+    recoverable: bool = Field(default=True, description="Survives a restart. Transactional messages always do")
+    priority: int = Field(default=3, ge=0, le=7, description="Messages of transactions all have 0")
+    body_type: int = Field(default=0, ge=0, le=0xFFFFFFFF, description="VARENUM constant (MS-MQMQ 2.2.12)")
+    app_specific: int = Field(default=0, ge=0, le=0xFFFFFFFF)
+    correlation_identifier: str | None = Field(
+        default=None, pattern=r"^[0-9A-Fa-f]{40}$", description="20 bytes, hexadecimal"
+    )
+    extension: str | None = Field(default=None, description="Bytes beside the body, as base64", examples=["AAEC"])
+    acknowledgements_requested: int = Field(
+        default=0, ge=0, le=0x0F, description="Bits: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt"
+    )
+    administration_queue: str | None = Field(default=None, max_length=512, description="Format name")
+    response_queue: str | None = Field(default=None, max_length=512, description="Format name")
+    journal: bool = Field(default=False, description="Keep a copy in this node's journal when it has been sent")
+    dead_letter: bool = Field(default=False, description="Keep it as a dead letter if it does not arrive")
+    dead_letter_queue: str | None = Field(
+        default=None, max_length=256, description="Queue of this node that keeps it then", examples=["undelivered"]
+    )
+    time_to_reach_queue: int | None = Field(default=None, ge=0, lt=INFINITE, description="Seconds")
+    time_to_be_received: int | None = Field(default=None, ge=0, lt=INFINITE, description="Seconds")
+
+    @field_validator("base64", "extension")
+    @classmethod
+    def _is_base64(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                base64.b64decode(value, validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise ValueError(f"not base64: {error}") from None
+        return value
+
+    @model_validator(mode="after")
+    def _has_one_body(self) -> Self:
+        if self.base64 is not None and self.text is not None:
+            raise ValueError("a body is base64 or text, not both")
+        if self.format is None and (self.headers or self.value is not None):
+            raise ValueError("value and headers need a format")
+        if self.format is not None:
+            self._check_format(self.format)
+        return self
+
+    def _check_format(self, name: str) -> None:
+        if self.base64 is not None or self.text is not None or self.body_type:
+            raise ValueError(
+                "a format writes the value, and chooses the body type: leave out base64, text and body_type"
+            )
+        made = encode(value_of_json(self.value, name), name, headers=self.headers)
+        if made.extension and self.extension:
+            raise ValueError(f"the format {name} puts headers into the extension: leave it out")
+
+    def body(self) -> bytes:
+        """The body's bytes."""
+        if self.base64 is not None:
+            return base64.b64decode(self.base64)
+        return (self.text or "").encode(self.encoding, "surrogatepass")
+
+    def message(self) -> Message:
+        """As the model takes it."""
+        message = Message(self.body(), body_type=self.body_type)
+        if self.format is not None:
+            value = value_of_json(self.value, self.format)
+            message = Message.from_value(value, format=self.format, headers=self.headers)
+        message = message.copy(
+            label=self.label,
+            recoverable=self.recoverable,
+            priority=self.priority,
+            app_specific=self.app_specific,
+            acknowledgements_requested=self.acknowledgements_requested,
+            administration_queue_format_name=self.administration_queue or "",
+            response_queue_format_name=self.response_queue or "",
+            positive_journaling_requested=self.journal,
+            negative_journaling_requested=self.dead_letter,
+        )
+        if self.dead_letter_queue:
+            message.application_dead_letter_queue = queue_name(self.dead_letter_queue)
+        if self.extension:
+            message.extension = base64.b64decode(self.extension)
+        if self.correlation_identifier:
+            message.correlation_identifier = bytes.fromhex(self.correlation_identifier)
+        if self.time_to_reach_queue is not None:
+            message.time_to_reach_queue = self.time_to_reach_queue
+        if self.time_to_be_received is not None:
+            message.time_to_be_received = self.time_to_be_received
+        return message
+
+
+class MessageDocument(Document):
+    """A message in a queue, or received from one."""
+
+    lookup_identifier: str = Field(examples=["0x400000000000012"])
+    identifier: str = Field(examples=[r"7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e\65537"])
+    label: str
+    body_size: int
+    base64: str | None = Field(default=None, description="Body, if it was asked for and is not shown as text")
+    text: str | None = Field(default=None, description="Body, if text was asked for and it is text")
+    body_type: int
+    priority: int
+    recoverable: bool
+    transactional: bool
+    message_class: str = Field(description="Of a dead letter, the reason why it is one")
+    app_specific: int
+    correlation_identifier: str | None
+    sent_time: datetime | None
+    arrival_time: datetime | None
+    destination: str = Field(description="Format name of the queue that it was sent to")
+    administration_queue: str | None
+    response_queue: str | None
+    time_to_reach_queue: int | None
+    time_to_be_received: int | None
+    dead_letter_queue: str | None = Field(default=None, description="Path name, if its sender named one")
+    aborted_receives: int
+    extension_size: int = Field(default=0, description="Bytes beside the body")
+    extension: str | None = Field(default=None, description="Those bytes as base64, if the body was asked for")
+    authenticated: bool = Field(default=False, description="Whether its signature proved who sent it")
+    sender: str | None = Field(default=None, description="SID of who is proved to have sent it")
+    claimed_sender: str | None = Field(default=None, description="SID that it names as its sender without any proof")
+    unreadable: str | None = Field(
+        default=None, description="Why the packet could not be read whole; what could not be read has its default"
+    )
+    packet: str | None = Field(
+        default=None, description="All of an unreadable message, as base64, if its body was asked for"
+    )
+
+    format: str | None = Field(
+        default=None, description="Format of the body, if decoded was asked for: xml, binary, wcf, VT_BSTR ..."
+    )
+    decoded: Any = Field(default=None, description="The body as a value, if decoded was asked for and it has one")
+    undecoded: str | None = Field(default=None, description="Why it has none, though decoded was asked for")
+    headers: dict[str, str] | None = Field(default=None, description="Those in the extension, if decoded was asked for")
+    headers_format: str | None = Field(default=None, description="Whose headers they are", examples=["nservicebus"])
+
+    @classmethod
+    def of(cls, message: Message, body: BodyForm = BodyForm.NONE, limits: Limits = DEFAULT_LIMITS) -> Self:
+        """From the model."""
+        correlation = message.correlation_identifier
+        document = cls(
+            lookup_identifier=lookup_text(message.lookup_identifier),
+            identifier=identifier_text(message.identifier),
+            label=message.label,
+            body_size=len(message.body),
+            body_type=message.body_type,
+            priority=message.priority,
+            recoverable=message.recoverable,
+            transactional=message.transactional,
+            message_class=reason(message),
+            app_specific=message.app_specific,
+            correlation_identifier=correlation.hex() if any(correlation) else None,
+            sent_time=time_or_none(message.sent_time),
+            arrival_time=time_or_none(message.arrival_time),
+            destination=message.destination_queue_format_name,
+            administration_queue=message.administration_queue_format_name or None,
+            response_queue=message.response_queue_format_name or None,
+            time_to_reach_queue=quota_or_none(message.time_to_reach_queue),
+            time_to_be_received=quota_or_none(message.time_to_be_received),
+            dead_letter_queue=message.application_dead_letter_queue or None,
+            aborted_receives=message.aborted_receives,
+            extension_size=len(message.extension),
+            authenticated=bool(message.authentication_level),
+            sender=_sender(message),
+            claimed_sender=_sid(message.claimed_sender),
+            unreadable=message.unreadable or None,
+        )
+        if message.unreadable and body is not BodyForm.NONE:
+            document.packet = base64.b64encode(message.packet).decode()
+        if body is BodyForm.DECODED:
+            document._decode(message, limits)
+        if body in (BodyForm.TEXT, BodyForm.DECODED):
+            document.text = body_text(message)
+        if body is not BodyForm.NONE and document.text is None:
+            document.base64 = base64.b64encode(message.body).decode()
+        if body is not BodyForm.NONE and message.extension:
+            document.extension = base64.b64encode(message.extension).decode()
+        return document
+
+    def _decode(self, message: Message, limits: Limits) -> None:
+        decoded, headers = message.decoded(limits=limits), read_headers(message.extension, limits=limits)
+        self.format = decoded.format or None
+        self.decoded = plain(decoded.value)
+        self.undecoded = "; ".join(filter(None, (decoded.reason, headers.reason))) or None
+        if headers.format:
+            self.headers, self.headers_format = dict(plain(headers.values)), headers.format
+
+
+def _sender(message: Message) -> str | None:
+    if not message.authentication_level or message.sender_identifier_type != SenderIdentifierType.SID:
+        return None
+    return _sid(message.sender_identifier)
+
+
+def _sid(encoded: bytes) -> str | None:
+    try:
+        return str(Sid.parse(encoded))
+    except PacketError:
+        return None
+
+
+def body_text(message: Message) -> str | None:
+    """The body as text, if it is."""
+    encoding = "utf-16-le" if is_utf16(message.body_type) else "utf-8"
+    try:
+        return message.body.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+
+
+class MessageList(Document):
+    """Messages in the order of delivery."""
+
+    messages: list[MessageDocument]
+    next: str | None = Field(default=None, description="If there may be more: 'after' of the next request")
+
+    @classmethod
+    def of(
+        cls,
+        messages: Iterable[Message],
+        body: BodyForm,
+        limit: int | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> Self:
+        """From the model; ``limit`` is how many were asked for, ``limits`` what decoding each may cost."""
+        documents = [MessageDocument.of(message, body, limits) for message in messages]
+        more = limit is not None and len(documents) == limit and limit > 0
+        return cls(messages=documents, next=documents[-1].lookup_identifier if more else None)
