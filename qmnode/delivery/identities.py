@@ -9,23 +9,18 @@ directory only certificates make anybody known.
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
-from qmnode.delivery.next_hops import ResolutionError, addresses_of
+from qmnode.delivery.machine_addresses import MachineAddresses
 from qmnode.delivery.topology import Topology
-from qmnode.directory.port import Directory, DirectoryOperationError, QueueManager, equals
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.transport.connection import Connection
 
 log = structlog.get_logger(__name__)
 
-_FRESH: Final = 300.0
-"""Seconds for which addresses are taken as they were found."""
-_PAUSE: Final = 10.0
-"""Seconds between two looks at the addresses of one machine at least: a stranger's sessions cost no more."""
 _PATIENCE: Final = 5.0
 """Seconds that messages wait for the directory and for names to be resolved."""
 _ASK_AGAIN: Final = 60.0
@@ -35,27 +30,23 @@ _AT_ONCE: Final = 2
 _KNOWN: Final = 4_096
 
 
-class _Addresses(NamedTuple):
-    found: frozenset[str]
-    asked: float
-
-
-_NONE: Final = _Addresses(frozenset(), float("-inf"))
-
-
 class Identities:
     """Who speaks for whom, as far as the directory tells."""
 
     def __init__(
-        self, own: Guid, directory: Directory | None, topology: Topology | None, *, only_registered: bool = True
+        self,
+        own: Guid,
+        topology: Topology | None = None,
+        addresses: MachineAddresses | None = None,
+        *,
+        only_registered: bool = True,
     ) -> None:
-        """Without a topology only certificates make anybody known. ``only_registered``: see the setting
+        """Without a topology and addresses only certificates make anybody known. ``only_registered``: see the setting
         ``transfer.only_registered_addresses``."""
         self._own = own
-        self._directory = directory
         self._topology = topology
+        self._addresses = addresses
         self._only_registered = only_registered
-        self._addresses: dict[Guid, _Addresses] = {}
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -102,12 +93,15 @@ class Identities:
 
     async def _registered(self, machines: list[Guid]) -> set[Guid]:
         """Those of which the directory has addresses; as it was before for those that cannot be looked up in time."""
-        found = {machine for machine in machines if self._addresses.get(machine, _NONE).found}
+        directory = self._addresses
+        if directory is None:
+            return set()
+        found = {machine for machine in machines if directory.last(machine)}
         places = asyncio.Semaphore(_AT_ONCE)
 
         async def ask(machine: Guid) -> None:
             async with places:
-                addresses = await self._addresses_of(machine)
+                addresses = await directory.of(machine)
             (found.add if addresses else found.discard)(machine)
 
         try:
@@ -125,36 +119,5 @@ class Identities:
             return True
         if connection.initiator and not connection.session.direct:
             return True  # opened to an address of that name, and it answered as that queue manager
-        return connection.address in await self._addresses_of(remote, connection.address)
-
-    async def _addresses_of(self, machine: Guid, expected: str = "") -> frozenset[str]:
-        """The addresses of a queue manager in the directory; those of before while they cannot be found. One that is
-        not as expected has them looked up anew, now and then."""
-        if self._topology is None:
-            return frozenset()
-        known = self._addresses.get(machine, _NONE)
-        now = self._loop.time()
-        fits = not expected or expected in known.found
-        if now < known.asked + (_FRESH if fits else _PAUSE):
-            return known.found
-        found = await self._look_up(machine)
-        if len(self._addresses) >= _KNOWN:
-            self._addresses.clear()
-        self._addresses[machine] = _Addresses(known.found if found is None else found, now)
-        return self._addresses[machine].found
-
-    async def _look_up(self, machine: Guid) -> frozenset[str] | None:
-        assert self._directory is not None
-        assert self._topology is not None
-        if not self._topology.knows(machine):
-            return frozenset()
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                found = await self._directory.read_directory(
-                    QueueManager, [equals("identifier", machine)], ["computer_name", "qualified_computer_name"]
-                )
-                hops = await addresses_of(found.qualified_computer_name or found.computer_name, machine)
-        except (DirectoryOperationError, ResolutionError, TimeoutError) as error:
-            log.info("a peer's addresses are not known now", machine=machine.hex(), reason=str(error))
-            return None
-        return frozenset(hop.address for hop in hops)
+        addresses = self._addresses
+        return addresses is not None and connection.address in await addresses.of(remote, connection.address)

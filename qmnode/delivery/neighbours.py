@@ -5,14 +5,9 @@ connection: that which the name of the queue manager resolves to. A peer of whic
 served, but it is told less.
 """
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
-from qmnode.delivery.next_hops import ResolutionError
-from qmnode.delivery.routes import DirectoryResolver
-from qmnode.directory.port import DirectoryOperationError
+from qmnode.delivery.machine_addresses import MachineAddresses
 from qmnode.model.notices import OWN, Account
 from qmnode.security.outcomes import Neighbour
 from qmnode.structures.guid import Guid
@@ -22,27 +17,17 @@ if TYPE_CHECKING:
     from qmnode.delivery.network import Network
     from qmnode.transport.connection import Connection
 
-log = structlog.get_logger(__name__)
-
-_LIFETIME: Final = 300.0
-"""Seconds for which the addresses of a machine are remembered."""
-_FAILED_LIFETIME: Final = 15.0
-"""The same when its name did not resolve."""
 _STRANGERS: Final = 4096
 """Queue managers of which is remembered from where they speak."""
-_PATIENCE: Final = 5.0
-"""Seconds for which a message waits to learn who brought it."""
 
 
 class Neighbours:
-    """Knows the addresses of the machines that open sessions. At most one look-up at a time for each."""
+    """Knows which peers are declared."""
 
     def __init__(self, network: "Network") -> None:
         self._network = network
-        self._loop = asyncio.get_running_loop()
-        self._addresses: dict[Guid, tuple[float, frozenset[str]]] = {}
-        """Until when they are believed, and the addresses. As many entries as the directory has machines."""
-        self._looking: dict[Guid, asyncio.Task[None]] = {}
+        self.addresses: MachineAddresses | None = None
+        """None without a directory."""
         self._blocks: dict[Guid, str] = {}
         """From where strangers speak; the first block that a session named a queue manager from."""
 
@@ -53,26 +38,26 @@ class Neighbours:
         self._blocks[machine] = block  # behind all others
         if len(self._blocks) > _STRANGERS:
             del self._blocks[next(iter(self._blocks))]
-        if not connection.encrypted and self._may_be_declared(machine) and self._known(machine) is None:
-            self._look_up(machine)
+        addresses = self._addresses_for(connection)
+        if addresses is not None and not addresses.is_fresh(machine):
+            addresses.look_up(machine)
 
     def is_declared(self, connection: "Connection") -> bool:
         """Whether the peer is declared, as far as is known now. A session may last for days: what was known serves
         while it is asked again."""
         if connection.encrypted:
             return True  # it has shown a certificate
-        machine = connection.session.remote
-        if not self._may_be_declared(machine):
+        machine, addresses = connection.session.remote, self._addresses_for(connection)
+        if addresses is None:
             return False
-        until, addresses = self._addresses.get(machine, (0.0, frozenset()))
-        if self._loop.time() >= until:
-            self._look_up(machine)
-        return connection.address in addresses
+        if not addresses.is_fresh(machine):
+            addresses.look_up(machine)
+        return connection.address in addresses.last(machine)
 
     def is_pending(self, connection: "Connection") -> bool:
         """Whether nobody has asked yet where the peer's machine is, or the first answer is still to come."""
-        machine = connection.session.remote
-        return not connection.encrypted and machine not in self._addresses and self._may_be_declared(machine)
+        addresses = self._addresses_for(connection)
+        return addresses is not None and not addresses.was_asked(connection.session.remote)
 
     def account_of(self, source: Guid) -> Account:
         """Who pays for notices about messages of a queue manager."""
@@ -85,11 +70,7 @@ class Neighbours:
 
     def is_address_of_one(self, block: str) -> bool:
         """Whether a declared peer that was here lately has an address in this block."""
-        now = self._loop.time()
-        return any(
-            now < until and any(block_of(address) == block for address in addresses)
-            for until, addresses in self._addresses.values()
-        )
+        return self.addresses is not None and any(block_of(address) == block for address in self.addresses.fresh())
 
     def of(self, connection: "Connection") -> Neighbour:
         """The peer, for security."""
@@ -97,41 +78,11 @@ class Neighbours:
 
     async def settle(self, connection: "Connection") -> None:
         """Wait until it is known whether the peer is declared."""
-        machine = connection.session.remote
-        if connection.encrypted or not self._may_be_declared(machine) or self._known(machine) is not None:
-            return
-        await asyncio.wait([self._look_up(machine)], timeout=_PATIENCE)
+        addresses = self._addresses_for(connection)
+        if addresses is not None:
+            await addresses.of(connection.session.remote)
 
-    async def stop(self) -> None:
-        """End what still waits for an answer."""
-        for task in list(self._looking.values()):
-            task.cancel()
-        await asyncio.gather(*self._looking.values(), return_exceptions=True)
-
-    def _may_be_declared(self, machine: Guid) -> bool:
-        network = self._network
-        return isinstance(network.resolver, DirectoryResolver) and network.is_in_directory(machine)
-
-    def _known(self, machine: Guid) -> frozenset[str] | None:
-        until, addresses = self._addresses.get(machine, (0.0, frozenset()))
-        return addresses if self._loop.time() < until else None
-
-    def _look_up(self, machine: Guid) -> asyncio.Task[None]:
-        task = self._looking.get(machine)
-        if task is None:
-            task = self._looking[machine] = self._loop.create_task(self._resolve(machine))
-            task.add_done_callback(lambda _: self._looking.pop(machine, None))
-        return task
-
-    async def _resolve(self, machine: Guid) -> None:
-        resolver = self._network.resolver
-        assert isinstance(resolver, DirectoryResolver)
-        try:
-            hops = await resolver.addresses(machine)
-        except (ResolutionError, DirectoryOperationError) as error:
-            _, before = self._addresses.get(machine, (0.0, frozenset()))
-            if not before:
-                log.info("the addresses of a peer are not known: it counts as a stranger", reason=str(error))
-            self._addresses[machine] = (self._loop.time() + _FAILED_LIFETIME, before)
-            return
-        self._addresses[machine] = (self._loop.time() + _LIFETIME, frozenset(hop.address for hop in hops))
+    def _addresses_for(self, connection: "Connection") -> MachineAddresses | None:
+        """Where to look for the peer's address, if that says whether it is declared."""
+        is_asked = not connection.encrypted and self._network.is_in_directory(connection.session.remote)
+        return self.addresses if is_asked else None

@@ -17,6 +17,7 @@ from qmnode.delivery.forwarding import Forwarding
 from qmnode.delivery.identities import Identities
 from qmnode.delivery.information import connection_information, incoming_sequences, sequences_of, transfer_information
 from qmnode.delivery.key_reading import KeyReading
+from qmnode.delivery.machine_addresses import MachineAddresses
 from qmnode.delivery.neighbours import Neighbours
 from qmnode.delivery.next_hops import Resolver
 from qmnode.delivery.notices import Notices, source_of
@@ -106,6 +107,7 @@ class Network:
         self._tls: ssl.SSLContext | None = None
         self._directory = directory
         self._topology: Topology | None = None
+        self._machine_addresses: MachineAddresses | None = None
         self._security_settings = settings.security
         self._path = path
         self.keys = KeyReading(self, directory)
@@ -114,7 +116,7 @@ class Network:
         self.state = ProtocolState(store, settings.transfer)
         self.notices = Notices(manager)
         self._copies = CopyWatch(manager.troubles)
-        self.identities = Identities(manager.identifier, None, None)
+        self.identities = Identities(manager.identifier)
         self.distrust = Distrust(manager.traffic.distrusted)
         self.acknowledgments = Acknowledgments(self)
         self.notices.take_own = self.acknowledgments.take_own
@@ -189,10 +191,12 @@ class Network:
         """Know the enterprise, and be known in it."""
         self._topology = Topology(directory, identifier, self.state.parameters.routing_refresh, self._rerouted)
         self.resolver = DirectoryResolver(directory, self._topology)
+        self._machine_addresses = addresses = MachineAddresses(self.resolver, self._topology)
+        self.neighbours.addresses = addresses
         self.strangers = self._strangers(self._topology)
         self.forwarding = Forwarding(self.manager, self._topology, self.strangers, self.neighbours)
         only_registered = self.manager.settings.transfer.only_registered_addresses
-        self.identities = Identities(identifier, directory, self._topology, only_registered=only_registered)
+        self.identities = Identities(identifier, self._topology, addresses, only_registered=only_registered)
         self._astray = Astray(self.manager, self._topology)
         self.notices.knows = self._topology.knows
         await self._topology.start()
@@ -310,7 +314,8 @@ class Network:
         for connection in list(self.accepted):
             connection.close()
         self.state.stop()
-        await self.neighbours.stop()
+        if self._machine_addresses is not None:
+            await self._machine_addresses.stop()
         await self.keys.stop()
         await self.security.close()
 

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from qmnode import Access, Message, QueueManager
-from qmnode.delivery import neighbours
+from qmnode.delivery import machine_addresses
+from qmnode.delivery.machine_addresses import MachineAddresses
 from qmnode.directory.file import FileDirectory
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.settings.node import QuotaSettings
@@ -316,10 +317,24 @@ async def test_an_acknowledgment_goes_to_no_port_and_no_address_of_nobody(lab: L
 async def test_a_declared_machine_stays_declared_however_long_its_session_lasts(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbours, "_LIFETIME", 0.1)
+    looked_up: list[bytes] = []
+    look_up = MachineAddresses._look_up
+
+    async def counted(addresses: MachineAddresses, machine: Guid) -> None:
+        looked_up.append(machine)
+        await look_up(addresses, machine)
+
+    monkeypatch.setattr(machine_addresses, "_FRESH", 0.1)
+    monkeypatch.setattr(MachineAddresses, "_look_up", counted)
     router = await lab.start("ROUTER", QuotaSettings(outgoing_queues=32))
     async with session(lab.address("SOURCE"), lab.address("ROUTER"), lab.identifier("SOURCE")) as source:
         await source.say(lab.forged(1, queue=100))
-        await asyncio.sleep(0.3)
+        asked = len(looked_up)
+        for number in range(1000, 1100):  # until what was found is old
+            if len(looked_up) > asked:
+                break
+            await source.say(lab.forged(number, queue=100))
+            await asyncio.sleep(0.05)
+        assert len(looked_up) > asked
         await source.say(*(lab.forged(one, queue=100 + one) for one in range(1, 8)))
     assert len(outgoing(router)) == 8

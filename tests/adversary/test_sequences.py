@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qmnode.delivery.identities import Identities
+from qmnode.delivery.routes import DirectoryResolver
 from qmnode.protocol.incoming_sequences import MOST_BRANCHES
 from qmnode.structures.guid import Guid
 from tests.adversary import wire
@@ -27,6 +27,7 @@ from tests.adversary.lab import (
 )
 from tests.adversary.peer import session
 from tests.adversary.wire import Place
+from tests.forwarding.enterprise import Machine
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually, loopback_address
 
 COUNT = 20
@@ -330,18 +331,22 @@ async def test_messages_of_a_failed_over_router_come_once_and_in_order(pair: Pai
 async def test_sources_that_the_directory_does_not_find_are_looked_up_together(
     enterprise: Enterprise, own: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qmnode.delivery.identities._PATIENCE", 0.5)
+    for module in ("identities", "machine_addresses"):
+        monkeypatch.setattr(f"qmnode.delivery.{module}._PATIENCE", 0.5)
+    for number in range(12):
+        enterprise.machines[f"AWAY{number}"] = Machine(f"AWAY{number}", ["south"])
+    enterprise.directory.write()
     target = await enterprise.start("TARGET")
     await target.create_queue(PLAIN)
     asked: list[bytes] = []
 
-    async def never(_: Identities, machine: Guid) -> None:
+    async def never(_: DirectoryResolver, machine: Guid) -> None:
         asked.append(machine)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Identities, "_look_up", never)
+    monkeypatch.setattr(DirectoryResolver, "addresses", never)
     name = wire.direct(rf"TCP:{enterprise.address('TARGET')}\private$\plain")
-    sources = [wire.identifier() for _ in range(12)]
+    sources = [enterprise.identifier(f"AWAY{number}") for number in range(12)]
     async with session(own, enterprise.address("TARGET"), target.identifier) as peer:
         await peer.say(*(wire.UserMessage(source=source, message_id=1, queue=name).packet() for source in sources))
-    assert len(asked) < len(sources)
+    assert 0 < len(asked) < len(sources)
