@@ -266,5 +266,6 @@ def test_a_flood_of_refusals_does_not_flood_the_log() -> None:
     assert sum(lines("messages were refused", 100, address=f"192.0.2.{last}") for last in range(2, 200)) == 3 * LINES
     assert lines("topology", 3) == 3
     assert lines("the disk is full", 100, "error") == 100
+    assert lines("changed", 1_000, who="uid:0") == 1_000  # a script that makes a thousand queues is audited whole
     now[0] += INTERVAL
     assert limit(None, "info", {"event": "messages were refused", "address": "192.0.2.1"})["left_out_before"] > 10_000
