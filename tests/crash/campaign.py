@@ -72,7 +72,8 @@ class Campaign:
         self.kills += 1
         # Without syncs what is kept by chance would be no store at all; without chance it is an empty one.
         self.bytes_lost += self.disk.cut(self.random if self.syncs else None)
-        if (self.disk.store / "CURRENT").exists():
+        # Before the first answer the cut may have been in the middle of making the store.
+        if self.ledger.answers and (self.disk.store / "CURRENT").exists():
             self.ledger.violations += [f"verify: {finding}" for finding in verify(self.disk.store).findings]
 
     async def _compare(self, daemon: Daemon) -> None:

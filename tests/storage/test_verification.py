@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rocksdict import Options, Rdict
 
 from qmnode import Access, Message, QueueManager
 from qmnode.model.queue import Counters
@@ -56,6 +57,18 @@ def test_a_sound_store_has_no_findings(path: Path) -> None:
     # Two in the journal; three are left, and the express one is not looked at.
     assert (report.queues, report.messages, report.format_version) == (2, 5, FORMAT_VERSION)
     assert seen[-1] == (5, 5)
+
+
+def test_a_start_that_was_killed_leaves_a_sound_store(path: Path) -> None:
+    names = Rdict.list_cf(str(path), Options(raw_mode=True))
+    database = Rdict(
+        str(path), Options(raw_mode=True), column_families={name: Options(raw_mode=True) for name in names}
+    )
+    database.drop_column_family(Family.EXPRESS)
+    database.close()
+    assert verify(path).findings == []
+    change(path, lambda store: None)
+    assert verify(path).findings == []
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
