@@ -1,0 +1,122 @@
+"""The prose of the project, piece by piece: docstrings, comments and error texts, and paragraphs of the pages."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PACKAGES: Final = ("qmnode", "mqenterprise", "playbooks")
+PAGES: Final = ("*.md", "docs/*.md", "playbooks/**/*.md")
+
+_SENTENCE_END: Final = re.compile(r"(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[`*A-Z:])")
+_DIRECTIVE: Final = re.compile(r"noqa|type: ?ignore|fmt: ?(on|off|skip)|pragma|!/")
+_NOT_PROSE: Final = re.compile(r"^(\s{4,}|>>>|\||\$ |#)")
+_ITEM: Final = re.compile(r"^\s*([-*]|\d+\.)\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A docstring, comment, error text or page paragraph, and where it is."""
+
+    kind: str
+    path: Path
+    line: int
+    text: str
+
+    @property
+    def room(self) -> str:
+        """The folder that answers for the text, such as ``qmnode/model``; ``pages`` for Markdown."""
+        if self.kind == "page":
+            return "pages"
+        folders = self.path.relative_to(ROOT).parts[:-1]
+        return "/".join(folders[: 1 if folders[0] == "playbooks" else 2])
+
+
+def all_texts() -> Iterator[Text]:
+    """Every text that the words test judges."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield from texts_of_code(path, path.read_text())
+    for pattern in PAGES:
+        for path in sorted(ROOT.glob(pattern)):
+            for line, text in paragraphs(path.read_text()):
+                yield Text("page", path, line, text)
+
+
+def texts_of_code(path: Path, source: str) -> Iterator[Text]:
+    """The docstrings, comments and error texts of one module."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield Text("docstring", path, node.lineno, _cleaned(node.value.value))
+        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            for argument in node.exc.args:
+                if message := _literal(argument):
+                    yield Text("error", path, argument.lineno, message)
+    for line, comment in _comments(source):
+        yield Text("comment", path, line, comment)
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a text; code, tables and headings are left out."""
+    for _, paragraph in paragraphs(text):
+        yield from (sentence.strip() for sentence in _SENTENCE_END.split(paragraph) if sentence.strip())
+
+
+def paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    """The first line number and the prose of each paragraph and list item."""
+    collected: list[str] = []
+    start, fenced = 1, False
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        fence = line.lstrip().startswith("```")
+        fenced ^= fence
+        ends = not line.strip() or fence or fenced or bool(_NOT_PROSE.match(line)) or bool(_ITEM.match(line))
+        if ends and collected:
+            yield start, " ".join(collected)
+            collected = []
+        if not ends or (_ITEM.match(line) and not fenced):
+            start = start if collected else number
+            collected.append(_ITEM.sub("", line).strip())
+
+
+def _cleaned(docstring: str) -> str:
+    first, *others = docstring.strip().splitlines() or [""]
+    margin = min((len(line) - len(line.lstrip()) for line in others if line.strip()), default=0)
+    return "\n".join([first, *(line[margin:] for line in others)])
+
+
+def _literal(node: ast.expr) -> str:
+    """The words of a string expression, with ``X`` for each value that is formatted into it."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(_literal(part) if isinstance(part, ast.Constant) else "X" for part in parts)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _literal(left) + _literal(right)
+        case _:
+            return ""
+
+
+def _comments(source: str) -> Iterable[tuple[int, str]]:
+    """Comments, with those on lines of their own that follow each other as one."""
+    found: list[tuple[int, str]] = []
+    last = -1
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT or _DIRECTIVE.search(token.string):
+            continue
+        line, alone = token.start[0], not token.line[: token.start[1]].strip()
+        text = token.string.lstrip("# ")
+        if alone and line == last + 1:
+            found[-1] = (found[-1][0], f"{found[-1][1]} {text}")
+        else:
+            found.append((line, text))
+        last = line if alone else -1
+    return found
