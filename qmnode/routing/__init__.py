@@ -1,8 +1,8 @@
-"""Where a message goes next: the Binary Reliable Message Routing Algorithm (MS-MQBR) over an immutable snapshot.
+"""The next hops of messages: the Binary Reliable Message Routing Algorithm (MS-MQBR) over an immutable snapshot.
 
-``snapshot`` holds what the directory says, ``table`` the least-cost tree from one site, ``router`` the rules that turn
-both into the next possible hops of a message, ``paths`` whole journeys, for explanation and for what-if questions.
-Nothing here does input or output, waits, or keeps time.
+``snapshot`` holds the directory's sites, links and machines, ``table`` the least-cost tree from one site, ``router``
+the rules that turn both into the next possible hops of a message, ``paths`` whole journeys, for explanation and for
+what-if questions. Nothing here does input or output, waits, or keeps time.
 """
 
 from qmnode.routing.paths import CIRCLE_HINT, Journey, follow, step

@@ -1,4 +1,4 @@
-"""Whole journeys: what path a message takes when every queue manager on its way routes by one snapshot."""
+"""Whole journeys: the path of a message if every queue manager on its way routes by the same snapshot."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CIRCLE_HINT: Final = "check the in- and out-routing servers, and that every link
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """The queue managers that a message passes, source and destination included, and what each of them decided."""
+    """The queue managers that a message passes, source and destination included, and the decision of each."""
 
     path: tuple[Guid, ...]
     decisions: tuple[NextHops, ...]
 
     @property
     def cost(self) -> int:
-        """What the links between sites cost together."""
+        """The total cost of the journey's links between sites."""
         return max((decision.cost for decision in self.decisions), default=0)
 
 
@@ -37,9 +37,8 @@ def follow(
 ) -> Journey:
     """Route from hop to hop until the destination or a connector queue is reached.
 
-    ``away`` holds queue managers that do not answer: each hop then tries its next possible hop. ``tables`` keeps
-    routing tables between calls. Raises :class:`NoRouteError` when a hop has nowhere to go or a message would turn
-    in a circle.
+    ``away`` holds queue managers that are down: each hop then tries its next possible hop. ``tables`` keeps routing
+    tables between calls. Raises :class:`NoRouteError` when a hop has no route or a message would loop.
     """
     tables = {} if tables is None else tables
     path, decisions = [source], []
@@ -57,9 +56,10 @@ def follow(
 def step(
     snapshot: TopologySnapshot, router: Router, destination: Guid, away: Set[Guid] = frozenset()
 ) -> tuple[NextHops, Guid | None]:
-    """What one queue manager decides, and the first of its next hops that answers; no hop where a message has arrived.
+    """Return one queue manager's decision, and the first of its next hops that is up (None where the message has
+    arrived).
 
-    Raises :class:`NoRouteError` when it has nowhere to go, or no next hop answers.
+    Raises :class:`NoRouteError` when there is no route, or every next hop is down.
     """
     decision = router.next_hops(destination)
     if decision.rule in (Rule.LOCAL, Rule.CONNECTOR):

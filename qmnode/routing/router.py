@@ -1,8 +1,8 @@
 """The next possible hops of a message: GetNextHops of MS-MQBR 3.1.5, rule by rule.
 
-Where the algorithm leaves a choice (several gates, several routing servers, ties between least-cost paths) the
-candidates are ordered by rendezvous hashing over source and destination: each pair keeps its order for as long as the
-candidates are there, the pairs spread evenly over the candidates, and the later ones are the fall-back of the first.
+Where the algorithm leaves a choice (several gates, several routing servers, ties between least-cost paths), the
+candidates are ordered by rendezvous hashing over source and destination. Each pair keeps its order while the candidates
+stay the same, the pairs spread evenly over the candidates, and later candidates are the fall-back of the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qmnode.structures.guid import Guid, guid_to_text
 
 
 class Rule(enum.Enum):
-    """Which branch of the algorithm decided; the value is a sentence for people."""
+    """The branch of the algorithm that decided; the value is a sentence for people."""
 
     LOCAL = "the destination is this queue manager"
     CONNECTOR = "this queue manager is a connector of the destination's foreign site: into the connector queue"
@@ -37,10 +37,10 @@ class Rule(enum.Enum):
 class NextHops:
     """Where a message may go next, best first.
 
-    ``hops`` are queue managers; it is empty for the rules LOCAL and CONNECTOR. ``site`` is the next site for
-    NEXT_SITE and the foreign site for CONNECTOR. ``cost`` is the cost of the rest of the way between sites, 0 inside
-    a site. ``fall_back`` holds hops to try when none of ``hops`` answers (MS-MQBR 1.3.2: a routing server of the site
-    when a direct connection fails).
+    ``hops`` are queue managers; it is empty for the rules LOCAL and CONNECTOR. ``site`` is the next site for NEXT_SITE
+    and the foreign site for CONNECTOR. ``cost`` is the cost of the remaining links between sites, 0 inside a site.
+    ``fall_back`` holds hops to try when none of ``hops`` answers (MS-MQBR 1.3.2: a routing server of the site when a
+    direct connection fails).
     """
 
     rule: Rule
@@ -49,14 +49,15 @@ class NextHops:
     site: Guid | None = None
     cost: int = 0
     dearer: bool = False
-    """A cheaper row of the routing table is there, but its next site has no gate. Others on the way may still go by
-    such a row, and send messages back: look at the whole journey before sending (``follow``)."""
+    """The routing table has a cheaper row, but its next site has no gate. Other queue managers on the way may still
+    route by such a row and send messages back, so check the whole journey before sending (``follow``).
+    """
 
 
 class NoRouteError(Exception):
-    """There is no next hop ("Routing Attempt Fails", MS-MQBR 3.1.5.1); says why and what to do.
+    """There is no next hop ("Routing Attempt Fails", MS-MQBR 3.1.5.1). The message says why, and what to do.
 
-    ``reason`` is the why alone, for those who left something out to see what happens.
+    ``reason`` is the cause alone, for callers that left machines or links out to see what happens.
     """
 
     def __init__(self, reason: str, advice: str = "") -> None:
@@ -67,8 +68,8 @@ class NoRouteError(Exception):
 class Router:
     """The routing decisions of one queue manager over one snapshot; a new snapshot needs a new router.
 
-    Routing tables are built when they are first needed, one for each site of the machine; answers are kept, up to
-    ``remember`` of them. ``table`` may supply tables that were built elsewhere (in another thread, say).
+    Routing tables are built when they are first needed, one for each site of the machine; up to ``remember`` answers
+    are cached. ``table`` may supply tables that were built elsewhere, such as in another thread.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Router:
 
     @property
     def name(self) -> str:
-        """The name of the queue manager whose decisions these are."""
+        """The name of the queue manager that decides."""
         return self._machine.name
 
     def next_hops(self, destination: Guid) -> NextHops:
@@ -108,12 +109,12 @@ class Router:
         return known
 
     def next_hops_to_site(self, site: Guid) -> NextHops:
-        """GetNextHops for a machine that is in ``site`` alone. Raises :class:`NoRouteError`."""
+        """GetNextHops for a machine that is only in ``site``. Raises :class:`NoRouteError`."""
         known = self._snapshot.sites[site]
         return self._decide(Machine(site, f"a machine of {known.name}", (site,), foreign=known.foreign))
 
     def routing_table(self, site: Guid) -> RoutingTable:
-        """The routing table of ``site`` (MS-MQBR 3.1.1.2), built when it is first asked for."""
+        """The routing table of ``site`` (MS-MQBR 3.1.1.2), built on first use."""
         table = self._tables.get(site)
         if table is None:
             table = self._tables[site] = build_routing_table(self._snapshot, site)
@@ -130,7 +131,7 @@ class Router:
                 raise NoRouteError(
                     f"{destination.name} is a foreign system but belongs to no foreign site; give it one"
                 )
-            if shared:  # nobody connects to a foreign system: the connectors of its site keep its messages
+            if shared:  # a foreign system takes no connections: the connectors of its site keep its messages
                 return NextHops(Rule.CONNECTOR, site=min(shared))
         if not source.routing_server and source.out_routing_servers:
             return self._hops(Rule.OUT_ROUTING_SERVER, source.out_routing_servers, destination)
@@ -152,7 +153,7 @@ class Router:
         if destination.in_routing_servers:
             return self._hops(Rule.IN_ROUTING_SERVER, destination.in_routing_servers, destination)
         fall_back: Iterable[Guid] = ()
-        if not self._machine.routing_server:  # a routing server that fell back to another one could go in circles
+        if not self._machine.routing_server:  # a routing server that falls back to another one could cause a loop
             fall_back = {router for site in shared for router in self._snapshot.routers_of_site.get(site, ())}
         others = (router for router in fall_back if router != destination.identifier)
         return NextHops(Rule.SAME_SITE, (destination.identifier,), self._ordered(others, destination))
@@ -173,8 +174,8 @@ class Router:
     def _to_next_site(self, destination: Machine, sites: tuple[Guid, ...]) -> NextHops:
         """GetNextHopsForSiteGate (MS-MQBR 3.1.5.3) for a destination in ``sites``.
 
-        With several sites here or there, several rows of the routing table lead to the destination. The specification
-        takes the last of them; we take the cheapest whose next site has a gate, and all of those that cost the same.
+        With several sites at either end, several rows of the routing table lead to the destination. The specification
+        takes the last of them; we take the cheapest row whose next site has a gate, and all rows of equal cost.
         """
         rows = sorted(
             (
@@ -207,10 +208,10 @@ class Router:
     def _by_links(
         self, cost: int, steps: Iterable[tuple[Guid, RoutingLink]], destination: Machine, sites: tuple[Guid, ...]
     ) -> NextHops | None:
-        """The gates of the next sites, those of the links themselves first; None when there are none.
+        """The gates of the next sites, those that the links name first; None when there are none.
 
-        The link into a foreign destination's own site names its connectors, of which this machine may be one. On the
-        way to any other machine a foreign site is a site like others.
+        The link into a foreign destination's own site names its connectors, and this machine may be one of them. On the
+        way to any other machine, a foreign site is treated like any site.
         """
         hops: list[Guid] = []
         first: Guid | None = None

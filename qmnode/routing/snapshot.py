@@ -1,4 +1,4 @@
-"""What routing knows of the enterprise: sites, routing links and queue managers, frozen at one moment.
+"""The enterprise as routing sees it: sites, routing links and queue managers, frozen at one moment.
 
 The attributes are those of MS-MQDMPR 3.1.1.1, 3.1.1.7 and 3.1.1.8 that MS-MQBR reads.
 """
@@ -14,7 +14,7 @@ from qmnode.structures.guid import Guid
 
 LOWEST_COST = 1
 HIGHEST_COST = 999_999
-"""RoutingLink.ActualCost lies between these (MS-MQDMPR 3.1.1.8)."""
+"""The range of RoutingLink.ActualCost (MS-MQDMPR 3.1.1.8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Site:
     """A site (MS-MQDMPR 3.1.1.7). The systems of a foreign site are reached through its connectors.
 
     MS-MQBR never asks whether a site is foreign: 3.1.3.1 takes every site as a vertex of the graph, and 3.1.5.1 lets
-    machines that share a site connect directly. So connectors that share a foreign site carry messages of others
-    through it, like the gates of any site. Whoever does not want that gives its links a high cost.
+    machines that share a site connect directly. So connectors that share a foreign site carry other machines' messages
+    through it, like the gates of any site. To prevent that, give its links a high cost.
     """
 
     identifier: Guid
@@ -47,7 +47,7 @@ class RoutingLink:
             raise ValueError("a routing link joins two different sites")
 
     def far_end(self, site: Guid) -> Guid:
-        """The other site of the link."""
+        """The site at the other end of the link."""
         return self.site2 if site == self.site1 else self.site1
 
 
@@ -81,7 +81,7 @@ class TopologySnapshot:
 
     @classmethod
     def of(cls, machines: Iterable[Machine], sites: Iterable[Site], links: Iterable[RoutingLink]) -> TopologySnapshot:
-        """Index an enterprise. Links to sites that are not there (half replicated) are left out; so are such gates."""
+        """Index an enterprise. Links to unknown sites (half replicated), and unknown gates, are left out."""
         machine_of = {machine.identifier: machine for machine in machines}
         site_of = {site.identifier: site for site in sites}
         kept = tuple(link for link in links if link.site1 in site_of and link.site2 in site_of)
@@ -112,7 +112,7 @@ class TopologySnapshot:
         )
 
     def without(self, machines: Iterable[Guid] = (), links: Iterable[RoutingLink] = ()) -> TopologySnapshot:
-        """The same enterprise with some machines and links out, for what-if questions."""
+        """A copy without some machines and links, for what-if questions."""
         gone_machines, gone_links = set(machines), set(links)
         return TopologySnapshot.of(
             (machine for machine in self.machines.values() if machine.identifier not in gone_machines),
@@ -121,18 +121,18 @@ class TopologySnapshot:
         )
 
     def sites_of(self, machine: Machine) -> tuple[Guid, ...]:
-        """The sites in which a machine is reached: of a foreign system its foreign sites alone."""
+        """The sites through which a machine is reached: only the foreign sites of a foreign system."""
         if not machine.foreign:
             return machine.sites
         return tuple(site for site in machine.sites if site in self.sites and self.sites[site].foreign)
 
     def gates_of_link(self, link: RoutingLink) -> tuple[Guid, ...]:
-        """The gates that a link names, without those that are no site gate of either end."""
+        """The gates that a link names, without machines that are a site gate of neither end."""
         ends = {gate for site in (link.site1, link.site2) for gate in self.gates_of_site.get(site, ())}
         return tuple(gate for gate in link.site_gates if gate in ends)
 
     def is_site_gate(self, machine: Machine) -> bool:
-        """IsSiteGate (MS-MQBR 3.1.5.8)."""
+        """Whether a machine is a site gate: IsSiteGate (MS-MQBR 3.1.5.8)."""
         return machine.routing_server and any(
             machine.identifier in self.gates_of_site.get(site, ()) for site in machine.sites
         )

@@ -12,7 +12,7 @@ from qmnode.structures.guid import Guid
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The least-cost way to one site: what it costs, and the links that may be taken first, all of them equally good.
+    """The least-cost way to one site: its cost, and the equally good links that it may begin with.
 
     The specification keeps one next hop and lets an implementation choose among ties; keeping all of them lets the
     router spread the traffic and fall back.
@@ -23,11 +23,11 @@ class Route:
 
 
 RoutingTable = Mapping[Guid, Route]
-"""By destination site. The own site and sites that cannot be reached are not in it."""
+"""Routes by destination site. The root site and unreachable sites are not in it."""
 
 
 def build_routing_table(snapshot: TopologySnapshot, root: Guid) -> RoutingTable:
-    """Dijkstra's algorithm from the site ``root``, keeping every first link that starts a least-cost path.
+    """Dijkstra's algorithm from the site ``root``, keeping every first link of a least-cost path.
 
     A foreign site is a vertex like any other: MS-MQBR 3.1.3.1 makes no difference (see :class:`Site`).
     """

@@ -1,14 +1,14 @@
-"""One timer of the event loop for an object that always knows its next deadline."""
+"""One event-loop timer for an object whose next deadline moves often."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class Alarm:
-    """Calls back at a deadline that is set again and again, mostly to later ones.
+    """Calls back at a deadline that is set again and again, mostly to a later time.
 
-    A later deadline does not touch the loop's timer: when that fires, the alarm sleeps on. So moving a deadline with
-    every message costs a comparison.
+    A later deadline does not touch the loop's timer: when the timer fires early, the alarm sets it again. So moving a
+    deadline with every message costs only a comparison.
     """
 
     __slots__ = ("_armed", "_callback", "_deadline", "_handle", "_loop")
@@ -21,7 +21,7 @@ class Alarm:
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, deadline: float | None) -> None:
-        """Call back at this time of the loop's clock; None for never."""
+        """Set the deadline, by the loop's clock; None for never."""
         self._deadline = deadline
         if deadline is None or (self._handle is not None and self._armed <= deadline):
             return
@@ -31,7 +31,7 @@ class Alarm:
         self._handle = self._loop.call_at(self._armed, self._fire)
 
     def stop(self) -> None:
-        """Never call back again, unless it is set again."""
+        """Cancel the deadline until it is set again."""
         self._deadline = None
         if self._handle is not None:
             self._handle.cancel()

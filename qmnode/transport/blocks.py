@@ -1,4 +1,4 @@
-"""Address blocks: what one attacker has at least, and shares with nobody that is honest."""
+"""Address blocks: the smallest set of addresses that one attacker controls and shares with no honest peer."""
 
 import ipaddress
 from functools import lru_cache
@@ -9,7 +9,9 @@ _NETWORK: Final = 64
 
 @lru_cache(maxsize=4096)
 def block_of(address: str) -> str:
-    """An IPv4 address itself; of an IPv6 address its /64, in which a machine changes its address as it likes."""
+    """The block of an address: an IPv4 address itself, or the /64 of an IPv6 address, in which a machine chooses its
+    address freely.
+    """
     if ":" not in address:
         return address
     try:

@@ -1,4 +1,4 @@
-"""A TCP connection that carries a session: bytes in, bytes out, its timers, and back-pressure both ways."""
+"""A TCP connection that carries a session: bytes in and out, timers, and back-pressure both ways."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,21 +16,21 @@ from qmnode.transport.rate import Rate, Rates
 
 BUFFER_SIZE: Final = 256 * 1024
 UNSETTLED_BYTES: Final = 16 * 1024 * 1024
-"""So much may come while messages wait for the disk, or for the directory to say who sent them."""
+"""Bytes that may arrive while messages wait for the disk, or for the directory to identify their senders."""
 _BUFFER: Final = bytearray(BUFFER_SIZE)
 _VIEW: Final = memoryview(_BUFFER)
-"""One for all connections: the loop reads into it and the session takes the bytes out in the same step."""
+"""One buffer for all connections: the loop reads into it and the session consumes the bytes in the same step."""
 
 Handler = Callable[["Connection", Sequence[Command]], None]
-"""Does what a session asks for. Called with all commands of one step; ``Closed`` comes exactly once, as the last."""
+"""Executes a session's commands. Called with all commands of one step; ``Closed`` comes exactly once, as the last."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """Drives one session over one transport connection.
 
-    ``unsettled_limit``: so many received messages may wait for the disk before the socket is no longer read. ``rates``
-    and ``incomplete`` are shared with all other connections. ``identity_required``: the certificate of a TLS peer has
-    to name its queue manager.
+    ``unsettled_limit`` is the number of received messages that may wait for the disk before reading from the socket
+    pauses. ``rates`` and ``incomplete`` are shared with all other connections. With ``identity_required``, the
+    certificate of a TLS peer must name its queue manager.
     """
 
     __slots__ = (
@@ -54,27 +54,27 @@ class Connection(asyncio.BufferedProtocol):
         self.session = session
         self.initiator = initiator
         self.address = ""
-        """RemoteQMAddress: the other side's, without port."""
+        """RemoteQMAddress: the peer's address, without port."""
         self.port = 0
         self.neighbour = Neighbour("")
-        """The other side, as far as it is believed."""
+        """The peer's identity, as far as it has been verified."""
         self.local_address = ""
-        """This side's, without port."""
+        """The local address, without port."""
         self.local_port = 0
         self.encrypted = False
-        """Whether it is TLS, and the other side has shown a certificate that is believed."""
+        """Whether the connection uses TLS and the peer presented a trusted certificate."""
         self.writable = True
-        """Whether the socket takes more: hand nothing new to the session while it does not."""
+        """Whether the socket accepts more data. While False, hand no new messages to the session."""
         self.on_writable: Callable[[], object] | None = None
         self.on_lost: Callable[[], object] | None = None
         self.established = 0.0
-        """Seconds since 1970 when the session opened; 0 before."""
+        """Seconds since 1970 when the session opened; 0 before that."""
         self.heard = 0.0
-        """When a message came last, by the clock of the loop; 0 before the first."""
+        """When the last message arrived, by the loop's clock; 0 before the first."""
         self.sent_bytes = 0
         self.received_bytes = 0
         self.unsettled_bytes = 0
-        """What came since all that had come before was settled."""
+        """Bytes received since everything received earlier was settled."""
         self._handler = handler
         self._unsettled_limit = unsettled_limit
         self._rates = rates
@@ -89,10 +89,10 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_for_rate = False
         self._processing = False
 
-    # asyncio's side
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The transport connection is there."""
+        """Begin the session on a new transport connection."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.address, self.port = str(peer[0]).partition("%")[0], int(peer[1])
@@ -104,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
             self.encrypted = True
             self.session.certified = queue_manager_of(tls.getpeercert(), required=self._identity_required)
         self._rate = self._rates.of(block_of(self.address), self._loop.time())
-        if self.session.closed:  # given up while it was being opened
+        if self.session.closed:  # closed while it was being opened
             self._transport.abort()
             return
         if self.initiator:
@@ -112,11 +112,11 @@ class Connection(asyncio.BufferedProtocol):
         self.process()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """The buffer for the next bytes."""
         return _VIEW
 
     def buffer_updated(self, count: int) -> None:
-        """Bytes came."""
+        """Feed received bytes to the session."""
         self.received_bytes += count
         session = self.session
         self.unsettled_bytes = self.unsettled_bytes + count if session.unsettled() else count
@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self.process()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The transport connection broke, or was closed."""
+        """Report to the session that the transport connection broke or was closed."""
         self._transport = None
         if self._holds:
             self._holds = False
@@ -145,31 +145,31 @@ class Connection(asyncio.BufferedProtocol):
         self.process()
 
     def pause_writing(self) -> None:
-        """The peer does not read as fast as we write."""
+        """Stop sending: the peer reads more slowly than we write."""
         self.writable = False
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """Send again: the peer has caught up."""
         self.writable = True
         if self.on_writable is not None:
             self.on_writable()
         if self._read_paused:
             self.process()
 
-    # The session's side
+    # Called by the session's owner
 
     def room(self) -> int:
-        """How many messages may be sent now."""
+        """The number of messages that may be sent now."""
         return self.session.room() if self.writable else 0
 
     def send(self, tokens: Sequence[object], packets: Sequence[Packet], time: int, *, again: bool = False) -> int:
-        """Send messages (``Session.send_messages``)."""
+        """Send messages; return how many were taken (``Session.send_messages``)."""
         taken = self.session.send_messages(tokens, packets, self._loop.time(), time, again=again)
         self.process()
         return taken
 
     def settled(self, ordinal: int, recoverable_ordinal: int) -> None:
-        """Received messages up to these are on disk: acknowledge them when it is time."""
+        """Record that received messages up to these ordinals are on disk, so that they are acknowledged in due time."""
         self.session.messages_settled(ordinal, recoverable_ordinal, self._loop.time())
         self.process()
 
@@ -179,16 +179,16 @@ class Connection(asyncio.BufferedProtocol):
         self.process()
 
     def abort(self) -> None:
-        """End the session and the connection, without waiting for a peer that does not read."""
+        """End the session and the connection at once, without waiting for a peer that does not read."""
         transport = self._transport
         self.close()
         if transport is not None:
             transport.abort()
 
     def process(self) -> None:
-        """Do what the session wants, until it wants nothing."""
+        """Execute the session's commands until there are none left."""
         if self._processing:
-            return  # the handler called back: the loop below sees what it left
+            return  # the handler called back: the loop below sees the commands that it left
         self._processing = True
         session = self.session
         ended = False
@@ -222,10 +222,10 @@ class Connection(asyncio.BufferedProtocol):
     # Back-pressure
 
     def _check_reading(self, transport: asyncio.Transport) -> None:
-        """Stop reading while the store is behind: the peer's window, and then TCP's, hold it back."""
+        """Stop reading while the store is behind, so that the peer's window, and then TCP's, slow the peer down."""
         unsettled = self.session.unsettled()
         behind = unsettled >= self._unsettled_limit or self._waits_for_rate
-        # Whoever does not read its acknowledgments does not get more of them to be kept here.
+        # A peer that does not read its acknowledgments must not make the node buffer more of them.
         if not self.writable and not self.initiator:
             behind = True
         if unsettled and self.unsettled_bytes >= UNSETTLED_BYTES:
@@ -253,8 +253,8 @@ _LINGER: Final = 5.0
 
 
 def _close(transport: asyncio.Transport) -> None:
-    """Close when what was written has left; a peer that does not read gets a few seconds."""
-    unsent = transport.get_write_buffer_size()  # TLS forgets it with its closing
+    """Close after written data has left; a peer that does not read gets a few seconds."""
+    unsent = transport.get_write_buffer_size()  # TLS loses it on closing
     transport.close()
     if unsent:
         asyncio.get_running_loop().call_later(_LINGER, transport.abort)

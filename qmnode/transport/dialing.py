@@ -1,4 +1,4 @@
-"""The TCP side that connects to others, from this node's own address (MS-MQQB 3.1.5.2.3)."""
+"""Outgoing TCP connections, from this node's own address (MS-MQQB 3.1.5.2.3)."""
 
 import asyncio
 import socket
@@ -10,31 +10,31 @@ from qmnode.structures.hresults import hresult_of_error
 from qmnode.structures.queue_attributes import ConnectionStatus
 
 CONNECT_TIMEOUT: Final = 15.0
-"""Seconds for a transport connection, TLS included."""
+"""Seconds to open a transport connection, TLS handshake included."""
 
 AnyProtocol = TypeVar("AnyProtocol", bound=asyncio.BaseProtocol)
 
 
 class DialingError(Exception):
-    """A transport connection could not be opened: the status for the connection history, and why."""
+    """A transport connection could not be opened. Holds the status for the connection history, and the reason."""
 
     def __init__(self, status: ConnectionStatus, sentence: str, error: int = 0) -> None:
         super().__init__(sentence)
         self.status = status
         self.error = error
-        """HRESULT; 0 where the status says all."""
+        """HRESULT; 0 if the status says enough."""
 
 
 class _Probe(asyncio.Protocol):
-    """Sees that a connection was opened, which was all that it is for."""
+    """A protocol that only shows that a connection was opened."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It answers."""
+        """Close the connection: the address accepts connections."""
         transport.close()
 
 
 async def is_reachable(address: str, port: int, own_address: str) -> bool:
-    """Whether somebody takes connections there now."""
+    """Whether the address accepts connections now."""
     try:
         await dial(_Probe, address, port, own_address)
     except DialingError:
@@ -51,10 +51,10 @@ async def dial(
     tls: ssl.SSLContext | None = None,
     host_name: str = "",
 ) -> AnyProtocol:
-    """Open a connection to an address, from ``own_address`` if there is one of the same kind. DialingError.
+    """Open a connection to an address, from ``own_address`` if it is of the same family. Raises DialingError.
 
-    Order acknowledgments for direct names go to the address that a connection comes from, so it must be one at which
-    this node listens.
+    Order acknowledgments for direct names go to the address that a connection comes from, so this must be one on which
+    the node listens.
     """
     loop = asyncio.get_running_loop()
     family = socket.AF_INET6 if ":" in address else socket.AF_INET

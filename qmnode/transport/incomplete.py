@@ -1,4 +1,4 @@
-"""Half a packet, and then nothing: what connections hold of packets that are not complete has one limit for all."""
+"""One limit, shared by all connections, for the bytes of packets that have not arrived completely."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Final
@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 SMALL: Final = 16 * 1024
-"""Less of a packet than this is not counted: each connection has its buffers anyway."""
+"""Incomplete packets smaller than this (bytes) are not counted: each connection has its buffers anyway."""
 
 
 class IncompletePackets:
-    """Bytes that wait for the rest of their packet. Over ``limit``, whoever has brought nothing for longest is closed,
-    of the address block that holds most."""
+    """Bytes that wait for the rest of their packet.
+
+    When they exceed ``limit``, the connection that has been silent for longest is closed, in the address block that
+    holds the most.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -26,10 +29,10 @@ class IncompletePackets:
         self._total = 0
 
     def hold(self, connection: "Connection", count: int) -> None:
-        """A connection has brought bytes, and holds so many now; 0 when it holds none, or is gone."""
+        """Record the bytes that a connection holds after more have arrived; 0 when it holds none or has closed."""
         self._total += count - self._held.pop(connection, 0)
         if count:
-            self._held[connection] = count  # behind all others: they have waited for longer
+            self._held[connection] = count  # moved to the end: the others have waited longer
         if self._total > self._limit:
             self._close_one()
 

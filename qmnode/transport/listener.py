@@ -1,4 +1,4 @@
-"""The TCP side that others connect to: port 1801, limits before anything is read, TLS told by the first byte."""
+"""The TCP listener: port 1801, limits before anything is read, TLS recognised by the first byte."""
 
 import asyncio
 import contextlib
@@ -17,17 +17,17 @@ log = structlog.get_logger(__name__)
 
 _BACKLOG: Final = 256
 _AT_ONCE: Final = 32
-"""Connections accepted in one pass of the event loop, so that a flood of them holds nobody else up."""
+"""Connections accepted in one pass of the event loop, so that a flood of them delays nothing else."""
 _PEEK_TIMEOUT: Final = 10.0
 _HANDSHAKE_TIMEOUT: Final = 10.0
-"""Seconds for a TLS handshake, which costs the peer less than this side."""
+"""Seconds for a TLS handshake, which costs the peer less than the node."""
 _TLS_RECORD: Final = 0x16
 _SHORTAGE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _SHORTAGE_PAUSE: Final = 1.0
 
 
 def listening_sockets(address: str, port: int, kind: socket.SocketKind) -> list[socket.socket]:
-    """Sockets bound to an address, or without one to all of IPv4 and IPv6. OSError if that cannot be."""
+    """Sockets bound to an address, or to all IPv4 and IPv6 addresses without one. Raises OSError on failure."""
     wanted = [address] if address else ["0.0.0.0", "::"]  # noqa: S104  # a server for its network
     found: list[socket.socket] = []
     try:
@@ -48,7 +48,7 @@ def listening_sockets(address: str, port: int, kind: socket.SocketKind) -> list[
                 made.bind((one, port))
             except OSError as error:
                 if error.errno == errno.EADDRNOTAVAIL and not address:
-                    found.pop().close()  # a machine without IPv6
+                    found.pop().close()  # this machine has no IPv6
                     continue
                 raise
             if kind is socket.SOCK_STREAM:
@@ -61,14 +61,14 @@ def listening_sockets(address: str, port: int, kind: socket.SocketKind) -> list[
 
 
 class Listener:
-    """Accepts connections within limits, and makes a protocol for each."""
+    """Accepts connections within limits, and makes a protocol for each one."""
 
     def __init__(
         self,
         protocol: Callable[[Place], asyncio.BaseProtocol],
         places: Places,
     ) -> None:
-        """``protocol`` makes one for a place, which it releases when the connection is lost."""
+        """``protocol`` makes the protocol for a place; the protocol releases the place when the connection is lost."""
         self._protocol = protocol
         self._places = places
         self._tls: ssl.SSLContext | None = None
@@ -80,16 +80,16 @@ class Listener:
 
     @property
     def sessions(self) -> int:
-        """Connections that others opened."""
+        """The number of open incoming connections."""
         return len(self._places)
 
     def start(self, address: str, port: int) -> None:
-        """Listen. OSError if the address is in use or not of this machine."""
+        """Start to listen. Raises OSError if the address is in use or not of this machine."""
         self._sockets = listening_sockets(address, port, socket.SOCK_STREAM)
         self._resume()
 
     def use_tls(self, context: ssl.SSLContext, is_required: Callable[[str], bool]) -> None:
-        """Take TLS connections as well; and nothing else from addresses of which ``is_required`` says so."""
+        """Accept TLS connections too, and only TLS from addresses for which ``is_required`` returns True."""
         self._tls, self._requires_tls = context, is_required
 
     def _resume(self) -> None:
@@ -103,7 +103,7 @@ class Listener:
             loop.remove_reader(one)
 
     async def stop(self) -> None:
-        """Accept no more. Connections that are there go on."""
+        """Accept no more connections. Open ones continue."""
         self._pause()
         for one in self._sockets:
             one.close()
@@ -153,7 +153,7 @@ class Listener:
         except (OSError, TimeoutError, asyncio.CancelledError, ssl.SSLError) as error:
             log.info("a connection was not begun", address=address, reason=str(error) or type(error).__name__)
             accepted.close()
-            if place.connection is not None:  # made before a handshake that failed, and told nothing of it
+            if place.connection is not None:  # made before a handshake that failed, and not notified of that
                 place.connection.abort()
             place.release()
             if isinstance(error, asyncio.CancelledError):
@@ -161,7 +161,7 @@ class Listener:
 
 
 async def _first_byte(accepted: socket.socket) -> int | None:
-    """The first byte that the peer sends, left where it is; None when it sends none."""
+    """Peek at the first byte that the peer sends; None if it sends none."""
     loop = asyncio.get_running_loop()
     readable = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""Pings over UDP, port 3527: asking whether a session would be accepted, and answering (MS-MQQB 2.1.2, 3.1.7.6)."""
+"""UDP pings, port 3527: ask whether a queue manager would accept a session, and answer (MS-MQQB 2.1.2, 3.1.7.6)."""
 
 import asyncio
 import secrets
@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 class _Answers(asyncio.DatagramProtocol):
-    """Answers requests (3.1.7.7)."""
+    """Answers ping requests (3.1.7.7)."""
 
     def __init__(self, identifier: Guid, refuse: Callable[[], bool]) -> None:
         self._identifier = identifier
@@ -36,40 +36,40 @@ class _Answers(asyncio.DatagramProtocol):
         self.closed.set_result(None)
 
     async def close(self) -> None:
-        """Give the socket back."""
+        """Close the UDP socket."""
         self._transport.close()
         await self.closed
 
     def error_received(self, error: Exception) -> None:
-        """An answer could not be delivered: nobody waits for it, then."""
+        """Ignore an answer that could not be delivered: its receiver no longer waits."""
         log.debug("a ping could not be answered", reason=str(error))
 
 
 class PingServer:
-    """Answers the pings of others."""
+    """Answers pings from other queue managers."""
 
     def __init__(self, identifier: Guid, refuse: Callable[[], bool]) -> None:
-        """``refuse``: whether a session would be refused now."""
+        """``refuse`` returns whether a session would be refused now."""
         self._identifier = identifier
         self._refuse = refuse
         self._answers: list[_Answers] = []
 
     async def start(self, address: str, port: int) -> None:
-        """Listen. OSError if the address is in use or not of this machine."""
+        """Start to listen. Raises OSError if the address is in use or not of this machine."""
         loop = asyncio.get_running_loop()
         for one in listening_sockets(address, port, socket.SOCK_DGRAM):
             _, answers = await loop.create_datagram_endpoint(lambda: _Answers(self._identifier, self._refuse), sock=one)
             self._answers.append(answers)
 
     async def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering and close the sockets."""
         for answers in self._answers:
             await answers.close()
         self._answers = []
 
 
 class _Asking(asyncio.DatagramProtocol):
-    """Waits for one response (3.1.7.8)."""
+    """Waits for one ping response (3.1.7.8)."""
 
     def __init__(self, client: PingClient) -> None:
         self.answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -86,7 +86,7 @@ class _Asking(asyncio.DatagramProtocol):
 
 
 async def ping(identifier: Guid, address: str, port: int, own_address: str) -> bool:
-    """Whether the queue manager there answers a ping and would accept a session. It has a second (3.1.2.9)."""
+    """Whether the queue manager answers a ping within a second (3.1.2.9) and would accept a session."""
     loop = asyncio.get_running_loop()
     client = PingClient(identifier, cookie=secrets.randbits(32))
     try:

@@ -1,8 +1,8 @@
-"""The places for connections that others open, and who gives one up when all are taken.
+"""The limited places for incoming connections, and the choice of which one to free when all are taken.
 
-Places are shared by address block (:mod:`qmnode.transport.blocks`). Whoever says nothing goes first, then what is idle,
-of the block that holds most; a block that holds more than its share gives up what it uses least. A peer that the node
-knows, and that is at work, never goes for a stranger.
+Places are shared by address block (:mod:`qmnode.transport.blocks`). Silent connections go first, then idle ones of the
+block that holds the most; a block over its share gives up its least used connection. An active peer that the node knows
+never makes room for a stranger.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from qmnode.transport.connection import Connection
 
 GRACE: Final = 3.0
-"""Seconds that a connection has to bring its first message before others are preferred to it."""
+"""Seconds that a connection has to send its first message before others are preferred to it."""
 IDLE: Final = 5.0
-"""Seconds without a message after which a connection is idle: its peer only has to connect again."""
+"""Seconds without a message after which a connection is idle; closing it costs its peer only a reconnection."""
 _CONNECTIONS_PER_SECOND: Final = 200
-"""Of one block, on average."""
+"""New connections per second and block, on average."""
 _RATES: Final = 4096
 _SLOW_AT_ONCE: Final = 16
-"""Connections that say nothing are closed so many at a time, so that not each newcomer costs a search."""
+"""Silent connections closed at a time, so that not every newcomer costs a search."""
 _AGAIN: Final = 0.1
-"""Seconds between two searches when nobody could be closed: a flood of connections does not cost a search for each."""
+"""Seconds between two searches when no connection could be closed, so that a flood does not cost a search for each."""
 
 
 class Place:
-    """One connection, from its acceptance to its end."""
+    """One incoming connection, from acceptance to end."""
 
     __slots__ = ("_places", "block", "cancel", "connection", "since")
 
@@ -39,16 +39,16 @@ class Place:
         self.block = block
         self.since = since
         self.connection: Connection | None = None
-        """There when the first byte, and the TLS handshake if that is what it begins, are through."""
+        """The connection, once its first byte (and the TLS handshake, if any) has been processed."""
         self.cancel: Callable[[], object] = lambda: None
-        """Ends it before that."""
+        """Ends the connection before ``connection`` is set."""
 
     def release(self) -> None:
-        """The connection has ended. May be called again."""
+        """Free the place after the connection has ended. May be called again."""
         self._places.remove(self)
 
     def close(self) -> None:
-        """End it, and take its place."""
+        """End the connection and free its place."""
         self.release()
         if self.connection is not None:
             self.connection.abort()
@@ -56,16 +56,16 @@ class Place:
 
     @property
     def silent(self) -> bool:
-        """Whether it has brought no message."""
+        """Whether the connection has sent no message yet."""
         return self.connection is None or not self.connection.session.received_count
 
     @property
     def heard(self) -> float:
-        """When it brought a message last, or began."""
+        """When the connection last sent a message, or else was accepted."""
         return self.since if self.connection is None else max(self.since, self.connection.heard)
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing has come for a while, and nothing waits for the disk."""
+        """Whether no message has come for a while and none waits for the disk."""
         return now - self.heard > IDLE and (self.connection is None or not self.connection.session.unsettled())
 
 
@@ -75,8 +75,9 @@ class Places:
     def __init__(
         self, limit: int, per_block: int, is_declared: Callable[[Connection], bool], is_known: Callable[[str], bool]
     ) -> None:
-        """``is_declared``: whether the node knows the peer of a connection. ``is_known``: whether a peer that it knows
-        has an address in this block."""
+        """``is_declared`` returns whether the node knows the peer of a connection; ``is_known`` whether a known peer
+        has an address in this block.
+        """
         self._limit = limit
         self._per_block = per_block
         self._is_declared = is_declared
@@ -90,7 +91,7 @@ class Places:
         return self._count
 
     def take(self, block: str, now: float) -> Place | None:
-        """A place for a new connection, which another may have to give up; None if there is none for it."""
+        """Return a place for a new connection, closing another if necessary; None if no place can be freed."""
         held = len(self._blocks.get(block, ()))
         if held >= self._per_block or self._too_fast(block, now):
             return None
@@ -102,8 +103,9 @@ class Places:
         return place
 
     def _too_fast(self, block: str, now: float) -> bool:
-        """Whether a block makes more connections than a second may bring: each costs something, a TLS handshake much.
-        Those that are refused do not count."""
+        """Whether a block opens more connections per second than allowed: each costs something, a TLS handshake a lot.
+        Refused connections do not count.
+        """
         rate = self._rates.get(block)
         if rate is None:
             if len(self._rates) >= _RATES:
@@ -115,7 +117,7 @@ class Places:
         return False
 
     def remove(self, place: Place) -> None:
-        """A place is free."""
+        """Remove a place whose connection has ended."""
         held = self._blocks.get(place.block)
         if held is not None and place in held:
             del held[place]
@@ -136,7 +138,7 @@ class Places:
         return True
 
     def _victim(self, held: int, known: bool, now: float) -> list[Place]:
-        """Who makes room for a newcomer whose block holds so many already, and which is ``known`` or a stranger."""
+        """The places to free for a newcomer whose block holds ``held`` places, and which is ``known`` or a stranger."""
         as_full = sorted((one for one in self._blocks.values() if len(one) >= held), key=len, reverse=True)
         fuller = [one for one in as_full if len(one) > held]
         stranger = self._is_stranger
@@ -157,18 +159,18 @@ class Places:
         return place.connection is None or not self._is_declared(place.connection)
 
     def _slow(self, now: float) -> list[Place]:
-        """Strangers that have said nothing for longest, whose time is over."""
+        """Strangers that have been silent for longest and whose grace has expired."""
         slow = [one for one in self._all() if now - one.since > GRACE and one.silent and self._is_stranger(one)]
         return nsmallest(_SLOW_AT_ONCE, slow, key=lambda one: one.since)
 
     def _over_share(self, fuller: list[dict[Place, None]], held: int) -> list[dict[Place, None]]:
-        """Blocks that have more than each would have by equal shares, the newcomer's too."""
+        """Blocks that hold more than an equal share, counting the newcomer's block."""
         share = self._limit / (len(self._blocks) + (not held))
         return [places for places in fuller if len(places) > max(held + 1, share)]
 
 
 def _least_heard(blocks: Iterable[Iterable[Place]], fits: Callable[[Place], bool]) -> Place | None:
-    """The place that fits and was heard of least recently, of the first block that has one."""
+    """The least recently heard place that fits, of the first block that has one."""
     for places in blocks:
         found = min((one for one in places if fits(one)), key=lambda one: one.heard, default=None)
         if found is not None:

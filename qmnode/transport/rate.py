@@ -1,10 +1,10 @@
-"""How many messages a second strangers may send: a bucket that refills, for each address block."""
+"""Message rate limits for strangers: a bucket that refills, for each address block."""
 
 from weakref import WeakValueDictionary
 
 
 class Rate:
-    """``limit`` a second on average, with a second's worth at once."""
+    """Allows ``limit`` messages per second on average, with bursts of one second's worth."""
 
     __slots__ = ("__weakref__", "_last", "_limit", "_tokens")
 
@@ -14,14 +14,14 @@ class Rate:
         self._last = now
 
     def take(self, count: int, now: float) -> float:
-        """Count messages that came. Seconds for which no more should be read; 0 for none."""
+        """Count messages that arrived. Return the seconds for which reading should pause; 0 for none."""
         self._tokens = min(self._limit, self._tokens + (now - self._last) * self._limit) - count
         self._last = now
         return max(0.0, -self._tokens / self._limit)
 
 
 class Rates:
-    """One rate for all connections of an address block, as long as there is one of them."""
+    """One rate for all connections of an address block, kept while there is one of them."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
