@@ -26,6 +26,7 @@ from mqenterprise.directory.schema import load_schema
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.directory.wire import SEQUENCE, Control, element, integer
 from qmnode.structures.guid import guid_to_text, new_guid
+from qmnode.structures.names.parts import utf16_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -269,7 +270,7 @@ class OpenLdap:
         for value in values:
             match kind.syntax:
                 case "string":
-                    size, unit = len(value.decode("utf-8", errors="replace")), "characters"
+                    size, unit = utf16_length(value.decode("utf-8", errors="replace")), "characters"
                 case "octets":
                     size, unit = len(value), "bytes"
                 case "integer":

@@ -6,10 +6,12 @@ import re
 from typing import Final
 
 from mqenterprise.directory.errors import ConstraintViolated
+from qmnode.structures.names.parts import utf16_length
 
 _DN_SPECIAL: Final = re.compile(r'[,+"\\<>;=]|^[ #]| $|\x00')
 _DN_ESCAPED: Final = re.compile(rb"\\([0-9A-Fa-f]{2})|\\(.)", re.DOTALL)
 
+# Lengths of queue names count UTF-16 code units, as Windows does: a character beyond U+FFFF has two.
 LONGEST_PLAIN_NAME: Final = 63
 KEPT_OF_LONG_NAME: Final = 55
 NAME_WITH_HASH: Final = 64
@@ -91,37 +93,67 @@ def escape_filter(value: str | bytes) -> str:
 
 
 def queue_name_hash(name: str) -> str:
-    """The eight characters that keep long names apart (MS-MQDSSM 2.2.5)."""
+    """The eight characters that keep long names apart (MS-MQDSSM 2.2.5).
+
+    The section's characters are UTF-16 code units. Each is lowered alone, so halves of a pair stay as they are.
+    """
     value = 0
-    for byte in name.lower().encode("utf-16-be", errors="surrogatepass"):
+    for byte in "".join(map(_lower, name)).encode("utf-16-be", errors="surrogatepass"):
         value ^= byte
         for _ in range(8):
             value = (value >> 1) ^ (HASH_POLYNOMIAL if value & 1 else 0)
     return f"{value:08x}"
 
 
-def split_queue_name(name: str) -> tuple[str, str]:
-    """A queue's ``cn`` and what of its name does not fit there (MS-MQDSSM 3.1.6.1.2.5).
+def _lower(character: str) -> str:
+    # Python also maps one letter to two, letters of two code units, and a few letters into ASCII; Windows does none.
+    lower = character.lower()
+    simple = len(lower) == 1 and lower.isascii() == character.isascii() and character <= "\uffff"
+    return lower if simple else character
 
-    The section inserts backslashes before special characters first. They are the escapes of the distinguished name and
-    no part of the value, so the length is that of the plain name here.
+
+def split_queue_name(name: str) -> tuple[str, str]:
+    """A queue's ``cn``, and the end of its name that does not fit there (MS-MQDSSM 3.1.6.1.2.5).
+
+    The section inserts backslashes before ``/ # > < =`` and line feeds first. They are the escapes of the
+    distinguished name and no part of the value: reading removes them (3.1.6.11.2.1), and looking a queue up
+    (3.1.6.7.2.5) splits and hashes the name without them. So the plain name is measured, split and hashed here;
+    otherwise the looked-up name of a long queue with such a character would never be the stored one.
+
+    Raises ConstraintViolated if the name is empty, has a backslash, is too long, or would be split in the middle of
+    a character beyond U+FFFF, of which no half can be written.
     """
     if not name or "\\" in name:
         raise ConstraintViolated(f"{name!r} is not a queue name: it must not be empty nor contain a backslash")
-    if len(name) <= LONGEST_PLAIN_NAME:
+    length = utf16_length(name)
+    if length <= LONGEST_PLAIN_NAME:
         return name, ""
-    if len(name) > LONGEST_QUEUE_NAME:
+    if length > LONGEST_QUEUE_NAME:
         raise ConstraintViolated(
-            f"the queue name {name[:40]!r}... has {len(name)} characters; {LONGEST_QUEUE_NAME} are allowed"
+            f"the queue name {name[:40]!r}... has {length} characters; {LONGEST_QUEUE_NAME} are allowed"
         )
-    return f"{name[:KEPT_OF_LONG_NAME]}-{queue_name_hash(name)}", name[KEPT_OF_LONG_NAME:]
+    kept = _first_units(name, KEPT_OF_LONG_NAME)
+    if utf16_length(kept) != KEPT_OF_LONG_NAME:
+        raise ConstraintViolated(
+            f"the queue name {name[:40]!r}... cannot be stored: directories split a name of more than "
+            f"{LONGEST_PLAIN_NAME} characters after {KEPT_OF_LONG_NAME}, which is in the middle of "
+            f"{name[len(kept)]!r} (it counts as two); shorten the name, or move that character"
+        )
+    return f"{kept}-{queue_name_hash(name)}", name[len(kept) :]
 
 
 def join_queue_name(cn: str, extension: str) -> str:
     """The name that :func:`split_queue_name` took apart (MS-MQDSSM 3.1.6.11.2.1)."""
-    if len(cn) == NAME_WITH_HASH:
+    if utf16_length(cn) == NAME_WITH_HASH:
+        return _first_units(cn, KEPT_OF_LONG_NAME) + extension
+    if len(cn) == NAME_WITH_HASH:  # early versions counted a character beyond U+FFFF as one
         return cn[:KEPT_OF_LONG_NAME] + extension
     return cn
+
+
+def _first_units(text: str, units: int) -> str:
+    """The first characters of a text that have at most so many UTF-16 code units together."""
+    return text.encode("utf-16-le")[: 2 * units].decode("utf-16-le", errors="ignore")
 
 
 def split_pathname(pathname: str) -> tuple[str, str]:

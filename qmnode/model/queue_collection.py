@@ -31,7 +31,7 @@ from qmnode.structures.names import (
     QueueNameError,
     parse_format_name,
 )
-from qmnode.structures.names.parts import fold
+from qmnode.structures.names.parts import fold, utf16_length
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
@@ -379,7 +379,7 @@ def check_properties(properties: QueueProperties) -> None:
             fault = "True or False"
         elif name in _QUOTAS and not (isinstance(value, int) and 0 <= value <= 0xFFFFFFFF):
             fault = "KB, from 0 to 0xFFFFFFFF"
-        elif name == "label" and not (isinstance(value, str) and len(value) <= 124 and _is_text(value)):
+        elif name == "label" and not (isinstance(value, str) and utf16_length(value) <= 124 and _is_text(value)):
             fault = "text of at most 124 characters"
         elif name == "privacy_level" and value not in (0, 1, 2):
             fault = "0 (none), 1 (optional) or 2 (body)"
