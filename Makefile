@@ -12,7 +12,7 @@ JOBS ?= 2
 DEMO ?=
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help test check lint types arrows unit demo bench fuzz soak conformance lock packages clean
+.PHONY: help test check lint types arrows unit demo bench fuzz soak conformance release lock packages clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -59,6 +59,10 @@ fuzz: $(INSTALLED)  ## the coverage-guided fuzzer over every parser, for FUZZ_SE
 
 soak: $(INSTALLED)  ## long runs
 	$(PYTEST) -m soak --timeout=0 --durations=0
+
+release: $(INSTALLED)  ## sdist, wheel and collection in dist/, each checked, installed in an empty environment and tried
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[release]'
+	.ci/release $(BIN)
 
 lock:  ## renew requirements.lock from pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

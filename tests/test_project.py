@@ -1,11 +1,24 @@
-"""The project's own promises: commands that start, arrows that point down."""
+"""The project's own promises: commands that start, one version, a license everywhere, files that stay true."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+
+PROJECT = Path(__file__).resolve().parent.parent
+COLLECTION = PROJECT / "playbooks/collections/ansible_collections/msmq/enterprise"
+METADATA: dict[str, Any] = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def read_yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("package", ["qmnode", "mqenterprise"])
@@ -15,3 +28,54 @@ def test_the_commands_answer_to_help(package: str) -> None:
     )
     assert answer.returncode == 0
     assert "Usage" in answer.stdout
+
+
+def test_there_is_one_version() -> None:
+    released = re.findall(r"^## \[(\d[^\]]*)\] - \d{4}-\d\d-\d\d$", (PROJECT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert released[0] == METADATA["version"]
+    assert read_yaml(COLLECTION / "galaxy.yml")["version"] == METADATA["version"]
+    assert METADATA["version"] in read_yaml(COLLECTION / "changelogs/changelog.yaml")["releases"]
+
+
+def test_the_license_is_where_files_refer_to_it_and_in_what_is_built() -> None:
+    text = (PROJECT / "LICENSE").read_text("utf-8")
+    assert "Apache License\n                           Version 2.0, January 2004" in text
+    assert (COLLECTION / "LICENSE").read_text("utf-8") == text
+    assert METADATA["license"] == "Apache-2.0"
+    assert METADATA["license-files"] == ["LICENSE"]
+    assert read_yaml(COLLECTION / "galaxy.yml")["license"] == ["Apache-2.0"]
+
+
+@pytest.mark.parametrize("page", ["SECURITY.md", "CHANGELOG.md"])
+def test_a_page_names_only_files_that_exist(page: str) -> None:
+    named = re.findall(r"`((?:docs|tests|playbooks)/[\w./-]*|\w+\.md)`", (PROJECT / page).read_text("utf-8"))
+    assert named
+    assert [name for name in named if not (PROJECT / name).exists()] == []
+
+
+def test_checks_before_a_commit_use_the_tools_that_are_installed() -> None:
+    configuration = read_yaml(PROJECT / ".pre-commit-config.yaml")
+    assert {repository["repo"] for repository in configuration["repos"]} == {"local"}, "nothing may be fetched"
+    for hook in configuration["repos"][0]["hooks"]:
+        folder, name = Path(hook["entry"].split()[0]).parent, Path(hook["entry"].split()[0]).name
+        assert folder == Path(".venv/bin")
+        assert (Path(sys.executable).parent / name).exists(), f"{hook['id']}: {name} is not installed"
+
+
+def test_changelog_fragments_have_the_sections_of_the_collections_changelog() -> None:
+    configuration = read_yaml(COLLECTION / "changelogs/config.yaml")
+    sections = {name for name, _ in configuration["sections"]} | {"release_summary", "trivial"}
+    for path in (COLLECTION / "changelogs" / configuration["notesdir"]).iterdir():
+        assert path.suffix == ".yml", f"{path.name}: fragments are *.yml"
+        fragment = read_yaml(path)
+        assert set(fragment) <= sections, path.name
+        assert all(isinstance(line, str) for lines in fragment.values() for line in lines), path.name
+
+
+def test_an_execution_environment_gets_files_that_exist() -> None:
+    environment = read_yaml(COLLECTION / "meta/execution-environment.yml")
+    assert [name for name in environment["dependencies"].values() if not (COLLECTION / name).is_file()] == []
+    wanted = (COLLECTION / "meta/ee-requirements.txt").read_text("utf-8").splitlines()[-1]
+    name, extra = re.fullmatch(r"(\w+)\[(\w+)\]", wanted).groups()  # type: ignore[union-attr]
+    assert name == METADATA["name"]
+    assert extra in METADATA["optional-dependencies"]

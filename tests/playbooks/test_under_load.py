@@ -56,7 +56,7 @@ def stream_of(enterprise: LabEnterprise, count: int, rate: float, **more: Any) -
 
 def another_release(folder: Path) -> Path:
     """The project's sources as the next version."""
-    for name in ("pyproject.toml", "requirements.lock", "README.md"):
+    for name in ("pyproject.toml", "requirements.lock", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, folder / name)
     for package in ("qmnode", "mqenterprise"):
         shutil.copytree(PROJECT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: levels
 short_description: Merge a variable by key over all levels at which it is given
-version_added: 0.1.0
+version_added: 0.2.0
 author: The qmnode authors (@qmnode)
 description:
   - Ansible takes a variable from the nearest level alone. This lookup merges what every level gives to the host.

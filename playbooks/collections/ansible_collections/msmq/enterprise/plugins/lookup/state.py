@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: state
 short_description: The folder of the controller that a variable names
-version_added: 0.1.0
+version_added: 0.2.0
 author: The qmnode authors (@qmnode)
 description:
   - Makes the folder absolute, so that all plays and all folders that Ansible is started in mean the same one.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: unreached
 short_description: Variables of nodes that reach no node
-version_added: 0.1.0
+version_added: 0.2.0
 author: The qmnode authors (@qmnode)
 description:
   - Finds variables of the roles P(msmq.enterprise.queue_manager#role) and P(msmq.enterprise.routing_server#role) that

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: clock
 short_description: Compare a host's clock with the controller's
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Asks the host several times what time it is, and takes the answer that came quickest.
   - The clock of the host is somewhere within C(difference) - C(uncertainty) and C(difference) + C(uncertainty). What
