@@ -16,6 +16,7 @@ from qmnode.storage.store import Store
 from qmnode.structures.sid import ANONYMOUS
 
 if TYPE_CHECKING:
+    from qmnode.administration.operations import Operations
     from qmnode.delivery.network import Network
     from qmnode.delivery.signing import MessageSigning
     from qmnode.export.exporter import Exporter
@@ -32,6 +33,9 @@ class QueueManager(ModelQueueManager):
     """Signs what applications want authenticated."""
     network: "Network"
     """Sessions with other queue managers. An embedded queue manager has none until it calls ``network.start``."""
+
+    operations: "Operations"
+    """Searches, and jobs over messages."""
 
     recorder: "EventRecorder | None"
     exporter: "Exporter | None" = None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qmnode.administration.operations import Operations
 from qmnode.delivery.network import Network
 from qmnode.delivery.signing import MessageSigning
 from qmnode.directory.port import Directory
@@ -26,6 +27,7 @@ def join_others(manager: "QueueManager", store: Store, directory: Directory | No
     manager.signing = manager.context.signing = signing
     network = Network(manager, store, settings, directory, path)
     manager.network = manager.context.network = network
+    manager.operations = Operations(manager)
     manager.remote_reader = RemoteReader(manager, _reader_security(settings.remote_read))
     if manager.recorder is not None:
         from qmnode.export.exporter import Exporter

@@ -130,7 +130,7 @@ class Service:
             if directory is not None:
                 await self._join(directory, rooms)
                 await local.start()
-            local.complete()
+            local.complete(self.manager.operations)
             await self._start_management(rooms)
             if self.settings.transport.enabled and not self.settings.hardened_security:
                 await self._start_network()
@@ -195,6 +195,7 @@ class Service:
             network.keys,
             self.audit_log,
             self.settings.bodies.limits(),
+            self.manager.operations,
         )
         rooms.push_async_callback(self.management.stop)
         await self.management.start()

@@ -123,7 +123,7 @@ def peek(
     start = lookup(after) if after else None
 
     async def work(manager: RemoteQueueManager) -> list[Message]:
-        async with await _open_to_peek(manager, name) as queue:
+        async with await open_to_peek(manager, name) as queue:
             if start is None:
                 await queue.peek(timeout)
             return [message async for message in _first(browse(queue, start), count)]
@@ -132,7 +132,8 @@ def peek(
     print_messages(found, show or at_output(Show.TABLE), as_json, body_limits(socket, config))
 
 
-async def _open_to_peek(manager: RemoteQueueManager, name: str) -> QueueApi:
+async def open_to_peek(manager: RemoteQueueManager, name: str) -> QueueApi:
+    """Open a queue of any kind to look at its messages."""
     information = await manager.queue(queue_name(name))
     access = Access.PEEK_ADMIN if information.queue_type is QueueType.OUTGOING else Access.PEEK
     return await manager.open_queue(format_name(name), access)

@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "receive": Row("qmnode.commands.messages:receive_app", "Take messages out of a queue."),
     "peek": Row("qmnode.commands.messages:peek_app", "Look at messages, which stay."),
     "move": Row("qmnode.commands.messages:move_app", "Move messages to a subqueue or back."),
+    "message": Row("qmnode.commands.message:app", "Find messages in one queue or many."),
     "journal": Row("qmnode.commands.messages:journal_app", "Look at copies of what was received or sent."),
     "dead-letter": Row("qmnode.commands.dead_letter:app", "List, retry and export dead letters."),
     "transaction": Row("qmnode.commands.transaction:app", "List the transactions that have not ended."),

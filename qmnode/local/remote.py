@@ -23,6 +23,7 @@ from qmnode.local.frames import (
     pack_sent,
     unpack_received,
 )
+from qmnode.local.operations import RemoteOperations
 from qmnode.model.administration import IncomingSequenceInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import (
     Access,
@@ -58,6 +59,7 @@ class RemoteQueueManager(QueueManagerApi):
 
     def __init__(self, connection: Connection, hello: dict[str, Any]) -> None:
         self.connection = connection
+        self.operations = RemoteOperations(connection)
         self.identifier = Guid(hello["identifier"])
         self.computer_name = hello["computer_name"]
         self._first_release = ADDED_FIELDS not in hello

@@ -7,10 +7,11 @@ import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 
+from qmnode.administration.asker import Asker
 from qmnode.errors import MessageQueuingError
 from qmnode.local import values
 from qmnode.local.changes import CHANGES, Auditor, LocalChange, properties_of, target_of
@@ -39,6 +40,9 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.unix_sockets import bind_unix_socket, peer_credentials
 
+if TYPE_CHECKING:
+    from qmnode.administration.operations import Operations
+
 _WRITE_LIMIT: Final = 4 * 1024 * 1024
 """Bytes of answers that wait for a slow application before its calls are no longer read."""
 MAXIMUM_CALLS: Final = 8192
@@ -58,6 +62,8 @@ class LocalServer:
         self.settings = settings
         self.path = settings.socket
         self.audit = audit
+        self.operations: Operations | None = None
+        """Set when the queue manager is complete, if it has any."""
         self.connections: set[LocalConnection] = set()
         self._server: asyncio.Server | None = None
         self.stopping = False
@@ -65,8 +71,9 @@ class LocalServer:
         if complete:
             self.completed.set()
 
-    def complete(self) -> None:
+    def complete(self, operations: "Operations | None" = None) -> None:
         """The queue manager can do everything from now on; calls that wait for that go on, the oldest first."""
+        self.operations = operations
         self.completed.set()
 
     async def start(self) -> None:
@@ -345,7 +352,9 @@ class LocalConnection(asyncio.Protocol):
                 )
             if "transaction" in keywords:
                 keywords["transaction"] = self._transaction(keywords["transaction"])
-            if method in _OWN:
+            if what == "operations":
+                result = await getattr(target, method)(self._asker(), *arguments, **keywords)
+            elif method in _OWN:
                 result = await _OWN[method](self, handle, *arguments, **keywords)
             else:
                 result = await getattr(target, method)(*arguments, **keywords)
@@ -382,8 +391,20 @@ class LocalConnection(asyncio.Protocol):
                 return _CURSOR_METHODS, self._cursor(handle)
             case "transaction":
                 return _TRANSACTION_METHODS, self._transaction(handle)
+            case "operations":
+                return _OPERATION_METHODS, self._operations()
             case _:
                 raise FrameError(f"there are no calls on a {what}")
+
+    def _operations(self) -> "Operations":
+        if self.server.operations is None:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION, "this queue manager has no operations on messages"
+            )
+        return self.server.operations
+
+    def _asker(self) -> Asker:
+        return Asker(f"uid:{self.user_id}")
 
     async def _open_queue(self, _: int, format_name: str, access: int, share: int) -> list[Any]:
         self._check_room()
@@ -450,6 +471,7 @@ _OPERATORS_ONLY: Final = frozenset({"backup", "reset_incoming_sequences"})
 _MANAGER_METHODS: Final = _methods(QueueManagerApi, "begin", without=frozenset({"close"}))
 _QUEUE_METHODS: Final = _methods(QueueApi, "cursor")
 _CURSOR_METHODS: Final = _methods(CursorApi)
+_OPERATION_METHODS: Final = frozenset({"find"})
 _TRANSACTION_METHODS: Final = frozenset({"prepare", "end"})
 
 

@@ -5,7 +5,14 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from qmnode.management import access_routes, dead_letter_routes, message_routes, node_routes, queue_routes
+from qmnode.management import (
+    access_routes,
+    dead_letter_routes,
+    message_routes,
+    node_routes,
+    operation_routes,
+    queue_routes,
+)
 from qmnode.management.context import Context
 from qmnode.management.doorway import OPEN_PATHS
 from qmnode.management.problems import Problem, install_handlers, problem_response
@@ -57,7 +64,7 @@ def build_app(context: Context) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.context = context
-    for module in (queue_routes, access_routes, message_routes, dead_letter_routes, node_routes):
+    for module in (queue_routes, access_routes, message_routes, operation_routes, dead_letter_routes, node_routes):
         app.include_router(module.router)
     install_handlers(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]

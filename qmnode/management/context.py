@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol, TypeVar, cast
 from fastapi import Depends, HTTPException, Request
 
 from qmnode.administration.names import format_name, queue_name
+from qmnode.administration.operations import Operations
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.errors import MessageQueuingError
 from qmnode.management.tokens import Caller, Role
@@ -43,6 +44,7 @@ class Context:
     connection_list: ConnectionList | None = None
     key_reader: KeyReader | None = None
     body_limits: Limits = DEFAULT_LIMITS
+    operations: Operations | None = None
     waiting: int = 0
     """Requests that wait for a message."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

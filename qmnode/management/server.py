@@ -11,6 +11,7 @@ import structlog
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from qmnode.administration.operations import Operations
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.management.app import build_app
 from qmnode.management.audit import AuditLog, AuditMiddleware
@@ -85,9 +86,10 @@ class ManagementServer:
         key_reader: KeyReader | None = None,
         audit_log: AuditLog | None = None,
         body_limits: Limits = DEFAULT_LIMITS,
+        operations: Operations | None = None,
     ) -> None:
         self.settings = settings
-        self.context = Context(manager, settings, ready, connection_list, key_reader, body_limits)
+        self.context = Context(manager, settings, ready, connection_list, key_reader, body_limits, operations)
         self.audit_log = audit_log or AuditLog(settings.audit_log)
         self.tokens = Tokens(settings.tokens) if settings.listen is not None and settings.tokens is not None else None
         self.address: tuple[str, int] | None = None

@@ -122,7 +122,7 @@ async def managed(tmp_path: Path) -> AsyncIterator[Managed]:
         waiting_receives=2,
     )
     async with qmnode.QueueManager.open(tmp_path / "store", Settings(computer_name="ALPHA")) as manager:
-        server = ManagementServer(manager, settings, lambda: True)
+        server = ManagementServer(manager, settings, lambda: True, operations=manager.operations)
         await server.start()
         yield Managed(manager, server, tmp_path)
         await server.stop()

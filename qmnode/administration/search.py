@@ -1,0 +1,205 @@
+"""Finding messages in the queues of one node, a page at a time.
+
+A page ends when it is full, or when its time is over: a search of many messages shows how far it is, holds the messages
+of one page in memory, and goes on where its cursor points to. A caller that asks no further has cancelled it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Final
+
+from qmnode.administration.criteria import Check, Criteria, compiled, matches
+from qmnode.administration.names import queue_name
+from qmnode.administration.pace import Pace
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access, QueueType
+from qmnode.model.message import Message
+from qmnode.model.packet import received_message
+from qmnode.model.ports import Entry
+from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.queue import Queue
+from qmnode.model.queue_manager import QueueManager
+from qmnode.structures.error_codes import ErrorCode
+
+_CHUNK: Final = 64
+_CHUNK_BYTES: Final = 128 * 1024
+"""Messages and bytes that one read of the store returns at the most: the loop waits for it."""
+MOST_QUEUES: Final = 10_000
+PAGE: Final = 1000
+"""Messages of a page at the most."""
+PAGE_BYTES: Final = 4 * 1024 * 1024
+PAGE_SECONDS: Final = 0.5
+_CURSOR: Final = re.compile(r"([0-9a-f]{1,8})\.([0-9a-f]{1,16})")
+_END: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a search goes on: a queue, by its number in the store, and a lookup identifier in it."""
+
+    queue: int = 0
+    lookup_identifier: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "Place":
+        """From a cursor. MQ_ERROR_INVALID_PARAMETER."""
+        if not text:
+            return cls()
+        found = _CURSOR.fullmatch(text)
+        if found is None:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INVALID_PARAMETER, f"{text!r:.80} is no cursor: use the one of the page before"
+            )
+        return cls(int(found[1], 16), int(found[2], 16))
+
+    def __str__(self) -> str:
+        return f"{self.queue:x}.{self.lookup_identifier:x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message that was found."""
+
+    queue: str
+    """Path name, or the format name of an outgoing queue."""
+    message: Message
+
+
+@dataclass(slots=True)
+class Page:
+    """Some of the messages that a search finds."""
+
+    found: list[Found] = field(default_factory=list)
+    scanned: int = 0
+    """Messages that were looked at for this page."""
+    total: int = 0
+    """Messages in all the queues now, looked at or not."""
+    next: str = ""
+    """Cursor of the next page; empty at the end."""
+    refused: tuple[str, ...] = ()
+    """Queues that were left out, since the caller may not read them."""
+
+
+def chosen_queues(manager: QueueManager, names: Sequence[str]) -> list[Queue]:
+    """The queues that names and patterns mean, in the order of their numbers. MQ_ERROR_QUEUE_NOT_FOUND for a name.
+
+    Patterns, with ``*`` and ``?``, mean queues, subqueues and outgoing queues; journals and dead-letter queues only
+    those that have a semicolon.
+    """
+    chosen: dict[int, Queue] = {}
+    for name in names:
+        if "*" in name or "?" in name:
+            found = [queue for queue in _all_queues(manager) if _is_meant(queue, name)]
+        else:
+            found = [manager.names.find(queue_name(name))]
+        chosen |= {queue.queue_id: queue for queue in found if not queue.is_internal}
+    if len(chosen) > MOST_QUEUES:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+            f"{len(chosen)} queues are meant: at most {MOST_QUEUES} are searched at once, so name fewer",
+        )
+    return [chosen[number] for number in sorted(chosen)]
+
+
+def _all_queues(manager: QueueManager) -> Iterator[Queue]:
+    for queue in manager.queue_collection.values():
+        yield queue
+        if queue.journal_queue is not None:
+            yield queue.journal_queue
+
+
+def _is_meant(queue: Queue, name: str) -> bool:
+    if queue.queue_type is QueueType.SYSTEM and ";" not in name:
+        return False
+    pattern, local = compiled(name), queue.pathname.partition("\\")[2]
+    return any(matches(text, pattern) for text in (queue.pathname, local, local.rpartition("\\")[2]))
+
+
+def readable(manager: QueueManager, queues: Sequence[Queue], caller: object) -> tuple[list[Queue], tuple[str, ...]]:
+    """Those that the caller may peek at, and the names of the others."""
+    allowed = [queue for queue in queues if manager.opening.may_open(queue, Access.PEEK, caller)]
+    refused = tuple(queue.pathname for queue in queues if queue not in allowed) if len(allowed) < len(queues) else ()
+    return allowed, refused
+
+
+def read_some(queue: Queue, first: int, last: int = _END) -> tuple[list[Entry], int]:
+    """Available messages from a lookup identifier on, and where to go on; -1 when nothing is left."""
+    queue.store.make_visible()
+    for lane in queue.lanes[first >> LANE_SHIFT :]:
+        if lane is None or not lane.count or lane.index << LANE_SHIFT > last:
+            continue
+        begin = max(first, lane.head)
+        entries = queue.store.read_messages(
+            queue.queue_id, begin, min(lane.last, last), _CHUNK, _CHUNK_BYTES, lane.express_count > 0
+        )
+        if entries:
+            locked = queue.locked
+            found = [entry for entry in entries if entry[0] not in locked] if locked else entries
+            return found, entries[-1][0] + 1
+    return [], -1
+
+
+async def search_page(
+    manager: QueueManager,
+    names: Sequence[str],
+    criteria: Criteria,
+    cursor: str = "",
+    limit: int = PAGE,
+    *,
+    caller: object = None,
+) -> Page:
+    """The next messages that are found, in the order of queues and of delivery. See the errors of its parts."""
+    place = Place.parse(cursor)
+    queues = chosen_queues(manager, names)
+    if len(queues) == 1 and len(names) == 1 and not manager.opening.may_open(queues[0], Access.PEEK, caller):
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{queues[0].pathname}: {caller} has no right to peek at messages"
+        )
+    allowed, refused = readable(manager, queues, caller)
+    page = Page(total=sum(queue.message_count for queue in allowed), refused=refused)
+    checks, limit = criteria.checks(), min(limit, PAGE)
+    until, size, pace = monotonic() + PAGE_SECONDS, 0, Pace()
+    for queue, entries, after in _chunks(allowed, place, criteria):
+        for lookup_identifier, value in entries:
+            page.scanned += 1
+            message = received_message(lookup_identifier, value)
+            if fits(message, checks):
+                page.found.append(Found(queue.pathname, received_message(lookup_identifier, value)))
+                size += len(value)
+                if len(page.found) >= limit or size >= PAGE_BYTES:
+                    page.next = str(Place(queue.queue_id, lookup_identifier + 1))
+                    break
+        if not page.next and monotonic() >= until:
+            page.next = str(Place(queue.queue_id, after) if after >= 0 else Place(queue.queue_id + 1))
+        if page.next:
+            break
+        await pace.rest()
+    await _settled(manager)
+    return page
+
+
+def _chunks(queues: Sequence[Queue], place: Place, criteria: Criteria) -> Iterator[tuple[Queue, list[Entry], int]]:
+    last = _END if criteria.last is None else criteria.last
+    for queue in queues:
+        if queue.queue_id < place.queue:
+            continue
+        first = max(criteria.first, place.lookup_identifier if queue.queue_id == place.queue else 0)
+        while 0 <= first <= last and not queue.deleted:
+            entries, first = read_some(queue, first, last)
+            yield queue, entries, first
+
+
+async def _settled(manager: QueueManager) -> None:
+    """Wait until found messages are on disk: a message that was seen must not vanish in a crash."""
+    pending = manager.store.pending()
+    if pending is None:
+        manager.store.check()
+    else:
+        await pending
+
+
+def fits(message: Message, checks: Sequence[Check]) -> bool:
+    """Whether all criteria are true of a message."""
+    return all(check(message) for check in checks)

@@ -1,0 +1,143 @@
+"""``qmnode message``: find messages in one queue or many, and look at one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qmnode.administration.names import format_name
+from qmnode.commands.completion import complete_queue
+from qmnode.commands.messages import (
+    Show,
+    ShowOption,
+    at_output,
+    body_limits,
+    lookup,
+    open_to_peek,
+    print_messages,
+)
+from qmnode.commands.output import counted, print_facts, print_json, print_table, say, size_text
+from qmnode.commands.selecting import WhereOption, criteria
+from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
+from qmnode.management.documents import lookup_text
+from qmnode.management.message_documents import BodyForm, MessageDocument
+
+if TYPE_CHECKING:
+    from qmnode.bodies.limits import Limits
+    from qmnode.local.operations import FoundMessage
+    from qmnode.local.remote import RemoteQueueManager
+    from qmnode.model.message import Message
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Find messages and look at them."
+)
+
+Queues = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="QUEUE...",
+        help="Names, or patterns with * and ?; 'orders' is .\\private$\\orders, '*;journal' all journals.",
+        autocompletion=complete_queue,
+    ),
+]
+
+
+@app.command(epilog="Example: qmnode message find 'orders*' --where 'value.Order.Customer=4711' --where older=1h")
+def find(
+    queues: Queues,
+    where: WhereOption = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="At most so many.")] = 100,
+    cursor: Annotated[str, typer.Option(help="Go on where an earlier search stopped.")] = "",
+    show: ShowOption = None,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find messages; they stay. Shown as they are found; Ctrl-C ends the search. Exit code 1: nothing was found."""
+    wanted, limits = criteria(where), body_limits(socket, config)
+
+    async def work(manager: RemoteQueueManager) -> int:
+        found = scanned = total = 0
+        place: str = cursor
+        while True:
+            page = await manager.operations.find_page(queues, wanted, place, count - found)
+            scanned, total, place = scanned + page.scanned, max(total, page.total), page.next
+            found += len(page.found)
+            _print(page.found, show, as_json, limits)
+            if found >= count or not place:
+                break
+        for name in page.refused:
+            say(f"{name} was left out: it may not be read")
+        more = f"; go on with --cursor {place}" if place else ""
+        say(f"{counted(found, 'message')} found among {scanned:,} of {total:,}{more}")
+        return found
+
+    if not with_node(socket, config, work):
+        raise typer.Exit(1)
+
+
+def _print(found: tuple[FoundMessage, ...], show: Show | None, as_json: bool, limits: Limits) -> None:
+    if as_json:
+        for one in found:
+            print_json({"queue": one.queue} | _document(one.message, limits))
+    elif show is None or show is Show.TABLE:
+        if found:
+            _print_table(found)
+    else:
+        for one in found:
+            if show is Show.DECODED:
+                print(f"{one.queue}")
+            print_messages([one.message], show, as_json=False, limits=limits)
+
+
+def _document(message: Message, limits: Limits) -> dict[str, Any]:
+    return MessageDocument.of(message, BodyForm.DECODED, limits).model_dump(mode="json")
+
+
+def _print_table(found: tuple[FoundMessage, ...]) -> None:
+    documents = [(one.queue, MessageDocument.of(one.message)) for one in found]
+    print_table(
+        ("queue", "lookup", "label", "body", "arrived", "class"),
+        [
+            (
+                queue,
+                document.lookup_identifier,
+                f"(unreadable) {document.label}" if document.unreadable else document.label,
+                size_text(document.body_size),
+                f"{document.arrival_time:%Y-%m-%d %H:%M:%S}" if document.arrival_time else None,
+                document.message_class.removeprefix("MQMSG_CLASS_"),
+            )
+            for queue, document in documents
+        ],
+        right=("body",),
+        whole=("lookup",),
+    )
+
+
+@app.command("show", epilog="Example: qmnode message show orders 0x400000000000012")
+def show_message(
+    name: QueueName,
+    place: Annotated[str, typer.Argument(metavar="LOOKUP", help="Lookup identifier.")],
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one message with all its properties, its headers and its body; it stays."""
+    wanted, limits = lookup(place), body_limits(socket, config)
+
+    async def work(manager: RemoteQueueManager) -> Message:
+        async with await open_to_peek(manager, name) as queue:
+            return await queue.peek_by_lookup_id(wanted)
+
+    message = with_node(socket, config, work)
+    document = {"queue": format_name(name)} | _document(message, limits)
+    if as_json:
+        print_json(document)
+        return
+    bodies = ("base64", "text", "decoded", "headers", "format", "headers_format", "extension", "packet")
+    print_facts({key: value for key, value in document.items() if key not in bodies})
+    print()
+    print_messages([message], at_output(Show.DECODED), as_json=False, limits=limits)
+    if message.unreadable:
+        say(f"{lookup_text(message.lookup_identifier)}: --json has all its bytes")

@@ -1,0 +1,73 @@
+"""Operations on messages at the node behind a socket: the face for programs in Python, and for the command line."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qmnode.local.connection import Connection
+from qmnode.model.message import Message
+from qmnode.model.packet import received_message
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessage:
+    """A message that was found, which stays where it is."""
+
+    queue: str
+    """Path name, or the format name of an outgoing queue."""
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPage:
+    """Some of the messages that a search finds."""
+
+    found: tuple[FoundMessage, ...]
+    scanned: int
+    """Messages that were looked at for this page."""
+    total: int
+    """Messages in all the queues that are searched."""
+    next: str
+    """Cursor of the next page; empty at the end."""
+    refused: tuple[str, ...]
+    """Queues that were left out, since the caller may not read them."""
+
+
+class RemoteOperations:
+    """``qm.operations`` of a connection: find messages, and do something with all that are found."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def _call(self, name: str, *arguments: object, **keywords: object) -> Any:
+        return await self._connection.method("operations", 0, name, arguments, **keywords)
+
+    async def find_page(
+        self, queues: Sequence[str], criteria: Mapping[str, Any] | None = None, cursor: str = "", limit: int = 100
+    ) -> FoundPage:
+        """The next messages that are found. A page comes after half a second, also when it has none yet.
+
+        ``queues`` are names and patterns with ``*``; ``criteria`` those of ``qmnode.administration.criteria.Criteria``.
+        """
+        page = await self._call("find", list(queues), dict(criteria or {}), cursor=cursor, limit=limit)
+        return FoundPage(
+            found=tuple(
+                FoundMessage(one["queue"], received_message(one["lookup"], one["value"])) for one in page["found"]
+            ),
+            scanned=page["scanned"],
+            total=page["total"],
+            next=page["next"],
+            refused=tuple(page["refused"]),
+        )
+
+    async def find(
+        self, queues: Sequence[str], criteria: Mapping[str, Any] | None = None, cursor: str = ""
+    ) -> AsyncIterator[FoundMessage]:
+        """All messages that are found, one after the other. A caller that stops asking has cancelled the search."""
+        while True:
+            page = await self.find_page(queues, criteria, cursor)
+            for one in page.found:
+                yield one
+            cursor = page.next
+            if not cursor:
+                return
