@@ -1,4 +1,6 @@
-"""Order and final acknowledgments that come: which are believed, and what they do (MS-MQQB 3.1.5.6, 3.1.5.7)."""
+"""Order and final acknowledgments that arrive: the check of their origin, and their effects (MS-MQQB 3.1.5.6,
+3.1.5.7).
+"""
 
 import asyncio
 from typing import TYPE_CHECKING, Final
@@ -18,11 +20,11 @@ if TYPE_CHECKING:
     from qmnode.delivery.queue_sender import QueueSender
 
 _REACHED_FOR: Final = 1.0
-"""Seconds for which the addresses to which messages go are taken as they were."""
+"""Seconds for which the set of addresses that messages go to is cached."""
 
 
 class Acknowledgments:
-    """Takes them from sessions."""
+    """Processes the order and final acknowledgments that sessions receive."""
 
     def __init__(self, network: "Network") -> None:
         self._network = network
@@ -33,7 +35,7 @@ class Acknowledgments:
         self.final_acks = FinalAcks(network.manager, network.state, self._queue_sender_of)
 
     def take_order_ack(self, connection: Connection, received: OrderAckReceived) -> None:
-        """Receiving an OrderAck packet, 3.1.5.6."""
+        """Receive an OrderAck packet, 3.1.5.6."""
         body, now, distrust = received.body, self._loop.time(), self._network.distrust
         sequence = self._outgoing.of(body.tx_sequence_id)
         number = body.tx_sequence_number
@@ -59,7 +61,7 @@ class Acknowledgments:
             self._progress(sequence, connection.address)
 
     def take_final_ack(self, connection: Connection, received: FinalAckReceived) -> None:
-        """Receiving a FinalAck packet, 3.1.5.7."""
+        """Receive a FinalAck packet, 3.1.5.7."""
         address, now, distrust = connection.address, self._loop.time(), self._network.distrust
         neighbour = connection.neighbour
         if (
@@ -74,7 +76,7 @@ class Acknowledgments:
             distrust.missed(Kind.FINAL_ACK, address, now)
 
     def take_own(self, acknowledgment: OrderAcknowledgment | FinalAcknowledgment) -> None:
-        """What would go to the order queue of this node itself."""
+        """Process an acknowledgment that would go to this node's own order queue."""
         own = self._network.manager.identifier
         if isinstance(acknowledgment, FinalAcknowledgment):
             final = FinalAckReceived(own, acknowledgment.message_class, acknowledgment.body)
@@ -87,7 +89,7 @@ class Acknowledgments:
             self._progress(sequence, "")
 
     def stored(self, queue_sender: "QueueSender") -> None:
-        """The next hop has more messages of a queue on its disk: look again at what waited for that."""
+        """The next hop has stored more messages of a queue: process the acknowledgments that waited for that."""
         credibility = queue_sender.credibility
         waiting, credibility.final_acks = credibility.final_acks, {}
         for acknowledgment in waiting.values():
@@ -105,7 +107,7 @@ class Acknowledgments:
                 self._progress(sequence, address)
 
     def _progress(self, sequence: OutgoingSequence, address: str) -> None:
-        """Messages of a sequence are acknowledged."""
+        """Record that messages of a sequence were acknowledged."""
         self._network.state.changed(sequence)
         queue_sender = self._network.queue_sender(sequence.queue)
         if queue_sender is not None:
@@ -114,14 +116,14 @@ class Acknowledgments:
         self._network.timers_changed()
 
     def _believed(self, sequence: OutgoingSequence, received: OrderAckReceived, address: str) -> int:
-        """How far an order acknowledgment from elsewhere is believed."""
+        """The number up to which an order acknowledgment from another address is accepted."""
         queue_sender = self._network.queue_sender(sequence.queue)
         if queue_sender is None or received.author != sequence.destination:
             return 0
         return queue_sender.stored_up_to(received, address)
 
     def _waits(self, sequence: OutgoingSequence, received: OrderAckReceived) -> bool:
-        """Whether an order acknowledgment is looked at again when the next hop has more."""
+        """Whether an order acknowledgment is kept until the next hop has stored more messages."""
         queue_sender = self._network.queue_sender(sequence.queue)
         return queue_sender is not None and queue_sender.credibility.order_ack is received
 
@@ -133,11 +135,11 @@ class Acknowledgments:
         return address in self._reached
 
     def _belief(self, connection: Connection, received: FinalAckReceived, queue: bytes) -> Belief:
-        """How far a final acknowledgment for a message of an outgoing queue is believed."""
+        """The extent to which a final acknowledgment for a message of an outgoing queue is believed."""
         author = received.author
         if connection.neighbour.speaks_for(author):
             if received.message_class not in ON_THE_WAY:
-                return Belief.WHOLE  # the message itself says who its destination is
+                return Belief.WHOLE  # the message itself identifies its destination
             queue_sender = self._network.queue_sender(queue)
             is_destination = queue_sender is not None and queue_sender.destination == author
             own = self._network.manager.identifier
@@ -153,7 +155,7 @@ class Acknowledgments:
         return Belief.IF_STORED
 
     def _comes_from_there(self, connection: Connection, author: Guid, queue: bytes) -> bool:
-        """Whether acknowledgments for an outgoing queue come from this connection."""
+        """Whether acknowledgments for an outgoing queue are expected from this connection."""
         if connection.neighbour.speaks_for(author):
             return True
         queue_sender = self._network.queue_sender(queue)

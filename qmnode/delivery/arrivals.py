@@ -1,4 +1,4 @@
-"""Batches of received messages: decided by the protocol, put into their queues, acknowledged after the sync."""
+"""Batches of received messages: judged by the protocol, stored in their queues, acknowledged after the sync."""
 
 import asyncio
 from collections import deque
@@ -53,11 +53,11 @@ _SECURED: Final = UserFlags.SH.mask
 _NOT_JUDGED: Final = Refused(
     MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE, "the node failed when it looked at the security header", silent=True
 )
-"""Nothing is answered: the answer could tell a stranger whether the body decrypted."""
+"""Results that are not acknowledged: the answer could show a stranger whether the body was decrypted."""
 
 
 class Arrivals:
-    """Takes what sessions receive, in the order of each session."""
+    """Processes the messages that sessions receive, in the order of each session."""
 
     def __init__(self, network: "Network") -> None:
         self._network = network
@@ -72,7 +72,9 @@ class Arrivals:
         self._faults = Faults()
 
     def take(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> None:
-        """A batch of a session. What has a security header is judged first, and what comes behind it waits."""
+        """Take a batch from a session. Messages with a security header are judged first; later messages wait
+        for them.
+        """
         queue, forwarding = self._judging.get(connection), self._network.forwarding
         if queue is not None:
             queue.append(messages)
@@ -90,7 +92,7 @@ class Arrivals:
             self.admit(connection, messages, {})
 
     async def _judge(self, connection: Connection) -> None:
-        """Have the batches of a session judged, one after the other (3.1.5.8.3)."""
+        """Judge the batches of a session one after the other (3.1.5.8.3)."""
         queue = self._judging[connection]
         try:
             while queue and not connection.session.closed:
@@ -107,7 +109,8 @@ class Arrivals:
                 if deferred is None:
                     self.admit(connection, messages, verdicts)
                 else:
-                    # It is neither acknowledged nor refused: the session ends and the sender sends it again.
+                    # These messages are neither acknowledged nor refused: the session ends and the sender sends them
+                    # again.
                     self.admit(connection, messages[:deferred], verdicts)
                     written = self._written
                     if written is not None:
@@ -115,7 +118,7 @@ class Arrivals:
                     connection.close()
                 queue.popleft()
         except Exception as error:
-            # What comes later must not be acknowledged: that would acknowledge these as well.
+            # Later messages must not be acknowledged: that would acknowledge these as well.
             self._faults.log(error, connection.address)
             connection.close()
         finally:
@@ -124,7 +127,7 @@ class Arrivals:
     async def _verdicts(
         self, messages: Sequence[ReceivedMessage], neighbour: Neighbour
     ) -> tuple[dict[int, Verdict], int | None]:
-        """By ordinal; and the place of the first message that cannot be judged now."""
+        """The verdicts by ordinal, and the position of the first message that cannot be judged now."""
         arrivals: list[Arrival] = []
         places: list[int] = []
         rules: dict[DestinationName, QueueRules | None] = {}
@@ -161,7 +164,9 @@ class Arrivals:
         return verdicts, None
 
     async def _judged(self, arrivals: Sequence[Arrival], now: float) -> list[SecurityVerdict]:
-        """What security says of each. One at which it fails unexpectedly is refused, and not those beside it."""
+        """The security verdict for each message. An unexpected failure refuses that message only, not its
+        neighbours.
+        """
         judge = self._network.security.judge
         try:
             return await judge(arrivals, now)
@@ -177,8 +182,9 @@ class Arrivals:
         destinations: Mapping[DestinationName, Destination],
         verdicts: Mapping[int, Verdict],
     ) -> Mapping[int, Verdict]:
-        """What queues have against messages without a security header: nothing, mostly, and then no message is
-        looked at."""
+        """The queues' objections to messages without a security header. Usually there are none, and then no message is
+        inspected.
+        """
         against: dict[DestinationName, Verdict] = {}
         for name, destination in destinations.items():
             if destination.kind is DestinationKind.LOCAL and isinstance(destination.queue, Queue):
@@ -197,7 +203,7 @@ class Arrivals:
     def admit(
         self, connection: Connection, messages: Sequence[ReceivedMessage], verdicts: Mapping[int, Verdict]
     ) -> None:
-        """Decide, store, and acknowledge when it is on disk: one step, without waiting in between."""
+        """Decide, store, and acknowledge when the batch is on disk: one step, without waiting in between."""
         manager, state = self._manager, self._state
         now = manager.clock.time()
         reception = state.reception
@@ -213,12 +219,12 @@ class Arrivals:
         )
         for failed, error in admission.failed:
             self._faults.log(error, connection.address, failed.message_id)
-        # A reader may be waiting: the acknowledgment of the arrival comes before that of the receiving.
+        # A reader may be waiting: the acknowledgment of the arrival precedes that of the receive.
         try:
             self._consequences(connection, admission)
             self._store(connection, admission, now)
         except Exception as error:
-            # What was decided is known in memory and only half of it is in the batch: nothing more may be acknowledged.
+            # Memory has the decisions but the batch has only half of them: nothing more may be acknowledged.
             state.store.fail(error)
             raise
         written = state.store.durable()
@@ -240,7 +246,7 @@ class Arrivals:
                 headers, here, facts = received.headers, destination, _facts(packet, destination)
                 sent_time = -1
                 before, queue = queue, _queue_of(destination, facts)
-                # Whether a message that passes is there already is asked of the queue with those before it.
+                # The check whether a passing message is already queued must see the messages before it.
                 if before is not None and (before is not queue or isinstance(queue, OutgoingQueue)):
                     insert_many(before, arrived)
                     arrived = []
@@ -264,7 +270,7 @@ class Arrivals:
 
     def _consequences(self, connection: Connection, admission: Admission) -> None:
         network, notices = self._network, self._network.notices
-        # First those that look into the store, and so write what there is of the batch.
+        # First the acknowledgments that read the store, since reading writes the pending part of the batch.
         each = partial(self._each, connection)
         each(admission.order_acks_received, partial(network.acknowledgments.take_order_ack, connection))
         each(admission.final_acks_received, partial(network.acknowledgments.take_final_ack, connection))
@@ -298,7 +304,7 @@ class Arrivals:
             distrust.note(Kind.FUTURE, address, now, source, count)
 
     def _each(self, connection: Connection, items: Iterable[Item], act: Callable[[Item], object]) -> None:
-        """Do something for each. A fault at one is logged: messages are stored whatever else there is to be done."""
+        """Call ``act`` for each item. A failure is logged: messages are stored even if other work fails."""
         for item in items:
             try:
                 act(item)
@@ -314,7 +320,7 @@ class Arrivals:
         tally.reject(received.packet, reason)
 
     def _persisted(self, batch: list[tuple[Connection, Admission]], written: "asyncio.Future[None]") -> None:
-        """The batch is on disk: only now may anyone be told."""
+        """The batch is on disk: only now may acknowledgments be sent."""
         if written.exception() is not None:
             log.error("received messages could not be stored", reason=str(written.exception()))
             for connection, _ in batch:
@@ -324,7 +330,7 @@ class Arrivals:
         reception = self._state.reception
         for connection, admission in batch:
             reception.persisted(admission, now)
-            if admission.ordinal:  # none of a batch was taken when the first found no room
+            if admission.ordinal:  # no message of a batch was taken when the first found no room
                 connection.settled(admission.ordinal, admission.recoverable_ordinal)
             if admission.stopped:
                 if admission.elsewhere is None:
@@ -335,7 +341,7 @@ class Arrivals:
     # Destinations
 
     def _room(self, connection: Connection, destinations: Iterable[Destination]) -> int | None:
-        """Bytes left for a batch. What passes for strangers may not fill the node for the others: half is theirs."""
+        """Bytes left for a batch. Messages that pass for strangers may use half of the node's space at most."""
         quotas = self._manager.quotas
         if quotas.limit == float("inf"):
             return None
@@ -345,7 +351,7 @@ class Arrivals:
         return max(0, int(limit) - quotas.used)
 
     def _destination(self, name: DestinationName, connection: Connection | None = None) -> Destination:
-        """Where a name leads now, for messages that a connection brought."""
+        """The current destination of a name, for messages that a connection delivered."""
         parsed, is_order_queue = self._parsed(name)
         if parsed is None:
             return Destination(DestinationKind.UNKNOWN)
@@ -363,7 +369,7 @@ class Arrivals:
         return Destination(DestinationKind.LOCAL, found, found.transactional, room=room)
 
     def _parsed(self, name: DestinationName) -> tuple[FormatName | None, bool]:
-        """A destination as a format name, and whether it is the order queue of this node."""
+        """A destination as a format name, and whether it is this node's order queue."""
         known = self._names.get(name)
         if known is None:
             if len(self._names) >= _NAMES_KEPT:
@@ -373,7 +379,7 @@ class Arrivals:
 
 
 def _log_refusals(connection: Connection, refused: Sequence[tuple[ReceivedMessage, MessageClass]]) -> None:
-    """A line for each reason, not for each message: whoever sends them does not fill the disk with lines."""
+    """Log one line per reason instead of one per message, so that a sender of bad messages cannot fill the disk."""
     reasons: dict[MessageClass, list[ReceivedMessage]] = {}
     for received, message_class in refused:
         reasons.setdefault(message_class, []).append(received)
@@ -410,7 +416,7 @@ def _rules(queue: Queue) -> QueueRules:
 
 
 def format_name_of(name: DestinationName) -> FormatName | None:
-    """The format name of a destination; None for what is none."""
+    """The format name of a destination; None if it has none."""
     try:
         if name.kind == _PRIVATE:
             return PrivateFormatName(name.address, int.from_bytes(name.name, "little"))

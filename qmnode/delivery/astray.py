@@ -1,7 +1,7 @@
-"""Messages that wait in a connector queue although their destination is no foreign system: they go on.
+"""Sends on messages that wait in a connector queue although their destination is not a foreign system.
 
 The directory may have called a machine foreign by mistake, and early versions kept messages for connectors of other
-sites. Whenever the topology changes, connector queues are looked through, some messages at a time.
+sites. Whenever the topology changes, connector queues are scanned, some messages at a time.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from qmnode.structures.names import parse_single_format_name
 log = structlog.get_logger(__name__)
 
 _CHUNK: Final = 100
-"""Messages that are looked at in one pass of the event loop."""
+"""Messages examined in one pass of the event loop."""
 
 
 class Astray:
-    """Looks through the connector queues of a node."""
+    """Scans the connector queues of a node."""
 
     def __init__(self, manager: QueueManager, topology: Topology) -> None:
         self._manager = manager
@@ -38,12 +38,12 @@ class Astray:
         self._task: asyncio.Task[None] | None = None
 
     def topology_changed(self) -> None:
-        """Look, unless that is under way: it goes by what the topology says meanwhile."""
+        """Begin a scan unless one is running; a running scan uses the current topology anyway."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._look(), name="connector queues")
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop scanning the connector queues."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -67,7 +67,7 @@ class Astray:
         return count
 
     def _send_on(self, queue: Queue, entry: Entry) -> bool:
-        """Move a message into the outgoing queue of its destination, if that is a machine like others."""
+        """Move a message into the outgoing queue of its destination if that is an ordinary machine."""
         lookup_identifier, value = entry
         manager = self._manager
         try:
@@ -85,7 +85,7 @@ class Astray:
         queue.take_this(lookup_identifier)
         queue.remove(lookup_identifier, value)
         if value[SOURCE] == manager.identifier and value[FLAGS] & TRANSACTIONAL:
-            # Its old number may be acknowledged, or passed, in the sequence meanwhile: it gets the next one.
+            # Its old number may have been acknowledged or skipped in the sequence since: it gets the next number.
             outgoing.arrive_committed([(lookup_identifier, onward)])
         else:
             outgoing.insert(lookup_identifier >> LANE_SHIFT << LANE_SHIFT | manager.sequence.next(), onward)

@@ -1,6 +1,6 @@
-"""AwaitingFinalACKTable: transactional messages that arrived, and whose end their sender wants to know (3.1.5.7).
+"""AwaitingFinalACKTable: transactional messages that arrived and wait for their final acknowledgment (3.1.5.7).
 
-They lie in an internal queue, with an index by message identifier beside it: nothing of them is in memory.
+They are kept in an internal queue, indexed by message identifier; none of them is held in memory.
 """
 
 from collections.abc import Iterable
@@ -33,21 +33,21 @@ _DESTINATION: Final = slice(_LOOKUP.size, _LOOKUP.size + len(ZERO_GUID))
 
 @unique
 class Belief(Enum):
-    """How far a final acknowledgment is believed, by who brings it."""
+    """The extent to which a final acknowledgment is believed, depending on its sender."""
 
     WHOLE = auto()
     IF_ARRIVED = auto()
-    """Of a message whose order acknowledgment came."""
+    """Believed if the message has its order acknowledgment."""
     IF_STORED = auto()
-    """Of a message that the next hop has on its disk, and that is not acknowledged yet."""
+    """Believed if the next hop has stored the message, which has no order acknowledgment yet."""
 
 
 COUNTED: Final = 10_000
-"""So many that wait are looked through to count those of one outgoing queue."""
+"""The most waiting messages that are scanned to count those of one outgoing queue."""
 
 
 class FinalAcks:
-    """Waits for final acknowledgments and does what they say."""
+    """Waits for final acknowledgments and applies them."""
 
     def __init__(
         self,
@@ -55,17 +55,18 @@ class FinalAcks:
         state: "ProtocolState",
         queue_sender: "Callable[[int], QueueSender | None]",
     ) -> None:
-        """``queue_sender`` finds the outgoing queue of a sequence, by its identifier, that is not acknowledged to its
-        end."""
+        """``queue_sender`` finds the sender of an outgoing queue by the identifier of a sequence that is not completely
+        acknowledged.
+        """
         self._manager = manager
         self._state = state
         self._queue_sender = queue_sender
 
     def wait_for(self, entries: Iterable[Entry], destination: Guid, outgoing: bytes) -> None:
-        """These arrived at ``destination``: they wait, in the batch that takes them out of their outgoing queue, which
-        ``outgoing`` names.
+        """Keep messages that arrived at ``destination`` until their final acknowledgment comes.
 
-        They do not expire here: how they end is known where they are.
+        They enter the table in the batch that removes them from their outgoing queue, which ``outgoing`` names. They do
+        not expire here: their end is known at their destination.
         """
         queue = self._manager.queue_collection.awaiting_final_ack
         for lookup_identifier, value in entries:
@@ -76,8 +77,9 @@ class FinalAcks:
             )
 
     def take(self, acknowledgment: FinalAckReceived, belief: "Callable[[bytes], Belief]") -> bool:
-        """A FinalAck came. ``belief`` in it, by the outgoing queue of its message. Whether it fits any, or
-        waits until the next hop has that."""
+        """Apply a FinalAck. ``belief`` returns how far it is believed, by its message's outgoing queue. Return whether
+        it matches a message, or waits until the next hop has stored that message.
+        """
         store, manager = self._state.store, self._manager
         key = _key(acknowledgment.body.message_id)
         store.make_visible()
@@ -99,7 +101,7 @@ class FinalAcks:
         return True
 
     def waiting_of(self, outgoing: bytes) -> int:
-        """How many messages of an outgoing queue wait, among the first ``COUNTED`` of all."""
+        """The number of messages of an outgoing queue that wait, among the first ``COUNTED`` of all."""
         store = self._state.store
         store.make_visible()
         count = 0
@@ -110,8 +112,9 @@ class FinalAcks:
         return count
 
     def _take_early(self, acknowledgment: FinalAckReceived, belief: "Callable[[bytes], Belief]") -> bool:
-        """The message may still be in its outgoing queue: it was received, or refused, before the order
-        acknowledgment for it came."""
+        """Apply a FinalAck whose message is still in its outgoing queue: the message was received or refused before its
+        order acknowledgment came.
+        """
         body = acknowledgment.body
         queue_sender = self._queue_sender(body.tx_sequence_id)
         if queue_sender is None:

@@ -1,9 +1,9 @@
-"""Notices two machines that run with one identity: a restored store, or a cloned machine, beside its original.
+"""Detects two machines that run with one identity: a restored store or a cloned machine beside its original.
 
-Both call themselves by one QueueManager.Identifier, so receivers take messages of one for duplicates of the other's,
-and answers for one reach the other. A peer sees it: sessions that are opened to one of its addresses come from two
-hosts in turns. Machines that moved do not go back and forth; those with several networks use one of their addresses for
-each of ours; and in IPv6 a machine changes its address within its /64 by itself.
+Both use the same QueueManager.Identifier, so receivers take messages of one for duplicates of the other's, and answers
+for one reach the other. A peer can notice it: sessions opened to one of its addresses come from two hosts in turn.
+Legitimate changes look different. A machine that moved does not move back and forth, a machine with several networks
+uses one of its addresses for each of ours, and an IPv6 machine changes its address only within its /64.
 """
 
 import ipaddress
@@ -17,21 +17,21 @@ from qmnode.structures.guid import Guid, guid_to_text
 log = structlog.get_logger(__name__)
 
 _TURNS: Final = 3
-"""Changes of the host that speaks: one, another, the first again, and the other again."""
+"""Changes of the speaking host that make a conflict: the other host, the first one again, and the other again."""
 _WITHIN: Final = 600.0
-"""Seconds in which so many changes are no chance."""
+"""Seconds within which that many changes are not a coincidence."""
 _QUIET: Final = 300.0
-"""Seconds without a change after which one of the two is gone."""
+"""Seconds without a change after which one of the two is considered gone."""
 _KNOWN: Final = 512
-"""Queue managers remembered: those that changed their host last, or came last."""
+"""Queue managers remembered: those that changed their host or spoke most recently."""
 _NAMED: Final = 3
-"""Queue managers that a warning names."""
+"""The most queue managers that a warning names."""
 _NETWORK: Final = 64
 _TROUBLE: Final = "identity"
 
 
 class Conflict(NamedTuple):
-    """A queue manager that speaks from two hosts."""
+    """One queue manager that speaks from two hosts."""
 
     identifier: Guid
     addresses: tuple[str, str]
@@ -48,13 +48,15 @@ class _Speaker:
 
 
 class Speakers:
-    """From which host each queue manager spoke last."""
+    """The host from which each queue manager spoke last."""
 
     def __init__(self) -> None:
         self._speakers: dict[tuple[Guid, str], _Speaker] = {}
 
     def heard(self, identifier: Guid, address: str, local_address: str, now: float) -> bool:
-        """A queue manager spoke in a session that it opened to an address of ours: whether a conflict begins."""
+        """Record that a queue manager spoke in a session that it opened to one of our addresses. Return whether a
+        conflict begins.
+        """
         key = identifier, local_address
         speaker = self._speakers.get(key)
         if speaker is not None and speaker.address == address:
@@ -65,7 +67,7 @@ class Speakers:
             speaker.address = address
             return False
         else:
-            del self._speakers[key]  # it comes last again
+            del self._speakers[key]  # moved to the end of the order
             speaker.before, speaker.address = speaker.address, address
             speaker.changes.append(now)
         self._speakers[key] = speaker
@@ -77,7 +79,7 @@ class Speakers:
         return begins
 
     def conflicts(self, now: float) -> list[Conflict]:
-        """Those that there are, the latest first. One in which nobody takes turns any more is over."""
+        """Current conflicts, the latest first. A conflict ends when the hosts no longer take turns."""
         found: dict[Guid, Conflict] = {}
         for (identifier, _), speaker in reversed(self._speakers.items()):
             if speaker.reported and now - speaker.changes[-1] >= _QUIET:
@@ -96,7 +98,7 @@ def _is_one_host(one: str, other: str) -> bool:
 
 
 class CopyWatch:
-    """Tells operators of :class:`Speakers` that are two: in the log, and in the troubles of the node."""
+    """Reports conflicts of :class:`Speakers` to operators: in the log, and in the troubles of the node."""
 
     def __init__(self, troubles: dict[str, str]) -> None:
         """``troubles`` are those of the queue manager."""
@@ -104,7 +106,7 @@ class CopyWatch:
         self._speakers = Speakers()
 
     def heard(self, identifier: Guid, address: str, local_address: str, now: float) -> None:
-        """A queue manager spoke in a session that it opened."""
+        """Record that a queue manager spoke in a session that it opened."""
         if self._speakers.heard(identifier, address, local_address, now):
             conflicts = self._speakers.conflicts(now)
             log.warning(
@@ -116,7 +118,7 @@ class CopyWatch:
             self._tell(conflicts)
 
     def look(self, now: float) -> None:
-        """Take back what is over. Due now and then."""
+        """Clear the trouble when all conflicts have ended. Called from time to time."""
         if _TROUBLE in self._troubles:
             self._tell(self._speakers.conflicts(now))
 

@@ -1,10 +1,10 @@
-"""Which acknowledgments the sender of messages believes (MS-MQQB 3.1.5.6, 3.1.5.7).
+"""The acknowledgments that a sender of messages believes (MS-MQQB 3.1.5.6, 3.1.5.7).
 
-Those that come from where the messages went: from a neighbour that is known to speak for their destination, or from the
-address to which they were sent. Of any other it is believed that the destination has what the next hop has on its disk,
-which the acknowledgments of the session tell; the text asks for those as well (ReceivedSessionAck). A destination whose
-own sessions come from another address than the one at which it is reached is served so, and whoever guesses numbers
-makes nothing go that is not safe elsewhere.
+An acknowledgment is believed if it comes from a neighbour known to speak for the destination, or from the address to
+which the messages were sent. Any other one is believed only for messages that the next hop has stored, as the session's
+acknowledgments show; the specification requires those as well (ReceivedSessionAck). This serves a destination whose own
+sessions come from another address than the one at which it is reached. An attacker that guesses numbers can remove only
+messages that are already safe on another machine.
 """
 
 from collections.abc import Iterable
@@ -13,44 +13,47 @@ from typing import Final
 from qmnode.protocol.reception import FinalAckReceived, OrderAckReceived
 
 _PENDING: Final = 256
-"""Final acknowledgments of one outgoing queue that wait for those of the session."""
+"""The most final acknowledgments of one outgoing queue that wait for those of the session."""
 
 
 class Credibility:
-    """Of one outgoing queue: where its messages went, and which of them the next hop has."""
+    """For one outgoing queue: the addresses that its messages went to, and the messages that the next hop has
+    stored.
+    """
 
     def __init__(self) -> None:
         self.address = ""
-        """Where the last session went."""
+        """The peer address of the last session."""
         self.answers_from = ""
-        """The address from which the last acknowledgment came that turned out right."""
+        """The address from which the last correct acknowledgment came."""
         self.order_ack: OrderAckReceived | None = None
-        """One that waits for acknowledgments of the session."""
+        """An order acknowledgment that waits for acknowledgments of the session."""
         self.order_ack_from = ""
         self.final_acks: dict[int, FinalAckReceived] = {}
-        """Those that wait for it, by the number of their message."""
+        """Final acknowledgments that wait for those of the session, by the number of their message."""
         self._stored: set[int] = set()
 
     def comes_from(self, address: str) -> bool:
-        """Whether that is where messages went."""
+        """Whether messages were sent to this address."""
         return bool(address) and address == self.address
 
     def stored(self, lookup_identifiers: Iterable[int]) -> bool:
-        """The next hop has these on its disk. Whether an acknowledgment waits for that."""
+        """Record that the next hop has stored these messages. Return whether an acknowledgment waits for that."""
         self._stored.update(lookup_identifiers)
         return self.order_ack is not None or bool(self.final_acks)
 
     def arrived(self, lookup_identifiers: Iterable[int]) -> None:
-        """These are acknowledged."""
+        """Forget these messages: they are acknowledged."""
         self._stored.difference_update(lookup_identifiers)
 
     def is_stored(self, lookup_identifier: int | None) -> bool:
-        """Whether the next hop has a message."""
+        """Whether the next hop has stored a message."""
         return lookup_identifier in self._stored
 
     def up_to(self, sent: dict[int, int], number: int) -> int:
-        """Of messages that were sent, by their numbers in order, the last up to ``number`` before which the next hop
-        has all; 0 for none."""
+        """The last number, not above ``number``, up to which the next hop has stored every message of ``sent`` (in
+        order); 0 for none.
+        """
         last = 0
         for one, lookup_identifier in sent.items():
             if one > number or lookup_identifier not in self._stored:
@@ -59,8 +62,7 @@ class Credibility:
         return last
 
     def wait_for(self, acknowledgment: FinalAckReceived) -> bool:
-        """Look at a final acknowledgment again when the next hop has the message. Whether it waits now, and did not
-        before."""
+        """Keep a final acknowledgment until the next hop has stored its message. Return whether it is newly waiting."""
         number = acknowledgment.body.tx_sequence_number
         if len(self.final_acks) >= _PENDING or self.final_acks.get(number) == acknowledgment:
             return False

@@ -1,4 +1,4 @@
-"""What peers said and the node did not believe: counted, and reported without letting anybody fill the log."""
+"""Counts packets that the node did not believe, and logs them without letting a peer fill the log."""
 
 from collections import Counter
 from enum import StrEnum, unique
@@ -11,17 +11,18 @@ from qmnode.structures.guid import Guid, guid_to_text
 log = structlog.get_logger(__name__)
 
 _REPEAT: Final = 60.0
-"""Seconds between two lines about the same from one address."""
+"""Seconds between two log lines of the same kind about one address."""
 _SPOKEN_OF: Final = 256
-"""Pairs of a kind and an address that are remembered."""
+"""Pairs of kind and address that are remembered."""
 _MISSES: Final = 200
-"""Acknowledgments from one address that fit nothing, within one interval, after which those of strangers there are
-dropped unread."""
+"""Acknowledgments from one address that match nothing, within one interval, after which those of strangers at that
+address are dropped unread.
+"""
 
 
 @unique
 class Kind(StrEnum):
-    """What was not believed."""
+    """The kinds of packet that were not believed."""
 
     OWN_NAME = "own_name"
     CONTESTED = "contested"
@@ -50,17 +51,17 @@ _TEXTS: Final = {
 
 
 class Distrust:
-    """Counts, by kind."""
+    """Counts disbelieved packets by kind."""
 
     def __init__(self, counts: Counter[str]) -> None:
-        """``counts`` are the node's, for its metrics."""
+        """``counts`` are the node's counters, for its metrics."""
         self._counts = counts
         self._said: dict[tuple[Kind, str], float] = {}
         self._misses: Counter[str] = Counter()
         self._misses_since = float("-inf")
 
     def note(self, kind: Kind, address: str, now: float, source: Guid | None = None, count: int = 1) -> None:
-        """So many packets from an address were not believed."""
+        """Count packets from an address that were not believed, and log them if it is time."""
         self._counts[kind] += count
         if now < self._said.get((kind, address), float("-inf")) + _REPEAT:
             return
@@ -72,12 +73,12 @@ class Distrust:
             log.warning(_TEXTS[kind], address=address, **named)
 
     def missed(self, kind: Kind, address: str, now: float) -> None:
-        """An acknowledgment was not believed."""
+        """Count an acknowledgment that was not believed."""
         self._misses[address] += 1
         self.note(kind, address, now)
 
     def is_noisy(self, address: str, now: float) -> bool:
-        """Whether so much from an address was not believed that nothing of the kind is looked at for a while."""
+        """Whether so many packets from an address were not believed that this kind is ignored for a while."""
         if now >= self._misses_since + _REPEAT:
             self._misses.clear()
             self._misses_since = now

@@ -1,6 +1,6 @@
-"""Faults of our own at a received message: each place in the code is logged once, with its traceback.
+"""Internal errors while processing a received message: each place in the code is logged once, with its traceback.
 
-Whoever found such a message can send it as often as it likes, and is not to fill the log.
+The sender of such a message can repeat it at will, and must not fill the log.
 """
 
 import traceback
@@ -14,13 +14,13 @@ _MOST: Final = 1000
 
 
 class Faults:
-    """The places that were logged."""
+    """The places in the code that were logged."""
 
     def __init__(self) -> None:
         self._places: set[tuple[str, int | None]] = set()
 
     def log(self, error: BaseException, address: str, message_id: object = None) -> None:
-        """Log an unexpected error, unless one of the same place was logged before."""
+        """Log an unexpected error unless one from the same place was logged before."""
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = (last.filename, last.lineno)
         if place in self._places or len(self._places) >= _MOST:

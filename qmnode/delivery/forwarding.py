@@ -1,4 +1,4 @@
-"""Messages for others: into the outgoing queue of their destination, or into a connector queue."""
+"""Messages for other queue managers: into the outgoing queue of their destination, or into a connector queue."""
 
 from collections.abc import Iterable
 
@@ -30,15 +30,15 @@ log = structlog.get_logger(__name__)
 
 _UNKNOWN = Destination(DestinationKind.UNKNOWN)
 _OF_A_MACHINE = (3, 5)
-"""UserHeader.Flags.DQ of private and public names: only they lead where UserHeader.QueueManagerAddress says."""
+"""UserHeader.Flags.DQ of private and public names: only these go where UserHeader.QueueManagerAddress points."""
 
 
 class Forwarding:
     """Decides about messages whose destination is another queue manager (MS-MQQB 3.1.5.8.5).
 
-    Only those for queue managers of the enterprise are passed on: a node is no open relay. Whether this one is a
-    routing server does not matter: who sent it here knows the enterprise as it was, or as it will be. Those for queue
-    managers that it does not have yet wait, see ``Strangers``.
+    Only messages for queue managers of the enterprise are forwarded: a node is not an open relay. This node need not be
+    a routing server, because the previous hop may have routed by an older or a newer topology. Messages for queue
+    managers that the directory does not show yet wait, see ``Strangers``.
     """
 
     def __init__(
@@ -51,7 +51,9 @@ class Forwarding:
         self._made = TransitQueues(manager)
 
     def is_news(self, messages: Iterable[ReceivedMessage]) -> bool:
-        """Whether the directory is to be read before a message is refused: its queue manager may have joined since."""
+        """Whether to read the directory before refusing a message: its queue manager may have joined since the last
+        reading.
+        """
         topology = self._topology
         if topology is None or self._strangers.patience or not topology.is_due:
             return False
@@ -68,14 +70,16 @@ class Forwarding:
         return False
 
     def waits_for_neighbour(self, connection: Connection, messages: Iterable[ReceivedMessage]) -> bool:
-        """Whether messages pass whose room here depends on who brings them, and that is not known yet."""
+        """Whether there are passing messages whose space depends on the neighbour's identity, which is not
+        known yet.
+        """
         own = (self._manager.identifier, ZERO_GUID)
         return self._neighbours.is_pending(connection) and any(
             one.destination.kind in _OF_A_MACHINE and one.destination.address not in own for one in messages
         )
 
     async def learn(self) -> None:
-        """Read the topology now. What it does not have after that is refused."""
+        """Read the topology now. Destinations still missing from it are refused."""
         assert self._topology is not None
         try:
             await self._topology.read()
@@ -83,8 +87,9 @@ class Forwarding:
             log.warning("the topology is not read: the last known serves", reason=error.sentence)
 
     def destination(self, name: FormatName, machine: Guid, connection: Connection | None) -> Destination:
-        """Where a message for a queue of ``machine`` goes that a connection brought. Without a connection the question
-        is only what is known of it, and no queue is made."""
+        """The destination of a message for a queue of ``machine`` that a connection delivered. Without a connection,
+        only look it up and create no queue.
+        """
         topology = self._topology
         if topology is None:
             return _UNKNOWN
@@ -106,21 +111,21 @@ class Forwarding:
             return Destination(DestinationKind.FULL) if full else _UNKNOWN
         if isinstance(queue, OutgoingQueue):
             return Destination(DestinationKind.FORWARD, queue)
-        return _UNKNOWN  # a public queue that is here, and which the sender believes to be elsewhere
+        return _UNKNOWN  # a public queue of this node that the sender believes to be elsewhere
 
 
 def connector_queue(context: Context, site: Guid, transactional: bool) -> Queue:
-    """The connector queue of a foreign site (MS-MQMQ 2.1.6), new when it is first needed."""
+    """The connector queue of a foreign site (MS-MQMQ 2.1.6), created on first use."""
     return context.opening.find(ConnectorFormatName(site, transactional), Access.RECEIVE)
 
 
 def move_to_connector(queue: OutgoingQueue, site: Guid) -> None:
-    """What was sent here to a foreign queue manager is for the connector: all of it, in one batch."""
+    """Move all messages sent here to a foreign queue manager into the connector queue, in one batch."""
     context = queue.context
     while (entry := queue.take()) is not None:
         lookup_identifier, value = entry
         queue.remove(lookup_identifier, value)
-        if value[SOURCE] != context.identifier:  # it waited for its machine, which has a time of its own
+        if value[SOURCE] != context.identifier:  # it waited for its machine, which has a timeout of its own
             value = with_prefix(value, expires=expiry(value_of_packet(value[PREFIX_SIZE:], 0, transit=True)))
         connector_queue(context, site, bool(value[FLAGS] & TRANSACTIONAL)).insert(lookup_identifier, value)
     context.store.durable()

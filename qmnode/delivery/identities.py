@@ -1,10 +1,10 @@
-"""Whether the other side of a session is the queue manager that it says it is, and for whom it may speak.
+"""Verifies that the peer of a session is the queue manager that it claims to be, and for whom it may speak.
 
 A TLS certificate that names a queue manager proves it. Over a plain connection a peer is believed at an address that
-the name of its machine in the directory resolves to, and in sessions that this node opened by such a name. Then it
-speaks for itself, and as a routing server or a connector for those whose messages it passes on. Whoever is not known to
-speak for a source is no less served: what it says moves state of its own (:mod:`qmnode.protocol.branches`). Without a
-directory only certificates make anybody known.
+its machine's name in the directory resolves to, and in sessions that this node opened by such a name. Then it speaks
+for itself and, as a routing server or a connector, for the sources whose messages it forwards. A peer that is not known
+to speak for a source is still served, but its packets change only state of their own (:mod:`qmnode.protocol.branches`).
+Without a directory, only certificates identify peers.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from qmnode.transport.connection import Connection
 log = structlog.get_logger(__name__)
 
 _PATIENCE: Final = 5.0
-"""Seconds that messages wait for the directory and for names to be resolved."""
+"""Seconds that messages wait for the directory and for name resolution."""
 _ASK_AGAIN: Final = 60.0
-"""Seconds after which it is asked again whether a session that goes on is with who it says."""
+"""Seconds after which the identity of a continuing session's peer is checked again."""
 _AT_ONCE: Final = 2
 """Machines that are looked up at the same time for one session."""
 _KNOWN: Final = 4_096
 
 
 class Identities:
-    """Who speaks for whom, as far as the directory tells."""
+    """The sources that each peer may speak for, as far as the directory shows."""
 
     def __init__(
         self,
@@ -41,8 +41,9 @@ class Identities:
         *,
         only_registered: bool = True,
     ) -> None:
-        """Without a topology and addresses only certificates make anybody known. ``only_registered``: see the setting
-        ``transfer.only_registered_addresses``."""
+        """Without a topology and addresses, only certificates identify peers. ``only_registered``: see the setting
+        ``transfer.only_registered_addresses``.
+        """
         self._own = own
         self._topology = topology
         self._addresses = addresses
@@ -51,11 +52,11 @@ class Identities:
 
     @property
     def is_workgroup(self) -> bool:
-        """Whether no directory knows anybody."""
+        """Whether there is no directory to identify peers."""
         return self._topology is None
 
     def is_settled(self, connection: Connection, messages: Iterable[ReceivedMessage]) -> bool:
-        """Whether it is known for whom the peer speaks, among the sources of these messages."""
+        """Whether it is known which of these messages' sources the peer may speak for."""
         if self._topology is None and connection.session.certified is None:
             return True
         neighbour = connection.neighbour
@@ -70,7 +71,7 @@ class Identities:
         return True
 
     async def settle(self, connection: Connection, messages: Iterable[ReceivedMessage]) -> None:
-        """Find out for whom the peer speaks."""
+        """Find out which sources the peer may speak for."""
         neighbour, remote = connection.neighbour, connection.session.remote
         if self._loop.time() >= neighbour.ask_again or len(neighbour.known) >= _KNOWN:
             neighbour.forget()
@@ -88,11 +89,13 @@ class Identities:
             neighbour.ask_again = self._loop.time() + _ASK_AGAIN
 
     def may_pass_on(self, neighbour: Guid, source: Guid) -> bool:
-        """Whether the topology lets a queue manager pass on what ``source`` sent."""
+        """Whether the topology lets a queue manager forward messages of ``source``."""
         return self._topology is not None and self._topology.may_pass_on(neighbour, source)
 
     async def _registered(self, machines: list[Guid]) -> set[Guid]:
-        """Those of which the directory has addresses; as it was before for those that cannot be looked up in time."""
+        """The machines with known addresses in the directory; the previous result for those that cannot be looked up in
+        time.
+        """
         directory = self._addresses
         if directory is None:
             return set()
@@ -112,12 +115,12 @@ class Identities:
         return found
 
     async def _is_itself(self, connection: Connection, remote: Guid) -> bool:
-        """Whether the peer is the queue manager that it says it is: a certificate, or its address, shows that."""
+        """Whether a certificate or its address shows that the peer is the queue manager that it claims to be."""
         if remote in (ZERO_GUID, self._own):
             return False
         if connection.session.certified == remote:
             return True
         if connection.initiator and not connection.session.direct:
-            return True  # opened to an address of that name, and it answered as that queue manager
+            return True  # opened to an address of that name, and that queue manager answered
         addresses = self._addresses
         return addresses is not None and connection.address in await addresses.of(remote, connection.address)

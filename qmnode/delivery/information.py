@@ -1,4 +1,4 @@
-"""What operators see of sessions and sequences."""
+"""Information about sessions and sequences for operators."""
 
 from collections.abc import Iterable, Iterator
 from heapq import nlargest
@@ -22,8 +22,9 @@ _SEQUENCES_SHOWN: Final = 1_000
 
 
 def transfer_information(info: TransferInfo, unread: int, monotonic_began: float) -> TransferInformation:
-    """A sequence. ``unread`` messages wait for their final acknowledgment; ``monotonic_began`` is the time, in seconds
-    since 1970, when the monotonic clock began."""
+    """Describe a sequence. ``unread`` messages wait for their final acknowledgment; ``monotonic_began`` is the time, in
+    seconds since 1970, when the monotonic clock began.
+    """
     return TransferInformation(
         next=SequencePlace(*info.next_seq),
         last_acknowledged=_place(info.last_ack),
@@ -46,7 +47,7 @@ def _place(info: SequenceInfo | None) -> SequencePlace | None:
 def sequences_of(
     queue: Queue | None, manager: QueueManager, sequences: Iterable[IncomingSequence]
 ) -> Iterator[tuple[IncomingSequence, str]]:
-    """The sequences of ``queue`` under all its names, or of any, each with the name."""
+    """The sequences of ``queue`` under all its names, or of any queue, each with the name."""
     names: dict[bytes, str | None] = {}
     for sequence in sequences:
         key = sequence.destination
@@ -62,7 +63,7 @@ def sequences_of(
 def incoming_sequences(
     queue: Queue | None, manager: QueueManager, sequences: Iterable[IncomingSequence]
 ) -> list[IncomingSequenceInformation]:
-    """The sequences of ``queue``, or of any, used last first."""
+    """The incoming sequences of ``queue``, or of any queue, the most recently used first."""
     return [
         IncomingSequenceInformation(
             source=sequence.source,
@@ -82,7 +83,7 @@ def incoming_sequences(
 
 
 def connection_information(connection: Connection) -> ConnectionInformation:
-    """A connection."""
+    """Describe a connection for operators."""
     session = connection.session
     host = f"[{connection.address}]" if ":" in connection.address else connection.address
     return ConnectionInformation(

@@ -1,7 +1,8 @@
-"""The private keys of a running node: read at the start, again and again, and whenever somebody asks.
+"""Reads the private keys of a running node: at the start, periodically, and on request.
 
-A rotation writes the key store and waits until every node has read it; a retired key leaves this process with the next
-reading. A store that is away keeps no node from starting: what is encrypted waits at its sender until it is back.
+A rotation writes the key store and waits until every node has read it; the next reading removes a retired key from this
+process. An unavailable store does not prevent a node from starting: encrypted messages wait at their sender until it is
+back.
 """
 
 import asyncio
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _AWAY: Final = 5.0
-"""Seconds between two attempts to read a store that is away, or to publish what could not be published."""
+"""Seconds between two attempts to read an unavailable store, or to publish keys that could not be published."""
 _AGAIN: Final = 5.0
-"""Seconds between two readings that messages cause: whoever sends rubbish must not keep the store busy."""
+"""Seconds between two readings that messages cause, so that a sender of garbage cannot keep the store busy."""
 _PATIENCE: Final = 20.0
-"""Seconds that the start of the node waits for its keys: they may have to be made."""
+"""Seconds that the start of the node waits for its keys, which may have to be created."""
 _TROUBLE: Final = "key store"
 
 
 class KeyReading:
-    """Keeps the key pairs of :class:`~qmnode.security.service.SecurityService` those of the store."""
+    """Keeps the key pairs of :class:`~qmnode.security.service.SecurityService` in step with the store."""
 
     def __init__(self, network: "Network", directory: Directory | None) -> None:
         self._network = network
@@ -48,27 +49,28 @@ class KeyReading:
 
     @property
     def status(self) -> KeyStoreStatus:
-        """How the last reading went."""
+        """The result of the last reading."""
         return self._status
 
     async def start(self, store: KeyStore) -> None:
-        """Begin to read, and wait for the first time; but not long for a store that does not answer."""
+        """Begin to read, and wait for the first reading, though not long for a store that does not answer."""
         self._store = store
         self._task = asyncio.create_task(self._run(), name="key reading")
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._was_read.wait(), _PATIENCE)
 
     async def stop(self) -> None:
-        """Read no more."""
+        """Stop the periodic reading."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
     async def know_more(self) -> bool:
-        """Read the store again because a message does not decrypt: whether there is another set of keys, or no answer.
+        """Read the store again because a message cannot be decrypted. Return whether the keys changed, or the store did
+        not answer.
 
-        A rotation waits until every node has read its new key; this is for when the times that it knows are wrong.
+        A rotation waits until every node has read its new key; this covers nodes whose reading times it knew wrongly.
         """
         now = self._network.manager.clock.time()
         if not 0 <= now - self._looked_at < _AGAIN:
@@ -78,11 +80,13 @@ class KeyReading:
         return False
 
     def read_soon(self) -> None:
-        """Read without being waited for."""
+        """Start a reading without waiting for it."""
         self._asked.set()
 
     async def read(self) -> KeyStoreStatus:
-        """Read the store now. Never raises: what went wrong is in the status, the log, and the status of the node."""
+        """Read the store now. Never raises: a failure is in the returned status, the log, and the status of the
+        node.
+        """
         if self._task is None:
             return self._status  # the node is not on the network yet
         async with self._turn:
@@ -101,7 +105,7 @@ class KeyReading:
             self._asked.clear()
 
     async def _publish(self) -> str | None:
-        """The first keys, if there are none yet; why it was not possible, or None."""
+        """Publish the first keys if there are none yet. Return the reason if that failed, else None."""
         assert self._directory is not None
         network = self._network
         settings, now = network.manager.settings.security, network.manager.clock.time()
@@ -116,7 +120,7 @@ class KeyReading:
         before, self._status = self._status, status
         troubles = self._network.manager.troubles
         if self._directory is None and not status.version:
-            return  # a workgroup: nobody knows a key of this node, and there is none
+            return  # a workgroup has no published keys
         fault = status.fault or unpublished
         if fault is None:
             if troubles.pop(_TROUBLE, None) is not None:

@@ -1,4 +1,4 @@
-"""Where the machines of the directory are, as their names resolve: remembered, and looked up once for all who ask."""
+"""Addresses of the directory's machines, as their names resolve: cached, and looked up once for all callers."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from qmnode.structures.guid import Guid
 log = structlog.get_logger(__name__)
 
 _FRESH: Final = 300.0
-"""Seconds for which addresses are taken as they were found."""
+"""Seconds for which found addresses are cached."""
 _FRESH_FAILURE: Final = 15.0
-"""The same when they could not be found."""
+"""Seconds for which a failure to find addresses is cached."""
 _PAUSE: Final = 10.0
-"""Seconds between two looks at the addresses of one machine at least: a stranger's sessions cost no more."""
+"""The least time in seconds between two look-ups for one machine, so that a stranger's sessions cannot cause more."""
 _PATIENCE: Final = 5.0
 """Seconds that one look-up may take."""
 
@@ -28,14 +28,14 @@ class _Found(NamedTuple):
     addresses: frozenset[str]
     asked: float
     until: float
-    """When they are old."""
+    """The time at which the addresses become stale."""
 
 
 _NEVER: Final = _Found(frozenset(), float("-inf"), float("-inf"))
 
 
 class MachineAddresses:
-    """The addresses of queue managers. As many entries as the directory has machines; none for others."""
+    """The addresses of queue managers. There is one entry at most for each machine of the directory."""
 
     def __init__(self, resolver: DirectoryResolver, topology: Topology) -> None:
         self._resolver = resolver
@@ -45,30 +45,31 @@ class MachineAddresses:
         self._asking: dict[Guid, asyncio.Task[None]] = {}
 
     def last(self, machine: Guid) -> frozenset[str]:
-        """As they were found last; empty if they never were."""
+        """The addresses found last; empty if there were none."""
         return self._found.get(machine, _NEVER).addresses
 
     def was_asked(self, machine: Guid) -> bool:
-        """Whether they were looked up, with whatever outcome."""
+        """Whether the addresses of a machine were looked up, with any result."""
         return machine in self._found
 
     def is_fresh(self, machine: Guid, expected: str = "") -> bool:
-        """Whether they need not be looked up now. Those that lack the one that is expected are looked up anew, though
-        not all the time."""
+        """Whether no look-up is needed now. Addresses that lack the expected one are looked up again, at a limited
+        rate.
+        """
         known, now = self._found.get(machine, _NEVER), self._loop.time()
         if expected and expected not in known.addresses:
             return now < known.asked + _PAUSE
         return now < known.until
 
     def fresh(self) -> Iterator[str]:
-        """All addresses that need not be looked up now."""
+        """All addresses that need no look-up now."""
         now = self._loop.time()
         for known in self._found.values():
             if now < known.until:
                 yield from known.addresses
 
     def look_up(self, machine: Guid) -> "asyncio.Task[None]":
-        """Find them; whoever asks meanwhile waits for the same answer."""
+        """Look up the addresses of a machine. Concurrent callers share one look-up."""
         task = self._asking.get(machine)
         if task is None:
             task = self._asking[machine] = self._loop.create_task(self._look_up(machine))
@@ -76,7 +77,7 @@ class MachineAddresses:
         return task
 
     async def of(self, machine: Guid, expected: str = "") -> frozenset[str]:
-        """The addresses of a queue manager; those of before while they cannot be found."""
+        """The addresses of a queue manager, or the previous ones if they cannot be found now."""
         if not self._topology.knows(machine):
             return frozenset()
         if not self.is_fresh(machine, expected):
@@ -84,7 +85,7 @@ class MachineAddresses:
         return self.last(machine)
 
     async def stop(self) -> None:
-        """End what still waits for an answer."""
+        """Cancel the look-ups that are still running."""
         tasks = list(self._asking.values())
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Messages on their way that a neighbour would refuse for their form: early versions took and stored such packets."""
+"""Malformed messages in transit that a neighbour would refuse: early versions accepted and stored such packets."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -22,9 +22,10 @@ _REASON: Final = MessageClass.MQMSG_CLASS_NACK_DELETED
 
 
 def set_aside(manager: QueueManager, queue: OutgoingQueue, lookup_identifiers: Iterable[int]) -> None:
-    """Move malformed messages of others from an outgoing queue, where they are locked, to the dead-letter queue.
+    """Move malformed messages of other queue managers from an outgoing queue, where they are locked, to the dead-letter
+    queue.
 
-    For when a session broke with these under way. The neighbour closes every session that brings such a packet
+    Called when a session broke with these under way. The neighbour closes every session that brings such a packet
     (MS-MQQB 3.1.5.1.3), so all messages behind it would wait for ever.
     """
     for lookup_identifier in lookup_identifiers:
@@ -36,7 +37,7 @@ def set_aside(manager: QueueManager, queue: OutgoingQueue, lookup_identifiers: I
             queue=queue.pathname, lookup_identifier=lookup_identifier, reason=problem,
         )  # fmt: skip
         queue.unlock(lookup_identifier)
-        if value[FLAGS] & TRANSACTIONAL or not value[FLAGS] & NEGATIVE_JOURNAL:  # else the deletion makes the copy
+        if value[FLAGS] & TRANSACTIONAL or not value[FLAGS] & NEGATIVE_JOURNAL:  # else deletion makes it
             manager.queue_collection.dead_letter.insert(lookup_identifier, with_class(kept(value), _REASON))
         queue.delete(lookup_identifier, value, _REASON)
 

@@ -1,8 +1,8 @@
-"""Which peers are declared: queue managers of the directory that speak from their own addresses, and TLS peers.
+"""The peers that are declared: queue managers of the directory that speak from their own addresses, and TLS peers.
 
-A session names the queue manager that opened it, and anybody can write any name. What supports it is the address of the
-connection: that which the name of the queue manager resolves to. A peer of which that is not so is a stranger; it is
-served, but it is told less.
+A session names the queue manager that opened it, but any host can claim any name. The evidence is the address of the
+connection: the queue manager's name must resolve to it. Any other peer is a stranger; it is served, but gets less
+information.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from qmnode.transport.connection import Connection
 
 _STRANGERS: Final = 4096
-"""Queue managers of which is remembered from where they speak."""
+"""Queue managers whose speaking address block is remembered."""
 
 
 class Neighbours:
-    """Knows which peers are declared."""
+    """Determines which peers are declared."""
 
     def __init__(self, network: "Network") -> None:
         self._network = network
         self.addresses: MachineAddresses | None = None
-        """None without a directory."""
+        """None if there is no directory."""
         self._blocks: dict[Guid, str] = {}
-        """From where strangers speak; the first block that a session named a queue manager from."""
+        """The address blocks of strangers: the first from which a session named each queue manager."""
 
     def opened(self, connection: "Connection") -> None:
-        """A session is open: find out whether its peer is declared."""
+        """A session has opened: find out whether its peer is declared."""
         machine = connection.session.remote
         block = self._blocks.pop(machine, block_of(connection.address))
-        self._blocks[machine] = block  # behind all others
+        self._blocks[machine] = block  # moved to the end of the order
         if len(self._blocks) > _STRANGERS:
             del self._blocks[next(iter(self._blocks))]
         addresses = self._addresses_for(connection)
@@ -43,10 +43,11 @@ class Neighbours:
             addresses.look_up(machine)
 
     def is_declared(self, connection: "Connection") -> bool:
-        """Whether the peer is declared, as far as is known now. A session may last for days: what was known serves
-        while it is asked again."""
+        """Whether the peer is declared, as far as is known now. The previous answer holds during a new look-up, since a
+        session may last for days.
+        """
         if connection.encrypted:
-            return True  # it has shown a certificate
+            return True  # it presented a certificate
         machine, addresses = connection.session.remote, self._addresses_for(connection)
         if addresses is None:
             return False
@@ -55,12 +56,14 @@ class Neighbours:
         return connection.address in addresses.last(machine)
 
     def is_pending(self, connection: "Connection") -> bool:
-        """Whether nobody has asked yet where the peer's machine is, or the first answer is still to come."""
+        """Whether the addresses of the peer's machine have not been looked up yet, or the first answer is still
+        pending.
+        """
         addresses = self._addresses_for(connection)
         return addresses is not None and not addresses.was_asked(connection.session.remote)
 
     def account_of(self, source: Guid) -> Account:
-        """Who pays for notices about messages of a queue manager."""
+        """The account that is charged for notices about messages of a queue manager."""
         network = self._network
         if source == network.manager.identifier:
             return OWN
@@ -69,11 +72,11 @@ class Neighbours:
         return Account(self._blocks.get(source, ""), declared=False, in_workgroup=not network.has_directory)
 
     def is_address_of_one(self, block: str) -> bool:
-        """Whether a declared peer that was here lately has an address in this block."""
+        """Whether a declared peer that connected recently has an address in this block."""
         return self.addresses is not None and any(block_of(address) == block for address in self.addresses.fresh())
 
     def of(self, connection: "Connection") -> Neighbour:
-        """The peer, for security."""
+        """The peer in the form that security uses."""
         return Neighbour(block_of(connection.address), self.is_declared(connection))
 
     async def settle(self, connection: "Connection") -> None:
@@ -83,6 +86,6 @@ class Neighbours:
             await addresses.of(connection.session.remote)
 
     def _addresses_for(self, connection: "Connection") -> MachineAddresses | None:
-        """Where to look for the peer's address, if that says whether it is declared."""
+        """The machine addresses to check the peer against, if they decide whether it is declared."""
         is_asked = not connection.encrypted and self._network.is_in_directory(connection.session.remote)
         return self.addresses if is_asked else None

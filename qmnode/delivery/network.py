@@ -1,4 +1,6 @@
-"""Carries messages between this queue manager and others: listener, sessions, timers, started and stopped as one."""
+"""Transfers messages between this queue manager and others: listener, sessions and timers, started and stopped
+as one.
+"""
 
 import asyncio
 import ssl
@@ -72,19 +74,19 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 
 _CLEANUP_INTERVAL: Final = 60.0
-"""Seconds between looks at the message-id history; entries live for 30 minutes at least (3.1.2.8)."""
+"""Seconds between clean-ups of the message-id history, whose entries live for 30 minutes at least (3.1.2.8)."""
 _UNSETTLED_WINDOWS: Final = 4
-"""A session is not read while so many windows of its messages wait for the disk."""
+"""A session is not read while this many windows of its messages wait for the disk."""
 
 _NOT_REACHED: Final = (
     MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT,
     MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q,
 )
-"""Ends of messages that were not delivered: of each its source is told, whatever it asked for."""
+"""Reasons for which a message was not delivered: its source is always notified of these."""
 _DRAIN_LOOK: Final = 0.02
-"""Seconds between two looks at what is left."""
+"""Seconds between two checks for remaining messages."""
 _STANDSTILL: Final = 0.5
-"""Seconds without a message that left after which the others are not waited for."""
+"""Seconds without a departing message after which draining stops."""
 
 
 async def _in_thread(work: Callable[[], Result]) -> Result:
@@ -92,9 +94,9 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
 
 
 class Network:
-    """Sessions for the outgoing queues of a queue manager, and those that others open.
+    """Sessions for the outgoing queues of a queue manager, and incoming sessions.
 
-    Made before anything is sent, so that transactional messages get their numbers; ``start`` opens the network.
+    Created before anything is sent, so that transactional messages get their numbers; ``start`` opens the network.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class Network:
         """``path`` is the node's directory, where a file key store is."""
         self.manager = manager
         self.security: SecurityService
-        """Made when the identifier of the node is settled: at the start."""
+        """Set at the start, when the identifier of the node is settled."""
         self._tls: ssl.SSLContext | None = None
         self._directory = directory
         self._topology: Topology | None = None
@@ -121,7 +123,7 @@ class Network:
         self.acknowledgments = Acknowledgments(self)
         self.notices.take_own = self.acknowledgments.take_own
         self._reaches_itself = False
-        """Whether a session of this node is with itself, so that it is told how its own messages ended."""
+        """Whether this node has a session with itself, so that it learns the end of its own messages that way."""
         self.arrivals = Arrivals(self)
         self.protection = Protection(self)
         self.resolver = Resolver()
@@ -136,7 +138,7 @@ class Network:
         self._precedence: dict[Guid, Precedence] = {}
         self._queue_senders: dict[bytes, QueueSender] = {}
         self.accepted: dict[Connection, None] = {}
-        """Connections that others opened, the oldest first."""
+        """Incoming connections, the oldest first."""
         self._rates = Rates(self.settings.messages_per_second)
         self._incomplete = IncompletePackets(self.settings.incomplete_bytes)
         self._alarm = Alarm(self._loop, self._timer_expired)
@@ -150,11 +152,12 @@ class Network:
         self._listener = Listener(self._accept, places)
         self._ping_server: PingServer
 
-    # The whole
+    # Start and stop
 
     async def start(self) -> None:
-        """Listen, and connect for every outgoing queue that has messages. OSError if the address is not free;
-        MQ_ERROR_SERVICE_NOT_AVAILABLE when the node is in hardened mode."""
+        """Listen, and connect for every outgoing queue that has messages. Raises OSError if the address is in use, and
+        MQ_ERROR_SERVICE_NOT_AVAILABLE if the node is in hardened mode.
+        """
         if self.manager.settings.hardened_security:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
@@ -188,7 +191,7 @@ class Network:
         log.info("connected to the network", address=settings.address or "*", port=settings.port)
 
     async def _join(self, directory: Directory, identifier: Guid) -> None:
-        """Know the enterprise, and be known in it."""
+        """Read the topology, keep it up to date, and register this node in the directory."""
         self._topology = Topology(directory, identifier, self.state.parameters.routing_refresh, self._rerouted)
         self.resolver = DirectoryResolver(directory, self._topology)
         self._machine_addresses = addresses = MachineAddresses(self.resolver, self._topology)
@@ -213,7 +216,7 @@ class Network:
             raise ConfigurationError(f"security.key_store: {error}") from error
 
     def forwarded(self, queue: OutgoingQueue, connection: Connection, hops: int) -> None:
-        """Messages that a neighbour passed on, over so many hops at most, are in an outgoing queue."""
+        """A neighbour's messages were put into an outgoing queue, after ``hops`` hops at most."""
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
         if queue_sender is not None and queue_sender.is_circle(connection.session.remote, hops):
             task = self._loop.create_task(self._let_rest(queue_sender, connection, hops))
@@ -221,13 +224,13 @@ class Network:
             task.add_done_callback(self._resting.discard)
 
     async def _let_rest(self, queue_sender: QueueSender, connection: Connection, hops: int) -> None:
-        """Messages seem to turn in a circle. A stranger that says so holds up nobody's: anybody can write a number."""
+        """Pause a queue whose messages seem to loop. A stranger cannot cause that: any host can write a hop count."""
         await self.neighbours.settle(connection)
         if self.neighbours.is_declared(connection):
             queue_sender.rest(hops)
 
     def is_repeated(self, queue: OutgoingQueue, received: ReceivedMessage, arriving: int = 0) -> bool:
-        """Whether a transactional message that passes waits in its outgoing queue already, with those that arrive."""
+        """Whether a passing transactional message already waits in its outgoing queue, counting ``arriving`` ones."""
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
         return queue_sender is not None and queue_sender.is_repeated(received, arriving)
 
@@ -237,7 +240,7 @@ class Network:
 
     @property
     def has_directory(self) -> bool:
-        """Whether the node belongs to an enterprise; else it runs in workgroup mode."""
+        """Whether the node belongs to an enterprise; otherwise it runs in workgroup mode."""
         return self._topology is not None
 
     def is_in_directory(self, machine: Guid) -> bool:
@@ -245,20 +248,20 @@ class Network:
         return self._topology is not None and self._topology.has(machine)
 
     def queue_sender(self, queue: bytes) -> QueueSender | None:
-        """What empties the outgoing queue of that key."""
+        """The sender of the outgoing queue with that key."""
         return self._queue_senders.get(queue)
 
     def addresses_reached(self) -> set[str]:
-        """Where the last session of each outgoing queue went."""
+        """The peer address of the last session of each outgoing queue."""
         return {queue_sender.credibility.address for queue_sender in self._queue_senders.values()}
 
     def read_topology_soon(self) -> None:
-        """Others seem to know something else of the enterprise."""
+        """Read the topology soon, because other queue managers seem to have newer data."""
         if self._topology is not None:
             self._topology.read_soon()
 
     def _rerouted(self) -> None:
-        """The topology is another: next hops may be, and the role of this node."""
+        """Apply a changed topology: next hops and the role of this node may have changed."""
         self.strangers.topology_changed()
         session = self._session_settings
         is_routing_server = self._topology is not None and self._topology.is_routing_server()
@@ -273,10 +276,10 @@ class Network:
             self._astray.topology_changed()
 
     async def drain(self, limit: float) -> int:
-        """Take nothing more from others and let go what is on its way to them, for at most so many seconds.
+        """Accept nothing new, and wait up to ``limit`` seconds until messages on their way have left.
 
-        The messages that are left. Those that are recoverable wait on the disk; express ones end with the node. It is
-        given up early when nothing moves: whom they are for is away.
+        Return the number of messages left. Recoverable ones stay on disk; express ones are lost when the node ends.
+        Draining stops early when no message moves, because the destination is down.
         """
         if not self.running:
             return 0
@@ -298,7 +301,7 @@ class Network:
         return sum(queue.message_count for queue in queues if isinstance(queue, OutgoingQueue))
 
     async def stop(self) -> None:
-        """Close every session, and the sockets."""
+        """Close every session and socket."""
         if not self.running:
             return
         self.running = False
@@ -320,21 +323,21 @@ class Network:
         await self.security.close()
 
     def time(self) -> int:
-        """Seconds since 1970."""
+        """Wall time in seconds since 1970 (UTC)."""
         return int(self.manager.clock.time())
 
-    # What the model tells (qmnode.model.ports.Network)
+    # Called by the model (qmnode.model.ports.Network)
 
     def next_numbers(self, queue: OutgoingQueue, count: int) -> tuple[int, int]:
-        """The next transactional messages of a queue."""
+        """Reserve sequence numbers for the next transactional messages of a queue."""
         return self.state.next_numbers(queue, count)
 
     def is_awaited(self, queue: OutgoingQueue) -> bool:
-        """Whether an order acknowledgment for messages of this queue is still to come."""
+        """Whether an order acknowledgment for messages of this queue is still pending."""
         return self.state.outgoing.is_awaited(self.state.key_of(queue))
 
     def transfer_information(self, queue: OutgoingQueue) -> TransferInformation:
-        """How far its transactional messages are."""
+        """The state of the queue's outgoing sequence."""
         state, key = self.state, self.state.key_of(queue)
         return transfer_information(
             transfer_info(state.outgoing.get(key), state.parameters.resend_table()),
@@ -343,11 +346,11 @@ class Network:
         )
 
     def incoming_sequences(self, queue: Queue | None) -> list[IncomingSequenceInformation]:
-        """The sequences of transactional messages that come to it, or to any."""
+        """The incoming sequences of transactional messages for this queue, or for any queue."""
         return incoming_sequences(queue, self.manager, self.state.incoming)
 
     def reset_incoming_sequences(self, source: Guid, queue: Queue | None, address: str) -> int:
-        """Forget those of a queue manager."""
+        """Delete the incoming sequences of a queue manager."""
         found = [
             sequence
             for sequence, _ in sequences_of(queue, self.manager, self.state.incoming)
@@ -357,21 +360,21 @@ class Network:
         return len(found)
 
     def precedence_of(self, neighbour: Guid) -> Precedence:
-        """Between the queues whose next hop is ``neighbour``."""
+        """The precedence shared by queues whose next hop is ``neighbour``."""
         return self._precedence.setdefault(neighbour, Precedence())
 
     def precedence_ends(self, precedence: Precedence) -> None:
-        """No queue has a session to that neighbour any more."""
+        """Forget a precedence: no queue has a session to that neighbour any longer."""
         for neighbour in [one for one, known in self._precedence.items() if known is precedence]:
             del self._precedence[neighbour]
 
     def queue_added(self, queue: OutgoingQueue) -> None:
-        """An outgoing queue is there."""
+        """Begin to send for a new outgoing queue."""
         if self.running:
             self._queue_senders[self.state.key_of(queue)] = QueueSender(self, queue)
 
     def queue_removed(self, queue: OutgoingQueue) -> None:
-        """It is gone."""
+        """Stop sending for a deleted outgoing queue."""
         key = self.state.key_of(queue)
         queue_sender = self._queue_senders.pop(key, None)
         if queue_sender is not None:
@@ -381,35 +384,35 @@ class Network:
             self.state.write([record])
 
     def paused(self, queue: OutgoingQueue) -> None:
-        """Pause Queue."""
+        """Pause Queue: stop sending its messages."""
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
         if queue_sender is not None:
             queue_sender.pause()
 
     def resumed(self, queue: OutgoingQueue) -> None:
-        """Resume Queue."""
+        """Resume Queue: send its messages again."""
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
         if queue_sender is not None:
             queue_sender.resume()
 
     def disconnect(self) -> None:
-        """Take Offline: close every session. What is in outgoing queues waits."""
+        """Take Offline: close every session. Messages in outgoing queues wait."""
         for queue_sender in self._queue_senders.values():
             queue_sender.disconnect()
         for connection in list(self.accepted):
             connection.close()
 
     def connect(self) -> None:
-        """Bring Online."""
+        """Bring Online: connect again for waiting messages."""
         for queue_sender in self._queue_senders.values():
             queue_sender.connect()
 
     def transit_end(self, value: bytes) -> TransitEnd:
-        """When a message of another queue manager ends on its way here."""
+        """The time at which another queue manager's message expires in transit here."""
         return self.strangers.end_of(value)
 
     def gave_up(self, queue: OutgoingQueue, value: bytes) -> bool:
-        """A message that passes ends here: once, however many copies of it there are."""
+        """Report a passing message that ends here: once, no matter how many copies of it exist."""
         history = self.state.history
         history.neighbour = ""
         remembered = passing(value[SOURCE], value[PREFIX_SIZE:])
@@ -421,7 +424,7 @@ class Network:
         return first
 
     def message_left(self, value: bytes, reason: int) -> None:
-        """A transactional message left its queue here: its source may wait for a FinalAck."""
+        """A transactional message left its queue on this node: its source may wait for a FinalAck."""
         packet = value[PREFIX_SIZE:]
         if source_of(packet) == self.manager.identifier and not self._reaches_itself:
             return
@@ -447,7 +450,7 @@ class Network:
     def new_connection(
         self, session: Session, handler: Handler, *, initiator: bool, on_lost: Callable[[], object] | None = None
     ) -> Connection:
-        """A connection with this node's limits."""
+        """Create a connection with this node's limits."""
         tls = self._security_settings.tls
         connection = Connection(
             session,
@@ -502,17 +505,17 @@ class Network:
 
     def _heard(self, connection: Connection) -> None:
         remote = connection.session.remote
-        if remote != ZERO_GUID:  # else it has not said who it is
+        if remote != ZERO_GUID:  # otherwise it has not identified itself
             self._copies.heard(remote, connection.address, connection.local_address, self._loop.time())
 
     def _is_ours(self, connection: Connection) -> bool:
-        """Whether this node opened a connection that it accepted: no other process has that port."""
+        """Whether this node itself opened a connection that it accepted: no other process has that port."""
         ours = (one.connection for one in self._queue_senders.values())
         place = connection.address, connection.port
         return any(one is not None and (one.local_address, one.local_port) == place for one in ours)
 
     def record_session(self, connection: Connection, *, opened: bool, state: str = "") -> None:
-        """Tell whoever keeps a record."""
+        """Report an opened or closed session to the configured recorder."""
         if self.manager.recorder is not None:
             self.manager.recorder.session(
                 opened,
@@ -523,7 +526,7 @@ class Network:
             )
 
     async def dial(self, connection: Connection, hop: NextHop) -> None:
-        """Open a connection to a next hop. DialingError."""
+        """Open a connection to a next hop. Raises DialingError."""
         named = hop.host_name or hop.address
         encrypted = requires_tls(self._security_settings.tls, hop.address, named)
         tls = self._tls if encrypted else None
@@ -532,11 +535,11 @@ class Network:
         )
 
     async def is_reachable(self, hop: NextHop) -> bool:
-        """Whether a next hop takes connections."""
+        """Whether a next hop accepts connections."""
         return await is_reachable(hop.address, self.settings.port, self.settings.address)
 
     async def ping(self, hop: NextHop) -> bool:
-        """Ping a next hop."""
+        """Ping a next hop over UDP."""
         return await ping(self.manager.identifier, hop.address, self.settings.ping_port, self.settings.address)
 
     def _is_full(self) -> bool:
@@ -545,7 +548,7 @@ class Network:
     # Timers
 
     def timers_changed(self) -> None:
-        """Look again when the next timer of the state expires."""
+        """Set the alarm for the next timer of the state."""
         if not self.running:
             return
         state = self.state
@@ -574,9 +577,9 @@ class Network:
             state.store.durable()
         self.timers_changed()
 
-    # For management
+    # For the management API
 
     def connections(self) -> Sequence[ConnectionInformation]:
-        """The connections that there are now."""
+        """All connections that are open now."""
         opened = [one.connection for one in self._queue_senders.values() if one.connection is not None]
         return [connection_information(connection) for connection in (*opened, *self.accepted)]

@@ -1,4 +1,4 @@
-"""From the name of an outgoing queue to the addresses of its next hops (MS-MQQB 3.1.5.2.1, 3.1.7.4, 3.1.7.5)."""
+"""Resolves the name of an outgoing queue to the addresses of its next hops (MS-MQQB 3.1.5.2.1, 3.1.7.4, 3.1.7.5)."""
 
 import asyncio
 import ipaddress
@@ -16,17 +16,19 @@ _EVERYBODY: Final = ipaddress.IPv4Address("255.255.255.255")
 
 
 class ResolutionError(Exception):
-    """There is no next hop now: the status for the connection history, and why."""
+    """There is no next hop now. Holds the status for the connection history, and the reason."""
 
     def __init__(self, status: ConnectionStatus, sentence: str, error: int = 0) -> None:
         super().__init__(sentence)
         self.status = status
         self.error = error
-        """HRESULT; 0 where the status says all."""
+        """HRESULT; 0 if the status says enough."""
 
 
 class ConnectorHere(Exception):
-    """Messages go no further: an application here takes them to the foreign ``site``, from its connector queue."""
+    """The path ends here: an application on this node takes the messages to the foreign ``site`` from its connector
+    queue.
+    """
 
     def __init__(self, site: Guid) -> None:
         super().__init__("into the connector queue")
@@ -51,9 +53,10 @@ async def addresses_of(host: str, identifier: Guid = ZERO_GUID) -> list[NextHop]
 
 
 def check_address(address: str) -> None:
-    """ResolutionError for an address that no machine has: this node would reach itself there, or everybody.
+    """Raise ResolutionError for an address that no single machine has: it would reach this node itself, or every
+    machine.
 
-    Whoever asks for an acknowledgment names the address to which it goes.
+    A peer that asks for an acknowledgment chooses the address to which it goes.
     """
     try:
         known = ipaddress.ip_address(address)
@@ -65,10 +68,12 @@ def check_address(address: str) -> None:
 
 
 class Resolver:
-    """Next hops of direct format names. Others need a directory (:class:`qmnode.delivery.routes.DirectoryResolver`)."""
+    """Resolves direct format names. Other names need a directory
+    (:class:`qmnode.delivery.routes.DirectoryResolver`).
+    """
 
     async def next_hops(self, format_name: str) -> list[NextHop]:
-        """The next hops, best first. ResolutionError if there are none."""
+        """The next hops, best first. Raises ResolutionError if there are none."""
         name = parse_single_format_name(format_name)
         if isinstance(name, DirectFormatName):
             if name.protocol is DirectProtocol.TCP:

@@ -1,4 +1,4 @@
-"""Messages that the queue manager sends about messages: acknowledgments and trace reports, into its own queues."""
+"""Notices: messages that the queue manager itself sends about messages (acknowledgments and trace reports)."""
 
 from collections.abc import Callable
 from typing import Final
@@ -33,17 +33,19 @@ log = structlog.get_logger(__name__)
 
 
 class Notices:
-    """Puts them into outgoing queues, or into queues of this node, in this pass's batch."""
+    """Puts notices into outgoing queues, or into local queues, in the current batch."""
 
     def __init__(self, manager: QueueManager) -> None:
         self._manager = manager
         self.take_own: Callable[[OrderAcknowledgment | FinalAcknowledgment], None] = lambda acknowledgment: None
-        """Takes those about this node's own messages, which it sent to itself by a name that it does not know."""
+        """Processes acknowledgments of this node's own messages, which it sent to itself by a name it did not
+        recognise.
+        """
         self.knows: Callable[[Guid], bool] = lambda machine: False
         """Whether the directory has a queue manager."""
 
     def administration(self, acknowledgment: AdministrationAcknowledgment) -> None:
-        """Send Administration Acknowledgment, 3.1.7.15."""
+        """Send an administration acknowledgment, 3.1.7.15."""
         self._manager.outcomes.send_internally(
             acknowledgment.queue,
             Message(
@@ -58,7 +60,7 @@ class Notices:
         )
 
     def trace(self, report: TraceReport) -> None:
-        """A trace report, 3.1.5.8.9."""
+        """Send a trace report, 3.1.5.8.9."""
         self._manager.outcomes.send_internally(
             report.queue,
             Message(report.body, label=report.label, message_class=MessageClass.MQMSG_CLASS_REPORT),
@@ -66,14 +68,14 @@ class Notices:
         )
 
     def sent(self, packet: Packet, address: str) -> None:
-        """Sending Trace Message, 3.1.7.1.7: a message that wants to be traced was sent to an address."""
+        """Sending Trace Message, 3.1.7.1.7: report that a traced message was sent to an address."""
         time = int(self._manager.clock.time())
         lifetime, sent_time, _, _ = read_sending_fields(packet)
         if has_expired(lifetime, sent_time, time):
             return
         try:
             message = UserMessage.parse(packet)
-        except PacketError:  # of an old or damaged store: whoever receives it says what is wrong
+        except PacketError:  # from an old or damaged store: its receiver reports the error
             return
         report = sent_report(message, time, address)
         if report is not None:
@@ -100,7 +102,7 @@ class Notices:
     def _send(self, acknowledgment: OrderAcknowledgment | FinalAcknowledgment, packet: bytes) -> None:
         manager, source, route = self._manager, acknowledgment.source, acknowledgment.route
         format_name = order_queue_of(source, route)
-        is_stranger = not route.direct and not self.knows(source)  # anybody can name a source
+        is_stranger = not route.direct and not self.knows(source)  # any host can claim any source
         try:
             name = parse_single_format_name(format_name)
             queue = manager.opening.find(name, Access.SEND, for_strangers=is_stranger)
@@ -112,12 +114,12 @@ class Notices:
 
 
 def next_position(manager: QueueManager, packet: bytes) -> int:
-    """The lookup identifier of a message that arrives now."""
+    """The lookup identifier for a message that arrives now."""
     return 7 - (packet[PRIORITY_AT] & 7) << LANE_SHIFT | manager.sequence.next()
 
 
 PRIORITY_AT: Final = 2
-"""Where in a packet the priority is (BaseHeader.Flags, low bits)."""
+"""The offset of the priority in a packet (BaseHeader.Flags, low bits)."""
 
 
 def source_of(packet: bytes) -> Guid:

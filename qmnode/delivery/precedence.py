@@ -1,11 +1,11 @@
-"""Which of the outgoing queues with one next hop sends first: those with the highest priority (MS-MQDMPR 3.1.1.18,
-3.1.7.1.28, 3.1.7.3.9; MS-MQQB 3.1.7.16).
+"""Decides which of the outgoing queues with one next hop sends first: the one with the highest priority (MS-MQDMPR
+3.1.1.18, 3.1.7.1.28, 3.1.7.3.9; MS-MQQB 3.1.7.16).
 
 The specification keeps all messages in one collection and sends the one with the highest sum of its queue's
 BasePriority and its own priority; then the next. Here queues compete, by that sum for the first message that each can
-send. The queue with the highest sum sends as much as its window takes. All others together send one message for sixteen
-of the first, a few at a time, so that nobody starves: the best of them has three of four turns, the one that waited
-longest has the fourth. Where nothing competes, nothing is held back and nothing is computed.
+send. The queue with the highest sum sends as much as its window takes. All others together send one message for every
+sixteen of the first, a few at a time, so that none starves. Three of four such turns go to the best of them, the fourth
+to the one that waited longest. Without competition, nothing is held back or computed.
 """
 
 import asyncio
@@ -14,57 +14,57 @@ from typing import Final, Protocol
 QUANTUM: Final = 4
 """Messages that a queue may send in its turn while another goes first."""
 INTERVAL: Final = 16 * QUANTUM
-"""Messages of those that go first between two turns."""
+"""Messages of the leading queues between two turns."""
 PATIENCE: Final = 1.0
-"""Seconds after which there is a turn, however few messages the others have sent."""
+"""Seconds after which there is a turn, even if the leading queues have sent few messages."""
 _LONGEST: Final = 4
-"""Every so many turns, one is for the queue that waited longest."""
+"""One of this many turns goes to the queue that waited longest."""
 
 
 class Sender(Protocol):
-    """Whoever empties an outgoing queue."""
+    """The sender of an outgoing queue, as precedence sees it."""
 
     def level(self) -> int | None:
         """BasePriority of the queue plus the priority of the first message that can be sent; None without one."""
 
     def schedule(self) -> None:
-        """Look again what can be sent."""
+        """Check again which messages can be sent."""
 
 
 class Precedence:
-    """Between the senders with sessions to one queue manager."""
+    """Arbitrates between the senders with sessions to one queue manager."""
 
     def __init__(self) -> None:
         self._members: set[Sender] = set()
         self._waiting: dict[Sender, int] = {}
-        """Those that have more to send, and their levels."""
+        """Senders that have more to send, with their levels."""
         self._held_back: dict[Sender, None] = {}
-        """Those for which others go first, in the order in which they began to wait."""
+        """Senders that are held back, in the order in which they began to wait."""
         self._turn: Sender | None = None
         self._turns = 0
         self._sent = 0
-        """Since the last turn."""
+        """Messages sent since the last turn."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_shared(self) -> bool:
-        """Whether there is anybody to compete with."""
+        """Whether more than one sender competes."""
         return len(self._members) > 1
 
     def join(self, sender: Sender) -> None:
-        """A session was opened."""
+        """Add a sender whose session has opened."""
         self._members.add(sender)
         for member in self._members:
             member.schedule()
 
     def leave(self, sender: Sender) -> bool:
-        """Its session is closed. Whether nobody is left."""
+        """Remove a sender whose session has closed. Return whether none is left."""
         self._members.discard(sender)
         self.step_aside(sender)
         return not self._members
 
     def step_aside(self, sender: Sender) -> None:
-        """It sends nothing now, and nobody is to wait for it."""
+        """Remove a sender from the competition: it sends nothing now."""
         self._held_back.pop(sender, None)
         if self._turn is sender:
             self._turn = None
@@ -76,7 +76,7 @@ class Precedence:
             self._timer = None
 
     def room(self, sender: Sender, room: int) -> int:
-        """How many messages it may send of those that its window has room for."""
+        """The number of messages that a sender may send now, ``room`` at most."""
         level = sender.level()
         if level is None:
             self.step_aside(sender)
@@ -95,7 +95,7 @@ class Precedence:
         return min(room, QUANTUM)
 
     def sent(self, sender: Sender, count: int) -> None:
-        """It takes so many messages; perhaps it has no more now."""
+        """Record that a sender took ``count`` messages; it may have none left now."""
         level = sender.level()
         if level is None:
             self.step_aside(sender)
@@ -107,7 +107,7 @@ class Precedence:
                 self._give_turn()
 
     def _set_level(self, sender: Sender, level: int) -> None:
-        """Note the level of a sender that has more to send. When it falls, others may be first now."""
+        """Record the level of a sender that has more to send. When it falls, other senders may come first now."""
         before = self._waiting.get(sender, level)
         self._waiting[sender] = level
         if level < before:
@@ -125,7 +125,7 @@ class Precedence:
             self._give_turn()
 
     def _give_turn(self) -> None:
-        """To the first of those that wait, mostly."""
+        """Give a turn to a held-back sender, usually the one with the highest level."""
         self._sent = 0
         self._turns += 1
         waiting = self._held_back

@@ -1,4 +1,4 @@
-"""Outgoing messages that are to be encrypted: once, at their source, for the destination queue manager.
+"""Encrypts outgoing messages once, at their source, for the destination queue manager.
 
 They were signed when they were sent (:mod:`qmnode.delivery.signing`).
 """
@@ -43,14 +43,14 @@ _OWNERS_KEPT: Final = 4096
 
 
 class _Owner(NamedTuple):
-    """The queue manager of a queue: a public queue may be created anew on another computer."""
+    """The queue manager that owns a queue; a public queue may be created anew on another computer."""
 
     identifier: Guid
     cached_time: float
 
 
 class Protection:
-    """What :mod:`qmnode.security` does to messages on their way out."""
+    """Applies :mod:`qmnode.security` to outgoing messages."""
 
     def __init__(self, network: "Network") -> None:
         self._network = network
@@ -61,11 +61,11 @@ class Protection:
         """Seconds after which a message that is sent again is encrypted again."""
 
     def clean_up(self, now: float) -> None:
-        """Forget what has aged."""
+        """Forget owners and keys that have aged."""
         self._owners.clean_up(now)
 
     def is_needed(self, entry: Entry) -> bool:
-        """Whether a message asks for encryption, and was not encrypted by its source before."""
+        """Whether a message asks for encryption and its source has not encrypted it."""
         value = entry[1]
         place = _NUMBER.unpack_from(value, 4)[0]
         if not value[place + _PRIVACY_AT]:
@@ -73,7 +73,7 @@ class Protection:
         return value[SOURCE] == self._network.manager.identifier
 
     def is_any_needed(self, entries: Sequence[Entry]) -> bool:
-        """Whether ``is_needed`` for one of them; mostly for none."""
+        """Whether any of the entries needs encryption; usually none does."""
         read = _NUMBER.unpack_from
         for entry in entries:
             value = entry[1]
@@ -84,8 +84,11 @@ class Protection:
     async def protect(
         self, queue: OutgoingQueue, entries: Sequence[Entry], failed: Callable[[int], None]
     ) -> list[Entry] | None:
-        """The entries with what asked for it encrypted; without those that never can be, which end here. None: the
-        directory does not answer now. ``failed`` gets the HRESULT of each error (3.1.7.1.5.1)."""
+        """Return the entries, encrypted where requested, without those that can never be encrypted, which end here.
+
+        None means that the directory does not answer now. ``failed`` is called with the HRESULT of each error
+        (3.1.7.1.5.1).
+        """
         destination = await self.owner(queue.pathname)
         if destination is None:
             return None
@@ -110,7 +113,7 @@ class Protection:
         return [protected.get(place, entry) for place, entry in enumerate(entries) if place not in ended]
 
     def _end(self, queue: OutgoingQueue, lookup_identifier: int) -> None:
-        """It must not leave in clear: 3.1.7.1.5.1."""
+        """End a message that must not leave unencrypted: 3.1.7.1.5.1."""
         if lookup_identifier in queue.locked:
             value = queue.unlock(lookup_identifier).value
             queue.delete(lookup_identifier, value, MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION)
@@ -120,7 +123,7 @@ class Protection:
         """The packet of a stored value, addressed to its destination."""
         value = without_dead_letter_header(value)
         reach, address, sent_time = _read_head(value)
-        # Counted from when it was sent; but the private key is kept from when it is encrypted, which may be later.
+        # The time to live counts from sending, but the private key is kept from the encryption, which may be later.
         latest = now - sent_time + self._longest
         if destination == ZERO_GUID or address != ZERO_GUID:
             destination = address
@@ -137,7 +140,7 @@ class Protection:
         )
 
     async def owner(self, format_name: str) -> Guid | None:
-        """The destination queue manager; the null GUID for a direct name. None: nobody can say now."""
+        """The destination queue manager; the null GUID for a direct name. None if it cannot be determined now."""
         now = self._network.manager.clock.time()
         known = self._owners.get(format_name, now)
         if known is not None:

@@ -1,4 +1,4 @@
-"""The connection of one outgoing queue to its next hop: looked up, dialled, tried again, and shown to operators."""
+"""The connection of one outgoing queue to its next hop: resolved, dialled, retried, and shown to operators."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _SUSPICIOUS_HOPS: Final = 10
-"""More than a message has on its way in an enterprise whose queue managers agree."""
+"""More hops than a message takes in an enterprise whose queue managers agree on the topology."""
 _DRAINING: Final = 1.0
-"""Seconds for which a session that is to be left may wait for its last acknowledgments."""
+"""Seconds for which a session that is being replaced may wait for its last acknowledgments."""
 
 
 class QueueConnection:
@@ -46,13 +46,13 @@ class QueueConnection:
     def __init__(
         self, network: "Network", queue: OutgoingQueue, handle: Handler, schedule: Callable[[], object]
     ) -> None:
-        """``handle`` takes the commands of sessions; ``schedule`` looks at the queue when this step is over."""
+        """``handle`` processes the commands of sessions; ``schedule`` processes the queue after the current step."""
         self.connection: Connection | None = None
         self._held = False
         self.draining = False
-        """Whether nothing new is to be sent on the connection, as messages are to go another way."""
+        """Whether nothing new may be sent on the connection, because messages are to take another path."""
         self.owner = ZERO_GUID
-        """The queue manager of a public queue: messages to it are addressed when it is known."""
+        """The queue manager of a public queue: messages are addressed to it when it is known."""
         self._network = network
         self._queue = queue
         self._handle = handle
@@ -65,20 +65,20 @@ class QueueConnection:
         self._reviewing: asyncio.Task[None] | None = None
         self._learning: asyncio.Task[None] | None = None
         self._unresolved = ""
-        """Why there was no next hop the last time."""
+        """The reason why the last resolution found no next hop."""
         self._paused = queue.state is OutgoingQueueState.ON_HOLD
         if self._paused or not network.manager.connection_active:
             self._way.pause(*self._now())
 
     @property
     def hop(self) -> NextHop | None:
-        """The next hop in use, or being tried."""
+        """The next hop that is in use or being tried."""
         return self._way.hop
 
     def _now(self) -> tuple[float, int]:
         return self._loop.time(), self._network.time()
 
-    # What the queue and its session say
+    # Events of the queue and its session
 
     def messages_available(self) -> None:
         """The queue has messages and no session."""
@@ -86,12 +86,12 @@ class QueueConnection:
         self._work()
 
     def status_changed(self, status: ConnectionStatus) -> None:
-        """The session says how far it is."""
+        """The session reports its new status."""
         self._way.status_changed(status, self._network.time())
         self._show_history()
 
     def message_failed(self, error: int) -> None:
-        """A message could not be encrypted, for the reason of this HRESULT: operators see it here (3.1.7.1.5.1)."""
+        """Record the HRESULT of a failed encryption in the connection history for operators (3.1.7.1.5.1)."""
         self._way.status_changed(ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE, self._network.time(), error)
         self._show_history()
 
@@ -103,7 +103,7 @@ class QueueConnection:
             self._review_later()
 
     def closed(self, reason: CloseReason) -> None:
-        """The session closed."""
+        """The session has closed."""
         self.connection = None
         self._review.stop()
         self._way.session_closed(reason, self._queue.message_count > 0, *self._now())
@@ -116,7 +116,7 @@ class QueueConnection:
         self._work()
 
     def pause(self) -> None:
-        """Pause Queue, 3.1.7.13."""
+        """Pause Queue, 3.1.7.13: send no messages until it is resumed."""
         self._paused = True
         if self.connection is not None:
             self.connection.session.pause(self._loop.time())
@@ -125,7 +125,7 @@ class QueueConnection:
         self._work()
 
     def resume(self) -> None:
-        """Resume Queue, 3.1.7.14."""
+        """Resume Queue, 3.1.7.14: send waiting messages again."""
         self._paused = False
         if not self._network.manager.connection_active:
             return
@@ -146,7 +146,7 @@ class QueueConnection:
             self.resume()
 
     def stop(self) -> None:
-        """The node stops, or the queue is gone."""
+        """Close everything: the node stops, or the queue was deleted."""
         self._alarm.stop()
         self._review.stop()
         if self._reviewing is not None:
@@ -155,24 +155,24 @@ class QueueConnection:
             self._learning.cancel()
         self._give_up()
 
-    # Another way
+    # Changes of the path
 
     def reroute(self) -> None:
-        """The topology is another. A session that is open stays if its hop is still the best that answers."""
+        """Apply a changed topology. An open session stays if its hop is still the best that answers."""
         self._way.reroute(*self._now())
         self._work()
         self._begin_review()
 
     def is_circle(self, sender: Guid, hops: int) -> bool:
-        """Whether a message that is to go this way came from where it is to go, or from far."""
+        """Whether a message was forwarded by its own next hop, or has taken suspiciously many hops."""
         hop = self.hop
         return hops >= _SUSPICIOUS_HOPS or (hop is not None and hop.identifier == sender)
 
     def rest(self, hops: int) -> None:
-        """A message turns in a circle: queue managers disagree about the way.
+        """Pause sending because a message loops: queue managers disagree about the path.
 
-        While a change of the directory reaches one after the other, messages would circle and be gone at the hop limit
-        within milliseconds. So they rest here for a while, and the way is looked up anew.
+        While a change of the directory reaches one queue manager after the other, messages would loop and reach the hop
+        limit within milliseconds. So they rest here for a while, and the path is resolved anew.
         """
         connection = self.connection
         self._network.read_topology_soon()
@@ -193,7 +193,7 @@ class QueueConnection:
         self._reviewing.add_done_callback(report_failure)
 
     async def _find_better(self, connection: Connection, hop: NextHop) -> None:
-        """Leave this hop if there is no way through it any more, or if a better one takes connections."""
+        """Leave this hop if it no longer leads to the destination, or if a better one accepts connections."""
         try:
             hops = await self._network.resolver.next_hops(self._queue.pathname)
         except (ResolutionError, ConnectorHere) as error:
@@ -214,25 +214,25 @@ class QueueConnection:
             self._review_later()
 
     def _drain(self, connection: Connection) -> None:
-        """Close when what is under way has its acknowledgment, or soon: the destination knows what came twice."""
+        """Close once messages under way are acknowledged, or soon anyway: the destination recognises duplicates."""
         self.draining = True
         self._loop.call_later(_DRAINING, connection.close)
         self.acknowledged()
 
     def acknowledged(self) -> None:
-        """Messages were acknowledged: go on with draining."""
+        """Messages were acknowledged: continue draining."""
         connection = self.connection
         if self.draining and connection is not None and not connection.session.in_flight():
             self._loop.call_soon(connection.close)
 
-    # What is to be done
+    # The state machine
 
     def _expired(self) -> None:
         self._way.expire(*self._now())
         self._work()
 
     def _work(self) -> None:
-        """Do what the way asks for, and show operators where it is."""
+        """Run the actions of the state machine, and show operators its state."""
         for command in self._way.commands():
             match command:
                 case ResolveDestination(format_name):
@@ -291,13 +291,15 @@ class QueueConnection:
         self._work()
 
     def _log_unresolved(self, reason: str) -> None:
-        """Once for each reason in a row: there may be many queues, each of which is looked up again and again."""
+        """Log each reason once in a row: there may be many queues, each of which is resolved again and again."""
         if reason != self._unresolved:
             self._unresolved = reason
             log.info("no next hop", queue=self._queue.pathname, reason=reason)
 
     def _learn_base_priority_soon(self, format_name: str) -> None:
-        """In the background: no message waits for it. Private queues and direct names have none (MS-MQMQ 2.3.1.6)."""
+        """Read the base priority in the background, so that no message waits for it. Private queues and direct names
+        have none (MS-MQMQ 2.3.1.6).
+        """
         name = parse_single_format_name(format_name)
         under_way = self._learning is not None and not self._learning.done()
         if isinstance(name, PublicFormatName) and not under_way:
@@ -352,6 +354,6 @@ class QueueConnection:
 
 
 def report_failure(task: "asyncio.Task[None]") -> None:
-    """A task of an outgoing queue is done: nothing that it raised goes unseen."""
+    """Log the exception, if any, of a finished task of an outgoing queue."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("an outgoing queue is stuck", exc_info=error)

@@ -1,7 +1,7 @@
-"""Sends the messages of one outgoing queue, and settles what becomes of them.
+"""Sends the messages of one outgoing queue and processes their outcomes.
 
-A message under way is *locked* in its queue: it cannot expire, be purged or be read by anybody else until its fate is
-known. What a broken session leaves without a fate stays locked and goes first in the next one.
+A message under way is *locked* in its queue: it cannot expire, be purged or be read by another caller until its outcome
+is known. Messages that a broken session leaves without an outcome stay locked and go first in the next session.
 """
 
 import asyncio
@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _PROTECTED_AT_ONCE: Final = 32
-"""Half of the window, by default."""
+"""Messages encrypted at a time: half of the window, by default."""
 _SOURCE: Final = slice(16, 32)
 """UserHeader.SourceQueueManager in a packet."""
 _ADDRESS: Final = slice(32, 48)
 """UserHeader.QueueManagerAddress in a packet."""
 _TRACED_AT: Final = offset_of(BaseHeader, "flags") + 1
 _TRACED: Final = BaseFlags.TR.mask >> 8
-"""The second byte of BaseHeader.Flags tells whether a message is traced."""
+"""The mask for the second byte of BaseHeader.Flags that shows whether a message is traced."""
 _read_sequence: Final = SEQUENCE.unpack_from
 
 
@@ -81,29 +81,30 @@ class QueueSender:
         self._again: deque[int] = deque()
         self._sent = Unacknowledged(queue, network.manager.identifier)
         self._held = 0
-        """Messages taken for the session that wait for the disk, or to be encrypted."""
+        """Messages taken for the session that wait for the disk or for encryption."""
         self._written_last: asyncio.Future[None] | None = None
-        """What the last of those wait for: nothing that is taken after them is sent before them."""
+        """The write that the last held message waits for: no message taken later is sent before it."""
         self._returning = False
-        """Whether those are to be given back, and nothing is taken before they are: a place in a sequence that was
-        overtaken is taken for a gap, and what is in it for a duplicate."""
+        """Whether held messages are to be returned to the queue; nothing is taken before that. In a sequence, the
+        receiver would take an overtaken place for a gap, and its message for a duplicate.
+        """
         self._protecting: asyncio.Task[None] | None = None
         self._protected: dict[int, tuple[bytes, float]] = {}
-        """Messages under way as they were encrypted."""
+        """Messages under way in encrypted form."""
         self._repeats = Repeats()
         self._round_trips = RoundTrips(queue.tally, network.manager.traffic.round_trips)
         self._offsets = TransactionOffsets()
         self._unsynced = False
         self._scheduled = False
         self._precedence: Precedence | None = None
-        """With the other queues of the next hop, while there is a session."""
+        """Shared with the other queues of the next hop while there is a session."""
         queue.subscriber = self._message_available
         if queue.message_count and queue.state is not OutgoingQueueState.ON_HOLD:
             self.schedule()
 
     @property
     def destination(self) -> Guid:
-        """The queue manager whose acknowledgments count; null while it is not known."""
+        """The queue manager whose acknowledgments count; null while it is unknown."""
         return self._state.outgoing.get(self.key).destination
 
     @property
@@ -111,30 +112,30 @@ class QueueSender:
         """The connection to the next hop, established or not."""
         return self._queue_connection.connection
 
-    # The queue has messages
+    # Events of the queue
 
     def _message_available(self, queue: Queue, lookup_identifier: int, value: bytes) -> None:
         self._unsynced = True
         self.schedule()
 
     def is_repeated(self, received: ReceivedMessage, arriving: int = 0) -> bool:
-        """Whether a transactional message of another queue manager waits here already.
+        """Whether a transactional message of another queue manager already waits here.
 
-        ``arriving``: how many are taken and not in the queue yet.
+        ``arriving`` is the number of messages that are accepted but not yet in the queue.
         """
         if self._reading:
             return False
-        if self.queue.message_count + arriving <= len(self.queue.locked):  # also after a purge: nothing waits
+        if self.queue.message_count + arriving <= len(self.queue.locked):  # also after a purge: none waits
             self._repeats.forget()
         return self._repeats.is_repeated(received)
 
     def waits(self, received: ReceivedMessage, arriving: int) -> bool:
-        """``is_repeated`` for a message that will not be taken."""
+        """``is_repeated`` for a message that will not be accepted."""
         waiting = self.queue.message_count + arriving - len(self.queue.locked)
         return not self._reading and waiting > 0 and self._repeats.waits(received)
 
     def gave_up(self) -> None:
-        """A message left the queue without having been sent."""
+        """A message left the queue without being sent."""
         self._repeats.forget()
 
     def level(self) -> int | None:
@@ -147,13 +148,13 @@ class QueueSender:
         return None
 
     def schedule(self) -> None:
-        """Look at the queue when this step is over: once, however many messages came."""
+        """Process the queue once after the current step, however many messages came."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Take what the window has room for."""
+        """Take as many messages as the window has room for."""
         self._scheduled = False
         connection = self._queue_connection.connection
         if connection is None or not self._reading:
@@ -174,7 +175,7 @@ class QueueSender:
             return
         unacknowledged = UNACKNOWLEDGED_LIMIT - len(self._sent)
         if unacknowledged <= 0 and self._precedence is not None:
-            self._precedence.step_aside(self)  # until its destination acknowledges, however long that is away
+            self._precedence.step_aside(self)  # until its destination acknowledges, however long that is down
             return
         entries = self._take(min(connection.room() - self._held, unacknowledged))
         if not entries:
@@ -193,7 +194,7 @@ class QueueSender:
             written.add_done_callback(partial(self._written, connection, entries))
 
     def _take(self, room: int) -> list[Entry]:
-        """The messages that are next, if no other queue goes first."""
+        """The next messages to send, if no other queue goes first."""
         precedence = self._precedence
         if precedence is None or not precedence.is_shared:
             return lock_first(self.queue, room) if room > 0 else []
@@ -206,13 +207,13 @@ class QueueSender:
 
     def _written(self, connection: Connection, entries: list[Entry], written: "asyncio.Future[None]") -> None:
         if written.exception() is not None:
-            return  # the store has failed, and everybody was told
+            return  # the store has failed, and every caller was notified
         self._send_written(connection, entries)
         self._let_go(len(entries))
         self.schedule()
 
     def _let_go(self, count: int) -> None:
-        """So many held messages were sent or given back."""
+        """Count held messages that were sent or returned."""
         self._held -= count
         if not self._held:
             self._returning = False
@@ -229,7 +230,7 @@ class QueueSender:
             task.add_done_callback(report_failure)
 
     def _is_overtaking(self, connection: Connection, again: bool) -> bool:
-        """Whether held messages cannot be sent now: others go before them, or their session is gone."""
+        """Whether held messages cannot be sent now: others go before them, or their session has closed."""
         if connection is not self._queue_connection.connection or connection.session.closed:
             return True
         return not again and (bool(self._again) or self._returning)
@@ -237,9 +238,10 @@ class QueueSender:
     async def _protect(
         self, connection: Connection, entries: list[Entry], before: "asyncio.Task[None] | None", again: bool = False
     ) -> None:
-        """Encrypt for the destination (3.1.7.1.5); then send in the same order.
+        """Encrypt for the destination (3.1.7.1.5), then send in the same order.
 
-        A few at a time: the receiver decrypts and verifies the first while the others are on their way.
+        Messages are encrypted a few at a time: the receiver decrypts and verifies the first while the others are on
+        their way.
         """
         if before is not None:
             await asyncio.wait([before])
@@ -261,12 +263,12 @@ class QueueSender:
         self.schedule()
 
     async def _protect_some(self, connection: Connection, entries: list[Entry], again: bool) -> bool:
-        """Whether these could be protected now, and were sent."""
+        """Encrypt and send these messages. Return whether that was possible now."""
         protected = await self._network.protection.protect(self.queue, entries, self._queue_connection.message_failed)
         if self._is_overtaking(connection, again):
             return False
         if protected is None:
-            connection.close()  # the directory is away: later
+            connection.close()  # the directory is down: try later
             return False
         if len(self._protected) > 2 * UNACKNOWLEDGED_LIMIT:
             self._protected = {one: value for one, value in self._protected.items() if one in self.queue.locked}
@@ -276,9 +278,11 @@ class QueueSender:
         return True
 
     def _protect_again(self, connection: Connection) -> bool:
-        """Encrypt anew what comes next and was encrypted long ago: the private key to it may be destroyed by now.
+        """Encrypt the next messages again if that was long ago: the private key for them may be destroyed by now.
+        Return whether there were any.
 
-        The receiver knows a duplicate by its identifiers, however it was encrypted. Whether there is anything."""
+        The receiver recognises a duplicate by its identifiers, however it was encrypted.
+        """
         old = self._loop.time() - self._network.protection.lifetime
         stale: list[Entry] = []
         while self._again and len(stale) < connection.room() - self._held:
@@ -296,7 +300,7 @@ class QueueSender:
         return bool(stale)
 
     def _give_back(self, entries: Sequence[Entry]) -> None:
-        """Messages that were taken and not sent are available again, and so will be those that were taken later."""
+        """Return messages that were taken and not sent to the queue; those taken later will follow."""
         queue = self.queue
         self._returning = self._held > 0 and (self._returning or bool(entries))
         for lookup_identifier, _ in reversed(entries):
@@ -312,7 +316,7 @@ class QueueSender:
 
     def _send(self, connection: Connection, entries: list[Entry], again: bool = False) -> None:
         room = connection.session.room()
-        if len(entries) > room:  # the peer made its window smaller: what gets a place in the sequence is sent
+        if len(entries) > room:  # the peer reduced its window: a message with a place in the sequence is sent anyway
             self._put_back(entries[room:], again)
             entries = entries[:room]
         tokens: list[int] = []
@@ -333,11 +337,11 @@ class QueueSender:
                 identifier, number, previous = _read_sequence(value, offset + SEQUENCE_AT)
                 bridge = sequence.prepare(identifier, number)  # 3.1.7.1.3
                 if bridge is None and sequence.is_acknowledged(identifier, number):
-                    # The destination takes no message in this place any more.
+                    # The destination no longer accepts a message in this place.
                     self._arrived(lookup_identifier)
                     self._state.write_lazily()
                     continue
-                if bridge is None:  # not before those ahead of it are acknowledged
+                if bridge is None:  # not before the messages ahead are acknowledged
                     self._put_back(entries[index:], again=True)
                     break
                 sent[number] = lookup_identifier
@@ -361,14 +365,16 @@ class QueueSender:
                     self._network.notices.sent(packet, connection.address)
 
     def _put_back(self, entries: list[Entry], again: bool) -> None:
-        """Not now: these are next."""
+        """Put entries back at the front of the queue."""
         if again:
             self._again.extendleft(lookup_identifier for lookup_identifier, _ in reversed(entries))
         else:
             self._give_back(entries)
 
     def _expires_now(self, lookup_identifier: int, value: bytes, packet: Packet) -> bool:
-        """A transactional message that is too late must not get a place: those behind it would wait for it."""
+        """Expire a transactional message that is too late before it gets a sequence number, or those behind it would
+        wait for it.
+        """
         lifetime, sent_time, _, _ = read_sending_fields(packet)
         if not has_expired(lifetime, sent_time, self._network.time()):
             return False
@@ -383,7 +389,7 @@ class QueueSender:
             self._state.write_lazily()
 
     def _send_again(self, connection: Connection) -> None:
-        """What was sent before and has no fate yet goes first."""
+        """Send messages that were sent before and have no outcome yet."""
         queue = self.queue
         while self._again and connection.room() > 0:
             if self._protected and self._protect_again(connection):
@@ -397,7 +403,7 @@ class QueueSender:
             before = len(self._again)
             value = position.value
             if lookup_identifier in self._protected:
-                value = self._protected[lookup_identifier][0]  # never in clear what was not
+                value = self._protected[lookup_identifier][0]  # never send unencrypted a message that was encrypted
             self._send(connection, [(lookup_identifier, value)], again=True)
             if len(self._again) > before:
                 return
@@ -409,10 +415,10 @@ class QueueSender:
         self._again = deque([*first, *(one for one in self._again if one not in waiting)])
         self.schedule()
 
-    # What the session says
+    # Events of the session
 
     def handle(self, connection: Connection, commands: Sequence[Command]) -> None:
-        """Commands of the session."""
+        """Process the commands of the session."""
         for command in commands:
             match command:
                 case MessagesAcknowledged():
@@ -435,7 +441,8 @@ class QueueSender:
     def _opened(self, connection: Connection) -> None:
         connection.established = self._network.manager.clock.time()
         self.credibility.address = connection.address
-        # Whose acknowledgments count: a direct name's destination is at the other end, that of others is known by name.
+        # The acknowledgments that count: for a direct name, those of the peer; for other names, those of the named
+        # owner.
         self._state.outgoing.get(self.key).destination = (
             connection.session.remote if connection.session.direct else self._queue_connection.owner
         )
@@ -445,13 +452,15 @@ class QueueSender:
         self.queue.peer = f"{connection.address} {guid_to_text(connection.session.remote)}"
         self._network.record_session(connection, opened=True)
         self._queue_connection.opened()
-        if not self.queue.for_acknowledgments:  # they keep nobody from sending, and nobody them
+        if not self.queue.for_acknowledgments:  # acknowledgments hold no queue back, and no queue holds them back
             self._precedence = self._network.precedence_of(connection.session.remote)
             self._precedence.join(self)
         self.schedule()
 
     def _acknowledged(self, command: MessagesAcknowledged) -> None:
-        """3.1.5.5: deleted, or kept in the journal. Transactional ones stay for their order acknowledgment."""
+        """Delete acknowledged messages or move them to the journal, 3.1.5.5. Transactional ones stay until their order
+        acknowledgment.
+        """
         queue = self.queue
         count = len(command.released) + len(command.journaled) + len(command.received)
         self._round_trips.acknowledged(count, self._loop.time())
@@ -468,7 +477,7 @@ class QueueSender:
         self._queue_connection.acknowledged()
 
     def order_acknowledged(self, number: int) -> None:
-        """Messages of the sequence up to this one arrived (3.1.5.6). They are in the batch of their sequence."""
+        """Messages of the sequence up to this number arrived (3.1.5.6). The batch with their sequence removes them."""
         arrived = self._sent.take(number)
         self.credibility.arrived(arrived)
         self._arrived(*arrived)
@@ -490,12 +499,13 @@ class QueueSender:
         self.queue.release(released)
 
     def find(self, sequence_id: int, number: int) -> Entry | None:
-        """A message of this queue manager that is not acknowledged yet, by its place in the sequence."""
+        """An unacknowledged message of this queue manager, by its place in the sequence."""
         return self._sent.find(sequence_id, number)
 
     def stored_up_to(self, acknowledgment: OrderAckReceived, address: str) -> int:
-        """The last message up to which the next hop has all that an order acknowledgment speaks of; 0 for none. One
-        that speaks of more waits."""
+        """The last number up to which the next hop has stored all messages that an order acknowledgment covers; 0 for
+        none. An acknowledgment that covers more waits.
+        """
         number = acknowledgment.body.tx_sequence_number
         known = self.credibility.up_to(self._sent, number)
         if known < number <= self._state.outgoing.get(self.key).sent:
@@ -503,17 +513,20 @@ class QueueSender:
         return known
 
     def is_stored(self, acknowledgment: FinalAckReceived) -> bool:
-        """Whether the next hop has the message of a final acknowledgment."""
+        """Whether the next hop has stored the message of a final acknowledgment."""
         return self.credibility.is_stored(self._sent.get(acknowledgment.body.tx_sequence_number))
 
     def wait_for(self, acknowledgment: FinalAckReceived) -> bool:
-        """Whether a final acknowledgment waits from now on until the next hop has its message: if that was sent."""
+        """Keep a final acknowledgment until the next hop has stored its message. Return False if that message was not
+        sent.
+        """
         was_sent = acknowledgment.body.tx_sequence_number in self._sent
         return was_sent and self.credibility.wait_for(acknowledgment)
 
     def remove(self, entry: Entry, number: int, on_the_way: bool) -> None:
-        """A message that ``find`` found has ended; ``on_the_way``: without reaching its destination, so that those
-        behind it must not wait for it."""
+        """Remove a message that ``find`` returned. ``on_the_way`` means that it ended before its destination, so
+        messages behind it must not wait for it.
+        """
         self.credibility.arrived([entry[0]])
         if self._sent.pop(number, None) is None:
             self.queue.take_this(entry[0])
@@ -560,15 +573,15 @@ class QueueSender:
             self._network.precedence_ends(self._precedence)
         self._precedence = None
 
-    # The connection
+    # Control of the connection
 
     def pause(self) -> None:
-        """Pause Queue, 3.1.7.13."""
+        """Pause Queue, 3.1.7.13: send no messages until it is resumed."""
         self._queue_connection.pause()
         self.schedule()
 
     def resume(self) -> None:
-        """Resume Queue, 3.1.7.14."""
+        """Resume Queue, 3.1.7.14: send waiting messages again."""
         self._queue_connection.resume()
         self.schedule()
 
@@ -582,19 +595,19 @@ class QueueSender:
         self.schedule()
 
     def is_circle(self, sender: Guid, hops: int) -> bool:
-        """Whether messages for this queue that ``sender`` passed on, over so many hops, seem to turn in a circle."""
+        """Whether messages for this queue that ``sender`` forwarded, over ``hops`` hops, seem to loop."""
         return self._queue_connection.is_circle(sender, hops)
 
     def rest(self, hops: int) -> None:
-        """They do."""
+        """Pause sending because messages loop."""
         self._queue_connection.rest(hops)
 
     def reroute(self) -> None:
-        """The topology is another."""
+        """Apply a changed topology to the connection."""
         self._queue_connection.reroute()
 
     def stop(self) -> None:
-        """The node stops, or the queue is gone."""
+        """Close everything: the node stops, or the queue was deleted."""
         self.queue.subscriber = None
         self._leave_precedence()
         self._queue_connection.stop()

@@ -1,4 +1,4 @@
-"""What one outgoing queue sends, counted, and how long the next hop takes to acknowledge it."""
+"""Counts the messages that one outgoing queue sends, and measures how long the next hop takes to acknowledge them."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from qmnode.protocol.envelope import Packet
 
 
 class RoundTrips:
-    """Pairs acknowledgments with what was sent, the oldest first.
+    """Pairs acknowledgments with messages sent, the oldest first.
 
     A session may acknowledge an express message before a recoverable one that was sent earlier. The two then swap their
     times, which leaves the sum right.
@@ -35,7 +35,7 @@ class RoundTrips:
         self._sent.append((count, now))
 
     def acknowledged(self, count: int, now: float) -> None:
-        """So many were acknowledged."""
+        """Record the round-trip times of ``count`` acknowledged messages."""
         while count and self._sent:
             sent, at = self._sent.popleft()
             if sent > count:
@@ -44,5 +44,5 @@ class RoundTrips:
             count -= min(sent, count)
 
     def forget(self) -> None:
-        """The session is closed: nothing that was sent in it is acknowledged any more."""
+        """Forget messages under way: the session has closed, so they will not be acknowledged in it."""
         self._sent.clear()

@@ -1,4 +1,4 @@
-"""Next hops of private and public format names: the directory says where, routing says through whom (3.1.7.4)."""
+"""Next hops of private and public format names: the directory gives the owner, routing the path (3.1.7.4)."""
 
 from qmnode.delivery.next_hops import ConnectorHere, ResolutionError, Resolver, addresses_of
 from qmnode.delivery.topology import Topology
@@ -18,14 +18,14 @@ from qmnode.structures.queue_attributes import ConnectionStatus
 
 
 class DirectoryResolver(Resolver):
-    """Resolves all names, by what the directory and the topology say."""
+    """Resolves all names through the directory and the topology."""
 
     def __init__(self, directory: Directory, topology: Topology) -> None:
         self._directory = directory
         self._topology = topology
 
     async def next_hops(self, format_name: str) -> list[NextHop]:
-        """The next hops, best first. ResolutionError if there are none; ConnectorHere if the way ends here."""
+        """The next hops, best first. Raises ResolutionError if there are none, ConnectorHere if the path ends here."""
         name = parse_single_format_name(format_name)
         if not isinstance(name, PrivateFormatName | PublicFormatName):
             return await super().next_hops(format_name)
@@ -48,7 +48,7 @@ class DirectoryResolver(Resolver):
             raise ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, str(error)) from error
 
     async def owner(self, name: PrivateFormatName | PublicFormatName) -> Guid:
-        """The queue manager of a queue. DirectoryOperationError if the directory does not know."""
+        """The queue manager that owns a queue. Raises DirectoryOperationError if the directory does not know it."""
         if isinstance(name, PrivateFormatName):
             return name.computer
         queue = await self._directory.read_directory(Queue, [equals("identifier", name.queue)], ["pathname"])
@@ -60,7 +60,7 @@ class DirectoryResolver(Resolver):
         return found.identifier
 
     async def _first_that_resolve(self, hops: list[Guid]) -> list[NextHop]:
-        """The addresses of all hops that have any: one whose name does not resolve keeps no message from the others."""
+        """The addresses of all hops that resolve: a hop whose name does not resolve does not block the others."""
         found: list[NextHop] = []
         failure: ResolutionError | None = None
         for hop in hops:
@@ -78,8 +78,9 @@ class DirectoryResolver(Resolver):
         return found
 
     async def addresses(self, hop: Guid) -> list[NextHop]:
-        """Of a queue manager. DirectoryOperationError if it is not in the directory, ResolutionError if its name does
-        not resolve."""
+        """The addresses of a queue manager. Raises DirectoryOperationError if it is not in the directory,
+        ResolutionError if its name does not resolve.
+        """
         found = await self._directory.read_directory(
             QueueManager, [equals("identifier", hop)], ["computer_name", "qualified_computer_name"]
         )

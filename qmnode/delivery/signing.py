@@ -1,7 +1,8 @@
-"""Messages that applications want authenticated: signed when they are sent, with their user's key (MS-MQQB 3.1.7.1.4).
+"""Signs messages that applications want authenticated: at sending, with their user's key (MS-MQQB 3.1.7.1.4).
 
-The section signs when a message leaves. But then a queue would hold the request to sign as somebody, and whoever can
-write into it could be signed for; here nothing is signed but what the user at the other end of the socket has sent.
+The specification signs when a message leaves. But then a queue would hold the request to sign for a user, and anyone
+able to write into the queue could get a signature. Here only messages sent by the user at the other end of the socket
+are signed.
 """
 
 import asyncio
@@ -26,11 +27,11 @@ from qmnode.structures.message_security import AuthenticationLevel, HashAlgorith
 from qmnode.structures.security_header import SecurityFlags
 
 _AT_ONCE: Final = 8
-"""Signatures between two looks at what else there is to do: one takes 0.1 to 0.3 ms, and holds the interpreter."""
+"""Signatures made before other tasks may run: each takes 0.1 to 0.3 ms and blocks the interpreter."""
 _UNASKED: Final = HashAlgorithm(DEFAULTS["hash_algorithm"])
-"""What a message says that asks for no hash algorithm of its own: then the settings do."""
+"""The value in messages that ask for no particular hash algorithm: the settings then choose it."""
 _OFFSET_AT: Final = 4
-"""Where in a stored value its prefix says where the MessagePropertiesHeader is."""
+"""The place in a stored value's prefix of the offset of the MessagePropertiesHeader."""
 
 
 class MessageSigning:
@@ -46,7 +47,7 @@ class MessageSigning:
     async def sign(
         self, values: Sequence[tuple[bytes, int]], user_id: int | None, *, local: bool
     ) -> list[PutSignature | None]:
-        """See the port."""
+        """Sign the messages as the port describes."""
         async with self._turn:  # in the order of the calls, which is that of the messages in their queue
             signer = await self.signers.of(os.geteuid() if user_id is None else user_id, self._clock.time())
             signed: list[PutSignature | None] = []
@@ -65,9 +66,9 @@ class MessageSigning:
             ) from None
         sections = self._sections(value)
         if not local and sections.to == DIRECT:
-            return None  # MS-MQQB 5.1: what goes to a direct name leaves unsigned
+            return None  # MS-MQQB 5.1: messages to a direct name leave unsigned
         signature = self._security.signature(sections, signer, level)
-        # What stays here has arrived, and is known to be signed rightly (3.1.5.8.3).
+        # A message for a local queue has arrived already, with a signature that this node knows to be right (3.1.5.8.3).
         flags = SecurityFlags.of(AU=1, AS=level_for(sections, level)) if local else 0
         return partial(self._with_signature, signer, signature, flags)
 
@@ -80,7 +81,7 @@ class MessageSigning:
     def _with_signature(self, signer: Signer, signature: bytes, flags: int, value: bytes) -> bytes:
         sections = self._sections(value)
         packet = self._security.with_signature(sections, signer, signature, flags)
-        # Nothing behind the MessagePropertiesHeader became longer, but for messages to several queues.
+        # Nothing behind the MessagePropertiesHeader grew, except in messages to several queues.
         grown = len(packet) - len(sections.packet)
         if sections.is_several:
             grown = Sections(packet).properties_at - sections.properties_at

@@ -1,4 +1,4 @@
-"""The state of the protocol beside the sessions, in memory and in the store."""
+"""The protocol's state outside the sessions, in memory and in the store."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -22,16 +22,17 @@ _PLACES: Final = {
     Family.SEQUENCE_IDENTIFIERS: (StoreFamily.OUTGOING, b"i"),
     Family.MESSAGE_ID_HISTORY: (StoreFamily.HISTORY, b""),
 }
-"""Where a kind of record is: the column family, and what stands before its key."""
+"""The location of each kind of record: its column family and key prefix."""
 AWAITING_FINAL_ACK: Final = b"f"
 """The prefix in the outgoing family of AwaitingFinalACKTable: message identifier to lookup identifier."""
 _LAZY: Final = 0.02
-"""Seconds for which a deletion may wait for others to share its write. Lost in a crash, a message is sent again, and
-the receiver knows it."""
+"""Seconds for which a deletion may wait to share another write. If a crash loses it, the message is sent again and the
+receiver recognises it.
+"""
 
 
 class ProtocolState:
-    """Sequences, history and reception of one queue manager. Made before the store is written to."""
+    """Sequences, history and reception of one queue manager. Created before the store is written to."""
 
     def __init__(self, store: Store, settings: TransferSettings) -> None:
         self.store = store
@@ -54,7 +55,7 @@ class ProtocolState:
         self.outgoing.load(self._records(Family.OUTGOING_SEQUENCE), identifiers[0] if identifiers else None)
 
     def begin(self, identifier: Guid) -> None:
-        """Receive as this queue manager: who it is may be settled only now."""
+        """Begin to receive as this queue manager, whose identifier may only be settled now."""
         self.reception = Reception(identifier, self.parameters, self.history, self.incoming)
 
     def _records(self, family: Family) -> Iterator[tuple[bytes, bytes]]:
@@ -65,7 +66,7 @@ class ProtocolState:
             yield key[len(prefix) :], value
 
     def write(self, records: Iterable[Record]) -> None:
-        """Records into the batch of this pass."""
+        """Put records into the current batch."""
         store = self.store
         for family, key, value in records:
             place, prefix = _PLACES[family]
@@ -75,7 +76,7 @@ class ProtocolState:
                 store.put(place, prefix + key, value)
 
     def write_lazily(self) -> None:
-        """What is in the batch goes to disk soon, with whatever others write meanwhile."""
+        """Write the current batch soon, together with whatever else is written meanwhile."""
         if self._lazy is None:
             self._lazy = asyncio.get_running_loop().call_later(_LAZY, self._write_now)
 
@@ -84,7 +85,7 @@ class ProtocolState:
         self.store.durable()
 
     def stop(self) -> None:
-        """No more lazy writes: the store's own closing writes what is left."""
+        """Stop lazy writes: closing the store writes the rest."""
         if self._lazy is not None:
             self._lazy.cancel()
             self._lazy = None
@@ -93,7 +94,7 @@ class ProtocolState:
 
     @staticmethod
     def key_of(queue: OutgoingQueue) -> bytes:
-        """What names an outgoing queue in the protocol's records."""
+        """The key of an outgoing queue in the protocol's records."""
         return QUEUE_KEY.pack(queue.queue_id)
 
     def next_numbers(self, queue: OutgoingQueue, count: int) -> tuple[int, int]:
@@ -105,7 +106,7 @@ class ProtocolState:
         return assignment.sequence_id, assignment.first_number
 
     def changed(self, sequence: OutgoingSequence) -> None:
-        """The sequence's record goes into the next batch."""
+        """Put the sequence's record into the next batch."""
         self._changed[sequence] = None
 
     def _write_changed(self) -> None:

@@ -1,10 +1,10 @@
-"""Messages that pass, for machines that the directory does not show yet: they wait for a bounded time.
+"""Passing messages for machines that the directory does not show yet: they wait for a bounded time.
 
 A change of the directory reaches one queue manager after the other. The source of a message may know a machine that
 this node has never heard of, and the first messages for it would die here. So they wait in their outgoing queue. They
-expire there when the patience of this node ends, by an index that survives a restart; only then it is asked whether the
-machine is known by now. Anybody can name machines that will never exist: what one neighbour may leave here is bounded,
-and so is what all may together that are not declared.
+expire there when this node's waiting time ends, by an index that survives a restart; only then does the node check
+whether the machine is known by now. Any host can name machines that will never exist, so the messages that one
+neighbour may leave here are bounded, and so are those of all strangers together.
 """
 
 from collections import Counter, deque
@@ -33,11 +33,11 @@ from qmnode.structures.names import FormatName
 log = structlog.get_logger(__name__)
 
 _TOGETHER: Final = 4
-"""All strangers together may leave so many times as much as one neighbour."""
+"""All strangers together may leave this many times as much as one neighbour."""
 _STRANGERS: Final = ""
-"""The account of all strangers, where others are for address blocks."""
+"""The account of all strangers; other accounts are address blocks."""
 _LOOK_AGAIN: Final = 60
-"""Seconds until a message is looked at again whose time is over while the directory has not answered yet."""
+"""Seconds until an overdue message is checked again if the directory has not answered yet."""
 
 
 class _Neighbour(NamedTuple):
@@ -53,7 +53,7 @@ class _Charge(NamedTuple):
 
 
 class Shares:
-    """What neighbours have left here lately, by their address blocks: messages and bytes."""
+    """Messages and bytes that neighbours have left here lately, by address block."""
 
     def __init__(self, settings: TransferSettings) -> None:
         self._settings = settings
@@ -62,7 +62,7 @@ class Shares:
         self._bytes: Counter[str] = Counter()
 
     def has_room(self, neighbour: _Neighbour, size: int, now: float) -> bool:
-        """Whether a neighbour may leave a message of so many bytes."""
+        """Whether a neighbour may leave another message of ``size`` bytes."""
         while self._charges and self._charges[0].until <= now:
             self._give_back(self._charges.popleft())
         if not self._fits(neighbour.block, size, 1):
@@ -70,14 +70,14 @@ class Shares:
         return neighbour.is_declared or self._fits(_STRANGERS, size, _TOGETHER)
 
     def take(self, charge: _Charge) -> None:
-        """A neighbour leaves a message. Those that come later end later."""
+        """Charge a neighbour for a message that it leaves. Later charges end later."""
         self._charges.append(charge)
         for account in _accounts(charge.neighbour):
             self._messages[account] += 1
             self._bytes[account] += charge.size
 
     def forget(self, is_known: Callable[[Guid], bool]) -> None:
-        """Give back what was left for machines that are known now."""
+        """Return the charges for machines that are known now."""
         charges, self._charges = self._charges, deque()
         for charge in charges:
             if is_known(charge.machine):
@@ -105,7 +105,7 @@ def _accounts(neighbour: _Neighbour) -> tuple[str, ...]:
 
 
 class Strangers:
-    """Decides about messages for machines that the directory does not show: when they come, and when they waited."""
+    """Decides about messages for machines that the directory does not show, on arrival and when their wait ends."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Strangers:
         repeats: Callable[[OutgoingQueue, ReceivedMessage, int], bool],
         waits: Callable[[OutgoingQueue, ReceivedMessage, int], bool],
     ) -> None:
-        """``repeats`` and ``waits``: whether a message is in its outgoing queue already, see ``QueueSender``."""
+        """``repeats`` and ``waits`` return whether a message is in its outgoing queue already, see ``QueueSender``."""
         self._manager = manager
         self._topology = topology
         self.patience = settings.unknown_machine_patience
@@ -125,8 +125,9 @@ class Strangers:
         self._since = int(manager.clock.time())
 
     def destination(self, name: FormatName, machine: Guid, block: str, is_declared: bool) -> Destination:
-        """Where messages go that are for a queue of an unknown machine, in one batch of a neighbour in this address
-        block."""
+        """The destination for messages to a queue of an unknown machine, in one batch of a neighbour in this address
+        block.
+        """
         if not self.patience:
             return Destination(DestinationKind.UNKNOWN)
         neighbour = _Neighbour(block, is_declared)
@@ -136,12 +137,12 @@ class Strangers:
         return destination
 
     def topology_changed(self) -> None:
-        """Machines may be known that were not."""
+        """Return charges for machines that the changed topology now shows."""
         if self._topology is not None:
             self._shares.forget(self._topology.knows)
 
     def end_of(self, value: bytes) -> TransitEnd:
-        """When the wait of a message ends that is for another machine, as far as is known now."""
+        """The time at which the wait of a message for another machine ends, as far as is known now."""
         packet, now = value[PREFIX_SIZE:], int(self._manager.clock.time())
         own = expiry(value_of_packet(packet, 0, transit=True))
         late, refused = MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT, MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q
@@ -158,8 +159,9 @@ class Strangers:
         return queue if isinstance(queue, OutgoingQueue) else None
 
     def _space(self, batch: "_Batch", received: ReceivedMessage) -> Space:
-        """Whether there is room for a message. Its outgoing queue is made for the first that is taken, not before:
-        whoever is refused leaves nothing here."""
+        """Whether there is room for a message. Its outgoing queue is created for the first accepted message and not
+        before, so that a refused sender leaves nothing here.
+        """
         destination, now = batch.destination, self._manager.clock.time()
         size, is_transactional = len(received.packet), received.headers.tx_sequence_id is not None
         queue = destination.queue
@@ -186,7 +188,7 @@ class Strangers:
             log.warning("a message for an unknown machine cannot wait", destination=str(batch.name), reason=str(error))
             return None
         if not isinstance(queue, OutgoingQueue):
-            return None  # a public queue that is here, and which the sender believes to be elsewhere
+            return None  # a public queue of this node that the sender believes to be elsewhere
         log.info(
             "messages wait for a machine that the directory does not show yet", destination=str(batch.name),
             machine=guid_to_text(batch.machine), neighbour=batch.neighbour.block, seconds=self.patience,
@@ -195,7 +197,7 @@ class Strangers:
 
 
 class _Batch:
-    """Messages of one neighbour to one destination that come together."""
+    """Messages of one neighbour to one destination that arrive together."""
 
     __slots__ = ("destination", "machine", "name", "neighbour", "taken")
 

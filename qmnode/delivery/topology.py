@@ -21,20 +21,24 @@ from qmnode.structures.queue_attributes import ConnectionStatus
 log = structlog.get_logger(__name__)
 
 _PAUSE: Final = 1.0
-"""Seconds between two readings at least, however often somebody has reason to ask."""
+"""The least time in seconds between two readings, however often callers request one."""
 _SHARE: Final = 10
-"""How many times as long as a reading took: a large directory in which much changes is not read all the time."""
+"""The least pause after a reading, as a multiple of its duration, so that a large busy directory is not read all the
+time.
+"""
 
 
 class Topology:
-    """What the directory says of sites, links and queue managers, for the queue manager ``own``.
+    """The directory's sites, links and queue managers, for the queue manager ``own``.
 
-    The last that was read serves for as long as the directory is away. Reading is asynchronous, and what takes long
-    (the index, the routing table) is made in a thread.
+    The last reading serves for as long as the directory is down. Reading is asynchronous, and slow work (the index, the
+    routing table) is done in a thread.
     """
 
     def __init__(self, directory: Directory, own: Guid, interval: float, changed: Callable[[], object]) -> None:
-        """Read every ``interval`` seconds and whenever ``read_soon`` is called; ``changed`` after what differs."""
+        """Read every ``interval`` seconds and whenever ``read_soon`` is called; ``changed`` is called after a reading
+        that differs.
+        """
         self._directory = directory
         self._own = own
         self._interval = interval
@@ -42,35 +46,35 @@ class Topology:
         self._snapshot: TopologySnapshot | None = None
         self._router: Router | None = None
         self._tables: dict[Guid, RoutingTable] = {}
-        """Routing tables of the sites that journeys pass, by the snapshot."""
+        """Routing tables of the sites that journeys pass, for the current snapshot."""
         self._problem = ""
         self._wanted = asyncio.Event()
         self._reading = asyncio.Lock()
         self._reads = 0
         self._rests_until = 0.0
-        """Until when nobody from elsewhere causes another reading."""
+        """The time until which other queue managers cannot cause another reading."""
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read, and keep up with the directory from then on. One that is away keeps nobody from starting."""
+        """Read, and follow the directory from then on. A directory that is down does not prevent the start."""
         await self._read_tolerantly()
         self._directory.watch(lambda _: self.read_soon())
         self._task = asyncio.create_task(self._keep_up(), name="topology")
 
     async def stop(self) -> None:
-        """Keep up no more."""
+        """Stop following the directory."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     def read_soon(self) -> None:
-        """The directory may say something else now."""
+        """Read again soon, because the directory may have changed."""
         self._wanted.set()
 
     def router(self) -> Router | None:
-        """The router; None in an enterprise without sites, where everybody is a neighbour.
+        """The router; None in an enterprise without sites, where all queue managers are neighbours.
 
-        ResolutionError if the directory has not answered yet, or does not have this queue manager.
+        Raises ResolutionError if the directory has not answered yet, or does not have this queue manager.
         """
         if self._snapshot is None:
             self.read_soon()
@@ -80,11 +84,11 @@ class Topology:
         return self._router
 
     def knows(self, machine: Guid) -> bool:
-        """Whether a queue manager is in what was read last; or may be, as nothing was read yet."""
+        """Whether the last reading shows a queue manager, or might have, as there was no reading yet."""
         return self._snapshot is None or machine in self._snapshot.machines
 
     def has(self, machine: Guid) -> bool:
-        """Whether a queue manager is in what was read last."""
+        """Whether the last reading shows a queue manager."""
         return self._snapshot is not None and machine in self._snapshot.machines
 
     @property
@@ -94,11 +98,11 @@ class Topology:
 
     @property
     def is_due(self) -> bool:
-        """Whether the last reading is so long ago that one which somebody from elsewhere causes is no burden."""
+        """Whether the last reading is old enough that another queue manager may cause a new one."""
         return asyncio.get_running_loop().time() >= self._rests_until
 
     def is_ordinary(self, machine: Guid) -> bool:
-        """Whether a queue manager is in what was read last and is neither this one nor a foreign system."""
+        """Whether the last reading shows a queue manager that is neither this one nor a foreign system."""
         known = None if self._snapshot is None else self._snapshot.machines.get(machine)
         return known is not None and not known.foreign and machine != self._own
 
@@ -108,7 +112,9 @@ class Topology:
         return machine is not None and machine.routing_server
 
     def may_pass_on(self, neighbour: Guid, source: Guid) -> bool:
-        """Whether a queue manager may bring what ``source`` sent: a routing server, or a connector of a foreign one."""
+        """Whether a queue manager may forward messages of ``source``, as a routing server or as a connector of a
+        foreign one.
+        """
         machines = {} if self._snapshot is None else self._snapshot.machines
         machine, origin = machines.get(neighbour), machines.get(source)
         if machine is None or origin is None:
@@ -122,17 +128,19 @@ class Topology:
         try:
             found = self._router.next_hops(machine)
         except NoRouteError:
-            return None  # it waits for a route
+            return None  # the message waits for a route
         return found.site if found.rule is Rule.CONNECTOR else None
 
     async def check_journey(self, destination: Guid) -> None:
-        """Follow a message for a queue manager to its end. NoRouteError if it would come back here, or not go on."""
+        """Follow a message for a queue manager to its end. Raises NoRouteError if it would loop back here, or get
+        stuck.
+        """
         snapshot = self._snapshot
         if snapshot is not None:
             await asyncio.to_thread(follow, snapshot, self._own, destination, tables=self._tables)
 
     async def read(self) -> None:
-        """Read the directory once; who comes meanwhile waits for the same reading. DirectoryOperationError."""
+        """Read the directory once; concurrent callers share the reading. Raises DirectoryOperationError."""
         reads = self._reads
         async with self._reading:
             if self._reads == reads:
@@ -179,14 +187,14 @@ class Topology:
 
 
 def _rest(took: float) -> float:
-    """Seconds to the next reading after one that took so long."""
+    """Seconds to the next reading after one that took ``took`` seconds."""
     return max(_PAUSE, _SHARE * took)
 
 
 def _router_of(
     sites: list[Site], machines: list[QueueManager], links: list[RoutingLink], own: Guid
 ) -> tuple[TopologySnapshot, Router | None, str]:
-    """The index, and the router with the tables that it will need; or why there is none."""
+    """Build the index, and the router with the tables that it will need; or return why there is no router."""
     snapshot = snapshot_of(sites, machines, links)
     if not snapshot.sites:
         return snapshot, None, ""
@@ -204,7 +212,7 @@ def _router_of(
 def snapshot_of(
     sites: Iterable[Site], machines: Iterable[QueueManager], links: Iterable[RoutingLink]
 ) -> TopologySnapshot:
-    """What the directory holds, as routing sees it. A link with a cost that is none is left out, and told."""
+    """The directory's contents as routing sees them. A link with an invalid cost is left out and logged."""
     usable = [link for one in links if (link := _link(one)) is not None]
     return TopologySnapshot.of(map(_machine, machines), map(_site, sites), usable)
 

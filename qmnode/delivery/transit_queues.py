@@ -1,7 +1,7 @@
-"""Outgoing queues that messages from elsewhere make as they pass: no neighbour takes them all.
+"""Limits on the outgoing queues that passing messages create, so that no neighbour uses them all up.
 
-Who sends here names as many queues of a machine as it likes, and each has an outgoing queue. While the machine is down
-they stay, and at ``quotas.outgoing_queues`` nobody could send anywhere new any more.
+A sender may name any number of queues of a machine, and each gets an outgoing queue. While the machine is down these
+stay, and at ``quotas.outgoing_queues`` no application could send to a new destination.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import FormatName
 
 _DECLARED: Final = 2
-"""A declared neighbour makes at most one in so many,"""
+"""A declared neighbour creates at most one in this many outgoing queues,"""
 _STRANGER: Final = 16
-"""a stranger one in so many,"""
+"""a stranger one in this many,"""
 _STRANGERS: Final = 4
-"""and all strangers together one in so many."""
+"""and all strangers together one in this many."""
 
 
 _FRESH: Final = 1.0
-"""Seconds for which an empty one counts as used."""
+"""Seconds for which a new, empty queue counts as used."""
 
 
 class _Made(NamedTuple):
@@ -33,7 +33,7 @@ class _Made(NamedTuple):
 
 
 class TransitQueues:
-    """Knows who made them since the start, by address block."""
+    """Tracks which address block created each transit queue since the start."""
 
     def __init__(self, manager: QueueManager) -> None:
         self._manager = manager
@@ -42,7 +42,9 @@ class TransitQueues:
         self._strangers: dict[str, list[_Made]] = {}
 
     def find(self, name: FormatName, block: str, is_declared: bool) -> Queue:
-        """The outgoing queue of that name, made if this neighbour may. MQ_ERROR_INSUFFICIENT_RESOURCES if not."""
+        """The outgoing queue of that name, created if this neighbour may. Raises MQ_ERROR_INSUFFICIENT_RESOURCES if
+        not.
+        """
         queue = self._manager.names.outgoing(name)
         if queue is not None:
             return queue
@@ -66,8 +68,9 @@ class TransitQueues:
 
 
 def _keep_used(made: dict[str, list[_Made]], since: float) -> None:
-    """Forget those that are empty, or gone: somebody else may have them. One that was just made gets its messages when
-    all of the batch is decided."""
+    """Forget queues that are empty or deleted, so that other neighbours may have them. A queue that was just created
+    gets its messages once the whole batch is decided.
+    """
     for block, queues in list(made.items()):
         made[block] = [one for one in queues if one.at > since or not (one.queue.deleted or one.queue.is_unused())]
         if not made[block]:

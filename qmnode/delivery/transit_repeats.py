@@ -1,23 +1,25 @@
-"""Transactional messages of others that come again while they wait here for a next hop that is away."""
+"""Detects other queue managers' transactional messages that are sent again while they wait here for an unavailable next
+hop.
+"""
 
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.structures.guid import Guid
 
 
 class Repeats:
-    """What of other queue managers waits in an outgoing queue, as ranges of their sequences.
+    """The messages of other queue managers that wait in an outgoing queue, as ranges of their sequences.
 
-    A source sends transactional messages until their order acknowledgment comes, which it cannot while their
-    destination is away. Each time, a routing server would store thousands of them once more. Ranges are kept only while
-    nothing leaves the queue, and only where one message names the other as the one before it: so what is called
-    repeated is there, on disk or in the same batch, and will be sent.
+    A source sends transactional messages until their order acknowledgment comes, and none comes while their destination
+    is down. Without this, a routing server would store thousands of them again each time. Ranges are kept only while
+    nothing leaves the queue, and only where one message names the other as its predecessor. So a message that is called
+    repeated is really there, on disk or in the same batch, and will be sent.
     """
 
     def __init__(self) -> None:
         self._ranges: dict[Guid, tuple[int, int, int]] = {}
 
     def is_repeated(self, received: ReceivedMessage) -> bool:
-        """Whether this transactional message waits here already. If not, it is taken to wait from now on."""
+        """Whether this transactional message already waits here. If not, it is recorded as waiting."""
         if self.waits(received):
             return True
         headers, number = received.headers, received.tx_sequence_number
@@ -29,7 +31,7 @@ class Repeats:
         return False
 
     def waits(self, received: ReceivedMessage) -> bool:
-        """Whether this transactional message waits here already. Changes nothing."""
+        """Whether this transactional message already waits here. Changes nothing."""
         headers = received.headers
         known, first, last = self._ranges.get(headers.source_queue_manager, (0, 0, 0))
         return (
@@ -39,5 +41,5 @@ class Repeats:
         )
 
     def forget(self) -> None:
-        """Messages leave the queue, or have left it."""
+        """Forget all ranges: messages leave the queue, or have left it."""
         self._ranges.clear()

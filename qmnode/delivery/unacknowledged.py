@@ -15,23 +15,24 @@ from qmnode.structures.guid import Guid
 from qmnode.structures.transaction_header import TransactionFlags
 
 UNACKNOWLEDGED_LIMIT: Final = 4096
-"""Transactional messages that may be sent and wait for their order acknowledgment: memory, and the next resending."""
+"""The most transactional messages that may wait for their order acknowledgment: bounds memory, and the next resending.
+"""
 _FINAL_ACK: Final = TransactionFlags.FA.mask
 FOLLOWED: Final = (RecordFlag.REPORT | RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL).value
-"""Without one of these in its prefix, a message is nothing more to anybody when it has arrived."""
+"""Prefix flags of messages that matter after their arrival; the others are simply deleted."""
 
 
 class Unacknowledged(dict[int, int]):
-    """Those of one outgoing queue, in their order: the number in the sequence, and the lookup identifier."""
+    """The waiting messages of one outgoing queue, in order: number in the sequence to lookup identifier."""
 
     def __init__(self, queue: OutgoingQueue, own: Guid) -> None:
-        """``own`` is this queue manager: the messages of others that pass have sequences elsewhere."""
+        """``own`` is this queue manager: passing messages belong to sequences of others."""
         super().__init__()
         self._queue = queue
         self._own = own
 
     def take(self, number: int) -> list[int]:
-        """Those up to this number are acknowledged: their lookup identifiers. They wait no longer."""
+        """Remove the messages up to this number, which are acknowledged, and return their lookup identifiers."""
         arrived = []
         for one in self:
             if one > number:
@@ -40,7 +41,7 @@ class Unacknowledged(dict[int, int]):
         return [self.pop(one) for one in arrived]
 
     def find(self, sequence_id: int, number: int) -> Entry | None:
-        """A message by its place in the sequence, also one that was sent before this process began."""
+        """Find a message by its place in the sequence, even if it was sent before this process began."""
         queue = self._queue
         lookup_identifier = self.get(number)
         if lookup_identifier is not None and lookup_identifier in queue.locked:
@@ -57,5 +58,5 @@ class Unacknowledged(dict[int, int]):
 
 
 def fate_of(value: bytes) -> Fate:
-    """What becomes of a message that has arrived and is ``FOLLOWED``."""
+    """The outcome of an arrived message that has a ``FOLLOWED`` flag."""
     return after_order_ack(user_flags(value), bool(value[transaction_offset(value)] & _FINAL_ACK))
