@@ -68,7 +68,7 @@ class MessageSigning:
         if not local and sections.to == DIRECT:
             return None  # MS-MQQB 5.1: messages to a direct name leave unsigned
         signature = self._security.signature(sections, signer, level)
-        # A message for a local queue has arrived already, with a signature that this node knows to be right (3.1.5.8.3).
+        # A message for a local queue has arrived, with a signature that this node knows to be right (3.1.5.8.3).
         flags = SecurityFlags.of(AU=1, AS=level_for(sections, level)) if local else 0
         return partial(self._with_signature, signer, signature, flags)
 

@@ -1,1 +1,1 @@
-"""What a queue manager does: MS-MQDMPR, the common data model and its processing rules."""
+"""The queue manager's behaviour: MS-MQDMPR, the common data model and its processing rules."""

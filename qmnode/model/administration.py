@@ -1,4 +1,4 @@
-"""What administrators ask of a queue manager, beside its queues: its state, its transactions, a copy of its store."""
+"""Administration of a queue manager as a whole: its status, its transactions, a backup of its store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,45 +11,47 @@ from qmnode.structures.guid import ZERO_GUID, Guid
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """The queue manager as a whole (MS-MQDMPR 3.1.1.1). Quotas are in KB, 0xFFFFFFFF is none; use is in bytes."""
+    """The status of the queue manager (MS-MQDMPR 3.1.1.1). Quotas are in KB, 0xFFFFFFFF means none; use is in bytes."""
 
     computer_name: str
     identifier: Guid
     online: bool
-    """ConnectionActive: whether messages go to and come from other machines."""
+    """ConnectionActive: whether the node exchanges messages with other machines."""
     queue_count: int
-    """Queues that somebody created: private and public ones, without subqueues."""
+    """Queues that users created: private and public ones, without subqueues."""
     outgoing_queue_count: int
     message_count: int
-    """Messages of all queues, journals and dead-letter queues among them."""
+    """Messages in all queues, including journals and dead-letter queues."""
     total_bytes: int
     dead_letter_count: int
-    """Messages in both dead-letter queues."""
+    """Messages in the two dead-letter queues together."""
     quota: int
     quota_used: int
     journal_quota: int
     journal_quota_used: int
     throttled: bool
-    """Whether no queue takes messages, since the store has failed."""
+    """Whether all queues refuse messages because the store has failed."""
     transaction_count: int
     in_doubt_count: int
     """Always 0: there are no transactions of coordinators. Kept for programs that read it."""
     journal_copies_dropped: int
-    """Copies that did not go to a journal, since start, because its quota had no room."""
+    """Copies that were not added to a journal, since start, because its quota had no room."""
     warnings: tuple[str, ...] = ()
-    """What does not work now, in sentences; the node does the rest."""
+    """Current faults, in sentences; everything else works."""
     storage_failure: str = ""
-    """Why nothing can be stored now: the disk is full or fails. The node takes and gives nothing until it works."""
+    """Why nothing can be stored now: the disk is full or fails. The node accepts and returns no messages until it
+    works.
+    """
     disk_free_bytes: int = 0
     disk_bytes: int = 0
-    """Size of the file system that the store is on; 0 if it does not say."""
+    """Size of the file system that holds the store; 0 if unknown."""
     lost_writes: int = 0
-    """Records that were synced and were gone at a start of the last days: see the warnings."""
+    """Synced records that were found missing at a start in the last days: see the warnings."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageCondition:
-    """How the store is: what :class:`NodeStatus` says of it."""
+    """The condition of the store, as :class:`NodeStatus` shows it."""
 
     failure: str = ""
     free_bytes: int = 0
@@ -63,16 +65,16 @@ class TransactionInformation:
 
     identifier: Guid
     state: str
-    """``active`` or ``prepared``."""
+    """Either ``active`` or ``prepared``."""
     in_doubt: bool
-    """Prepared, and its outcome is a coordinator's to say: it holds what it holds, across restarts, until then."""
+    """Prepared, and waiting for its coordinator's decision: it keeps its messages until then, across restarts."""
     operation_count: int
     queues: tuple[str, ...]
     """Path names of the queues that it sends to, receives from or moves between."""
 
 
 class SequencePlace(NamedTuple):
-    """SEQUENCE_INFO, MS-MQMQ 2.2.5."""
+    """A place in a sequence: SEQUENCE_INFO, MS-MQMQ 2.2.5."""
 
     sequence_identifier: int
     number: int
@@ -81,12 +83,12 @@ class SequencePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransferInformation:
-    """How far the transactional messages of an outgoing queue are: OutgoingTransferInfo, 3.1.1.4."""
+    """Progress of an outgoing queue's transactional messages: OutgoingTransferInfo, 3.1.1.4."""
 
     next: SequencePlace
     """EodNextSeq: the place of the next message that is sent to the queue."""
     last_acknowledged: SequencePlace | None = None
-    """EodLastAck."""
+    """EodLastAck: the place of the last acknowledged message."""
     last_acknowledged_time: float = 0
     """EodLastAckTime: seconds since 1970, 0 for never."""
     acknowledgment_count: int = 0
@@ -94,41 +96,45 @@ class TransferInformation:
     unacknowledged_count: int = 0
     """EodNoAckCount: messages that were sent and wait for their order acknowledgment."""
     first_unacknowledged: SequencePlace | None = None
-    """EodFirstNonAck."""
+    """EodFirstNonAck: the place of the first message without an order acknowledgment."""
     last_unacknowledged: SequencePlace | None = None
-    """EodLastNonAck."""
+    """EodLastNonAck: the place of the last message without an order acknowledgment."""
     unread_count: int = 0
     """EodNoReadCount: messages that arrived and wait for their final acknowledgment."""
     resend_count: int = 0
-    """EodResendCount: how often in a row they were sent again without progress."""
+    """EodResendCount: consecutive resends without progress."""
     resend_interval: int = 0
-    """EodResendInterval: seconds."""
+    """EodResendInterval: seconds between resends."""
     resend_time: float = 0
     """EodResendTime: seconds since 1970, 0 while nothing waits for an acknowledgment."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingSequenceInformation:
-    """A sequence of transactional messages that come to a queue (IncomingTransactionalTransferInfo, 3.1.1.5)."""
+    """An incoming sequence of transactional messages for a queue (IncomingTransactionalTransferInfo, 3.1.1.5)."""
 
     source: Guid
-    """The queue manager that sends them."""
+    """The queue manager that sends the messages."""
     destination: str
-    """The format name by which it knows the queue: each has a sequence of its own."""
+    """The format name by which the source addresses the queue: each name has a sequence of its own."""
     address: str
-    """Of the neighbour that brought the last one."""
+    """The address of the neighbour that delivered the last message."""
     sequence_identifier: int
-    """IncomingTxSequenceID."""
+    """IncomingTxSequenceID: the identifier of the sequence."""
     number: int
     """IncomingTxSequenceNumber: of the last message that was accepted."""
     reject_count: int
-    """RejectCount: how many came since then, and were not accepted because they came again, or too early."""
+    """RejectCount: messages refused since then, because they were repeated or came too early."""
     last_access_time: int
-    """LastAccessTime: when the last one came, seconds since 1970."""
+    """LastAccessTime: when the last message arrived, seconds since 1970."""
     is_known: bool = True
-    """Whether the neighbours that brought them are known to speak for the source; if not, it has a place of its own."""
+    """Whether the delivering neighbours are known to speak for the source; if not, the sequence has a state of
+    its own.
+    """
     refused_count: int = 0
-    """How many were not taken since the node started: they came again, too early, or while others spoke."""
+    """Messages refused since the node started: repeated, too early, or from a neighbour while another one was
+    active.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +142,13 @@ class ConnectionInformation:
     """A connection to another queue manager: a session of MS-MQQB."""
 
     address: str
-    """Of the other side: host and port."""
+    """Host and port of the peer."""
     state: str
     incoming: bool
-    """Whether the other side began it."""
+    """Whether the peer opened the connection."""
     queue_manager_identifier: Guid = ZERO_GUID
     established: float = 0.0
-    """Seconds since 1970 (UTC); 0 while it is not."""
+    """Seconds since 1970 (UTC); 0 while it is not established."""
     sent_messages: int = 0
     received_messages: int = 0
     sent_bytes: int = 0
@@ -151,24 +157,25 @@ class ConnectionInformation:
 
 
 class ConnectionList(Protocol):
-    """The port through which whoever keeps connections shows them."""
+    """The port through which the network shows its connections."""
 
     def connections(self) -> Sequence[ConnectionInformation]:
-        """Those that there are now."""
+        """All connections that are open now."""
 
 
 class AdministrationApi(ABC):
-    """What an administrator does with a queue manager. Part of :class:`qmnode.model.api.QueueManagerApi`."""
+    """The administrative operations of a queue manager. Part of :class:`qmnode.model.api.QueueManagerApi`."""
 
     @abstractmethod
     async def status(self) -> NodeStatus:
-        """How the queue manager is now."""
+        """The current status of the queue manager."""
 
     @abstractmethod
     async def set_online(self, online: bool) -> None:
-        """Bring Online or Take Offline (3.1.4.12, 3.1.4.13): whether messages go to and come from other machines.
+        """Bring Online or Take Offline (3.1.4.12, 3.1.4.13): start or stop exchanging messages with other machines.
 
-        Messages for others wait in outgoing queues meanwhile. It lasts until it is said again, or the node stops.
+        While offline, messages for other machines wait in outgoing queues. The choice holds until it is changed or the
+        node stops.
         """
 
     @abstractmethod
@@ -177,26 +184,27 @@ class AdministrationApi(ABC):
 
     @abstractmethod
     async def queue_security(self, name: str) -> bytes:
-        """The self-relative security descriptor of a queue, by path name or format name; empty when it has none."""
+        """The self-relative security descriptor of a queue, by path name or format name; empty if it has none."""
 
     @abstractmethod
     async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
-        """The sequences of transactional messages that come to a queue from other queue managers: those that were used
-        last first, a thousand at most. Without a name, those of all queues."""
+        """The incoming sequences of transactional messages from other queue managers to a queue, or to all queues
+        without a name: a thousand at most, the most recently used first.
+        """
 
     @abstractmethod
     async def reset_incoming_sequences(self, source: bytes, name: str = "", address: str = "") -> int:
-        """Forget how far the sequences of a queue manager are: the next message of each is taken from wherever it
-        stands, as long as it begins a sequence. ``name`` is a queue, ``address`` that of a neighbour that is not known
-        to speak for the source; without them all. How many there were.
+        """Forget the position of a queue manager's incoming sequences and return how many there were.
 
-        Messages that the source has not seen acknowledged will be delivered twice.
+        The next message of each is accepted at any number, as long as it begins a sequence. ``name`` is a queue,
+        ``address`` that of a neighbour not known to speak for the source; omit them to reset all. Messages whose
+        acknowledgment the source has not seen will be delivered twice.
         """
 
     @abstractmethod
     async def backup(self, path: str | Path) -> None:
-        """Write a consistent copy of the store to a new directory, which only the node's user can read.
+        """Write a consistent copy of the store to a new directory that only the node's user can read.
 
         The copy can be opened as a node: it knows that it is a copy, and skips message identifiers that the original
-        may have given out since. MQ_ERROR_MESSAGE_STORAGE_FAILED if it cannot be written.
+        may have used since. Raises MQ_ERROR_MESSAGE_STORAGE_FAILED if it cannot be written.
         """

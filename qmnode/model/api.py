@@ -1,18 +1,18 @@
-"""The interface that applications use: one, with two ways in.
+r"""The application interface, with one definition for two implementations.
 
-``qmnode.QueueManager.open(path)`` runs a queue manager in this process; ``qmnode.connect(address)`` speaks to the
-node that runs as a service. Both give these classes. Every operation that fails raises
+``qmnode.QueueManager.open(path)`` runs a queue manager in this process; ``qmnode.connect(address)`` uses the node that
+runs as a service. Both return these classes. Every operation that fails raises
 :class:`qmnode.errors.MessageQueuingError` with the MQ_ERROR code that the specification names for it.
 
     async with QueueManager.open("/var/lib/qmnode") as qm:
-        await qm.create_queue(r".\\private$\\orders", transactional=True)
-        queue = await qm.open_queue(r"DIRECT=OS:.\\private$\\orders", Access.SEND)
+        await qm.create_queue(r".\private$\orders", transactional=True)
+        queue = await qm.open_queue(r"DIRECT=OS:.\private$\orders", Access.SEND)
         async with qm.transaction() as tx:
             await queue.send(Message(b"order 7", label="order"), transaction=tx)
 
-No answer leaves before what it says is on disk: when ``send`` of a recoverable message, ``receive`` or ``commit``
-returns, its write has been synced. Calls that are made at the same time share one sync, so that many tasks,
-``send_many`` and ``receive_many`` are faster than one call after the other.
+Results are durable: when ``send`` of a recoverable message, ``receive`` or ``commit`` returns, its write has been
+synced. Concurrent calls share one sync, so many tasks, ``send_many`` and ``receive_many`` are faster than one call
+after the other.
 """
 
 from abc import ABC, abstractmethod
@@ -43,15 +43,15 @@ class Access(IntFlag):
 
 
 class Share(IntEnum):
-    """QueueShareMode: MS-MQDMPR 3.1.1.17."""
+    """How a queue is shared: QueueShareMode, MS-MQDMPR 3.1.1.17."""
 
     DENY_NONE = 0
     DENY_RECEIVE = 1
-    """Nobody else may receive from the queue while it is open."""
+    """No other handle may receive from the queue while it is open."""
 
 
 class QueueType(StrEnum):
-    """QueueType: MS-MQDMPR 3.1.1.2."""
+    """The kinds of queue: QueueType, MS-MQDMPR 3.1.1.2."""
 
     PRIVATE = "private"
     PUBLIC = "public"
@@ -61,7 +61,7 @@ class QueueType(StrEnum):
 
 
 class QueueProperties(TypedDict, total=False):
-    """What may be set on a queue: MS-MQDMPR 3.1.7.1.3. Quotas are in KB, 0xFFFFFFFF is none."""
+    """Properties that can be set on a queue: MS-MQDMPR 3.1.7.1.3. Quotas are in KB, 0xFFFFFFFF means none."""
 
     label: str
     type: Guid
@@ -78,7 +78,7 @@ class QueueProperties(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class QueueInformation:
-    """A queue as its attributes stand now: MS-MQDMPR 3.1.1.2 and, for outgoing queues, 3.1.1.3."""
+    """The current attributes of a queue: MS-MQDMPR 3.1.1.2 and, for outgoing queues, 3.1.1.3."""
 
     pathname: str
     format_name: str
@@ -109,21 +109,23 @@ class QueueInformation:
 
 
 class TransactionApi(ABC):
-    """A unit of work: MS-MQDMPR 3.1.1.14. As a context manager it commits, or aborts when the block raises."""
+    """A unit of work: MS-MQDMPR 3.1.1.14. As a context manager it commits, or aborts if the block raises."""
 
     identifier: Guid
 
     @abstractmethod
     async def prepare(self) -> None:
-        """Make sure that the transaction can be committed, also after a crash (3.1.4.3)."""
+        """Make sure that the transaction can be committed, even after a crash (3.1.4.3)."""
 
     @abstractmethod
     async def commit(self) -> None:
-        """Do all of it (3.1.4.4). When this returns it is on disk. MQ_ERROR_TRANSACTION_SEQUENCE when it had ended."""
+        """Apply all operations (3.1.4.4). They are on disk when this returns. Raises MQ_ERROR_TRANSACTION_SEQUENCE if
+        the transaction has ended.
+        """
 
     @abstractmethod
     async def abort(self) -> None:
-        """Do none of it (3.1.4.5): what was received is available again, in its old place."""
+        """Undo all operations (3.1.4.5): received messages are available again, in their old place."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -138,23 +140,27 @@ class TransactionApi(ABC):
 
 
 InTransaction = TransactionApi | Literal["single"] | None
-"""The transaction that a call is part of. ``"single"`` makes a transaction of this one call (MQ_SINGLE_MESSAGE)."""
+"""The transaction that a call is part of. ``"single"`` makes a transaction for this call alone (MQ_SINGLE_MESSAGE)."""
 
 
 class CursorApi(ABC):
-    """A position that walks through a queue: MS-MQDMPR 3.2."""
+    """A position that moves through a queue: MS-MQDMPR 3.2."""
 
     @abstractmethod
     async def peek(self, timeout: float | None = None) -> Message:
-        """The message at the cursor. MQ_ERROR_MESSAGE_ALREADY_RECEIVED if someone took it (3.1.7.1.15)."""
+        """Return the message at the cursor. Raises MQ_ERROR_MESSAGE_ALREADY_RECEIVED if it has been received
+        (3.1.7.1.15).
+        """
 
     @abstractmethod
     async def peek_next(self, timeout: float | None = None) -> Message:
-        """Step to the next message and return it. MQ_ERROR_ILLEGAL_CURSOR_ACTION before the first peek (3.1.7.1.14)."""
+        """Step to the next message and return it. Raises MQ_ERROR_ILLEGAL_CURSOR_ACTION before the first peek
+        (3.1.7.1.14).
+        """
 
     @abstractmethod
     async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
-        """Take the message at the cursor out of the queue (3.1.7.1.10)."""
+        """Receive the message at the cursor (3.1.7.1.10)."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -175,56 +181,59 @@ Seek = Literal["first", "last", "next", "prev", "current"]
 class QueueApi(ABC):
     """An open queue (OpenQueueDescriptor, MS-MQDMPR 3.1.1.16).
 
-    ``timeout`` is in seconds. None waits for ever, 0 does not wait; MQ_ERROR_IO_TIMEOUT when it passes. After ``close``
-    every call raises MQ_ERROR_INVALID_HANDLE; after the queue was deleted, MQ_ERROR_QUEUE_NOT_AVAILABLE;
-    for an operation that the access it was opened with does not allow, MQ_ERROR_ACCESS_DENIED.
+    ``timeout`` is in seconds: None waits for ever, 0 does not wait. A timeout raises MQ_ERROR_IO_TIMEOUT. Every call
+    raises MQ_ERROR_INVALID_HANDLE after ``close``, and MQ_ERROR_QUEUE_NOT_AVAILABLE after the queue was deleted. An
+    operation that the handle's access does not allow raises MQ_ERROR_ACCESS_DENIED.
     """
 
     format_name: str
     access: Access
     share: Share
     user_id: int | None = None
-    """The Linux user for whom messages are signed that ask for authentication; None is who this process runs as."""
+    """The Linux user who signs messages that ask for authentication; None is the user of this process."""
 
     @abstractmethod
     async def send(self, message: Message, transaction: InTransaction = None) -> bytes:
-        """Send, and return the message identifier (20 bytes). The message object may be sent again.
+        """Send a message and return its identifier (20 bytes). The message object may be sent again.
 
-        MQ_ERROR_TRANSACTION_USAGE: a transaction for a queue that is not transactional, or none for one that is.
-        MQ_ERROR_INSUFFICIENT_RESOURCES: a quota would be passed; the sentence says which.
+        Raises MQ_ERROR_TRANSACTION_USAGE for a transaction on a queue that is not transactional, or none on one that
+        is, and MQ_ERROR_INSUFFICIENT_RESOURCES if a quota would be exceeded; the message says which.
         """
 
     @abstractmethod
     async def send_many(self, messages: Iterable[Message], transaction: InTransaction = None) -> list[bytes]:
-        """Send all of them, in order, with one sync. If one is refused, none is sent."""
+        """Send all messages, in order, with one sync. If one is refused, none is sent."""
 
     @abstractmethod
     async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
-        """Take the first message, waiting for one if there is none (3.1.7.1.10)."""
+        """Receive the first message, waiting for one if the queue is empty (3.1.7.1.10)."""
 
     @abstractmethod
     async def receive_many(
         self, limit: int, timeout: float | None = None, transaction: InTransaction = None
     ) -> list[Message]:
-        """Take up to ``limit`` messages with one sync, fewer when they are large: it stops after 16 MiB.
+        """Receive up to ``limit`` messages with one sync, fewer if they are large: it stops after 16 MiB.
 
-        Waits only for the first; the list is never empty.
+        Waits only for the first message; the list is never empty.
         """
 
     @abstractmethod
     async def peek(self, timeout: float | None = None) -> Message:
-        """The first message, which stays (3.1.7.1.15)."""
+        """Return the first message without removing it (3.1.7.1.15)."""
 
     @abstractmethod
     async def receive_by_lookup_id(self, lookup_identifier: int, transaction: InTransaction = None) -> Message:
-        """Take the message with this lookup identifier (3.1.7.1.13).
+        """Receive the message with this lookup identifier (3.1.7.1.13).
 
-        MQ_ERROR_MESSAGE_NOT_FOUND: it is not there. MQ_ERROR_MESSAGE_ALREADY_RECEIVED: a transaction has it.
+        Raises MQ_ERROR_MESSAGE_NOT_FOUND if there is none, MQ_ERROR_MESSAGE_ALREADY_RECEIVED if a transaction has
+        received it.
         """
 
     @abstractmethod
     async def peek_by_lookup_id(self, lookup_identifier: int = 0, seek: Seek = "current") -> Message:
-        """The message with this lookup identifier, or the one before or after it, or the first or last of the queue."""
+        """Return the message with this lookup identifier, the one before or after it, or the first or last of the
+        queue.
+        """
 
     @abstractmethod
     async def receive_begin(self, timeout: float | None = None) -> Message:
@@ -232,23 +241,23 @@ class QueueApi(ABC):
 
     @abstractmethod
     async def receive_end(self, lookup_identifier: int, delete: bool) -> None:
-        """Take the message that ``receive_begin`` locked out of the queue, or make it available again (3.1.7.1.12)."""
+        """Remove the message that ``receive_begin`` locked, or make it available again (3.1.7.1.12)."""
 
     @abstractmethod
     def cursor(self) -> CursorApi:
-        """A new cursor before the first message (3.1.7.1.1)."""
+        """Open a cursor that stands before the first message (3.1.7.1.1)."""
 
     @abstractmethod
     async def move(self, lookup_identifier: int, target: "QueueApi", transaction: InTransaction = None) -> None:
-        """Move a message between a queue and its subqueues; ``target`` is open with Access.MOVE (3.1.7.1.16)."""
+        """Move a message between a queue and its subqueues; ``target`` must be open with Access.MOVE (3.1.7.1.16)."""
 
     @abstractmethod
     async def purge(self) -> None:
-        """Delete every message (3.1.7.1.7). Those that a transaction holds go when it ends, if it aborts."""
+        """Delete all messages (3.1.7.1.7). Those that a transaction holds are deleted when it ends, if it aborts."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Close the handle, its cursors, and cancel its waiting reads (3.1.7.1.6). Closing again does nothing."""
+        """Close the handle and its cursors, and cancel its waiting reads (3.1.7.1.6). Closing again does nothing."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -267,14 +276,14 @@ class QueueApi(ABC):
 
 
 class QueueManagerApi(AdministrationApi):
-    """A queue manager: MS-MQDMPR 3.1.1.1."""
+    """A queue manager with its queues: MS-MQDMPR 3.1.1.1."""
 
     identifier: Guid
     computer_name: str
 
     @abstractmethod
     async def create_queue(self, pathname: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
-        """Create a queue (3.1.7.1.3), ``.\\private$\\name`` or ``.\\name``. MQ_ERROR_QUEUE_EXISTS if there is one."""
+        r"""Create a queue (3.1.7.1.3), ``.\private$\name`` or ``.\name``. Raises MQ_ERROR_QUEUE_EXISTS."""
 
     @abstractmethod
     async def delete_queue(self, name: str) -> None:
@@ -286,7 +295,7 @@ class QueueManagerApi(AdministrationApi):
 
     @abstractmethod
     async def queue(self, name: str) -> QueueInformation:
-        """One queue, by path name or format name. MQ_ERROR_QUEUE_NOT_FOUND."""
+        """Return one queue, by path name or format name. Raises MQ_ERROR_QUEUE_NOT_FOUND."""
 
     @abstractmethod
     async def queues(self, kinds: Sequence[QueueType] | None = None) -> list[QueueInformation]:
@@ -304,7 +313,7 @@ class QueueManagerApi(AdministrationApi):
 
     @abstractmethod
     def transaction(self) -> TransactionApi:
-        """A new internal transaction."""
+        """Begin an internal transaction."""
 
     @abstractmethod
     async def pause_queue(self, name: str) -> None:
@@ -312,11 +321,11 @@ class QueueManagerApi(AdministrationApi):
 
     @abstractmethod
     async def resume_queue(self, name: str) -> None:
-        """Send from a paused outgoing queue again (3.1.4.15)."""
+        """Resume sending from a paused outgoing queue (3.1.4.15)."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop, after what was being written is on disk."""
+        """Stop the queue manager after pending writes are on disk."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,8 +1,8 @@
-"""Many messages of a queue in one go: inserted, locked, removed, purged and deleted with the queue.
+"""Operations on many messages of a queue at once: insert, lock, remove, purge, and delete with the queue.
 
-What the messages share is done once, which is most of what one message costs. Purge Queue and Delete Queue (MS-MQDMPR
-3.1.7.1.7 and 3.1.7.1.4) delete ranges of keys, whatever the backlog, when nobody wants to know about any message.
-Otherwise each is deleted for its reason, in steps, so that a large queue does not hold up the others.
+Work that the messages share is done once; that is most of the cost of one message. Purge Queue and Delete Queue
+(MS-MQDMPR 3.1.7.1.7 and 3.1.7.1.4) delete ranges of keys, whatever the backlog, when no message needs a report.
+Otherwise messages are deleted one by one, in steps, so that a large queue does not delay the others.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
-    """``insert`` for messages that come together, in their order."""
-    if queue.waiting:  # readers are served one message after the other
+    """``insert`` for messages that arrive together, in their order."""
+    if queue.waiting:  # readers are served one message at a time
         for lookup_identifier, value in entries:
             queue.insert(lookup_identifier, value)
         return
@@ -85,7 +85,7 @@ def lock_first(queue: "Queue", limit: int) -> list[Entry]:
 
 
 def remove_many(queue: "Queue", entries: Sequence[Entry]) -> None:
-    """``remove`` for each."""
+    """``remove`` for each of the entries."""
     queue_id, lanes = queue.queue_id, queue.lanes
     delete, delete_express = queue.store.delete_message, queue.store.delete_express
     expires = queue.context.expiry.remove
@@ -124,7 +124,7 @@ _STEP: Final = 500
 
 
 async def purge_queue(context: "Context", queue: "Queue") -> None:
-    """Purge Queue (3.1.7.1.7): what is available goes now, what is locked goes when its transaction aborts."""
+    """Purge Queue (3.1.7.1.7): available messages are deleted now, locked ones when their transaction aborts."""
     for position in queue.locked.values():
         position.state = PositionState.PURGE_PENDING
     await _delete_messages(context, queue, MessageClass.MQMSG_CLASS_NACK_Q_PURGED)
@@ -132,7 +132,7 @@ async def purge_queue(context: "Context", queue: "Queue") -> None:
 
 
 async def delete_queue(context: "Context", queue: "Queue") -> None:
-    """Delete Queue (3.1.7.1.4), with its subqueues and its journal. Open handles to it are dead afterwards."""
+    """Delete Queue (3.1.7.1.4), with its subqueues and its journal. Open handles to it become invalid."""
     for subqueue in list(queue.subqueues.values()):
         await delete_queue(context, subqueue)
     parts = [queue, queue.journal] if queue.has_journal else [queue]
@@ -141,7 +141,7 @@ async def delete_queue(context: "Context", queue: "Queue") -> None:
             reader.cancel(ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE, f"the queue {queue.pathname} was deleted")
         await _delete_messages(context, part, MessageClass.MQMSG_CLASS_NACK_Q_DELETED)
     if queue.deleted:
-        return  # by somebody else, meanwhile
+        return  # another caller deleted it meanwhile
     for part in parts:
         for lookup_identifier in list(part.locked):
             part.delete(
@@ -185,7 +185,7 @@ async def _delete_messages(context: "Context", queue: "Queue", reason: int) -> N
 
 
 def _delete_ranges(queue: "Queue") -> None:
-    """Delete what is not locked, between what is."""
+    """Delete the ranges between locked messages."""
     for lane in [lane for lane in queue.lanes if lane is not None and lane.count]:
         locked = sorted(one for one in queue.locked if one >> LANE_SHIFT == lane.index)
         first = lane.index << LANE_SHIFT

@@ -1,10 +1,10 @@
-"""What the parts of a queue manager share: its store, clock, identity, quotas, names and numbers.
+"""State that the parts of a queue manager share: its store, clock, identity, quotas, names and numbers.
 
-Every part gets this object instead of the queue manager, so that what a part can reach is written here.
+Every part gets this object instead of the queue manager, which limits and documents the state that it can reach.
 
-Numbers are never given out twice, not even by a node that crashed: SequentialID (MS-MQDMPR 3.1.1.1) and MessageID come
-from blocks. The end of a block is on disk before its first number is given out, and a start begins after it:
-most numbers cost an addition, and a crash skips what was left of a block.
+Numbers are never used twice, even after a crash: SequentialID (MS-MQDMPR 3.1.1.1) and MessageID come from blocks. The
+end of a block is on disk before its first number is used, and a restarted node begins after it. So most numbers cost an
+addition, and a crash skips the rest of a block.
 """
 
 import asyncio
@@ -43,22 +43,22 @@ class Ordinal:
         self._block = block
         self._mask = (1 << bits) - 1
         self.value = int.from_bytes(store.get_meta(name) or b"", "big")
-        """The last number that was given out."""
+        """The last number that was issued."""
         self._end = self._look = self.value
         self._reserving: asyncio.Future[None] | None = None
 
     def next(self) -> int:
-        """The next number."""
+        """Issue the next number."""
         if self.value >= self._look:
             self._look_ahead()
         self.value += 1
         return self.value & self._mask
 
     def _look_ahead(self) -> None:
-        """Reserve the next block in good time, with what is written anyway.
+        """Reserve the next block ahead of need, along with other writes.
 
-        Where a number is needed before that is on disk, as after a start, the reservation is written apart: the batch
-        of this pass is often half done, and must reach the disk as a whole or not at all.
+        If a number is needed before the reservation is on disk, as after a start, the reservation is written
+        separately: the current batch is often half complete, and must reach the disk as a whole or not at all.
         """
         reserving = self._reserving
         if reserving is not None and reserving.done() and reserving.exception() is None:
@@ -86,7 +86,7 @@ class Context:
 
     names: "Names"
     queues: "QueueCollection"
-    """QueueCollection, 3.1.1.1."""
+    """QueueCollection, 3.1.1.1: all queues."""
     opening: "Opening"
     expiry: "Expiry"
     outcomes: "Outcomes"
@@ -100,18 +100,18 @@ class Context:
         access_policy: AccessPolicy | None,
         recorder: Recorder | None,
     ) -> None:
-        """The parts that need the context themselves (names to outcomes) are put in by the queue manager."""
+        """The queue manager sets the parts that need the context themselves (names to outcomes)."""
         self.store = store
         self.settings = settings
         self.clock = clock
         self.computer_name = computer_name
         self.access_policy = access_policy
-        """Who may do what; None lets everybody do everything."""
+        """The access policy; None allows every operation to every user."""
         self.recorder = recorder
         self.network: Network | None = None
         """Sessions with other queue managers; None in a queue manager that only keeps messages."""
         self.signing: Signing | None = None
-        """Whoever signs what applications send; None in a queue manager that has no keys."""
+        """Signs the messages of applications; None in a queue manager that has no keys."""
         self.quotas = Quotas(settings.quotas)
         self.notices = NoticeBudget(settings.quotas)
         self.traffic = Traffic()
@@ -120,7 +120,7 @@ class Context:
         self.sequence = Ordinal(store, SEQUENTIAL_IDENTIFIER, LANE_SHIFT, settings.storage.identifier_block)
         self.identifier = self._load_identifier()
         self.transactions: dict[Guid, Transaction] = {}
-        """Those that have not ended, the oldest first."""
+        """Transactions that have not ended, the oldest first."""
         self.touched: list[Queue] = []
         """Queues whose counters go into the next batch."""
         self._handle = 0
@@ -135,7 +135,7 @@ class Context:
         return identifier
 
     def adopt_identifier(self, identifier: Guid) -> None:
-        """Be known by another identifier from now on, also after a restart."""
+        """Use another identifier from now on, and after a restart."""
         self.identifier = identifier
         self.store.put_meta(_NODE, json.dumps({"identifier": identifier.hex()}).encode())
         self.store.flush()

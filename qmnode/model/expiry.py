@@ -1,12 +1,11 @@
 """Time To Be Received Timer: MS-MQDMPR 3.1.2.4 and 3.1.7.2.7. One timer for all messages, and an index on disk.
 
-The index is by second, so that a timer for each message is not needed and a restart knows what is due without reading
-messages. What expires goes, with its copy for the dead-letter queue and its acknowledgment, in one batch.
+The index is by second, so no timer per message is needed and a restart finds due messages without reading them. An
+expired message is deleted in one batch with its copy for the dead-letter queue and its acknowledgment.
 
-Most messages on their way have four days and need a second, so an entry for each would be written only to be deleted.
-Those that have long are indexed in groups: one entry says that of some 4,096 messages of a queue there may be some
-which expire in the four minutes from its second on. When that comes, those that are still there get entries of
-their own.
+Most messages in transit have four days and need a second, so an entry for each would be written only to be deleted.
+Messages with a long time are indexed in groups. One entry covers about 4,096 messages of a queue, of which some may
+expire in the four minutes from its second on. When that time comes, messages that still exist get entries of their own.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -21,21 +20,21 @@ _BEGINNING: Final = (0, 0, 0)
 _CHUNK: Final = 200
 """Messages that expire in one pass of the event loop; the rest wait for the next."""
 FAR: Final = 3600
-"""Seconds from which on a message has long."""
+"""Seconds from which on the time of a message counts as long."""
 SECONDS: Final = 256
-"""What a group covers, in seconds and in lookup identifiers, from a multiple of each on."""
+"""The range of a group, in seconds and in lookup identifiers, from a multiple of each on."""
 GROUP_SHIFT: Final = 12
 IDENTIFIERS: Final = 1 << GROUP_SHIFT
 _SECOND_MASK: Final = ~(SECONDS - 1)
 _IDENTIFIER_MASK: Final = ~(IDENTIFIERS - 1)
 GROUP: Final = 0x8000_0000
-"""In the queue's number of an entry: it is of a group, to be looked at from its lookup identifier on."""
+"""Marks the queue number of a group's entry, whose range begins at its lookup identifier."""
 _REMEMBERED: Final = 65_536
 _GROUP_CHUNK: Final = 256
 _GROUP_BYTES: Final = 1024 * 1024
 
 Entry = tuple[int, int, int]
-"""Second, queue, lookup identifier."""
+"""Second, queue number and lookup identifier."""
 
 
 def group_of(when: int, queue_id: int, lookup_identifier: int) -> Entry:
@@ -50,23 +49,23 @@ class Expiry:
         self._context = context
         self._next = NEVER
         self._searched = _BEGINNING
-        """Everything in the index before this is done: the search does not begin among deleted keys."""
+        """The index before this entry has been processed, so that the search does not begin among deleted keys."""
         self._timer: TimerHandle | None = None
         self._groups: set[Entry] = set()
         """Some of the groups that are in the index."""
 
     def start(self) -> None:
-        """Find what is due, from the index."""
+        """Find due messages in the index and set the timer."""
         self._arm_for_next()
 
     def stop(self) -> None:
-        """No more expiry."""
+        """Stop the expiry timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def add(self, when: int, queue_id: int, lookup_identifier: int) -> bool:
-        """A message expires at ``when``. Whether nothing is to be done for others of its group."""
+        """Add a message that expires at ``when``. Return whether the rest of its group needs no action."""
         group = group_of(when, queue_id, lookup_identifier)
         if group in self._groups:
             return True
@@ -80,7 +79,9 @@ class Expiry:
         return False
 
     def remove(self, when: int, queue_id: int, lookup_identifier: int) -> bool:
-        """The message is gone. Its group stays: it has others, or will find nothing. Returns as ``add``."""
+        """Remove a message. Its group stays: other messages may need it, and otherwise it is harmless. Returns as
+        ``add``.
+        """
         group = group_of(when, queue_id, lookup_identifier)
         if group in self._groups or group[0] > self._context.clock.time() + FAR:
             return True
@@ -114,20 +115,22 @@ class Expiry:
         now = int(context.clock.time())
         context.store.make_visible()
         due = context.store.read_expiry(self._searched, now, _CHUNK)
-        # What is added meanwhile, in these seconds too, brings the search back.
+        # Messages added meanwhile, even in these seconds, bring the search back.
         self._searched = max(self._searched, due[-1] if len(due) == _CHUNK else (now + 1, 0, 0))
         for when, queue_id, lookup_identifier in due:
             if queue_id & GROUP:
                 context.store.delete_expiry(when, queue_id, lookup_identifier)
                 self._split(when, queue_id, lookup_identifier)
-            # Of a message that is held the index keeps the second: after a power cut nobody holds it, and it is due.
+            # The index keeps the second of a locked message: after a power cut it is no longer locked, and due.
             elif self._expired(queue_id, lookup_identifier):
                 context.store.delete_expiry(when, queue_id, lookup_identifier)
         context.store.durable()
         self._arm_for_next()
 
     def _expired(self, queue_id: int, lookup_identifier: int) -> bool:
-        """Time To Be Received Timer Expired (3.1.7.2.7). False: a reader holds it; it goes when it is released."""
+        """Time To Be Received Timer Expired (3.1.7.2.7). False if a reader holds the message, which expires on
+        release.
+        """
         owner = self._context.queues.get(queue_id & ~1)
         queue = owner.journal if owner is not None and queue_id & 1 else owner
         if queue is None:
@@ -141,7 +144,7 @@ class Expiry:
         return True
 
     def _split(self, when: int, queue_id: int, first: int) -> None:
-        """Entries for the messages of a group, which are few by now: as many as are read at once."""
+        """Add entries for the messages of a group; few are left by now, so they are read at once."""
         self._groups.discard((when, queue_id, first))
         last = first | ~_IDENTIFIER_MASK
         entries = self._context.store.read_messages(

@@ -1,7 +1,7 @@
-"""Message: MS-MQDMPR 3.1.1.12. What an application sends and receives.
+"""Message, MS-MQDMPR 3.1.1.12: the unit that applications send and receive.
 
-A message holds only what was set: everything else reads as its default. A received message keeps the packet it came in
-(MS-MQMQ 2.2.20) and takes it apart when a property is first read, so that passing a message on costs no parsing.
+A message stores only the properties that were set; all others read as their default. A received message keeps its
+packet (MS-MQMQ 2.2.20) and parses it when a property is first read, so that forwarding a message costs no parsing.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Acknowledgment(IntFlag):
 
 
 class MessageProperties(TypedDict, total=False):
-    """What a sender may set beside the body. Times are in seconds, format names are text (MS-MQMQ 2.1)."""
+    """Properties that a sender may set beside the body. Times are in seconds, format names are text (MS-MQMQ 2.1)."""
 
     label: str
     recoverable: bool
@@ -129,7 +129,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "soap_header": "",
     "soap_body": "",
     "tracing_queue_identifier": ZERO_GUID,
-    # What the queue manager assigns.
+    # Assigned by the queue manager.
     "identifier": b"",
     "lookup_identifier": 0,
     "arrival_time": 0.0,
@@ -156,7 +156,7 @@ DEFAULTS: Final[dict[str, Any]] = {
 
 
 _ASSIGNED: Final = tuple(DEFAULTS)[tuple(DEFAULTS).index("identifier") :]
-"""What a message that is sent anew does not keep."""
+"""Properties that a message loses when it is sent again."""
 
 _SIGNED: Final = (
     "authentication_level",
@@ -168,7 +168,7 @@ _SIGNED: Final = (
     "signature",
     "symmetric_key",
 )
-"""What the security header of a received message said."""
+"""The security properties of a received message, from its security header."""
 
 
 class Message:
@@ -183,9 +183,9 @@ class Message:
     recoverable: bool
     """DeliveryGuarantee is Recoverable: the message survives a restart. Transactional messages always do."""
     priority: int
-    """0 to 7, the highest is delivered first. Transactional messages all have 0."""
+    """From 0 to 7; the highest is delivered first. Transactional messages all have 0."""
     body_type: int
-    """What the body is: a VARENUM constant (MS-MQMQ 2.2.12)."""
+    """The type of the body: a VARENUM constant (MS-MQMQ 2.2.12)."""
     app_specific: int
     correlation_identifier: bytes
     extension: bytes
@@ -194,8 +194,9 @@ class Message:
     administration_queue_format_name: str
     response_queue_format_name: str
     administration_multi_queue_format_name: str
-    """Several administration queues, with commas between them: each gets every acknowledgment that was asked for. The
-    one name is the first of them if it is not said."""
+    """Several administration queues, separated by commas; each gets every requested acknowledgment. The single name
+    defaults to the first of them.
+    """
     response_multi_queue_format_name: str
     """Several response queues, in the same way."""
     positive_journaling_requested: bool
@@ -207,20 +208,23 @@ class Message:
     tracing_requested: bool
     allow_peek_when_locked: bool
     application_dead_letter_queue: str
-    """Path name of a queue of the sending computer, which keeps the message instead of one of the system's if it asks
-    for negative journaling; transactional if the message is. The destination does not know it."""
+    """Path name of a queue on the sending computer that keeps the message if it asks for negative journaling, instead
+    of a system dead-letter queue; transactional if the message is. The destination does not know it.
+    """
     connector_type_identifier: Guid
     privacy_level: int
-    """PrivacyLevel: how the body is encrypted on its way. 0 is not at all."""
+    """PrivacyLevel: how the body is encrypted in transit; 0 is not at all."""
     authentication_level: int
-    """AuthenticationLevel: which signature the message is to have. Of a received message: which one verified with a
-    certificate that the directory has for ``sender_identifier``, and so proved who sent it; 0 is none."""
+    """AuthenticationLevel: the requested kind of signature. On a received message: the kind that was verified with a
+    certificate that the directory has for ``sender_identifier``, which proves the sender; 0 is none.
+    """
     hash_algorithm: int
     encryption_algorithm: int
     sender_identifier_type: int
     sender_identifier: bytes
-    """The SID of the user, or the GUID of the queue manager, that is proved to have sent a received message; empty when
-    nothing is proved, see ``claimed_sender``."""
+    """The proven sender of a received message: the SID of a user or the GUID of a queue manager. Empty if nothing is
+    proven, see ``claimed_sender``.
+    """
     sender_certificate: bytes
     signature: bytes
     symmetric_key: bytes
@@ -233,7 +237,7 @@ class Message:
     lookup_identifier: int
     """64 bits, unique within the queue manager; the order of delivery within a queue."""
     arrival_time: float
-    """When the message came to its queue: seconds since 1970 (UTC), with microseconds."""
+    """When the message arrived in its queue: seconds since 1970 (UTC), with microseconds."""
     sent_time: int
     source_machine_identifier: Guid
     destination_queue_manager_identifier: Guid
@@ -252,17 +256,19 @@ class Message:
     soap_body: str
     tracing_queue_identifier: Guid
     aborted_receives: int
-    """How often a transaction that had received this message aborted."""
+    """Number of aborted transactions that had received this message."""
     move_count: int
 
     claimed_sender: bytes
-    """The SID or GUID that a message without proof names as its sender. Anybody can write anything there: decide
-    nothing by it."""
+    """The SID or GUID that a message without proof names as its sender. Any sender can write anything there: base no
+    decision on it.
+    """
     packet: bytes
-    """The UserMessage packet of a message that came out of a queue, as it travels."""
+    """The UserMessage packet of a received message, as transmitted."""
     unreadable: str
-    """Why the packet could not be read whole; empty for a sound one. Properties that could not be read have their
-    defaults, and ``packet`` has all bytes. No read raises for such a message: it is received like any other."""
+    """Why the packet could not be read completely; empty for a sound one. Unreadable properties have their defaults,
+    and ``packet`` has all bytes. Reading such a message never raises: it is received like any other.
+    """
 
     def __init__(self, body: bytes = b"", **properties: Unpack[MessageProperties]) -> None:
         attributes = self.__dict__
@@ -291,12 +297,12 @@ class Message:
         code_page: str = "cp1252",
         **properties: Unpack[MessageProperties],
     ) -> "Message":
-        """A message with a value as its body, as programs of .NET read it.
+        """Create a message with a value as its body, in a format that .NET programs read.
 
         ``format``: ``xml`` (XmlMessageFormatter), ``activex`` (ActiveXMessageFormatter, which chooses the body type), a
         body type such as ``VT_BSTR``, ``wcf`` (netMsmqBinding), ``json``, ``text``, or ``nservicebus`` and ``rebus``,
-        which are text, bytes or JSON with ``headers``. ``code_page`` is that of VT_LPSTR. ValueError if the format
-        cannot have the value.
+        which are text, bytes or JSON with ``headers``. ``code_page`` is that of VT_LPSTR. Raises ValueError if the
+        format cannot represent the value.
         """
         from qmnode.bodies.choice import encode
 
@@ -310,10 +316,11 @@ class Message:
     def decoded(
         self, *, format: str | None = None, code_page: str = "cp1252", limits: "Limits | None" = None
     ) -> "Decoded":
-        """The body as a value, with the format's name: recognised by body type and content, or the one that is named.
+        """Return the body as a value, with the name of its format: the given one, or the one recognised by body type
+        and content.
 
-        It never raises: ``reason`` says why there is no value, and ``body`` has the bytes. ``code_page`` is that of
-        VT_LPSTR, which the message does not name. ``limits``: what it may cost (``qmnode.bodies.limits.Limits``).
+        Never raises: ``reason`` says why there is no value, and ``body`` has the bytes. ``code_page`` is that of
+        VT_LPSTR, which the message does not name. ``limits`` bounds the cost (``qmnode.bodies.limits.Limits``).
         """
         from qmnode.bodies.choice import decode
         from qmnode.bodies.limits import DEFAULT_LIMITS
@@ -322,22 +329,22 @@ class Message:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of NServiceBus or Rebus, which travel in ``extension``; empty if it has none."""
+        """Headers of NServiceBus or Rebus, which are carried in ``extension``; empty if there are none."""
         from qmnode.bodies.choice import read_headers
 
         return read_headers(self.extension).values
 
     def reply(self, body: bytes = b"", **properties: Unpack[MessageProperties]) -> "Message":
-        """An answer to this message, to be sent to its ``response_queue_format_name``.
+        """Create an answer to this message, to be sent to its ``response_queue_format_name``.
 
-        Its correlation identifier is this message's identifier, as System.Messaging has it.
+        Its correlation identifier is this message's identifier, as in System.Messaging.
         """
         answer = Message(body, **properties)
         answer.correlation_identifier = self.identifier
         return answer
 
     def copy(self, **changes: Any) -> "Message":
-        """The same message, to be sent on, with some properties changed."""
+        """Copy the message for sending, with some properties changed."""
         if "_load" in self.__dict__:
             self.__dict__["_load"](self, "packet")
         copy = Message.__new__(Message)
@@ -345,14 +352,14 @@ class Message:
         for name in _ASSIGNED:
             copy.__dict__.pop(name, None)
         if "lookup_identifier" in self.__dict__:
-            for name in _SIGNED:  # what another queue manager sent is not signed by who sends it on
+            for name in _SIGNED:  # another queue manager's signature does not cover a message that is sent on
                 copy.__dict__.pop(name, None)
         copy.__dict__.update(changes)
         return copy
 
     @property
     def delivery_guarantee(self) -> DeliveryGuarantee:
-        """DeliveryGuarantee, which ``recoverable`` says as a Boolean."""
+        """DeliveryGuarantee; ``recoverable`` is the same as a Boolean."""
         return DeliveryGuarantee.RECOVERABLE if self.recoverable else DeliveryGuarantee.EXPRESS
 
     def __repr__(self) -> str:

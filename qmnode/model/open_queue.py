@@ -1,4 +1,4 @@
-"""OpenQueueDescriptor: MS-MQDMPR 3.1.1.16. An open queue, and what an application does with it."""
+"""OpenQueueDescriptor, MS-MQDMPR 3.1.1.16: an open queue and its operations."""
 
 import asyncio
 from collections.abc import Sequence
@@ -36,14 +36,15 @@ if TYPE_CHECKING:
 _RECEIVE: Final = Access.RECEIVE.value
 _READ: Final = (Access.RECEIVE | Access.PEEK).value
 _RECEIVED_AT_ONCE: Final = 16 * 1024 * 1024
-"""Bytes after which ``receive_many`` takes no more: what one call holds in memory, and sends to an application in one
-frame (:data:`qmnode.local.frames.MAXIMUM_FRAME`), has a limit, whatever number it asks for."""
+"""Bytes after which ``receive_many`` takes no more messages. This limits the memory of one call, and the size of its
+answer in one frame (:data:`qmnode.local.frames.MAXIMUM_FRAME`), whatever number it asks for.
+"""
 _DELETE: Final = Delete()
 _LOCK: Final = Lock()
 
 
 class OpenQueueDescriptor(SendingDescriptor):
-    """One queue, opened."""
+    """One queue, opened for receiving, sending or both."""
 
     def __init__(
         self, context: "Context", handle: int, queue: Queue, name: FormatName, access: Access, share: Share
@@ -59,7 +60,7 @@ class OpenQueueDescriptor(SendingDescriptor):
     # Receiving
 
     async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
-        """Dequeue Message (3.1.7.1.10)."""
+        """Dequeue Message (3.1.7.1.10), waiting for one if necessary."""
         claim = self.claim(transaction)
         entry = self.queue.take()
         if entry is None:
@@ -85,7 +86,7 @@ class OpenQueueDescriptor(SendingDescriptor):
         return self.begin((await self._dequeue(1, timeout, _LOCK))[0])
 
     async def receive_begin_by_lookup_id(self, lookup_identifier: int = 0, seek: Seek = "current") -> Message:
-        """Read Message By Lookup Identifier (3.1.7.1.13), of which only the first phase is done: the message is locked.
+        """Read Message By Lookup Identifier (3.1.7.1.13), first phase only: the message is locked.
 
         Finish with ``receive_end``.
         """
@@ -99,7 +100,9 @@ class OpenQueueDescriptor(SendingDescriptor):
         return self.begin(received_message(*entry))
 
     def begin(self, message: Message) -> Message:
-        """A message that is locked is this descriptor's to end, or to give back when it is closed."""
+        """Record a locked message as held by this descriptor, which ends the read, or returns the message on
+        closing.
+        """
         self.begun.add(message.lookup_identifier)
         if not self._open:  # closed while the call waited for the disk
             self._give_back()
@@ -130,12 +133,12 @@ class OpenQueueDescriptor(SendingDescriptor):
             queue.make_available(lookup_identifier, position.value)
 
     def _give_back(self) -> None:
-        """Nobody will end the two-phase reads of this descriptor: their messages are available again."""
+        """Make the messages of unfinished two-phase reads available again."""
         for lookup_identifier in list(self.begun):
             self.give_back(lookup_identifier)
 
     def give_back(self, lookup_identifier: int) -> None:
-        """Nobody will end this two-phase read: its message is available again, in its old place."""
+        """Make the message of an unfinished two-phase read available again, in its old place."""
         if lookup_identifier not in self.begun:
             return
         self.begun.discard(lookup_identifier)
@@ -163,7 +166,7 @@ class OpenQueueDescriptor(SendingDescriptor):
         return [received_message(*entry) for entry in entries]
 
     def claim(self, transaction: InTransaction) -> Claim:
-        """Check that this descriptor may receive, and say what a receive does to its message."""
+        """Check that this descriptor may receive, and return the effect of a receive on its message."""
         if not self._open or not self._access & _RECEIVE or self.queue.deleted:
             self._refuse(_RECEIVE)
         if transaction is None or transaction == "single":
@@ -176,7 +179,9 @@ class OpenQueueDescriptor(SendingDescriptor):
         return TransactionClaim(unit_of_work(self.context, transaction))
 
     async def settle(self, claim: Claim, entries: Sequence[Entry]) -> None:
-        """Wait until what was received is off the disk. If the caller is cancelled meanwhile, it all goes back."""
+        """Wait until the removal of received messages is on disk. If the caller is cancelled meanwhile, all are
+        returned.
+        """
         future = self._store.durable() if claim is _DELETE else self._store.pending()
         if future is None:
             self._store.check()
@@ -192,7 +197,7 @@ class OpenQueueDescriptor(SendingDescriptor):
     # Peeking
 
     async def peek(self, timeout: float | None = None) -> Message:
-        """Peek Message (3.1.7.1.15)."""
+        """Peek Message (3.1.7.1.15), waiting for one if necessary."""
         self.check_read(timeout)
         entry = self.queue.first(peek=True)
         if entry is None:
@@ -203,15 +208,15 @@ class OpenQueueDescriptor(SendingDescriptor):
         return received_message(*entry)
 
     async def settle_peek(self) -> None:
-        """What was seen must not vanish: wait until the write that it may be part of is on disk."""
+        """Wait until the write that a peeked message may be part of is on disk, so that the message cannot vanish."""
         future = self._store.pending()
         if future is None:
-            self._store.check()  # what could not be written is in memory all the same
+            self._store.check()  # a message whose write failed is still in memory
         else:
             await future
 
     def cursor(self) -> Cursor:
-        """Open Cursor (3.1.7.1.1)."""
+        """Open Cursor (3.1.7.1.1) on this queue."""
         self.check_read(None)
         cursor = Cursor(self, self.context.next_handle())
         self.cursors[cursor.handle] = cursor
@@ -271,7 +276,7 @@ class OpenQueueDescriptor(SendingDescriptor):
     # Moving and deleting
 
     async def move(self, lookup_identifier: int, target: QueueApi, transaction: InTransaction = None) -> None:
-        """Move Message (3.1.7.1.16)."""
+        """Move Message (3.1.7.1.16) between a queue and its subqueues."""
         self.check_read(None, _RECEIVE)
         into = self._move_target(target)
         unit = None
@@ -302,7 +307,7 @@ class OpenQueueDescriptor(SendingDescriptor):
         return target.queue
 
     async def purge(self) -> None:
-        """Purge Queue (3.1.7.1.7)."""
+        """Purge Queue (3.1.7.1.7): delete all its messages."""
         self.check_read(None, _RECEIVE)
         await purge_queue(self.context, self.queue)
 
@@ -314,7 +319,7 @@ class OpenQueueDescriptor(SendingDescriptor):
             self._refuse(access)
 
     async def close(self) -> None:
-        """Close Queue (3.1.7.1.6)."""
+        """Close Queue (3.1.7.1.6) and everything opened through it."""
         self.closed()
 
     def closed(self) -> None:

@@ -1,4 +1,4 @@
-"""Open Queue: MS-MQDMPR 3.1.7.1.5. From a format name to an open queue, to several at once, or to the right error."""
+"""Open Queue, MS-MQDMPR 3.1.7.1.5: from a format name to an open queue, to several at once, or to the right error."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -39,7 +39,7 @@ _KINDS: Final = {
     Access.PEEK_ADMIN: _PEEK,
 }
 
-# (kind and mode of one that is open): what of a new one it excludes, first match as the specification orders them.
+# For the kind and mode of an open handle: the new ones that it excludes, first match as the specification orders them.
 _EXCLUDED: Final = (
     ((_RECEIVE, Share.DENY_RECEIVE), lambda kind, share: share is Share.DENY_RECEIVE or kind == _RECEIVE),
     ((_PEEK, Share.DENY_RECEIVE), lambda kind, share: kind == _RECEIVE),
@@ -48,7 +48,7 @@ _EXCLUDED: Final = (
 
 
 def conflicts(opened: Iterable[tuple[Access, Share]], access: Access, share: Share) -> bool:
-    """Whether a queue that is open like this cannot also be opened for ``access`` and ``share``."""
+    """Whether a handle opened like this prevents opening the queue with ``access`` and ``share``."""
     present = {(_KINDS.get(open_access), open_share) for open_access, open_share in opened}
     kind = _KINDS.get(access)
     for combination, excludes in _EXCLUDED:
@@ -66,9 +66,9 @@ _MAXIMUM_LISTS = 1000
 async def expand_format_name(
     name: FormatName | MultipleElementFormatName, resolve: ResolveDistributionList | None
 ) -> tuple[FormatName, ...]:
-    """The single names that a name stands for, sorted and without doubles.
+    """The single names that a name stands for, sorted and without duplicates.
 
-    MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION for a distribution list when there is no directory.
+    Raises MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION for a distribution list when there is no directory.
     """
     if not isinstance(name, MultipleElementFormatName | DistributionListFormatName):
         return (name,)
@@ -135,8 +135,9 @@ class MultipleQueueDescriptor(QueueApi):
         left = False
         accepted = []
         for descriptor, put in zip(self.descriptors, puts, strict=True):
-            # A receiver knows repetitions by their identifier (MS-MQQB 3.1.5.8.1): it would drop the second of two
-            # copies for queues of its own. So of those that leave, only one has the identifier that the sender is told.
+            # A receiver recognises repetitions by their identifier (MS-MQQB 3.1.5.8.1): it would drop the second of two
+            # copies for queues of its own. So of the departing copies, only one has the identifier that the sender
+            # gets.
             is_outgoing = descriptor.queue.queue_type is QueueType.OUTGOING
             ordinal = self._context.ordinal.next() if is_outgoing and left else shared
             left = left or is_outgoing
@@ -152,56 +153,56 @@ class MultipleQueueDescriptor(QueueApi):
         self._refuse(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{self.format_name} names several queues: it only sends")
 
     async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
-        """Refused."""
+        """Refused: several queues can only be sent to."""
         self._only_sends()
 
     async def receive_many(
         self, limit: int, timeout: float | None = None, transaction: InTransaction = None
     ) -> list[Message]:
-        """Refused."""
+        """Refused: several queues can only be sent to."""
         self._only_sends()
 
     async def receive_begin(self, timeout: float | None = None) -> Message:
-        """Refused."""
+        """Refused: several queues can only be sent to."""
         self._only_sends()
 
     async def receive_end(self, lookup_identifier: int, delete: bool) -> None:
-        """Refused."""
+        """Refused: several queues can only be sent to."""
         self._only_sends()
 
     async def peek(self, timeout: float | None = None) -> Message:
-        """Refused."""
+        """Refused: several queues can only be sent to."""
         self._only_sends()
 
     async def receive_by_lookup_id(self, lookup_identifier: int, transaction: InTransaction = None) -> Message:
-        """Refused."""
+        """Refused: several queues can only be sent to."""
         self._only_sends()
 
     async def peek_by_lookup_id(self, lookup_identifier: int = 0, seek: Seek = "current") -> Message:
-        """Refused."""
+        """Refused: several queues can only be sent to."""
         self._only_sends()
 
     def cursor(self) -> CursorApi:
-        """Refused."""
+        """Refused: several queues can only be sent to."""
         self._only_sends()
 
     async def move(self, lookup_identifier: int, target: QueueApi, transaction: InTransaction = None) -> None:
-        """Refused."""
+        """Refused: several queues can only be sent to."""
         self._only_sends()
 
     async def purge(self) -> None:
-        """Refused."""
+        """Refused: several queues can only be sent to."""
         self._only_sends()
 
     async def close(self) -> None:
-        """Close Queue (3.1.7.1.6), for each."""
+        """Close Queue (3.1.7.1.6) for each of the queues."""
         self._open = False
         for descriptor in self.descriptors:
             descriptor.closed()
 
 
 _RIGHTS: Final = {
-    # Rights of MS-MQMQ 2.2.24 that an access needs; on a journal, those for journals.
+    # The rights of MS-MQMQ 2.2.24 that an access needs; on a journal, those for journals.
     Access.SEND: (QueueAccess.MQSEC_WRITE_MESSAGE, QueueAccess.MQSEC_WRITE_MESSAGE),
     Access.PEEK: (QueueAccess.MQSEC_PEEK_MESSAGE, QueueAccess.MQSEC_PEEK_MESSAGE),
     Access.RECEIVE: (QueueAccess.MQSEC_RECEIVE_MESSAGE, QueueAccess.MQSEC_RECEIVE_JOURNAL_MESSAGE),
@@ -213,7 +214,7 @@ _ADMINISTRATION: Final = (Access.PEEK_ADMIN, Access.RECEIVE_ADMIN)
 _SHARES: Final = frozenset(Share)
 _READS: Final = Access.RECEIVE | Access.PEEK
 _FULL: Final = 1.0
-"""Seconds between two searches for an outgoing queue that can go, when messages from elsewhere want one."""
+"""Seconds between two searches for an unused outgoing queue, when messages from other machines need a new one."""
 
 
 class Opening:
@@ -223,9 +224,9 @@ class Opening:
         self._manager = manager
         self._context = manager.context
         self._base_priorities: dict[Guid, int] = {}
-        """Of public queues elsewhere, between looking them up and creating their outgoing queues."""
+        """Base priorities of public queues elsewhere, from their look-up to the creation of their outgoing queues."""
         self._full_since = 0.0
-        """When no outgoing queue was found that nobody uses."""
+        """When no unused outgoing queue was found."""
 
     async def open_queue(self, format_name: str, access: Access, share: Share, caller: object) -> QueueApi:
         """Open Queue for any format name."""
@@ -233,7 +234,7 @@ class Opening:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE, f"{access!r} is no access to a queue")
         if share not in _SHARES:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE, f"{share!r} is no share mode")
-        access, share = Access(access), Share(share)  # their numbers do as well
+        access, share = Access(access), Share(share)  # plain numbers are accepted as well
         manager, context = self._manager, self._context
         names = await expand_format_name(context.names.parse(format_name), manager.resolve_distribution_list)
         reader = manager.remote_reader
@@ -271,7 +272,9 @@ class Opening:
         return MultipleQueueDescriptor(",".join(map(str, names)), several)
 
     async def _look_up(self, name: FormatName, access: Access) -> None:
-        """Before a public queue elsewhere is first opened: the directory must know it, and its base priority."""
+        """Look up a public queue elsewhere before it is first opened: the directory must know it, and its base
+        priority.
+        """
         names = self._context.names
         if (
             access is not Access.SEND
@@ -283,13 +286,13 @@ class Opening:
         self._base_priorities[name.queue] = await self._manager.published.base_priority(name)
 
     async def _created(self) -> None:
-        """An outgoing queue or a subqueue that opening created is on disk before anyone uses it."""
+        """Wait until an outgoing queue or a subqueue that opening created is on disk."""
         pending = self._context.store.pending()
         if pending is not None:
             await pending
 
     def open_one(self, name: FormatName, access: Access, share: Share, caller: object = None) -> OpenQueueDescriptor:
-        """Open one queue."""
+        """Open one queue for a caller."""
         context = self._context
         queue = self.find(name, access)
         self._check_access(queue, access, caller)
@@ -313,7 +316,7 @@ class Opening:
             )
 
     def may_open(self, queue: Queue, access: Access, caller: object) -> bool:
-        """Whether the security descriptor of a queue lets somebody open it."""
+        """Whether the security descriptor of a queue lets the caller open it."""
         policy = self._context.access_policy
         if policy is None or caller is None:
             return True
@@ -321,9 +324,10 @@ class Opening:
         return policy.check(owner.security, _RIGHTS[access][queue.is_journal], caller)
 
     def find(self, name: FormatName, access: Access, *, for_strangers: bool = False) -> Queue:
-        """The queue that is to be opened: one that is here, or an outgoing one, which is created when it is needed.
+        """Find the queue to open: a local one, or an outgoing one, which is created if necessary.
 
-        ``for_strangers``: a message from elsewhere names it. At most half of the outgoing queues are made so.
+        ``for_strangers``: a message from another machine names it. At most half of the outgoing queues are created that
+        way.
         """
         context = self._context
         if is_unsupported(name):
@@ -337,7 +341,7 @@ class Opening:
             if queue is None and access is Access.SEND:
                 queue = self._create_outgoing(name, for_strangers)
             elif queue is not None and access not in (Access.SEND, *_ADMINISTRATION):
-                queue = None  # outgoing queues are read with the access for administration only
+                queue = None  # outgoing queues are only read with the administrative access
         if queue is None:
             if for_strangers or not context.names.is_local(name):
                 raise MessageQueuingError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"there is no queue {name}")
@@ -347,7 +351,7 @@ class Opening:
         return queue
 
     def _create_local(self, name: FormatName, access: Access) -> Queue | None:
-        """A subqueue to move to, or the connector queue that a connector application reads."""
+        """Create a subqueue as the target of a move, or the connector queue for a connector application."""
         context = self._context
         if isinstance(name, ConnectorFormatName):
             if access is Access.SEND:
@@ -375,9 +379,9 @@ class Opening:
         return context.queues.subqueue(owner, path.subqueue)
 
     def _check_room(self, for_strangers: bool = False) -> None:
-        """For one more outgoing queue: at the limit the oldest that nobody uses goes."""
+        """Make room for one more outgoing queue: at the limit, the oldest unused one is deleted."""
         limit = self._context.settings.quotas.outgoing_queues
-        if for_strangers:  # whoever asks for acknowledgments everywhere leaves queues for those who work here
+        if for_strangers:  # requests for acknowledgments must leave queues for local applications
             limit -= limit // 2
         queues = self._context.names.all_outgoing()
         if len(queues) < limit:

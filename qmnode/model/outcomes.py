@@ -1,8 +1,8 @@
-"""What follows when a message leaves its queue: Message Position Deleted, MS-MQDMPR 3.1.7.2.1 and MS-MQQB 3.1.7.2.
+"""Actions when a message leaves its queue: Message Position Deleted, MS-MQDMPR 3.1.7.2.1 and MS-MQQB 3.1.7.2.
 
-A copy for the queue's journal, a copy for a dead-letter queue, an acknowledgment for the sender; and a message whose
-receivers keep failing is moved out of the way. All of it is in the same batch as the deletion, so that no crash comes
-between a message and its copy.
+These are a copy for the queue's journal, a copy for a dead-letter queue, and an acknowledgment for the sender; a
+message whose receivers keep failing is moved aside. They share one batch with the deletion, so that no crash can
+separate a message from its copy.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -52,9 +52,10 @@ log = structlog.get_logger(__name__)
 
 
 def check_named(context: "Context", pathname: str, caller: object) -> None:
-    """Raise if what an application names as dead-letter queue is no path name, or is a queue that it may not send to.
+    """Raise if the dead-letter queue that an application names is not a path name, or is a queue that it may not send
+    to.
 
-    That the queue is there and can keep the message counts when it is needed, and then only.
+    Whether the queue exists and can keep the message is checked only when it is needed.
     """
     try:
         PathName.parse(pathname)
@@ -72,7 +73,7 @@ def check_named(context: "Context", pathname: str, caller: object) -> None:
 
 
 def dead_letter_queue(context: "Context", message: "Message", size: int) -> "Queue":
-    """Where a message that died goes, which takes ``size`` bytes: it is lost by no mistake in the name."""
+    """The queue for a dead message of ``size`` bytes: a mistake in the named queue never loses the message."""
     system = context.queues.transactional_dead_letter if message.transactional else context.queues.dead_letter
     pathname = message.application_dead_letter_queue
     if not pathname:
@@ -93,7 +94,7 @@ def dead_letter_queue(context: "Context", message: "Message", size: int) -> "Que
 
 
 def _fault(context: "Context", queue: "Queue", message: "Message", size: int) -> str | None:
-    """Why a queue cannot keep a dead letter."""
+    """The reason why a queue cannot keep a dead letter."""
     if queue.queue_type not in (QueueType.PRIVATE, QueueType.PUBLIC) or queue.is_journal or queue.parent is not None:
         return "it is no queue that applications send to"
     if queue.transactional is not message.transactional:
@@ -108,7 +109,7 @@ def _fault(context: "Context", queue: "Queue", message: "Message", size: int) ->
 
 
 _ACKNOWLEDGED_BY: Final = {
-    # (negative?, about receiving?): the bit of AcknowledgementsRequested that asks for it.
+    # (negative, about receiving) to the bit of AcknowledgementsRequested that asks for it.
     (False, False): Acknowledgment.POSITIVE_ARRIVAL,
     (False, True): Acknowledgment.POSITIVE_RECEIVE,
     (True, False): Acknowledgment.NEGATIVE_ARRIVAL,
@@ -117,7 +118,7 @@ _ACKNOWLEDGED_BY: Final = {
 
 
 class Outcomes:
-    """Sends after a message what was asked for when it leaves."""
+    """Performs the actions that a message requested for when it leaves its queue."""
 
     def __init__(self, context: "Context") -> None:
         self._context = context
@@ -146,17 +147,17 @@ class Outcomes:
         self.acknowledge(message, MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE)
 
     def add_to_journal(self, journal: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """Target journaling, and positive source journaling."""
+        """Copy a message to a journal: target journaling, and positive source journaling."""
         if self._context.quotas.journal_has_room(journal, len(value) - PREFIX_SIZE):
             journal.insert(lookup_identifier, kept(value))
         else:
             self.journal_copies_dropped += 1
 
     def add_to_dead_letters(self, lookup_identifier: int, value: bytes, reason: int) -> None:
-        """Negative source journaling: a message that asked for it and was not received goes to a dead-letter queue.
+        """Negative source journaling: copy a message that was not received to a dead-letter queue, if it asks for that.
 
-        That which the application named, or that of this node, also for a message from elsewhere; but a transactional
-        one is its sender's to keep, who learns of it by the final acknowledgment.
+        The application's named queue is used, or else the system's, for messages from other machines too. A
+        transactional message from elsewhere is kept by its sender, who is notified by the final acknowledgment.
         """
         message = received_message(lookup_identifier, value)
         context = self._context
@@ -197,14 +198,14 @@ class Outcomes:
         )
 
     def _is_own(self, message: Message) -> bool:
-        """Whether an application here sent a message: it learns everything of it."""
+        """Whether a local application sent a message, so that it is notified of everything."""
         return message.source_machine_identifier == self._context.identifier
 
     def send_internally(self, format_name: str, message: Message, account: Account = OWN) -> None:
-        """Send a message of the queue manager's own about another (MS-MQQB 3.1.7.15), which is dropped if that cannot
-        be done, or if whoever caused it, the ``account``, has no room for it.
+        """Send a notice of the queue manager about a message (MS-MQQB 3.1.7.15). It is dropped if that fails, or if the
+        ``account`` of its cause has no room.
 
-        To each queue, if the name has several elements: as a message of its own, as its receiver may be the same.
+        Each element of a multiple name gets a message of its own, as its receiver may be the same.
         """
         try:
             name = self._context.names.parse(format_name)
@@ -230,7 +231,7 @@ class Outcomes:
         destination = Destination(context.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
         try:
             value = serialize(message, destination, ordinal, context.clock.time())
-        except (MessageQueuingError, ValueError) as error:  # what a peer wrote need not be what may be sent
+        except (MessageQueuingError, ValueError) as error:  # a peer's names need not be valid destinations
             log.warning("a message about a message cannot be sent", destination=str(name), reason=str(error))
             return
         size = len(value) - PREFIX_SIZE
@@ -250,7 +251,7 @@ class Outcomes:
 
 
 def kept(value: bytes) -> bytes:
-    """The message as a journal or dead-letter queue keeps it: it does not expire, and nobody is told when it goes."""
+    """The message as a journal or dead-letter queue keeps it: without expiry and without requests for notices."""
     return with_prefix(value, flags=value[FLAGS] & ~(ON_ARRIVAL | ON_LOSS), expires=NEVER)
 
 
@@ -284,7 +285,7 @@ class PoisonPolicy:
             self._context.queues.transactional_dead_letter.insert(lookup_identifier, with_class(kept(counted), reason))
             return True
         if queue.parent is not None:
-            return False  # a subqueue has none of its own: what fails there stays there
+            return False  # a subqueue has no subqueues: messages that fail there stay there
         target = self._context.queues.subqueue(queue, POISON_SUBQUEUE)
         queue.remove(lookup_identifier, value)
         target.insert(lookup_identifier, counted)

@@ -1,4 +1,4 @@
-"""OutgoingQueue: MS-MQDMPR 3.1.1.3. Messages on their way to a queue on another machine."""
+"""OutgoingQueue, MS-MQDMPR 3.1.1.3: messages in transit to a queue on another machine."""
 
 import re
 import struct
@@ -41,7 +41,7 @@ class ConnectionAttempt:
     time: int
     """Seconds since 1970 (UTC)."""
     error: int = 0
-    """The HRESULT, or zero."""
+    """The HRESULT of the attempt, or zero."""
     addresses: tuple[str, ...] = ()
 
 
@@ -53,7 +53,7 @@ _TRANSFER_INFO: Final = struct.Struct(">QI")
 
 @dataclass(frozen=True, slots=True)
 class OutgoingTransferInfo:
-    """Where the queue is in its sequence (3.1.1.4, EodNextSeq). What was acknowledged is the protocol's to keep."""
+    """The queue's place in its outgoing sequence (3.1.1.4, EodNextSeq). The protocol keeps the acknowledged places."""
 
     sequence_identifier: int
     """TxSequenceID (MS-MQMQ 2.2.18.1.2): the time stamp in the high half."""
@@ -61,12 +61,12 @@ class OutgoingTransferInfo:
     """TxSequenceNumber of the last message that was given a place."""
 
     def pack(self) -> bytes:
-        """The stored form."""
+        """Encode for the store."""
         return _TRANSFER_INFO.pack(self.sequence_identifier, self.last_number)
 
     @classmethod
     def unpack(cls, record: bytes) -> "OutgoingTransferInfo":
-        """From the stored form."""
+        """Decode from the store."""
         return cls(*_TRANSFER_INFO.unpack(record))
 
 
@@ -82,23 +82,25 @@ class OutgoingQueue(Queue):
         """Address, and text of the GUID, of the queue manager at the other end of the session."""
         self.for_acknowledgments = _ORDER_QUEUE.search(pathname) is not None
         if self.for_acknowledgments:
-            self.recorder = None  # the protocol's own messages are nobody's
+            self.recorder = None  # the protocol's own messages are not recorded
         self.multicast = pathname.upper().startswith("MULTICAST=")
         self._transfer_info: OutgoingTransferInfo | None = None
         self.connection_history: list[ConnectionAttempt] = []
 
     @property
     def _resting(self) -> OutgoingQueueState:
-        """While nothing is done for it. Locked in hardened mode, in which nothing is transferred: 3.1.3, 3.1.7.1.5."""
+        """The state while the queue has no session. In hardened mode it is locked, as nothing is transferred: 3.1.3,
+        3.1.7.1.5.
+        """
         return OutgoingQueueState.LOCKED if self.context.settings.hardened_security else OutgoingQueueState.INACTIVE
 
     def stored_attributes(self) -> dict[str, Any]:
-        """A pause survives a restart; the other states are found anew."""
+        """Only a pause survives a restart; the other states are derived anew."""
         paused = self.state is OutgoingQueueState.ON_HOLD
         return super().stored_attributes() | ({"state": self.state.value} if paused else {})
 
     def is_unused(self) -> bool:
-        """Whether it can go: it would be made again, and be the same."""
+        """Whether the queue can be deleted, because it would be created again with the same state."""
         return (
             not self.message_count
             and not self.reserved_bytes
@@ -115,9 +117,9 @@ class OutgoingQueue(Queue):
 
     @property
     def oldest_arrival(self) -> float | None:
-        """When the message that waits longest came, in seconds since 1970 (UTC); None when none waits.
+        """When the message that has waited longest arrived, in seconds since 1970 (UTC); None if the queue is empty.
 
-        Those on their way are looked at by their order of delivery: the first of them is as good as the oldest.
+        Among messages under way, only the first by order of delivery is considered: it is as good as the oldest.
         """
         waiting = [self.locked[min(self.locked)].value] if self.locked else []
         for lane in self.lanes:
@@ -129,18 +131,18 @@ class OutgoingQueue(Queue):
     # Messages
 
     def arrive(self, lookup_identifier: int, value: bytes) -> None:
-        """The message has left its sender, and has not arrived yet."""
+        """Insert a message that has left its sender and not yet reached its destination."""
         self.insert(lookup_identifier, value)
 
     def arrive_many(self, entries: Sequence[Entry]) -> None:
-        """``arrive`` for messages that come together, in their order."""
+        """``arrive`` for messages that arrive together, in their order."""
         insert_many(self, entries)
 
     def arrive_committed(self, entries: Sequence[Entry]) -> None:
-        """The next places in the sequence of transactional messages to this destination, in the batch of the commit.
+        """Assign the next places in the sequence to this destination, in the batch of the commit.
 
-        Messages go out in the order of their numbers, which is the order of commits. So they are put last: their
-        places from when they were sent may be before one that has a lower number.
+        Messages leave in the order of their numbers, which is the order of commits. So they are inserted last: their
+        places from sending time could precede a message with a lower number.
         """
         sequence_identifier, first = self._assign_numbers(len(entries))
         next_place = self.context.sequence.next
@@ -167,13 +169,13 @@ class OutgoingQueue(Queue):
 
     @property
     def transfer_info(self) -> OutgoingTransferInfo:
-        """OutgoingTransferInfoReference, as far as it survives a restart."""
+        """The part of OutgoingTransferInfoReference that survives a restart."""
         if self._transfer_info is None:
             record = self.store.get_outgoing(self.queue_id)
             oldest = self.store.sequence_time_stamp
             found = OutgoingTransferInfo.unpack(record) if record else None
             if found is None or found.sequence_identifier >> 32 < oldest:
-                # New, or of the time before the store was restored or copied: its numbers may have been used.
+                # New, or from before the store was restored or copied: its numbers may have been used.
                 stamp = max(int(self.context.clock.time()), oldest) & 0xFFFFFFFF
                 found = OutgoingTransferInfo(stamp << 32 | self.queue_id, 0)
             self._transfer_info = found
@@ -189,7 +191,7 @@ class OutgoingQueue(Queue):
         return MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
 
     def expire(self, lookup_identifier: int, value: bytes) -> None:
-        """A message of another queue manager may have got less time than it has left (``Network.transit_end``)."""
+        """Expire a message, unless another queue manager's message has more time left (``Network.transit_end``)."""
         network, now = self.context.network, int(self.context.clock.time())
         if network is None or value[SOURCE] == self.context.identifier:
             super().expire(lookup_identifier, value)
@@ -211,16 +213,16 @@ class OutgoingQueue(Queue):
         network = self.context.network
         passing = value[SOURCE] != self.context.identifier
         if passing:
-            value = without_claims(value)  # nobody has checked them here, and it may lie in a dead-letter queue
+            value = without_claims(value)  # nobody checked them, and it may become a dead letter
         if passing and network is not None and not network.gave_up(self, value):
             self.remove(lookup_identifier, value)
             if value[FLAGS] & TRANSACTIONAL:
-                network.message_left(value, reason)  # the word may have been lost: its source sends it again and again
+                network.message_left(value, reason)  # the notification may be lost: the source resends
             return
         super().delete(lookup_identifier, value, reason)
 
     def transferred(self, lookup_identifier: int, value: bytes) -> None:
-        """The other side has the message: it goes, and a copy goes to the journal if it asks for one."""
+        """Delete a message that the other side has received, with a copy for the journal if requested."""
         if lookup_identifier in self.locked:
             self.unlock(lookup_identifier)
         else:
@@ -232,7 +234,7 @@ class OutgoingQueue(Queue):
             self.context.outcomes.add_to_journal(self.context.queues.journal, lookup_identifier, value)
 
     def count_acknowledged(self, gone: Sequence[Entry]) -> None:
-        """Messages left the queue because somebody else has them."""
+        """Count messages that left the queue because the other side has them."""
         tally = self.tally
         tally.acknowledged += len(gone)
         tally.acknowledged_bytes += sum([len(value) for _, value in gone]) - PREFIX_SIZE * len(gone)
@@ -240,8 +242,9 @@ class OutgoingQueue(Queue):
         self.context.traffic.settle(self.context.clock)
 
     def release(self, lookup_identifiers: Iterable[int]) -> list[Entry]:
-        """Locked messages have left for good: they go, and what they were is returned. Those that went before do
-        not count."""
+        """Delete locked messages that were transferred, and return their values. Messages deleted earlier are
+        skipped.
+        """
         gone: list[Entry] = []
         locked = self.locked
         for lookup_identifier in lookup_identifiers:
@@ -266,13 +269,13 @@ class OutgoingQueue(Queue):
     # State
 
     def pause(self) -> None:
-        """Pause Queue (3.1.7.2.3)."""
+        """Pause Queue (3.1.7.2.3): stop sending."""
         self._set_state(OutgoingQueueState.ON_HOLD)
         if self.context.network is not None:
             self.context.network.paused(self)
 
     def resume(self) -> None:
-        """Resume Queue (3.1.7.2.4)."""
+        """Resume Queue (3.1.7.2.4): send again."""
         self._set_state(self._resting)
         if self.context.network is not None:
             self.context.network.resumed(self)

@@ -1,6 +1,7 @@
-"""From a stored packet to its message: MS-MQDMPR 3.1.7.1.31, MS-MQMQ 2.2.20. And the few facts that change in a packet.
+"""From a stored packet to its message: MS-MQDMPR 3.1.7.1.31, MS-MQMQ 2.2.20. Also changes the few mutable facts of a
+packet.
 
-Receiving goes through here once for each message, so a packet is taken apart only as far as somebody asks.
+Every received message passes through here, so a packet is parsed only as far as its properties are read.
 """
 
 import struct
@@ -60,11 +61,11 @@ from qmnode.structures.user_message import UserMessage
 
 _CLAIMS: Final = SecurityFlags.AU.mask | SecurityFlags.AS.mask
 BROKEN: Final = (PacketError, struct.error, ValueError, IndexError)
-"""What reading a stored message raises when its bytes are not those of a sound packet."""
+"""Exceptions when reading a stored message whose bytes are not a sound packet."""
 
 
 def received_message(lookup_identifier: int, value: bytes) -> Message:
-    """A message out of a queue; its packet is taken apart when a property is first read."""
+    """A message from a queue; its packet is parsed when a property is first read."""
     message = Message.__new__(Message)
     attributes = message.__dict__
     attributes["lookup_identifier"] = lookup_identifier
@@ -77,35 +78,35 @@ def received_message(lookup_identifier: int, value: bytes) -> Message:
 
 
 def value_of_any_packet(packet: bytes, arrival: float) -> bytes:
-    """The stored value of a packet that may be broken: as a message, it says why it is unreadable."""
+    """The stored value of a packet that may be broken: its message then says why it is unreadable."""
     try:
         return value_of_packet(packet, arrival)
     except BROKEN:
-        # A MessagePropertiesHeader behind the end: nothing of the packet is taken for one.
+        # A MessagePropertiesHeader behind the end, so that no bytes of the packet are taken for one.
         return PREFIX.pack(VERSION, 0, 0, 0, PREFIX_SIZE + len(packet), NEVER, int(arrival * 1e6)) + packet
 
 
 def stored_value(message: Message) -> bytes:
-    """A received message that nobody has looked into, as it is stored: its prefix and its packet."""
+    """The prefix and packet of a received message that has not been parsed."""
     return without_dead_letter_header(whole_value(message))
 
 
 def whole_value(message: Message) -> bytes:
-    """The same, with what is behind the packet."""
+    """The same, with the data that follows the packet."""
     value: bytes = message.__dict__["_value"]
     return value
 
 
 def message_from_packet(packet: bytes) -> Message:
-    """A message from a packet that someone else made. PacketError if the packet is not right."""
+    """A message from another sender's packet. Raises PacketError if the packet is malformed."""
     MessageHeaders.parse(packet)
     return received_message(0, value_of_packet(packet, 0.0))
 
 
 def load(message: Message, name: str) -> None:
-    """Deserialize Message From Buffer (3.1.7.1.31), as far as it is needed for the property ``name``.
+    """Deserialize Message From Buffer (3.1.7.1.31), as far as the property ``name`` needs it.
 
-    Never raises: what cannot be read keeps its default, and ``unreadable`` gives the reason.
+    Never raises: unreadable properties keep their defaults, and ``unreadable`` gives the reason.
     """
     attributes = message.__dict__
     value: bytes = attributes["_value"]
@@ -127,7 +128,7 @@ def load(message: Message, name: str) -> None:
 
 
 def _load_properties(attributes: dict[str, Any], value: bytes) -> None:
-    """The MessagePropertiesHeader, which is what most applications read."""
+    """Load the MessagePropertiesHeader, all that most applications read."""
     start = PROPERTIES_OFFSET.unpack_from(value, 4)[0]
     (
         attributes["acknowledgements_requested"],
@@ -147,15 +148,15 @@ def _load_properties(attributes: dict[str, Any], value: bytes) -> None:
     label_end = start + 2 * label_length
     body_start = label_end + extension_size
     attributes["body"] = value[body_start : body_start + body_size]
-    # Packets from elsewhere may have half of a surrogate pair: that must not make the message unreadable.
+    # Packets from elsewhere may contain half of a surrogate pair: that must not make the message unreadable.
     attributes["label"] = value[start : label_end - 2].decode("utf-16-le", "replace") if label_length else ""
     attributes["extension"] = value[label_end:body_start]
 
 
 def _load_headers(attributes: dict[str, Any], value: bytes) -> list[str]:
-    """What comes before it: the prefix, BaseHeader, UserHeader and TransactionHeader; and the headers that few have.
+    """Load the preceding data (prefix, BaseHeader, UserHeader and TransactionHeader) and the rare headers.
 
-    Returns what cannot be read of the latter.
+    Return the reason why rare headers cannot be read.
     """
     problems: list[str] = []
     (
@@ -224,20 +225,21 @@ def _load_transaction(attributes: dict[str, Any], header: bytes) -> None:
 
 
 def mark_last_in_transaction(value: bytes) -> bytes:
-    """The same message, said to be the last of its transaction (3.1.4.3)."""
+    """The same message, marked as the last of its transaction (3.1.4.3)."""
     offset = transaction_offset(value)
     return value[:offset] + bytes((value[offset] | LAST_FLAG,)) + value[offset + 1 :]
 
 
 def with_class(value: bytes, message_class: int) -> bytes:
-    """The same message under another class: a dead letter says why it is one."""
+    """The same message with another class: the class of a dead letter gives its reason."""
     offset = PROPERTIES_OFFSET.unpack_from(value, 4)[0] + 2
     return value[:offset] + message_class.to_bytes(2, "little") + value[offset + 2 :]
 
 
 class RecordFacts(NamedTuple):
-    """What the prefix of a stored packet says that follows from its headers, and so is the same for packets with the
-    same headers."""
+    """Facts in the prefix of a stored packet that follow from its headers, and so are equal for packets with equal
+    headers.
+    """
 
     flags: int
     properties_offset: int
@@ -246,9 +248,9 @@ class RecordFacts(NamedTuple):
 
 
 def record_facts(packet: bytes, *, transit: bool = False) -> RecordFacts:
-    """The facts of a UserMessage packet that came from elsewhere, which has been parsed and is sound.
+    """The facts of a sound, parsed UserMessage packet from another machine.
 
-    ``transit``: it has not reached its queue yet, and has to in its time.
+    ``transit``: it has not reached its queue yet, and must do so within its time.
     """
     source, address, lifetime, _, _, flags = USER.unpack_from(packet, 16)
     names = Names(bytes(PREFIX_SIZE) + packet, source, address)
@@ -275,30 +277,32 @@ def record_facts(packet: bytes, *, transit: bool = False) -> RecordFacts:
 
 
 def stored_prefix(facts: RecordFacts, sent: int, arrival: float, until: int = NEVER) -> bytes:
-    """What comes before a packet in its stored value; ``sent`` is its SentTime, ``arrival`` now, in seconds since
-    1970. The message expires at ``until`` if it does not before."""
+    """The prefix of a packet's stored value. ``sent`` is its SentTime, ``arrival`` the current time, both in seconds
+    since 1970. The message expires at ``until`` at the latest.
+    """
     flags, offset, lifetime = facts
     expires = min(NEVER if lifetime == NEVER else min(sent + lifetime, NEVER - 1), until)
     return PREFIX.pack(VERSION, flags, 0, 0, offset, expires, int(arrival * 1e6))
 
 
 def value_of_packet(packet: bytes, arrival: float, *, transit: bool = False) -> bytes:
-    """The stored value of a UserMessage packet that came from elsewhere, which has been parsed and is sound.
+    """The stored value of a sound, parsed UserMessage packet from another machine.
 
-    A SessionHeader must have been taken off (MS-MQMQ 2.2.20.4). ``arrival`` is in seconds since 1970. ``transit``: it
-    has not reached its queue yet, and has to in its time.
+    A SessionHeader must have been removed (MS-MQMQ 2.2.20.4). ``arrival`` is in seconds since 1970. ``transit``: the
+    message has not reached its queue yet, and must do so within its time.
     """
     return stored_prefix(record_facts(packet, transit=transit), USER.unpack_from(packet, 16)[3], arrival) + packet
 
 
 def without_claims(value: bytes) -> bytes:
-    """A stored value whose SecurityHeader, if it has one, does not say that the message was authenticated: that is for
-    the queue manager of its destination to find out."""
+    """A stored value whose SecurityHeader, if any, does not claim that the message was authenticated: its destination
+    queue manager must determine that.
+    """
     if not user_flags(value) & HAS_SECURITY:
         return value
     try:
         message = UserMessage.parse(value[PREFIX_SIZE:])
-    except PacketError:  # of an old or damaged store
+    except PacketError:  # from an old or damaged store
         return value
     security = message.security_header
     if security is None or not security.flags & _CLAIMS:
@@ -309,8 +313,9 @@ def without_claims(value: bytes) -> bytes:
 
 
 def with_sequence(value: bytes, header_at: int, sequence: int, number: int, previous: int) -> bytes:
-    """A transactional message with its place in an outgoing sequence (2.2.20.5); its TransactionHeader is at
-    ``header_at``."""
+    """A transactional message with its place in an outgoing sequence (2.2.20.5); ``header_at`` is the offset of its
+    TransactionHeader.
+    """
     begin = header_at + SEQUENCE_AT
     return b"".join((value[:begin], _pack_sequence(sequence, number, previous), value[begin + _SEQUENCE_SIZE :]))
 
@@ -331,11 +336,11 @@ def user_flags(value: bytes) -> int:
 
 
 def transaction_offset(value: bytes) -> int:
-    """Where in a value the TransactionHeader is: after the queue names."""
+    """The offset of the TransactionHeader in a value: after the queue names."""
     flags = user_flags(value)
     if not flags & _MORE_NAMES:
         size = NAME_SIZES[flags >> DESTINATION_SHIFT & 7]
-        if size is None:  # a count of two bytes, the name, and what fills it up to four
+        if size is None:  # a count of two bytes, the name, and padding to four
             size = (value[HEAD.size] | value[HEAD.size + 1] << 8) + 5 & ~3
         return HEAD.size + size
     names = Names(value, b"", b"")
@@ -345,7 +350,7 @@ def transaction_offset(value: bytes) -> int:
 
 
 class TransactionOffsets:
-    """``transaction_offset`` of one value after the other: those of one sender to one queue have mostly the same."""
+    """``transaction_offset`` for a series of values: messages from one sender to one queue usually share it."""
 
     __slots__ = ("_last", "_offset")
 
@@ -354,11 +359,11 @@ class TransactionOffsets:
         self._offset = 0
 
     def of(self, value: bytes) -> int:
-        """Where in this value the TransactionHeader is."""
+        """The offset of the TransactionHeader in this value."""
         decides = value[_USER_FLAGS_AT:_NAME_BEGUN]
         if decides != self._last:
             self._offset = transaction_offset(value)
-            # With more names than one it depends on more.
+            # With more than one name it depends on more.
             self._last = b"" if user_flags(value) & _MORE_NAMES else decides
         return self._offset
 

@@ -1,7 +1,7 @@
-"""What building and reading a packet share: where the fields of every packet are, and the headers that few have.
+"""Shared by building and reading packets: the offsets of fields that every packet has, and the rare headers.
 
-The offsets come from the declared structures; the two modules that run once for each message use them. The rare headers
-(security, several destinations, tracing, SOAP) are put in and taken out by the structures themselves.
+The offsets come from the declared structures; the two modules that run once for each message use them. The structures
+themselves insert and extract the rare headers (security, several destinations, tracing, SOAP).
 """
 
 import struct
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 def format_name_of_property(text: str) -> FormatName:
-    """A format name of one queue. MQ_ERROR_ILLEGAL_FORMATNAME when it is none: the message is not sent."""
+    """A format name of one queue. Raises MQ_ERROR_ILLEGAL_FORMATNAME for other text: the message is not sent."""
     try:
         return parse_single_format_name(text)
     except QueueNameError as error:
@@ -60,7 +60,7 @@ def format_name_of_property(text: str) -> FormatName:
 
 
 MAXIMUM_PACKET_SIZE: Final = 0x00400000
-"""BaseHeader.PacketSize, MS-MQMQ 2.2.19.1."""
+"""The limit of BaseHeader.PacketSize, MS-MQMQ 2.2.19.1."""
 MAXIMUM_LABEL: Final = 249
 
 BASE_HEADER_SIZE: Final = BaseHeader().size
@@ -106,10 +106,10 @@ SECURITY_SIZES: Final = struct.Struct("<" + codes_of(SecurityHeader))
 
 
 PRIORITY: Final = PREFIX_SIZE + offset_of(BaseHeader, "flags")
-"""Where in a value the priority is, in the low three bits."""
+"""The offset in a value of the priority, in the low three bits."""
 
 NAME_SIZES: Final = (0, 0, 4, 4, 4, 16, 20, None)
-"""Bytes of a queue's name by its type in Flags.DQ, AQ or RQ (2.2.19.2); a direct name says its own."""
+"""Bytes of a queue's name by its type in Flags.DQ, AQ or RQ (2.2.19.2); a direct name states its own size."""
 
 
 class Names:
@@ -210,7 +210,7 @@ def with_rare_headers(value: bytes, message: "Message") -> bytes:
 
 
 def _multi_queue_format_header(message: "Message", header: UserHeader, value: bytes) -> MultiQueueFormatHeader:
-    """2.2.20.1. A message for one queue lists that one."""
+    """The MultiQueueFormatHeader, 2.2.20.1. A message for one queue lists that one."""
     destinations = message.destination_multi_queue_format_name
     if not destinations:
         names = Names(value, header.source_queue_manager, header.queue_manager_address)
@@ -250,7 +250,7 @@ def _security_header(message: "Message") -> SecurityHeader | None:
 
 
 def _sender(security: SecurityHeader) -> dict[str, Any]:
-    """Who sent a message, as far as that was proved when it arrived; else whom it claims to be from."""
+    """The sender of a message, as proven on its arrival; else its claimed sender."""
     flags, identifier = security.flags, bytes(security.security_id)
     kind = SecurityFlags.ST.get(flags)
     if SecurityFlags.AU.get(flags) and kind:
@@ -283,7 +283,7 @@ def _element(name: FormatName) -> Any:
 
 
 def load_rare_headers(attributes: dict[str, Any], packet_bytes: bytes) -> list[str]:
-    """Fill in the properties that come from these headers. Returns what cannot be read, and why."""
+    """Set the properties that come from the rare headers. Return what cannot be read, and why."""
     try:
         packet = UserMessage.parse(packet_bytes)
     except (PacketError, ValueError) as error:
@@ -308,10 +308,10 @@ def load_rare_headers(attributes: dict[str, Any], packet_bytes: bytes) -> list[s
                 attributes["authentication_provider_type"] = provider.provider_type
                 attributes["authentication_provider_name"] = provider.provider_name
     if (several := packet.multi_queue_format_header) is not None:
-        # A peer may have written what is no name: that must not make the message unreadable.
+        # A peer may have written an invalid name: that must not make the message unreadable.
         with suppress(ValueError):
             attributes["destination_multi_queue_format_name"] = format_names(several.destination)
-        # One administration or response queue is in the UserHeader too.
+        # A single administration or response queue is in the UserHeader too.
         for name, addresses in (("administration", several.administration), ("response", several.response)):
             if len(addresses.format_name_list) > 1:
                 with suppress(ValueError):

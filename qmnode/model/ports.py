@@ -1,4 +1,4 @@
-"""What the model needs of the world: a store, a clock, and whoever decides about access."""
+"""The ports of the model: a store, a clock, the network, access checks and signing."""
 
 import asyncio
 import time
@@ -20,40 +20,40 @@ Entry = tuple[int, bytes]
 """A stored message: its lookup identifier and its value (see :mod:`qmnode.model.record`)."""
 
 PutSignature = Callable[[bytes], bytes]
-"""Puts a signature that was made before into the value of the message that it was made for."""
+"""Inserts a previously made signature into the value of its message."""
 
 
 class TimerHandle(Protocol):
     """A timer that was started."""
 
     def cancel(self) -> None:
-        """Stop it; a timer that has fired takes no notice."""
+        """Stop the timer; no effect once it has fired."""
 
 
 class Clock(Protocol):
-    """Time, passed in so that tests can turn it."""
+    """The time source, passed in so that tests can control it."""
 
     def time(self) -> float:
         """Seconds since 1970 (UTC)."""
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> TimerHandle:
-        """Call back after ``delay`` seconds."""
+        """Call ``callback`` after ``delay`` seconds."""
 
 
 class MessageStore(Protocol):
     """The store, as the model sees it.
 
-    Writes join the batch of this pass of the event loop. ``durable`` gives the one future that all writers of the pass
-    wait for: it is done when the batch is on disk. Reads see only what was flushed, so that the model flushes before
-    it reads.
+    Writes join the current batch of the event loop's pass. ``durable`` returns the one future that all writers of the
+    pass wait for: it is done when the batch is on disk. Reads see only flushed writes, so the model flushes before it
+    reads.
     """
 
     before_write: Callable[[], None]
-    """Called before a batch is written, to add what belongs to every batch (the counters of the queues it touched)."""
+    """Called before a batch is written, to add the counters of the queues that it touched."""
 
     @property
     def write_durations(self) -> Histogram:
-        """From the first change of a batch until it is on disk."""
+        """Durations from the first change of a batch until it is on disk."""
 
     def put_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Store a recoverable message."""
@@ -62,7 +62,7 @@ class MessageStore(Protocol):
         """Delete a recoverable message."""
 
     def put_express(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
-        """Store an express message, which no restart will find."""
+        """Store an express message, which is lost in a restart."""
 
     def delete_express(self, queue_id: int, lookup_identifier: int) -> None:
         """Delete an express message."""
@@ -77,26 +77,26 @@ class MessageStore(Protocol):
         """The same from the end: messages from ``last`` down to ``first``."""
 
     def delete_messages(self, queue_id: int, first: int, stop: int) -> None:
-        """Delete every message from ``first`` up to but without ``stop``, of both kinds, as a range."""
+        """Delete all messages of both kinds from ``first`` up to, but not including, ``stop``, as a range."""
 
     def put_outgoing(self, queue_id: int, record: bytes) -> None:
-        """Store where an outgoing queue is in its sequence."""
+        """Store an outgoing queue's place in its sequence."""
 
     def get_outgoing(self, queue_id: int) -> bytes | None:
-        """Read it."""
+        """Read an outgoing queue's place in its sequence."""
 
     @property
     def sequence_time_stamp(self) -> int:
-        """The least time stamp that a new outgoing sequence may have; newer in a restored or copied store."""
+        """The lowest time stamp allowed for a new outgoing sequence; newer in a restored or copied store."""
 
     def put_expiry(self, when: int, queue_id: int, lookup_identifier: int) -> None:
-        """Remember that a message expires at ``when`` (seconds since 1970)."""
+        """Index a message that expires at ``when`` (seconds since 1970)."""
 
     def delete_expiry(self, when: int, queue_id: int, lookup_identifier: int) -> None:
-        """Forget it."""
+        """Delete a message from the expiry index."""
 
     def read_expiry(self, first: tuple[int, int, int], last: int, limit: int) -> list[tuple[int, int, int]]:
-        """(when, queue, lookup identifier) from such an entry to the second ``last``, the earliest first."""
+        """Index entries (when, queue, lookup identifier) from ``first`` to the second ``last``, the earliest first."""
 
     def put_queue(self, queue_id: int, definition: bytes) -> None:
         """Store a queue's definition."""
@@ -105,37 +105,37 @@ class MessageStore(Protocol):
         """Delete a queue's definition and counters."""
 
     def read_queues(self) -> list[tuple[int, bytes]]:
-        """All definitions."""
+        """Read the definitions of all queues."""
 
     def put_counters(self, queue_id: int, counters: bytes) -> None:
-        """Store how many messages a queue has and where it begins."""
+        """Store the message counts and heads of a queue."""
 
     def read_counters(self) -> dict[int, bytes]:
-        """All counters."""
+        """Read the counters of all queues."""
 
     def delete_transaction(self, identifier: bytes) -> None:
-        """Forget it."""
+        """Delete a prepared transaction."""
 
     def read_transactions(self) -> list[tuple[bytes, bytes]]:
-        """All prepared transactions."""
+        """Read all prepared transactions."""
 
     def named_dead_letters(self) -> None:
-        """A message with a dead-letter queue of its own will be stored."""
+        """Note that a message with a dead-letter queue of its own will be stored."""
 
     def put_meta_apart(self, name: str, value: bytes) -> None:
-        """Store a fact about the node now, synced, and leave the batch of this pass as it is."""
+        """Store a fact about the node now, synced, and leave the current batch as it is."""
 
     def put_meta(self, name: str, value: bytes) -> None:
         """Store a fact about the node."""
 
     def get_meta(self, name: str) -> bytes | None:
-        """Read it."""
+        """Read a fact about the node."""
 
     def durable(self) -> "asyncio.Future[None]":
-        """The future of the batch of this pass. Done when it is on disk; raises StoreError if it could not be."""
+        """The future of the current batch. Done when it is on disk; raises StoreError if it could not be written."""
 
     def pending(self) -> "asyncio.Future[None] | None":
-        """The future of what is written but not yet on disk, or None."""
+        """The future of writes that are not on disk yet, or None."""
 
     def make_visible(self) -> None:
         """Write the batch now, so that reads see it."""
@@ -144,20 +144,20 @@ class MessageStore(Protocol):
         """Raise StoreError if the store can no longer be written."""
 
     def condition(self) -> "StorageCondition":
-        """How the store is, and the disk under it."""
+        """The condition of the store, and of the disk under it."""
 
     def flush(self) -> None:
-        """Write the batch now, and sync it, without waiting for the end of the pass."""
+        """Write and sync the batch now, without waiting for the end of the pass."""
 
     def close(self) -> None:
-        """Write what is pending and close."""
+        """Write pending changes and close the store."""
 
 
 class Recorder(Protocol):
-    """Whoever keeps a record of what happens to messages. What it writes is in the batch of what it tells."""
+    """Records the events of messages. Each record is written in the batch of its event."""
 
     def inserted(self, queue: "Queue", value: bytes) -> None:
-        """A message came into a queue."""
+        """A message arrived in a queue."""
 
     def deleted(self, queue: "Queue", value: bytes, reason: int) -> None:
         """A message left its queue for this reason (a class of MS-MQMQ 2.2.20.1)."""
@@ -166,7 +166,7 @@ class Recorder(Protocol):
         """The next hop has a message: it left its outgoing queue."""
 
     def refused(self, packet: bytes, reason: int) -> None:
-        """A packet that arrived was not taken."""
+        """A packet that arrived was refused."""
 
     def key_used(self, packet: bytes, fingerprint: str) -> None:
         """A packet that arrived was decrypted with this key of the node."""
@@ -175,38 +175,40 @@ class Recorder(Protocol):
         """A session was opened or closed."""
 
     def queue_state(self, queue: "Queue", state: str, peer: str) -> None:
-        """An outgoing queue is in another state."""
+        """The state of an outgoing queue changed."""
 
 
 class AccessPolicy(Protocol):
-    """Who may do what: the access check on open (MS-MQDMPR 3.1.7.1.5, rights of MS-MQMQ 2.2.24)."""
+    """The access check on open (MS-MQDMPR 3.1.7.1.5, rights of MS-MQMQ 2.2.24)."""
 
     def default_queue_security(self, supplied: bytes) -> bytes:
-        """Create Default Queue Security Descriptor (3.1.7.1.3.1); ``supplied`` is what the creator gave, or nothing."""
+        """Create Default Queue Security Descriptor (3.1.7.1.3.1); ``supplied`` is the creator's descriptor, or
+        empty.
+        """
 
     def check(self, security: bytes, rights: int, caller: object) -> bool:
         """Whether ``caller`` has these rights under this security descriptor (self-relative; empty means none)."""
 
 
 class Signing(Protocol):
-    """Whoever signs the messages of applications (MS-MQQB 3.1.7.1.4)."""
+    """Signs the messages of applications (MS-MQQB 3.1.7.1.4)."""
 
     async def sign(
         self, values: Sequence[tuple[bytes, int]], user_id: int | None, *, local: bool
     ) -> "list[PutSignature | None]":
-        """Sign messages of a Linux user; None is the one that this process runs as.
+        """Sign messages for a Linux user; None is the user of this process.
 
-        Each comes as it would be stored, with the AuthenticationLevel that it asks for; what has level 0, or what the
-        specification leaves unsigned, stays as it is. ``local``: they go into a queue of this queue manager.
-        Raises MessageQueuingError when the user has nothing to sign with.
+        Each value is in its stored form, with the requested AuthenticationLevel; messages with level 0, or that the
+        specification leaves unsigned, are unchanged. ``local``: they go into a queue of this queue manager. Raises
+        MessageQueuingError if the user has no key to sign with.
         """
 
 
 class TransitEnd(NamedTuple):
-    """How the wait of a message of another queue manager ends here."""
+    """The end of the wait of another queue manager's message."""
 
     second: int
-    """Since 1970 (UTC)."""
+    """Seconds since 1970 (UTC)."""
     reason: int
     """A class of MS-MQMQ 2.2.20.1."""
 
@@ -218,26 +220,30 @@ class Network(Protocol):
         """TxSequenceID and TxSequenceNumber of the next transactional message of an outgoing queue (3.1.7.1.3);
         ``count`` messages have the numbers from that one on.
 
-        The record is in the batch of this pass.
+        The record is in the current batch.
         """
 
     def is_awaited(self, queue: "OutgoingQueue") -> bool:
-        """Whether an order acknowledgment for messages of this queue is still to come (MS-MQQB 3.1.5.6)."""
+        """Whether an order acknowledgment for messages of this queue is pending (MS-MQQB 3.1.5.6)."""
 
     def transfer_information(self, queue: "OutgoingQueue") -> "TransferInformation":
-        """How far its transactional messages are (OutgoingTransferInfo, 3.1.1.4)."""
+        """The progress of its transactional messages (OutgoingTransferInfo, 3.1.1.4)."""
 
     def incoming_sequences(self, queue: "Queue | None") -> "list[IncomingSequenceInformation]":
-        """Those that come to a queue, or to any, used last first (IncomingTransactionalTransferInfo, 3.1.1.5)."""
+        """The incoming sequences of a queue, or of any, the most recently used first
+        (IncomingTransactionalTransferInfo, 3.1.1.5).
+        """
 
     def reset_incoming_sequences(self, source: "Guid", queue: "Queue | None", address: str) -> int:
-        """Forget those of a queue manager, to a queue or to any, through a neighbour or any. How many there were."""
+        """Forget the incoming sequences of a queue manager, to one queue or any, through one neighbour or any. Return
+        how many there were.
+        """
 
     def queue_added(self, queue: "OutgoingQueue") -> None:
-        """There is a new outgoing queue."""
+        """Begin to send for a new outgoing queue."""
 
     def queue_removed(self, queue: "OutgoingQueue") -> None:
-        """It is gone, with its messages."""
+        """Stop sending for an outgoing queue that was deleted with its messages."""
 
     def paused(self, queue: "OutgoingQueue") -> None:
         """Pause Queue (MS-MQQB 3.1.7.13)."""
@@ -249,32 +255,35 @@ class Network(Protocol):
         """Take Offline (MS-MQDMPR 3.1.4.12): close every session, and open none."""
 
     def connect(self) -> None:
-        """Bring Online (3.1.4.13)."""
+        """Bring Online (3.1.4.13): allow sessions again."""
 
     def transit_end(self, value: bytes) -> TransitEnd:
-        """When a message of another queue manager ends on its way here, as far as is known now: its time to reach its
-        queue, or before that the patience with a machine that the directory does not show."""
+        """When another queue manager's message expires in transit here, as far as is known now: at its time to reach
+        its queue, or before that when the wait for a machine unknown to the directory ends.
+        """
 
     def gave_up(self, queue: "OutgoingQueue", value: bytes) -> bool:
-        """A message of another queue manager ends here, on its way. Whether no copy of it did before: a message that
-        was sent again may be here several times, and is to be told of once."""
+        """Report that another queue manager's message ends here in transit. Return whether it is the first copy to end:
+        a message that was sent again may be here several times, and must be reported once.
+        """
 
     def message_left(self, value: bytes, reason: int) -> None:
-        """Message Position Deleted (MS-MQQB 3.1.7.2), for a transactional message of another queue manager: it left
-        its queue here for this reason (a class of MS-MQMQ 2.2.20.1), and its source may wait for the word."""
+        """Message Position Deleted (MS-MQQB 3.1.7.2), for another queue manager's transactional message: it left its
+        queue for this reason (a class of MS-MQMQ 2.2.20.1), and its source may wait for the notification.
+        """
 
 
 class RemoteReader(Protocol):
-    """Whoever reads queues of other queue managers (MS-MQQP)."""
+    """Reads queues of other queue managers (MS-MQQP)."""
 
     def reads(self, name: "FormatName", access: "Access") -> bool:
-        """Whether a queue can be opened so over there."""
+        """Whether a remote queue can be opened with this access."""
 
     async def open_queue(self, name: "FormatName", access: "Access", share: "Share") -> "QueueApi":
         """Open a queue of another queue manager."""
 
     async def close(self) -> None:
-        """End the connections to other queue managers."""
+        """Close the connections to other queue managers."""
 
 
 class SystemClock:
@@ -285,5 +294,5 @@ class SystemClock:
         return time.time()
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> TimerHandle:
-        """Call back after ``delay`` seconds."""
+        """Call ``callback`` after ``delay`` seconds."""
         return asyncio.get_running_loop().call_later(delay, callback)

@@ -1,8 +1,8 @@
-"""MessagePositionList: MS-MQDMPR 3.1.1.2, the messages of a queue in the order of delivery.
+"""MessagePositionList, MS-MQDMPR 3.1.1.2: the messages of a queue in the order of delivery.
 
-The list itself is in the store. What is here of it, for each priority (a *lane*), is a window: the next messages to be
-received, read ahead in one go. So a queue costs memory for what is about to be received, not for its backlog, and
-finding the first message never means searching through deleted ones:
+The list itself is in the store. Memory holds a window for each priority (a *lane*): the next messages to be received,
+read ahead together. So a queue costs memory for the next receives, not for its backlog, and finding the first message
+never means searching through deleted ones:
 
     head            window                       window_end
       |  locked?  | available, in memory          | on disk, not yet read ... |
@@ -31,7 +31,7 @@ NOWHERE: Final = 1 << 64
 
 
 _FLOOR_SEARCH: Final = 64
-"""Above so many locked messages the floor stays where it is: too low is only slower."""
+"""With more locked messages than this, the floor stays where it is: one that is too low is only slower."""
 
 
 class PositionState(Enum):
@@ -53,7 +53,7 @@ class LockedPosition:
 
 
 class ReadAhead:
-    """How many bytes all windows together hold."""
+    """The bytes that all windows hold together."""
 
     __slots__ = ("limit", "messages", "queue_bytes", "used")
 
@@ -83,7 +83,7 @@ class Lane:
     )
 
     def __init__(self, store: MessageStore, read_ahead: ReadAhead, queue_id: int, index: int, sequence: int) -> None:
-        """An empty lane, in which whatever arrives comes after ``sequence``."""
+        """An empty lane, in which new messages come after ``sequence``."""
         self.store = store
         self.read_ahead = read_ahead
         self.queue_id = queue_id
@@ -99,7 +99,7 @@ class Lane:
         """At most the lowest locked lookup identifier; NOWHERE when none is locked."""
 
     def restore(self, count: int, head: int) -> None:
-        """Begin where the store says that the lane begins."""
+        """Begin at the head that the store has recorded."""
         self.count = count
         if count:
             self.window_end = head - 1
@@ -107,17 +107,19 @@ class Lane:
 
     @property
     def priority(self) -> int:
-        """Of its messages: the lane of the highest is the first."""
+        """The priority of its messages: the lane with the highest comes first."""
         return LANES - 1 - self.index
 
     @property
     def head(self) -> int:
-        """No message of the lane has a lower lookup identifier."""
+        """A lower bound of the lane's lookup identifiers."""
         first = self.window[0][0] if self.window else self.window_end + 1
         return min(first, self.locked_floor)
 
     def insert(self, lookup_identifier: int, value: bytes, keep: bool) -> None:
-        """A message is available. ``keep`` it in the window, if it belongs there, since someone reads."""
+        """Insert an available message. ``keep`` it in the window, if it belongs there, because the queue has a
+        reader.
+        """
         if lookup_identifier > self.window_end:
             if self.complete:
                 if keep and self._has_room(len(value)):
@@ -134,7 +136,7 @@ class Lane:
             self.rewind(lookup_identifier)
 
     def first(self, locked: Container[int]) -> Entry | None:
-        """The first available message; ``locked`` are those that are not."""
+        """The first available message; ``locked`` messages are not available."""
         if not self.window and (self.complete or not self._read(locked)):
             return None
         return self.window[0]
@@ -148,7 +150,7 @@ class Lane:
         return entry
 
     def take_many(self, locked: Container[int], limit: int) -> list[Entry]:
-        """The first available messages, which leave the window: some, or none if there are none."""
+        """Some of the first available messages, which leave the window; none if there are none."""
         window = self.window
         if not window and (self.complete or not self._read(locked)):
             return []
@@ -206,7 +208,7 @@ class Lane:
         return None
 
     def discard(self, lookup_identifier: int) -> None:
-        """A message is no longer available: take it out of the window if it is there."""
+        """Take a message that is no longer available out of the window, if it is there."""
         window = self.window
         index = bisect_left(window, (lookup_identifier,))
         if index < len(window) and window[index][0] == lookup_identifier:
@@ -214,12 +216,12 @@ class Lane:
             del window[index]
 
     def lock(self, lookup_identifier: int) -> None:
-        """Remember that the lane begins no later than here, although the message is not available."""
+        """Record that the lane begins no later than here, although the message is not available."""
         if lookup_identifier < self.locked_floor:
             self.locked_floor = lookup_identifier
 
     def raise_floor(self, locked: dict[int, LockedPosition]) -> None:
-        """The lowest locked message is no longer locked."""
+        """Recompute the floor after the lowest locked message was unlocked."""
         if not locked:
             self.locked_floor = NOWHERE
         elif len(locked) <= _FLOOR_SEARCH:
@@ -227,14 +229,14 @@ class Lane:
             self.locked_floor = min((one for one in locked if one >> LANE_SHIFT == index), default=NOWHERE)
 
     def rewind(self, lookup_identifier: int) -> None:
-        """Messages from here on are available again, or came in between: read them again when they are needed."""
+        """Read messages from here on again when needed: they are available again, or new ones came in between."""
         if lookup_identifier <= self.window_end:
             self.forget()
             self.window_end = min(self.window_end, lookup_identifier - 1)
             self.complete = False
 
     def forget(self) -> None:
-        """Give the window's memory back."""
+        """Free the window's memory."""
         if self.window:
             self.window_end = self.window[0][0] - 1
             self.complete = False
@@ -242,7 +244,7 @@ class Lane:
         self._grow(-self.size)
 
     def clear(self, sequence: int) -> None:
-        """No message up to ``sequence`` is available any more."""
+        """Mark all messages up to ``sequence`` as unavailable."""
         self.forget()
         self.complete = True
         self.window_end = self.index << LANE_SHIFT | sequence
@@ -256,7 +258,7 @@ class Lane:
         return self.size + size <= budget.queue_bytes and budget.used + size <= budget.limit
 
     def _read(self, locked: Container[int]) -> bool:
-        """Fill the empty window. False when there was nothing to fill it with."""
+        """Fill the empty window. Return False if there were no messages."""
         store, budget = self.store, self.read_ahead
         store.make_visible()
         size = max(1, min(budget.queue_bytes, budget.limit - budget.used))

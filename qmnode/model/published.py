@@ -1,6 +1,6 @@
 """Public queues and the directory: MS-MQDMPR 3.1.7.1.3 to 3.1.7.1.5, 3.1.7.1.18, 19, 24 and 26.
 
-A node without a directory keeps its public queues to itself: they have identifiers and are found by them here.
+A node without a directory keeps its public queues to itself: they have identifiers that only this node resolves.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _PUBLISHED: Final = (
     "security",
 )
 _FOLLOWED: Final = (*(name for name in _PUBLISHED if name != "transactional"), "privacy_level")
-"""What may change after a queue was created."""
+"""Attributes that may change after a queue was created."""
 _CODES: Final = {
     DirectoryOperationResult.DIRECTORY_NOT_CONNECTED: ErrorCode.MQ_ERROR_NO_DS,
     DirectoryOperationResult.OBJECT_ALREADY_EXISTS: ErrorCode.MQ_ERROR_QUEUE_EXISTS,
@@ -56,7 +56,7 @@ _WEB: Final = (DirectProtocol.HTTP, DirectProtocol.HTTPS)
 
 
 class PublishedQueues:
-    """What the directory knows of this queue manager's public queues, and of others'."""
+    """This queue manager's public queues, and those of others, in the directory."""
 
     def __init__(self, context: "Context", directory: Directory | None) -> None:
         self._context = context
@@ -77,14 +77,14 @@ class PublishedQueues:
             await self._change(self._directory.delete_directory_object, queue)
 
     async def update(self, queue: "model_queue.Queue") -> None:
-        """Write Directory (3.1.7.1.24): the attributes of a public queue have changed."""
+        """Write Directory (3.1.7.1.24): publish changed attributes of a public queue."""
         if self._directory is not None:
             await self._change(self._directory.write_directory, queue)
 
     def follow(self, queue: "model_queue.Queue", found: Queue) -> bool:
-        """Take over what the directory says of a public queue of ours (3.1.7.1.25); whether anything differed.
+        """Apply the directory's attributes to a public queue of ours (3.1.7.1.25); return whether any differed.
 
-        A change that was made there by an administrator is as good as one that was made here.
+        An administrator's change in the directory counts as much as one made here.
         """
         said = {name: value for name in _FOLLOWED if (value := getattr(found, name)) is not None}
         said["privacy_level"] = type(queue.privacy_level)(said["privacy_level"])
@@ -95,7 +95,7 @@ class PublishedQueues:
         return bool(differing)
 
     def adopt(self, found: Queue) -> bool:
-        """Create a public queue of ours that an administrator has put into the directory; whether it was not here."""
+        """Create a public queue of ours that an administrator has put into the directory; return whether it is new."""
         name = self._context.names.path(found.pathname)
         known = self._context.names.by_path(name)
         if known is not None or found.identifier is None:
@@ -114,8 +114,8 @@ class PublishedQueues:
     async def base_priority(self, name: PublicFormatName) -> int:
         """BasePriority of a public queue elsewhere (3.1.7.1.5).
 
-        MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION when the directory does not know it, or when there is none;
-        MQ_ERROR_NO_DS when it cannot be reached, or does not answer in time.
+        Raises MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION if the directory does not know it or there is no directory, and
+        MQ_ERROR_NO_DS if the directory cannot be reached or does not answer in time.
         """
         patience = self._context.settings.transfer.directory_answer_timeout
         try:
@@ -133,7 +133,9 @@ class PublishedQueues:
             raise MessageQueuingError(code, f"{name} cannot be opened: {error.sentence}") from None
 
     async def get_queue_path(self, name: FormatName) -> tuple[str, str]:
-        """Get Queue Path (3.1.7.1.26): path name (or empty) and computer of a queue. MQ_ERROR_ILLEGAL_FORMATNAME."""
+        """Get Queue Path (3.1.7.1.26): path name (or empty) and computer of a queue. Raises
+        MQ_ERROR_ILLEGAL_FORMATNAME.
+        """
         local = self._context.names.local(name) if self._context.names.is_local(name) else None
         try:
             match name:

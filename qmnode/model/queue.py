@@ -1,4 +1,4 @@
-"""Queue: MS-MQDMPR 3.1.1.2. Its attributes, its messages, and what happens to one position in it."""
+"""Queue, MS-MQDMPR 3.1.1.2: its attributes, its messages, and the life of a message position."""
 
 import json
 import struct
@@ -41,7 +41,7 @@ _LANE_COUNTERS: Final = struct.Struct(">BQQ")
 
 
 class Counters(NamedTuple):
-    """What the store remembers of a queue's contents, so that opening it reads no message."""
+    """Stored counters of a queue's contents, so that opening it reads no message."""
 
     size: int
     loss_reports: int
@@ -50,7 +50,7 @@ class Counters(NamedTuple):
 
     @classmethod
     def unpack(cls, record: bytes) -> "Counters":
-        """From the stored form."""
+        """Decode from the store."""
         size, loss_reports = _COUNTERS.unpack_from(record)
         return cls(size, loss_reports, tuple(_LANE_COUNTERS.iter_unpack(record[_COUNTERS.size :])))
 
@@ -101,7 +101,7 @@ class Queue:
         self.parent: Queue | None = properties.pop("parent", None)
         self.__dict__.update(DEFAULT_PROPERTIES | properties)
         self.recorder = context.recorder
-        """Told of what comes and goes; None when nobody keeps a record."""
+        """Notified of arriving and departing messages; None if there is no recorder."""
         self.tally = context.traffic.tally_of(queue_type)
         self.is_journal = False
         self.is_dead_letter = False
@@ -112,45 +112,45 @@ class Queue:
         self.subqueues: dict[str, Queue] = {}
         self.descriptors: dict[int, OpenQueueDescriptor] = {}
         self.open_modes: Counter[tuple[Access, Share]] = Counter()
-        """How many of the descriptors have each access and share mode."""
+        """The number of descriptors with each access and share mode."""
         self.readers = 0
         """Open descriptors that may read: only then is it worth keeping messages in memory."""
         self.waiting: OrderedDict[WaitingMessageReadOperation, None] = OrderedDict()
-        """In the order in which they came."""
+        """Waiting reads in the order of their arrival."""
         self.locked: dict[int, LockedPosition] = {}
         self.peekable_locked = 0
-        """How many of the locked positions may be peeked at all the same."""
+        """Locked positions that may be peeked."""
         self.lanes: list[Lane | None] = [None] * LANES
         self.total_bytes = 0
         self.express_bytes = 0
         self.reserved_bytes = 0
         """Bytes of messages that open transactions have sent here: they count for the quotas."""
         self.loss_reports = 0
-        """How many messages may not just vanish (ON_LOSS). After a restart perhaps too many, which is only slower."""
+        """Messages whose loss requires an action (ON_LOSS). May be too high after a restart, which is only slower."""
         self.touched = False
         self.subscriber: Callable[[Queue, int, bytes], None] | None = None
-        """Message Position Available (3.1.7.2.2), for who transfers messages from here."""
+        """Message Position Available (3.1.7.2.2), for the sender that transfers messages from here."""
 
-    # What it is
+    # Attributes
 
     @property
     def message_count(self) -> int:
-        """How many messages are in the queue, locked ones included."""
+        """The number of messages in the queue, locked ones included."""
         return sum(lane.count for lane in self.lanes if lane is not None)
 
     @property
     def is_published(self) -> bool:
-        """Whether the directory knows of it."""
+        """Whether the directory has the queue."""
         return self.queue_type is QueueType.PUBLIC and self.parent is None
 
     @property
     def has_journal(self) -> bool:
-        """Whether a journal has been needed."""
+        """Whether a journal has been created."""
         return self.journal_queue is not None
 
     @property
     def journal(self) -> "Queue":
-        """JournalQueueReference: where copies of received messages go."""
+        """JournalQueueReference: the queue for copies of received messages."""
         if self.journal_queue is None:
             journal = self.journal_queue = Queue(
                 self.context, self.queue_id | 1, f"{self.pathname};JOURNAL", QueueType.SYSTEM, quota=self.journal_quota
@@ -160,7 +160,7 @@ class Queue:
         return self.journal_queue
 
     def stored_attributes(self) -> dict[str, Any]:
-        """What of the queue survives a restart, beside its messages."""
+        """The attributes that survive a restart."""
         return {name: getattr(self, name) for name in DEFAULT_PROPERTIES} | {
             "pathname": self.pathname,
             "queue_type": self.queue_type.value,
@@ -172,19 +172,19 @@ class Queue:
         }
 
     def definition(self) -> bytes:
-        """The stored form."""
+        """The stored form of the attributes."""
         return json.dumps(self.stored_attributes(), default=bytes.hex).encode()
 
     @staticmethod
     def read_definition(record: bytes) -> dict[str, Any]:
-        """The attributes in a stored definition."""
+        """Decode the attributes of a stored definition."""
         attributes: dict[str, Any] = json.loads(record)
         for name in ("type", "security", "identifier"):
             attributes[name] = bytes.fromhex(attributes[name])
         return attributes
 
     def set_properties(self, **properties: Unpack[QueueProperties]) -> None:
-        """Change attributes (checked by the caller)."""
+        """Change attributes, which the caller has checked."""
         self.__dict__.update(cast("dict[str, Any]", properties))
         self.modify_time = int(self.context.clock.time())
         if self.journal_queue is not None:
@@ -193,7 +193,7 @@ class Queue:
     # Counters
 
     def restore(self, record: bytes) -> None:
-        """Begin with the contents that the store remembers."""
+        """Restore the counters of the contents from the store."""
         counters = Counters.unpack(record)
         self.count_bytes(counters.size)
         self.loss_reports = counters.loss_reports
@@ -201,7 +201,7 @@ class Queue:
             self.lane_of(index).restore(count, head)
 
     def counters(self) -> bytes:
-        """What of the contents survives a restart: express messages do not."""
+        """The counters that survive a restart, without express messages."""
         lanes = [
             _LANE_COUNTERS.pack(lane.index, lane.count - lane.express_count, lane.head)
             for lane in self.lanes
@@ -210,7 +210,7 @@ class Queue:
         return _COUNTERS.pack(self.total_bytes - self.express_bytes, self.loss_reports) + b"".join(lanes)
 
     def lane_of(self, index: int) -> Lane:
-        """The messages of one priority, in a lane that is made when it is first needed."""
+        """The lane for messages of one priority, created on first use."""
         lane = self.lanes[index]
         if lane is None:
             context = self.context
@@ -220,7 +220,7 @@ class Queue:
         return lane
 
     def count_bytes(self, size: int) -> None:
-        """Count bytes that came or went."""
+        """Add to the byte counts; negative for bytes that left."""
         self.total_bytes += size
         if self.is_journal:
             self.context.quotas.journal_used += size
@@ -228,25 +228,25 @@ class Queue:
             self.context.quotas.used += size
 
     def reserve_bytes(self, size: int) -> None:
-        """Count bytes that an open transaction sends here, or no longer does."""
+        """Count bytes that an open transaction sends here; negative when it no longer does."""
         self.reserved_bytes += size
         self.context.quotas.used += size
 
     def touch(self) -> None:
-        """The counters go into the next batch."""
+        """Put the counters into the next batch."""
         self.touched = True
         self.context.touched.append(self)
 
-    # Messages come
+    # Arriving messages
 
     def arrive(self, lookup_identifier: int, value: bytes) -> None:
-        """A message has reached this queue, which is its destination."""
+        """Insert a message that has reached this queue, its destination."""
         self.insert(lookup_identifier, value)
         if value[FLAGS] & ON_ARRIVAL:
             self.context.outcomes.arrived(lookup_identifier, value)
 
     def insert(self, lookup_identifier: int, value: bytes) -> None:
-        """Message Position Available (3.1.7.2.2) for a new message: store it, count it, wake whoever waits."""
+        """Message Position Available (3.1.7.2.2) for a new message: store it, count it, wake waiting readers."""
         lane = self.lanes[lookup_identifier >> LANE_SHIFT]
         if lane is None:
             lane = self.lane_of(lookup_identifier >> LANE_SHIFT)
@@ -277,17 +277,17 @@ class Queue:
             self.subscriber(self, lookup_identifier, value)
 
     def arrive_many(self, entries: Sequence[Entry]) -> None:
-        """``arrive`` for messages that come together, in their order."""
+        """``arrive`` for messages that arrive together, in their order."""
         insert_many(self, entries)
         for lookup_identifier, value in entries:
             if value[FLAGS] & ON_ARRIVAL:
                 self.context.outcomes.arrived(lookup_identifier, value)
 
     def arrive_committed(self, entries: Sequence[Entry]) -> None:
-        """The transaction that sent these messages here has committed."""
+        """Insert the messages of a transaction that has committed."""
         self.arrive_many(entries)
 
-    # Messages are found
+    # Finding messages
 
     def first(self, peek: bool = False) -> Entry | None:
         """Seek Available Message Position (3.1.7.3.2) from the start of the queue."""
@@ -324,7 +324,7 @@ class Queue:
 
     @staticmethod
     def is_peekable(position: LockedPosition) -> bool:
-        """Whether a locked message may be peeked at all the same (AllowPeekWhenLocked)."""
+        """Whether a locked message may still be peeked (AllowPeekWhenLocked)."""
         return bool(position.value[FLAGS] & PEEK_WHEN_LOCKED) and position.state is PositionState.LOCKED
 
     def _peekable(self) -> Iterator[Entry]:
@@ -356,10 +356,10 @@ class Queue:
             if lane is not None and lane.count:
                 yield from lane.scan(max(first, lane.head), self.locked)
 
-    # Messages go
+    # Departing messages
 
     def take(self) -> Entry | None:
-        """The first available message, which is no longer available: delete or lock it next."""
+        """Take the first available message: delete or lock it next."""
         locked: Container[int] = self.locked
         for lane in self.lanes:
             if lane is not None and lane.count and (entry := lane.take(locked)) is not None:
@@ -367,20 +367,20 @@ class Queue:
         return None
 
     def take_this(self, lookup_identifier: int) -> None:
-        """This available message is no longer available: delete or lock it next."""
+        """Take this available message: delete or lock it next."""
         lane = self.lanes[lookup_identifier >> LANE_SHIFT]
         if lane is not None:
             lane.discard(lookup_identifier)
 
     def lock(self, lookup_identifier: int, value: bytes, transaction: "Transaction | None") -> None:
-        """Available to Locked. The message has been taken."""
+        """Available to Locked, for a message that has been taken."""
         self.locked[lookup_identifier] = LockedPosition(value, transaction)
         if value[FLAGS] & PEEK_WHEN_LOCKED:
             self.peekable_locked += 1
         self.lane_of(lookup_identifier >> LANE_SHIFT).lock(lookup_identifier)
 
     def unlock(self, lookup_identifier: int) -> LockedPosition:
-        """No longer Locked: what comes next is up to the caller."""
+        """End the Locked state: the caller decides what follows."""
         position = self.locked.pop(lookup_identifier)
         if position.value[FLAGS] & PEEK_WHEN_LOCKED:
             self.peekable_locked -= 1
@@ -390,7 +390,7 @@ class Queue:
         return position
 
     def make_available(self, lookup_identifier: int, value: bytes) -> None:
-        """Locked to Available (3.1.7.2.2): the message is in its old place again, unless its time has passed."""
+        """Locked to Available (3.1.7.2.2): the message is back in its old place, unless it has expired."""
         if expiry(value) <= self.context.clock.time():
             self.expire(lookup_identifier, value)
             return
@@ -401,7 +401,7 @@ class Queue:
             self.subscriber(self, lookup_identifier, value)
 
     def replace(self, lookup_identifier: int, value: bytes) -> None:
-        """Store the same message with other facts in its prefix."""
+        """Store the same message with a changed prefix."""
         if value[FLAGS] & EXPRESS:
             self.store.put_express(self.queue_id, lookup_identifier, value)
         else:
@@ -417,11 +417,11 @@ class Queue:
             self.context.outcomes.message_position_deleted(self, lookup_identifier, value, reason)
 
     def expire(self, lookup_identifier: int, value: bytes) -> None:
-        """The second of expiry of a message that has been taken or unlocked has come."""
+        """Delete a message that has been taken or unlocked because it has expired."""
         self.delete(lookup_identifier, value, self.expiry_reason)
 
     def remove(self, lookup_identifier: int, value: bytes) -> None:
-        """Take a message that has been taken or unlocked out of the store and the counters, and tell nobody."""
+        """Remove a message that has been taken or unlocked from the store and the counters, without any report."""
         lane = self.lanes[lookup_identifier >> LANE_SHIFT]
         if lane is None:
             raise ValueError(f"no message {lookup_identifier:#x} in {self.pathname}")
@@ -446,7 +446,7 @@ class Queue:
     # Readers
 
     def serve_waiting(self, lookup_identifier: int, value: bytes) -> None:
-        """Waiting Message Read Satisfied (3.1.7.3.6): a position is available, and readers wait in line for it."""
+        """Waiting Message Read Satisfied (3.1.7.3.6): a position is available for the waiting readers."""
         while self.waiting:
             reader, _ = self.waiting.popitem(last=False)
             if reader.closed:
@@ -458,7 +458,7 @@ class Queue:
                 return
 
     def forget_window(self) -> None:
-        """Nobody reads any more: give the memory back."""
+        """Free the window's memory: there are no more readers."""
         for lane in self.lanes:
             if lane is not None:
                 lane.forget()
@@ -469,7 +469,7 @@ class Queue:
         return MessageClass.MQMSG_CLASS_NACK_RECEIVE_TIMEOUT
 
     def recount_locked(self) -> None:
-        """Only the locked messages are left."""
+        """Recompute the counters when only locked messages are left."""
         left = [(one, len(position.value) - PREFIX_SIZE) for one, position in self.locked.items()]
         express = [(one, size) for one, size in left if self.locked[one].value[FLAGS] & EXPRESS]
         for lane in self.lanes:
@@ -491,7 +491,7 @@ class Queue:
             )
 
     def information(self, **more: Any) -> QueueInformation:
-        """The attributes as they stand now."""
+        """The current attributes of the queue."""
         journal = self.journal_queue
         facts: dict[str, Any] = {name: getattr(self, name) for name in DEFAULT_PROPERTIES if name != "security"}
         facts |= {

@@ -1,6 +1,6 @@
-"""The queues of a queue manager: by number, and by what a name means; loaded, created and forgotten.
+"""The queues of a queue manager, by number and by name: loaded, created and deleted.
 
-QueueCollection (MS-MQDMPR 3.1.1.1), path names and format names (MS-MQMQ 2.1), and what properties a queue may have
+QueueCollection (MS-MQDMPR 3.1.1.1), path names and format names (MS-MQMQ 2.1), and the allowed properties of a queue
 (3.1.1.2).
 """
 
@@ -47,7 +47,7 @@ _SYSTEM_QUEUES: Final = {
     "journal": (6, "SYSTEM$;JOURNAL", False),
     "order": (8, "PRIVATE$\\order_queue$", False),
     "notify": (10, "PRIVATE$\\notify_queue$", False),
-    # AwaitingFinalACKTable of MS-MQQB 3.1.1.3: delivered, and their FinalAck has not come.
+    # AwaitingFinalACKTable of MS-MQQB 3.1.1.3: delivered messages whose FinalAck has not come.
     "awaiting_final_ack": (12, "PRIVATE$\\awaiting_final_ack$", True),
 }
 _KINDS: Final = {
@@ -62,7 +62,7 @@ _NAMED_BY_FORMAT_NAME: Final = (QueueType.OUTGOING, QueueType.CONNECTOR)
 _MACHINE_QUEUES: Final = {queue: f"SYSTEM$;{queue.value}" for queue in MachineQueue}
 
 _COMPARED: Final = 2_000
-"""Queues among which a misspelt name's neighbour is looked for: it must not hold up a node with very many."""
+"""Queues compared with a misspelt name to suggest the nearest: the search must not delay a node with very many."""
 
 
 class Names:
@@ -79,12 +79,12 @@ class Names:
         self._by_identifier: dict[bytes, Queue] = {}
         self._outgoing: dict[str, Queue] = {}
         self._highest = ORDER_QUEUE.private_queue_identifier
-        """Of the numbers of private queues. Those up to the order queue's are the system's."""
+        """The highest number of a private queue. Numbers up to the order queue's are the system's."""
 
     # The collection
 
     def add(self, queue: "Queue") -> None:
-        """A queue is there."""
+        """Add the names of a queue."""
         if queue.queue_type in _NAMED_BY_FORMAT_NAME:
             self._outgoing[fold(queue.pathname)] = queue
             return
@@ -96,7 +96,7 @@ class Names:
             self._by_identifier[queue.identifier] = queue
 
     def remove(self, queue: "Queue") -> None:
-        """A queue is gone."""
+        """Remove the names of a queue."""
         self._outgoing.pop(fold(queue.pathname), None)
         self._by_path.pop(fold(queue.pathname.partition("\\")[2]), None)
         if queue.parent is None:
@@ -111,7 +111,7 @@ class Names:
     # Names to queues
 
     def path(self, text: str) -> PathName:
-        """A path name of this computer. MQ_ERROR_ILLEGAL_QUEUE_PATHNAME."""
+        """Parse a path name of this computer. Raises MQ_ERROR_ILLEGAL_QUEUE_PATHNAME."""
         try:
             name = PathName.parse(text)
         except QueueNameError as error:
@@ -125,7 +125,7 @@ class Names:
 
     @staticmethod
     def parse(text: str) -> "FormatName | MultipleElementFormatName":
-        """Any format name. MQ_ERROR_ILLEGAL_FORMATNAME."""
+        """Parse any format name. Raises MQ_ERROR_ILLEGAL_FORMATNAME."""
         try:
             return parse_format_name(text)
         except QueueNameError as error:
@@ -139,7 +139,7 @@ class Names:
         return self._by_path.get(fold(name.local_name))
 
     def is_local(self, name: "FormatName") -> bool:
-        """Whether the queue of this name would be here."""
+        """Whether the queue of this name would be on this machine."""
         match name:
             case DirectFormatName(protocol=DirectProtocol.TCP):
                 return name.path.computer in self._addresses
@@ -155,7 +155,7 @@ class Names:
                 return False
 
     def local(self, name: "FormatName") -> "Queue | None":
-        """The queue here that a name means, or None."""
+        """The local queue that a name denotes, or None."""
         match name:
             case DirectFormatName():
                 return self.by_path(name.path)
@@ -183,7 +183,7 @@ class Names:
         return self._outgoing.values()
 
     def find(self, text: str) -> "Queue":
-        """The queue of a path name or a format name. MQ_ERROR_QUEUE_NOT_FOUND."""
+        """The queue of a path name or a format name. Raises MQ_ERROR_QUEUE_NOT_FOUND."""
         queue: Queue | None
         if "=" in text.partition("\\")[0]:
             name = self.parse(text)
@@ -198,7 +198,7 @@ class Names:
         return queue
 
     def not_found(self, text: str) -> MessageQueuingError:
-        """MQ_ERROR_QUEUE_NOT_FOUND, with the name of a queue here that may have been meant."""
+        """MQ_ERROR_QUEUE_NOT_FOUND, with the most similar name of a local queue."""
         known = islice((queue.pathname.partition("\\")[2] for queue in self._by_path.values()), _COMPARED)
         names = {path.rpartition("\\")[2]: path for path in known if not path.upper().startswith("SYSTEM$")}
         near = nearest(text.rpartition("\\")[2], names)
@@ -211,14 +211,14 @@ class Names:
     # Queues to names
 
     def format_name_of(self, queue: "Queue") -> str:
-        """A format name that opens the queue: direct, since subqueues have no other."""
+        """A format name that opens the queue: a direct name, since subqueues have no other."""
         if queue.queue_type in _NAMED_BY_FORMAT_NAME:
             return queue.pathname
         return f"DIRECT=OS:{queue.pathname}"
 
 
 def is_unsupported(name: "FormatName") -> bool:
-    """Whether messages could go there only by HTTP or multicast, which the node does not speak."""
+    """Whether messages could get there only by HTTP or multicast, which the node does not support."""
     if isinstance(name, MulticastFormatName):
         return True
     return isinstance(name, DirectFormatName) and name.protocol in (DirectProtocol.HTTP, DirectProtocol.HTTPS)
@@ -234,7 +234,7 @@ class QueueCollection(dict[int, Queue]):
         context.store.before_write = self._write_counters
 
     def load(self) -> None:
-        """The queues of the system, and those that the store has, with what it remembers of their contents."""
+        """Load the system queues and the stored queues, with the counters of their contents."""
         context = self._context
         for queue_id, local_name, transactional in _SYSTEM_QUEUES.values():
             pathname = f"{context.computer_name}\\{local_name}"
@@ -259,26 +259,26 @@ class QueueCollection(dict[int, Queue]):
 
     def _load_queue(self, queue_id: int, attributes: dict[str, Any]) -> None:
         if queue_id < _FIRST_QUEUE_ID:
-            # A system queue: only what an administrator has set.
+            # A system queue: only an administrator's changes are stored.
             system = self[queue_id]
             system.__dict__.update({name: attributes[name] for name in DEFAULT_PROPERTIES})
             return
         pathname: str = attributes.pop("pathname")
         queue_type = QueueType(attributes.pop("queue_type"))
-        # Definitions are in the order of their numbers, and a subqueue is younger than its queue.
+        # Definitions are in the order of their numbers, and a subqueue has a higher number than its queue.
         parent = self.get(attributes.pop("parent"))
         self._next_queue_id = max(self._next_queue_id, queue_id + 2)
         if queue_type is QueueType.OUTGOING:
             self.add(OutgoingQueue(self._context, queue_id, pathname, **attributes))
             return
         if queue_type is not QueueType.CONNECTOR:
-            # The computer may have another name by now.
+            # The computer may have been renamed.
             pathname = self._context.computer_name + pathname[pathname.index("\\") :]
         queue = Queue(self._context, queue_id, pathname, queue_type, parent=parent, **attributes)
         self.add(queue)
 
     def add(self, queue: Queue) -> None:
-        """There is another queue."""
+        """Add a queue to the collection."""
         self[queue.queue_id] = queue
         self._context.names.add(queue)
         if queue.parent is not None:
@@ -287,7 +287,7 @@ class QueueCollection(dict[int, Queue]):
             self._context.network.queue_added(queue)
 
     def create(self, name: PathName, properties: dict[str, Any], identifier: Guid) -> Queue:
-        """Create Queue (3.1.7.1.3), whose name and properties were checked."""
+        """Create Queue (3.1.7.1.3), with a checked name and checked properties."""
         context, queue_type = self._context, _KINDS[name.kind]
         parent = None
         if context.access_policy is not None and not name.subqueue:
@@ -329,7 +329,7 @@ class QueueCollection(dict[int, Queue]):
         return queue_id
 
     def subqueue(self, queue: Queue, name: str) -> Queue:
-        """A subqueue, which is created when it is first needed."""
+        """A subqueue, created on first use."""
         found = queue.subqueues.get(name.upper())
         if found is None:
             path = self._context.names.path(queue.pathname)
@@ -337,7 +337,7 @@ class QueueCollection(dict[int, Queue]):
         return found
 
     def forget(self, queue: Queue) -> None:
-        """A queue without messages leaves the collection."""
+        """Remove an empty queue from the collection."""
         if self._context.network is not None and isinstance(queue, OutgoingQueue):
             self._context.network.queue_removed(queue)
         self._context.names.remove(queue)
@@ -364,12 +364,12 @@ _QUOTAS: Final = ("quota", "journal_quota")
 
 
 def _is_text(value: str) -> bool:
-    """Half of a surrogate pair can be written to no terminal and in no JSON: with one, no list could be shown."""
+    """Half of a surrogate pair can be written to no terminal and in no JSON: it would break every list of queues."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def check_properties(properties: QueueProperties) -> None:
-    """Raise MQ_ERROR_ILLEGAL_PROPERTY_VALUE for what a queue cannot be (MS-MQDMPR 3.1.1.2)."""
+    """Raise MQ_ERROR_ILLEGAL_PROPERTY_VALUE for invalid properties of a queue (MS-MQDMPR 3.1.1.2)."""
     values = cast("dict[str, Any]", properties)
     for name, value in values.items():
         if name not in DEFAULT_PROPERTIES:
@@ -392,7 +392,7 @@ def check_properties(properties: QueueProperties) -> None:
 
 
 def _elsewhere(name: PathName) -> str:
-    """How a queue of another computer is named by who sends to it."""
+    """The name by which a sender addresses a queue of another computer."""
     if name.kind is QueueKind.PRIVATE:
         return f"from here it is DIRECT=OS:{name}"
     return f"from here it is DIRECT=OS:{name.computer}\\private$\\{name.queue}, or DIRECT=OS:{name} if it is public"

@@ -1,7 +1,7 @@
-"""QueueManager: MS-MQDMPR 3.1.1.1. The queues, the transactions, and opening, creating and deleting.
+"""QueueManager, MS-MQDMPR 3.1.1.1: the queues, the transactions, and opening, creating and deleting.
 
-Everything runs in one event loop. What changes a message changes it in memory and in the store's current batch in the
-same step, without waiting in between; only then does the caller wait for the batch.
+Everything runs in one event loop. A change of a message is made in memory and in the store's current batch in the same
+step, without waiting in between; only then does the caller wait for the batch.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class QueueManager(QueueManagerApi):
         directory: Directory | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        """Without an access policy everybody may do everything: right for the process that embeds the node."""
+        """Without an access policy every operation is allowed: right for a process that embeds the node."""
         context = self.context = Context(store, settings, clock, computer_name, access_policy, recorder)
         self.names = context.names = Names(context)
         self.queue_collection = context.queues = QueueCollection(context)
@@ -66,7 +66,7 @@ class QueueManager(QueueManagerApi):
         self.published = PublishedQueues(context, directory)
         self.resolve_distribution_list = resolve_distribution_list
         self.remote_reader: RemoteReader | None = None
-        """Whoever opens queues of other queue managers to be read; None in a queue manager that reads only its own."""
+        """Opens queues of other queue managers for reading; None in a queue manager that reads only its own."""
         self.identifier = context.identifier
         self.store = store
         self.settings = settings
@@ -79,9 +79,9 @@ class QueueManager(QueueManagerApi):
         self.sequence = context.sequence
         self.transactions = context.transactions
         self.troubles: dict[str, str] = {}
-        """What does not work now and keeps the node from nothing else, by what it is: sentences for people."""
+        """Current faults that leave the rest of the node working, by subject: sentences for people."""
         self.site_name = ""
-        """Of the first site that the directory says the computer is in; empty without a directory."""
+        """The computer's first site in the directory; empty without a directory."""
         self.connection_active = True
         """ConnectionActive, 3.1.1.1: Take Offline (3.1.4.12) and Bring Online (3.1.4.13)."""
         self._open = True
@@ -89,7 +89,7 @@ class QueueManager(QueueManagerApi):
         self.journal_queue = self.queue_collection.journal
 
     def apply_settings(self, settings: Settings) -> None:
-        """Take over what may change while the queue manager runs: the quotas and the poison policy."""
+        """Apply settings that may change while the queue manager runs: the quotas and the poison policy."""
         self.quotas.apply(settings.quotas)
         self.context.notices.settings = settings.quotas
         self.outcomes.poison.settings = settings.poison
@@ -98,21 +98,25 @@ class QueueManager(QueueManagerApi):
 
     @property
     def is_drained(self) -> bool:
-        """Whether no queue has a message: only then may the identifier change, which messages are known by."""
+        """Whether all queues are empty: only then may the identifier change, as messages contain it."""
         return all(queue.message_count == 0 for queue in self.queue_collection.values())
 
     def adopt_identifier(self, identifier: Guid) -> None:
-        """Be known as what the directory assigned. Only while :attr:`is_drained`, and before the first session."""
+        """Adopt the identifier that the directory assigned. Only while :attr:`is_drained`, and before the first
+        session.
+        """
         self.identifier = identifier
         self.context.adopt_identifier(identifier)
 
     async def start(self) -> None:
-        """Begin: what has expired while the node was down expires now."""
+        """Begin: messages that expired while the node was down expire now."""
         self._forget_prepared_transactions()
         self.context.expiry.start()
 
     def _forget_prepared_transactions(self) -> None:
-        """Abort what releases up to 0.1 could prepare for a coordinator: no coordinator will ever end it."""
+        """Abort transactions that releases up to 0.1 could prepare for a coordinator: no coordinator will ever end
+        them.
+        """
         for identifier, _ in self.store.read_transactions():
             log.warning(
                 "a prepared transaction is aborted: what it received is in its queues, what it sent is not sent",
@@ -121,14 +125,14 @@ class QueueManager(QueueManagerApi):
             self.store.delete_transaction(identifier)
 
     async def close(self) -> None:
-        """Cancel waiting reads, abort open transactions, write what is pending, close the store."""
+        """Cancel waiting reads, abort open transactions, write pending changes, close the store."""
         if not self._open:
             return
         self._open = False
         self.context.expiry.stop()
         queues = list(self.queue_collection.values())
         queues += [queue.journal for queue in queues if queue.has_journal]
-        # Before anything is given back: who waited for it could not be told any more that it has it.
+        # Before messages are returned to their queues: their waiters can no longer be notified.
         for queue in queues:
             for reader in list(queue.waiting):
                 reader.cancel(sentence="the queue manager was closed while the call waited")
@@ -148,7 +152,7 @@ class QueueManager(QueueManagerApi):
             self.context.network.disconnect()
 
     def bring_online(self) -> None:
-        """Bring Online."""
+        """Bring Online: exchange messages with other queue managers again."""
         self.connection_active = True
         if self.context.network is not None:
             self.context.network.connect()
@@ -156,7 +160,7 @@ class QueueManager(QueueManagerApi):
     # Queues
 
     async def create_queue(self, pathname: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
-        """Create Queue (3.1.7.1.3)."""
+        """Create Queue (3.1.7.1.3), public or private."""
         name = self.names.path(pathname)
         if name.kind is QueueKind.SYSTEM or name.journal:
             raise MessageQueuingError(
@@ -169,7 +173,7 @@ class QueueManager(QueueManagerApi):
         identifier = new_guid()
         if name.kind is QueueKind.PUBLIC and not name.subqueue:
             if self.context.access_policy is not None:
-                # The directory is told who may do what as well, or it would say that by its own defaults.
+                # The directory gets the access rights as well, or it would use its own defaults.
                 given["security"] = self.context.access_policy.default_queue_security(given.get("security", b""))
             identifier = await self.published.publish(str(name), given)
         queue = self.queue_collection.create(name, given, identifier)
@@ -177,7 +181,7 @@ class QueueManager(QueueManagerApi):
         return queue.information()
 
     async def delete_queue(self, name: str) -> None:
-        """Delete Queue (3.1.7.1.4)."""
+        """Delete Queue (3.1.7.1.4) with its messages."""
         queue = self.names.find(name)
         if queue.queue_type is QueueType.SYSTEM:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{name}: system queues cannot be deleted")
@@ -203,7 +207,7 @@ class QueueManager(QueueManagerApi):
         return queue.information()
 
     async def queue(self, name: str) -> QueueInformation:
-        """One queue."""
+        """One queue, by path name or format name."""
         return self.names.find(name).information()
 
     async def queues(self, kinds: Sequence[QueueType] | None = None) -> list[QueueInformation]:
@@ -212,17 +216,17 @@ class QueueManager(QueueManagerApi):
         return [queue.information() for queue in sorted(chosen, key=lambda queue: queue.pathname.upper())]
 
     async def pause_queue(self, name: str) -> None:
-        """Pause Queue (3.1.4.14)."""
+        """Pause Queue (3.1.4.14): stop sending from it."""
         self.outgoing_queue(name).pause()
         await self.store.durable()
 
     async def resume_queue(self, name: str) -> None:
-        """Resume Queue (3.1.4.15)."""
+        """Resume Queue (3.1.4.15): send from it again."""
         self.outgoing_queue(name).resume()
         await self.store.durable()
 
     def outgoing_queue(self, name: str) -> OutgoingQueue:
-        """The queue of messages for another machine; MQ_ERROR_QUEUE_NOT_FOUND if there is none of the name."""
+        """The outgoing queue of that name. Raises MQ_ERROR_QUEUE_NOT_FOUND if there is none."""
         queue = self.names.find(name)
         if not isinstance(queue, OutgoingQueue):
             raise MessageQueuingError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"{name} is no outgoing queue")
@@ -256,7 +260,7 @@ class QueueManager(QueueManagerApi):
     # For administrators
 
     async def status(self) -> NodeStatus:
-        """How the queue manager is now."""
+        """The current status of the queue manager."""
         storage = self.store.condition()
         found = self.queue_collection
         queues = list(found.values())
@@ -286,7 +290,7 @@ class QueueManager(QueueManagerApi):
         )
 
     def _cut_off(self) -> list[str]:
-        """A warning when messages wait for other machines, and the settings allow no sessions with these."""
+        """A warning if messages wait for other machines with which the settings allow no sessions."""
         queues = self.queue_collection.values()
         count = sum(queue.message_count for queue in queues if queue.queue_type is QueueType.OUTGOING)
         if not count or (self.settings.transport.enabled and not self.settings.hardened_security):
@@ -311,12 +315,12 @@ class QueueManager(QueueManagerApi):
         return self.names.find(name).security
 
     async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
-        """The sequences of transactional messages that come to a queue, or to any."""
+        """The incoming sequences of transactional messages of a queue, or of any."""
         queue, network = self.names.find(name) if name else None, self.context.network
         return [] if network is None else network.incoming_sequences(queue)
 
     async def reset_incoming_sequences(self, source: bytes, name: str = "", address: str = "") -> int:
-        """Forget how far the sequences of a queue manager are."""
+        """Forget the position of a queue manager's incoming sequences."""
         queue, network = self.names.find(name) if name else None, self.context.network
         if network is None:
             return 0

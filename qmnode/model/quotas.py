@@ -1,4 +1,4 @@
-"""Quotas: MS-MQDMPR 3.1.1.1 and 3.1.1.2, in KB. What counts is headers and bodies, as in TotalBytes."""
+"""Quotas: MS-MQDMPR 3.1.1.1 and 3.1.1.2, in KB. Headers and bodies count, as in TotalBytes."""
 
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ _KB: Final = 1024
 
 
 class EnqueueStatus(IntEnum):
-    """What Enqueue Message (3.1.7.1.9) returns."""
+    """The result of Enqueue Message (3.1.7.1.9)."""
 
     ACCEPTED = 0
     QUEUE_QUOTA_EXCEEDED = 1
@@ -27,7 +27,7 @@ def _bytes(quota: int) -> float:
 
 
 class Quotas:
-    """How much the queue manager stores, and how much it may."""
+    """The bytes that the queue manager stores, and its limits."""
 
     def __init__(self, settings: QuotaSettings) -> None:
         self.apply(settings)
@@ -35,7 +35,7 @@ class Quotas:
         self.journal_used = 0
 
     def apply(self, settings: QuotaSettings) -> None:
-        """Take over other limits; what is stored above them stays."""
+        """Apply other limits; messages already stored above them stay."""
         self.settings = settings
         self.limit = _bytes(settings.queue_manager_quota)
         self.journal_limit = _bytes(settings.journal_quota)
@@ -63,7 +63,7 @@ class Quotas:
         )
 
     def journal_has_room(self, journal: "Queue", size: int) -> bool:
-        """Whether a journal may take ``size`` more bytes: of its own quota and of the machine's."""
+        """Whether a journal may take ``size`` more bytes, by its own quota and the machine's."""
         if self.journal_used + size > self.journal_limit:
             return False
         return journal.quota == INFINITE or journal.total_bytes + size <= journal.quota * _KB

@@ -1,7 +1,7 @@
-"""Reads of a queue: how one waits for a message and makes it its own, and cursors.
+"""Reads of a queue: waiting for a message and claiming it, and cursors.
 
-MS-MQDMPR 3.1.1.10, 3.1.7.3.1 to 3.1.7.3.7 and 3.2. The state machine of a cursor is the table below; everything that
-changes a cursor's state is in it.
+MS-MQDMPR 3.1.1.10, 3.1.7.3.1 to 3.1.7.3.7 and 3.2. The state machine of a cursor is the table below, which contains
+every change of a cursor's state.
 """
 
 import asyncio
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 
 
 class Claim(Protocol):
-    """What a destructive read does to the message that it found."""
+    """The effect of a destructive read on its message."""
 
     @property
     def transaction(self) -> "Transaction | None":
         """The transaction that the read is part of."""
 
     def take(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """The message, which has been taken (``Queue.take`` or ``take_this``), is the reader's."""
+        """Claim a message that has been taken (``Queue.take`` or ``take_this``) for the reader."""
 
     def undo(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """The reader was cancelled: the message is available again, in its old place."""
+        """Undo the claim of a cancelled reader: the message is available again, in its old place."""
 
 
 class Delete:
-    """A plain receive: the message is gone."""
+    """A plain receive: the message is deleted."""
 
     transaction = None
 
     @staticmethod
     def take(queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """Message Position Deleted."""
+        """Delete the message: Message Position Deleted."""
         queue.delete(lookup_identifier, value)
 
     @staticmethod
     def undo(queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """Put it back under its old lookup identifier, and take its copy out of the journal."""
+        """Put the message back under its old lookup identifier, and remove its copy from the journal."""
         if queue.deleted:
             return
         if queue.journaling and queue.journal.value_of(lookup_identifier) is not None:
@@ -64,12 +64,12 @@ class Lock:
 
     @staticmethod
     def take(queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """Available to Locked."""
+        """Lock the message: Available to Locked."""
         queue.lock(lookup_identifier, value, None)
 
     @staticmethod
     def undo(queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """Locked to Available."""
+        """Unlock the message: Locked to Available."""
         if not queue.deleted:
             queue.unlock(lookup_identifier)
             queue.make_available(lookup_identifier, value)
@@ -84,11 +84,11 @@ class TransactionClaim:
         self.transaction = transaction
 
     def take(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """Available to Locked, deleted at commit."""
+        """Lock the message; the commit deletes it."""
         self.transaction.dequeue(queue, lookup_identifier, value)
 
     def undo(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """Not part of the transaction any more."""
+        """Remove the message from the transaction."""
         self.transaction.give_back(queue, lookup_identifier)
 
 
@@ -116,11 +116,13 @@ class WaitingMessageReadOperation:
         return self._future.done()
 
     async def wait(self, timeout: float | None) -> Entry:
-        """Wait For New Message (3.1.7.3.1): the message, which a destructive read then owns; or MQ_ERROR_IO_TIMEOUT."""
+        """Wait For New Message (3.1.7.3.1): return the message, which a destructive read then owns. Raises
+        MQ_ERROR_IO_TIMEOUT.
+        """
         if timeout is not None:
             if timeout <= 0:
                 raise timed_out()
-            if math.isnan(timeout):  # one such timer puts all timers of the event loop out of order
+            if math.isnan(timeout):  # one NaN would disorder all timers of the event loop
                 raise MessageQueuingError(
                     ErrorCode.MQ_ERROR_INVALID_PARAMETER, "the timeout is not a number: seconds, or None for ever"
                 )
@@ -169,12 +171,12 @@ class WaitingMessageReadOperation:
 
 
 def timed_out() -> MessageQueuingError:
-    """The error of a read that found nothing in its time."""
+    """The error of a read that found no message within its timeout."""
     return MessageQueuingError(ErrorCode.MQ_ERROR_IO_TIMEOUT, "no message came in the time that the call was to wait")
 
 
 class CursorState(Enum):
-    """CursorState, 3.2.1.2."""
+    """The states of a cursor: CursorState, 3.2.1.2."""
 
     UNREAD = auto()
     WAIT_RECEIVE = auto()
@@ -183,7 +185,7 @@ class CursorState(Enum):
 
 
 class CursorEvent(Enum):
-    """What can change the state: the events of 3.2.7, with what the seek found."""
+    """Causes of a state change: the events of 3.2.7, with the result of the seek."""
 
     PEEK_FOUND = auto()
     PEEK_NOTHING = auto()
@@ -218,7 +220,7 @@ class Cursor(CursorApi):
     """A cursor over an open queue."""
 
     def __init__(self, descriptor: "OpenQueueDescriptor", handle: int) -> None:
-        """Initialize (3.2.7.1)."""
+        """Initialize the cursor (3.2.7.1)."""
         self.handle = handle
         self.descriptor = descriptor
         self.position = START
@@ -309,7 +311,7 @@ class Cursor(CursorApi):
         try:
             entry = await operation.wait(timeout)
         except BaseException:
-            # Wait Time Expired (3.2.7.6), also for a wait that was cancelled.
+            # Wait Time Expired (3.2.7.6), also for a cancelled wait.
             if self.state is CursorState.WAIT_RECEIVE:
                 self.position = self._end()
             self._step(CursorEvent.WAIT_TIME_EXPIRED)
@@ -319,9 +321,10 @@ class Cursor(CursorApi):
         return entry
 
     def _end(self) -> int:
-        """Behind every message that is in the queue now, and before those that are yet to come.
+        """The position behind all current messages and before future ones.
 
-        The specification's End is behind those too, which would blind the cursor for ever; Windows finds them.
+        The specification's End is behind future messages too, which would blind the cursor for ever; Windows finds
+        them.
         """
         return self.position
 
@@ -331,7 +334,7 @@ class Cursor(CursorApi):
             raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_HANDLE, "the cursor is closed")
 
     async def close(self) -> None:
-        """Close Cursor (3.1.7.1.2)."""
+        """Close Cursor (3.1.7.1.2), cancelling its reads."""
         self.closed()
 
     def closed(self) -> None:

@@ -1,8 +1,8 @@
-"""The value of a stored message: twenty bytes of the node's own, then the UserMessage packet as it travels, and behind
-it what the application asked for that does not travel (qmnode.model.record).
+"""The stored value of a message: a prefix of twenty bytes, the UserMessage packet as transmitted, and local requests
+(qmnode.model.record).
 
-The packet is never changed in place by the node, so that what was signed stays what it was; what the node has to
-remember about a message is in the prefix.
+The node never changes the packet in place, so signed bytes stay as they were; the prefix holds the node's own facts
+about a message. The part behind the packet holds requests of the application that are not transmitted.
 """
 
 import struct
@@ -13,27 +13,28 @@ from qmnode.structures.base_header import BaseHeader
 from qmnode.structures.places import offset_of
 
 PREFIX: Final = struct.Struct("<BBBBIIQ")
-"""Version, flags, aborted receives, moves, where in the value the MessagePropertiesHeader is, second of expiry,
-arrival in microseconds since 1970."""
+"""Version, flags, aborted receives, moves, offset of the MessagePropertiesHeader in the value, second of expiry,
+arrival in microseconds since 1970.
+"""
 
 PREFIX_SIZE: Final = PREFIX.size
 VERSION: Final = 1
 COUNT_LIMIT: Final = 0xFF
-"""Aborted receives and moves are counted up to here."""
+"""The highest count of aborted receives and moves."""
 NEVER: Final = 0xFFFFFFFF
 """Second of expiry of a message that does not expire."""
 
 
 class RecordFlag(IntFlag):
-    """What can be known of a message without taking its packet apart."""
+    """Facts about a message that are known without parsing its packet."""
 
     EXPRESS = 0x01
     """Kept outside the log."""
     TRANSACTIONAL = 0x02
     PEEK_WHEN_LOCKED = 0x04
-    """AllowPeekWhenLocked, MS-MQDMPR 3.1.1.12."""
+    """AllowPeekWhenLocked (MS-MQDMPR 3.1.1.12): peeks find the message while it is locked."""
     REPORT = 0x08
-    """Someone wants to know what becomes of the message: an acknowledgment or a FinalAck is asked for."""
+    """A report on the message's outcome is requested: an acknowledgment or a FinalAck."""
     NEGATIVE_JOURNAL = 0x10
     """NegativeJournalingRequested: a copy goes to a dead-letter queue if it is not delivered or received."""
     POSITIVE_JOURNAL = 0x20
@@ -41,7 +42,7 @@ class RecordFlag(IntFlag):
     NAMED_DEAD_LETTER = 0x40
     """ApplicationDeadletterQueue is behind the packet (qmnode.model.record)."""
     NOTICE = 0x80
-    """Made by the queue manager about another message, and counted in the budget of notices."""
+    """Created by the queue manager about another message, and counted in the budget of notices."""
 
 
 EXPRESS: Final = RecordFlag.EXPRESS.value
@@ -55,16 +56,16 @@ NOTICE: Final = RecordFlag.NOTICE.value
 
 ON_ARRIVAL: Final = (RecordFlag.REPORT | RecordFlag.POSITIVE_JOURNAL).value
 ON_LOSS: Final = (RecordFlag.REPORT | RecordFlag.NEGATIVE_JOURNAL).value
-"""Something is to be done when such a message arrives, or when it goes without being received."""
+"""An action is due when such a message arrives, or when it leaves without being received."""
 
 FLAGS: Final = 1
-"""Where in a value the flags are."""
+"""The offset of the flags in a value."""
 
 ARRIVAL: Final = slice(12, 20)
-"""Where in a value its arrival is."""
+"""The place of the arrival time in a value."""
 EXPIRY: Final = slice(8, 12)
 NO_EXPIRY: Final = b"\xff\xff\xff\xff"
-"""Where in a value the second of expiry is, and what is there for NEVER: to tell, without unpacking, most messages."""
+"""The second of expiry as stored for NEVER, to recognise most messages without unpacking."""
 
 FACTS: Final = struct.Struct("<xB6xI")
 """Flags and second of expiry, in one step."""
@@ -80,14 +81,14 @@ def expiry(value: bytes) -> int:
 
 
 def arrival(value: bytes) -> float:
-    """When the message came to this queue manager, in seconds since 1970 (UTC)."""
+    """When the message arrived at this queue manager, in seconds since 1970 (UTC)."""
     return int(PREFIX.unpack_from(value)[-1]) / 1e6
 
 
 def with_prefix(
     value: bytes, *, flags: int | None = None, aborts: int | None = None, expires: int | None = None
 ) -> bytes:
-    """The same message with other facts in its prefix."""
+    """The same message with a changed prefix."""
     version, old_flags, old_aborts, moves, properties, old_expires, arrived = PREFIX.unpack_from(value)
     prefix = PREFIX.pack(
         version,
@@ -102,7 +103,7 @@ def with_prefix(
 
 
 def moved(value: bytes) -> bytes:
-    """The same message, moved once more."""
+    """The same message with one more move counted."""
     return value[:_MOVES] + bytes((min(value[_MOVES] + 1, COUNT_LIMIT),)) + value[_MOVES + 1 :]
 
 
@@ -115,17 +116,17 @@ def _packet_end(value: bytes) -> int:
 
 
 def packet_of(value: bytes) -> bytes:
-    """The packet of a stored value, as it travels."""
+    """The packet of a stored value, as transmitted."""
     return value[PREFIX_SIZE : _packet_end(value)] if value[FLAGS] & NAMED_DEAD_LETTER else value[PREFIX_SIZE:]
 
 
 def without_dead_letter_header(value: bytes) -> bytes:
-    """A stored value as others know it: prefix and packet."""
+    """A stored value without its local requests: prefix and packet."""
     return value[: _packet_end(value)] if value[FLAGS] & NAMED_DEAD_LETTER else value
 
 
 def with_dead_letter_queue(value: bytes, pathname: str) -> bytes:
-    """A stored value that has none, with the path name of its dead-letter queue."""
+    """A stored value with the path name of its dead-letter queue added."""
     name = f"{pathname}\0".encode("utf-16-le")
     name += bytes(-len(name) % _NUMBER.size)
     header = _NUMBER.pack(_NUMBER.size + len(name)) + name
@@ -133,6 +134,6 @@ def with_dead_letter_queue(value: bytes, pathname: str) -> bytes:
 
 
 def dead_letter_queue_of(value: bytes) -> str:
-    """The path name in a stored value that has the flag."""
+    """The path name of the dead-letter queue in a stored value that has the flag."""
     name = value[_packet_end(value) + _NUMBER.size :].decode("utf-16-le", "replace")
     return name.partition("\0")[0]

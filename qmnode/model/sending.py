@@ -1,4 +1,4 @@
-"""The sending half of an open queue: what is checked, signed and numbered before a message is accepted."""
+"""The sending half of an open queue: the checks, signature and numbers before a message is accepted."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -27,7 +27,7 @@ _OPTIONAL: Final = int(QueuePrivacyLevel.OPTIONAL)
 
 
 class SendingDescriptor(QueueApi):
-    """An open queue as far as sending to it goes; all of it is in :mod:`qmnode.model.open_queue`."""
+    """The sending part of an open queue; the rest is in :mod:`qmnode.model.open_queue`."""
 
     def __init__(self, context: "Context", queue: Queue, name: FormatName, access: Access) -> None:
         self.context = context
@@ -37,7 +37,7 @@ class SendingDescriptor(QueueApi):
             self.destination = Destination(context.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
         self.access = access
         self.caller: object = None
-        """Who opened it, for access checks; None is the process that embeds the node."""
+        """The user that opened it, for access checks; None is the process that embeds the node."""
         self._access = int(access)
         self._open = True
         self._store = context.store
@@ -68,13 +68,13 @@ class SendingDescriptor(QueueApi):
         return identifiers
 
     async def signatures(self, messages: Sequence[Message], transaction: InTransaction) -> list[PutSignature | None]:
-        """The signatures of the messages that ask for one and bring none of their own."""
+        """The signatures of the messages that ask for one and have none of their own."""
         signing = self.context.signing
         if signing is None:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_CERTIFICATE_NOT_PROVIDED, "this queue manager has nothing to sign messages with"
             )
-        # The place in a transaction and the numbers are not signed, so those of this value need not be the right ones.
+        # The place in a transaction and the numbers are not signed, so this value may have other ones.
         fields = None if transaction is None else TransactionFields(0)
         now = self.context.clock.time()
         values = [
@@ -101,7 +101,7 @@ class SendingDescriptor(QueueApi):
     def _enqueue_all(
         self, messages: list[Message], unit: Transaction | None, puts: list[PutSignature | None] | None
     ) -> list[bytes]:
-        # First see that every one can be sent, then send: all or none.
+        # First check that all can be sent, then send: all or none.
         accepted = self._accept_plain(messages, unit) if puts is None else None
         if accepted is None:
             accepted = self._accept_all(messages, unit, puts)
@@ -113,8 +113,9 @@ class SendingDescriptor(QueueApi):
         return [identifier for _, _, identifier in accepted]
 
     def _accept_plain(self, messages: list[Message], unit: Transaction | None) -> list[tuple[int, bytes, bytes]] | None:
-        """``accept`` for messages that have nothing but a body, into a queue that demands nothing; None for others, and
-        if there may be no room."""
+        """``accept`` for messages that have only a body, into a queue without demands. None for other messages, and if
+        there may be no room.
+        """
         context, queue = self.context, self.queue
         quotas = context.quotas
         if queue.authentication or queue.privacy_level != _OPTIONAL or queue.quota != INFINITE:
@@ -147,9 +148,10 @@ class SendingDescriptor(QueueApi):
         ordinal: int | None = None,
         put_signature: PutSignature | None = None,
     ) -> tuple[int, bytes, bytes]:
-        """The message as it will be stored, with its lookup identifier and its message identifier.
+        """The message in its stored form, with its lookup identifier and its message identifier.
 
-        ``ahead`` are bytes that will be put in the queue before it. Copies of a message share their ``ordinal``.
+        ``ahead`` is the number of bytes that will be put in the queue before it. Copies of a message share their
+        ``ordinal``.
         """
         context, queue = self.context, self.queue
         if queue.authentication or queue.privacy_level != _OPTIONAL:
@@ -169,7 +171,8 @@ class SendingDescriptor(QueueApi):
         if quotas.used + size > quotas.limit or queue.quota != INFINITE:
             quotas.check(queue, size)
         return (
-            # 3.1.7.1.9 has this only for transactional messages, and 0 for the others, which would have no priorities.
+            # 3.1.7.1.9 says this only of transactional messages, and 0 for the others, which would then have no
+            # priorities.
             7 - (value[PRIORITY] & 7) << LANE_SHIFT | context.sequence.next(),
             value,
             context.identifier + ordinal.to_bytes(4, "little"),
@@ -182,9 +185,9 @@ class SendingDescriptor(QueueApi):
         return with_dead_letter_queue(value, pathname)
 
     def _check_demands(self, message: Message, *, authenticated: bool) -> None:
-        """What the queue demands of messages that come over the network (MS-MQQB 3.1.5.8.3), it demands of all.
+        """Apply the demands on messages from the network (MS-MQQB 3.1.5.8.3) to local messages too.
 
-        The body of a message that stays on this computer is encrypted for nobody; that it asks for it is enough.
+        The body of a message that stays on this computer is not encrypted; a request for encryption is enough.
         """
         queue = self.queue
         if queue.authentication and not authenticated:
@@ -203,11 +206,11 @@ class SendingDescriptor(QueueApi):
             )
 
     def unit_of_work(self, transaction: InTransaction) -> Transaction | None:
-        """Check that this descriptor may send, and with this transaction."""
+        """Check that this descriptor may send, with this transaction."""
         queue = self.queue
         if not self._open or not self._access & _SEND or queue.deleted:
             self._refuse(_SEND)
-        # Whether a queue elsewhere is transactional is found out there.
+        # Whether a remote queue is transactional is checked at its destination.
         if (transaction is None) is queue.transactional and queue.queue_type is not QueueType.OUTGOING:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_TRANSACTION_USAGE,
@@ -231,6 +234,6 @@ class SendingDescriptor(QueueApi):
 
 
 def asks_for_authentication(message: Message) -> bool:
-    """Whether a message is to be signed here. One that brings a signature is sent with that."""
+    """Whether a message is to be signed here. One that already has a signature is sent with that."""
     asked = message.__dict__
     return bool(asked.get("authentication_level")) and not asked.get("signature") and "lookup_identifier" not in asked

@@ -1,7 +1,7 @@
 """From a message to its UserMessage packet: MS-MQDMPR 3.1.7.1.30 and 3.1.7.1.32, MS-MQMQ 2.2.20.
 
-Sending goes through here once for each message, so the headers that every packet has are packed in one call each, and
-what depends only on the destination is prepared when the queue is opened.
+Sending runs this once for each message, so headers that every packet has are packed in one call each, and parts that
+depend only on the destination are prepared when the queue is opened.
 """
 
 import struct
@@ -63,7 +63,7 @@ from qmnode.structures.user_header import UserFlags, UserHeader
 
 
 class Destination:
-    """Where messages go: what is the same in every packet sent through an open queue."""
+    """The destination of messages: the parts that are equal in all packets sent through an open queue."""
 
     __slots__ = ("address", "flags", "name", "plain", "plain_transactional", "source", "transit")
 
@@ -84,7 +84,7 @@ class Destination:
 
 
 class TransactionFields:
-    """What a TransactionHeader says (2.2.20.5): one of these serves all messages of a transaction."""
+    """The fields of a TransactionHeader (2.2.20.5), shared by all messages of a transaction."""
 
     __slots__ = ("identifier", "number", "previous", "sequence")
 
@@ -104,9 +104,9 @@ def serialize(
     first: bool = False,
     last: bool = False,
 ) -> bytes:
-    """The stored value of a message: prefix and UserMessage packet. MessageQueuingError if it cannot be sent."""
+    """The stored value of a message: prefix and UserMessage packet. Raises MessageQueuingError if it cannot be sent."""
     if "lookup_identifier" in message.__dict__:
-        # A received message that is sent on: as it is, if nobody has looked into it, or else piece by piece.
+        # A received message that is sent on: unchanged if it has not been parsed, otherwise piece by piece.
         if "_load" in message.__dict__:
             value = _readdressed(message.__dict__["_value"], destination, identifier, now, transaction, first, last)
             if value is not None:
@@ -218,7 +218,7 @@ _PRIVACY_LEVELS: Final = frozenset(map(int, PrivacyLevel))
 
 
 def _check_numbers(message_class: int, privacy_level: int) -> None:
-    """Refuse here what every receiver refuses (MS-MQMQ 2.2.19.3): it would hold up the messages behind it."""
+    """Refuse values here that every receiver refuses (MS-MQMQ 2.2.19.3): they would block the messages behind them."""
     if not is_permitted(message_class):
         raise _bad_value(f"message_class 0x{message_class:04X}: use one of MessageClass, or bits of 0xE1FF")
     if privacy_level not in _PRIVACY_LEVELS:
@@ -226,7 +226,7 @@ def _check_numbers(message_class: int, privacy_level: int) -> None:
 
 
 _PLAIN: Final = frozenset(("body", "recoverable"))
-"""A message with nothing else set, as most are: its headers are packed in one call."""
+"""The properties of most messages, whose headers are packed in one call."""
 _SHA_512: Final = int(HashAlgorithm.SHA_512)
 _AES_256: Final = int(EncryptionAlgorithm.AES256)
 _SIZES_AT: Final = offset_of(MessagePropertiesHeader, "message_size")
@@ -234,12 +234,13 @@ _AFTER_SIZES_AT: Final = offset_of(MessagePropertiesHeader, "privacy_level")
 _DEFAULT_PROPERTIES: Final = PROPERTIES.pack(0, 0, 0, NO_CORRELATION, 0, 0, 0, 0, 0, _SHA_512, _AES_256, 0)
 _BEFORE_SIZES: Final = _DEFAULT_PROPERTIES[:_SIZES_AT]
 _AFTER_SIZES: Final = _DEFAULT_PROPERTIES[_AFTER_SIZES_AT:]
-"""MessagePropertiesHeader around the size of the body and the size allocated for it."""
+"""MessagePropertiesHeader around the size of the body and its allocated size."""
 
 
 def _plain_pack(between: int) -> Callable[..., bytes]:
-    """Packs the headers of a message that has nothing but a body; ``between`` are the bytes from the UserHeader's last
-    number to the MessagePropertiesHeader."""
+    """Packs the headers of a message that has only a body; ``between`` are the bytes from the UserHeader's last number
+    to the MessagePropertiesHeader.
+    """
     before, after = between + len(_BEFORE_SIZES), len(_AFTER_SIZES)
     return struct.Struct(f"{HEAD.format}{before}sII{after}s").pack
 
@@ -307,10 +308,10 @@ def serialize_plain(
     transaction: TransactionFields | None = None,
     first: bool = False,
 ) -> list[tuple[int, bytes]] | None:
-    """``serialize`` for many messages that have nothing but a body, with their identifiers; None if one has more.
+    """``serialize`` for many messages that have only a body, with their identifiers; None if one has more.
 
-    ``first``: the first of them is the first of its transaction. Of two messages with bodies of one length the headers
-    differ in the identifier only.
+    ``first``: the first message begins its transaction. Headers of messages with equally long bodies differ only in the
+    identifier.
     """
     bodies: list[tuple[bytes, object]] = []
     for message in messages:
@@ -342,11 +343,12 @@ _AFTER_IDENTIFIER: Final = _IDENTIFIER_AT + _IDENTIFIER.size
 
 
 _NOT_KEPT: Final = TO_MASK | UserFlags.RC.mask | UserFlags.AH.mask
-"""The destination, and what the message has behind it: it begins a new way."""
+"""The destination and the record of past hops, which a message loses when it is sent anew."""
 _ABSOLUTE: Final = frozenset((0, 1, 5, 7))
 _NAMES_ALIKE: Final = tuple(kinds & 7 in _ABSOLUTE and kinds >> 3 in _ABSOLUTE for kinds in range(64))
-"""By Flags.AQ and Flags.RQ: whether the names of the administration and response queues are the same in every packet.
-Private queues are named by how their computers relate to the message's source and destination (2.2.19.2)."""
+"""Whether, by Flags.AQ and Flags.RQ, the names of the administration and response queues are equal in all packets.
+Private queues are named relative to the message's source and destination (2.2.19.2).
+"""
 
 
 def _readdressed(
@@ -358,7 +360,7 @@ def _readdressed(
     first: bool,
     last: bool,
 ) -> bytes | None:
-    """The stored value of a message whose packet is there already, under another address; None if it is not so easy."""
+    """The stored value of an existing packet with a new address; None if it must be serialized in full."""
     if value[FLAGS] & NAMED_DEAD_LETTER:
         return None
     _, _, _, _, offset, _, _, _, _, base_flags, _, _, reach, _, _, lifetime, _, _, flags = HEAD.unpack_from(value)
@@ -435,7 +437,7 @@ _NAMES: Final = frozenset(
 
 
 def _other_names(message: Message, destination: Destination) -> tuple[int, bytes]:
-    """The administration queue, the response queue and the connector type: their flags and bytes."""
+    """Flags and bytes of the administration queue, the response queue and the connector type."""
     flags, tail = 0, b""
     for text, several, shift in (
         (
@@ -467,7 +469,7 @@ def _label_bytes(label: str) -> bytes:
 
 
 def _name_bytes(name: FormatName, source: Guid, destination: Guid, is_destination: bool = False) -> tuple[int, bytes]:
-    """A queue's name in a UserHeader, and its type there (2.2.19.2)."""
+    """The bytes of a queue's name in a UserHeader, and its type there (2.2.19.2)."""
     match name:
         case DirectFormatName():
             text = name.without_prefix.encode("utf-16-le") + b"\0\0"

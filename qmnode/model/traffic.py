@@ -1,8 +1,8 @@
-"""What happens to messages, counted: by queue, for all queues together, and how long it took.
+"""Counts of messages, by queue and for all queues together, and their durations.
 
-Counters are plain attributes, increased once for a batch where there is one: a message costs no look-up of a label.
-Metrics show the busiest queues by name, all others as one. Counters of Prometheus only go up, so a queue does not take
-its past along when it gets or loses a name of its own: what it did before stays where it was counted.
+Counters are plain attributes, increased once per batch where there is one: a message costs no look-up of a label.
+Metrics show the busiest queues by name, and all others as one. Prometheus counters only go up, so when a queue gets or
+loses a label of its own, its earlier counts stay under the old label.
 """
 
 import heapq
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Histogram:
-    """How many durations are at most each bound, in seconds; the last count is of those above all bounds."""
+    """Counts of durations up to each bound, in seconds; the last count is for those above all bounds."""
 
     __slots__ = ("_microseconds", "bounds", "counts", "total")
 
@@ -34,15 +34,15 @@ class Histogram:
         """The sum of all durations."""
 
     def observe(self, seconds: float, count: int = 1) -> None:
-        """Add a duration that ``count`` messages share. A clock that was set back makes none negative."""
+        """Add a duration that ``count`` messages share. A clock that was set back never makes one negative."""
         seconds = max(0.0, seconds)
         self.counts[bisect_left(self.bounds, seconds)] += count
         self.total += seconds * count
 
     def observe_since(self, begun: list[int], now: float) -> None:
-        """Add the durations from when each began, in microseconds since 1970, until ``now``, in seconds.
+        """Add the durations from each beginning, in microseconds since 1970, until ``now``, in seconds.
 
-        Costs next to nothing for each: bounds are looked up among the beginnings, not durations among the bounds.
+        This is cheap: bounds are looked up among the beginnings, not durations among the bounds.
         """
         begun.sort()
         end, left = int(now * 1_000_000), len(begun)
@@ -75,11 +75,11 @@ class Tally:
 
     def __init__(self, left: list[bytes] | None = None) -> None:
         self.left = [] if left is None else left
-        """When those arrived that were received just now, of all queues of a kind: see ``Traffic.settle``."""
+        """Arrival times of messages received just now, for all queues of a kind: see ``Traffic.settle``."""
         self.arrived = self.arrived_bytes = 0
-        """Put into the queue: sent by an application here, or received from another queue manager."""
+        """Put into the queue: sent by a local application, or received from another queue manager."""
         self.received = self.received_bytes = 0
-        """Received by applications."""
+        """Received by local or remote applications."""
         self.sent = self.sent_bytes = 0
         """Sent to the next hop for the first time."""
         self.resent = self.resent_bytes = 0
@@ -90,13 +90,13 @@ class Tally:
         """Ended in the queue without being received or acknowledged, by reason: a class of MS-MQMQ 2.2.20.1."""
         self.died_bytes: Counter[int] = Counter()
         self.rejected: Counter[int] = Counter()
-        """Refused when they arrived, by reason."""
+        """Refused on arrival, by reason."""
         self.rejected_bytes: Counter[int] = Counter()
         self.recent = 0.0
-        """How busy the queue was lately."""
+        """The recent activity of the queue."""
 
     def ended(self, value: bytes, reason: int) -> None:
-        """A message left its queue for this reason."""
+        """Count a message that left its queue for this reason."""
         size = len(value) - PREFIX_SIZE
         if reason == _RECEIVED:
             self.received += 1
@@ -107,22 +107,22 @@ class Tally:
             self.died_bytes[reason] += size
 
     def reject(self, packet: bytes, reason: int) -> None:
-        """A message was refused when it arrived."""
+        """Count a message that was refused on arrival."""
         self.rejected[reason] += 1
         self.rejected_bytes[reason] += len(packet)
 
     @property
     def expired(self) -> Amount:
-        """The dead whose time had passed."""
+        """Dead messages whose time had passed."""
         return sum(self.died[one] for one in _EXPIRIES), sum(self.died_bytes[one] for one in _EXPIRIES)
 
     @property
     def moves(self) -> int:
-        """How often a message came or went."""
+        """The number of arrivals and departures."""
         return self.arrived + self.received + self.sent + self.acknowledged + self.died.total() + self.rejected.total()
 
     def take(self, other: "Tally") -> None:
-        """Add the counts of another tally, which begins anew."""
+        """Add the counts of another tally, which is reset."""
         for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
             setattr(other, name, 0)
@@ -138,11 +138,11 @@ _NUMBERS: Final = tuple(name for name in Tally.__slots__ if name not in (*_BY_RE
 
 
 OTHERS: Final = "others"
-"""The label of all queues that have none of their own; no path name or format name is like that."""
+"""The label for all queues without one of their own; no path name or format name looks like that."""
 _KEPT: Final = 0.95
-"""The part of a queue's business that the next collection still counts: half of it is gone after fourteen."""
+"""The part of a queue's activity that the next collection still counts: half remains after fourteen."""
 _BUSIER: Final = 2
-"""So many times as busy as another is a queue that takes the other's name away."""
+"""A queue this many times as busy as another takes over its label."""
 _WAITS: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200, 43200, 259200)
 _ROUND_TRIPS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60)
 Label = tuple[str, str]
@@ -154,11 +154,11 @@ class Traffic:
 
     def __init__(self) -> None:
         self.waits = {kind: Histogram(_WAITS) for kind in QueueType}
-        """By kind of queue: from a message's arrival here until it was received or acknowledged."""
+        """By kind of queue: the time from a message's arrival here until it was received or acknowledged."""
         self.round_trips = Histogram(_ROUND_TRIPS)
-        """From when a message was sent to the next hop until the session acknowledged it."""
+        """The time from sending a message to the next hop until the session acknowledged it."""
         self.nowhere = Tally()
-        """Messages that were rejected for queues that are not here."""
+        """Messages that were rejected for queues that do not exist here."""
         self.distrusted: Counter[str] = Counter()
         """Packets of peers that were not believed, by kind."""
         self._named: dict[Label, Tally] = {}
@@ -166,7 +166,7 @@ class Traffic:
         self._left: dict[QueueType, list[bytes]] = {kind: [] for kind in QueueType}
 
     def tally_of(self, kind: QueueType) -> Tally:
-        """For a new queue."""
+        """A tally for a new queue."""
         return Tally(self._left[kind])
 
     def settle(self, clock: "Clock") -> None:
@@ -179,12 +179,12 @@ class Traffic:
     def collect(self, queues: Iterable["Queue"], limit: int) -> Iterator[tuple[Label, Tally]]:
         """The counts of up to ``limit`` queues, and of all others together.
 
-        A free name goes to the busiest queue without one. When none is free, a queue takes the name of the least busy
-        one if it is twice as busy: so names do not change hands at every collection.
+        A free label goes to the busiest queue without one. When none is free, a queue takes the label of the least busy
+        one if it is twice as busy, so that labels do not change at every collection.
         """
         counted = {(queue.pathname, queue.queue_type.value): queue for queue in queues if not queue.is_internal}
         for queue in counted.values():
-            if queue.is_dead_letter:  # what is removed from there died before
+            if queue.is_dead_letter:  # messages removed from there died before
                 queue.tally.died.clear()
                 queue.tally.died_bytes.clear()
             queue.tally.recent = queue.tally.recent * _KEPT + queue.tally.moves
@@ -200,7 +200,7 @@ class Traffic:
         unnamed = (label for label in recent if label not in named)
         for label in heapq.nlargest(limit, unnamed, key=recent.__getitem__):
             if len(named) >= limit:
-                least = min(named, key=lambda one: recent.get(one, -1.0))  # a queue that is gone before all others
+                least = min(named, key=lambda one: recent.get(one, -1.0))  # a deleted queue comes first
                 if recent[label] <= _BUSIER * recent.get(least, -1.0):
                     break
                 del named[least]
@@ -209,5 +209,5 @@ class Traffic:
             del named[min(named, key=lambda one: recent.get(one, -1.0))]
 
     def retire(self, queue: "Queue") -> None:
-        """A queue is deleted: what it did stays counted."""
+        """Keep the counts of a deleted queue."""
         self._named.get((queue.pathname, queue.queue_type.value), self._others).take(queue.tally)

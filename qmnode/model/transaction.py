@@ -1,8 +1,8 @@
 """Transactions: MS-MQDMPR 3.1.1.14 and 3.1.4.3 to 3.1.4.5. Units of work over any number of queues.
 
-Messages that a transaction sends are kept in memory until it commits; messages that it receives stay in their queue,
-locked. Commit is one batch of the store, so that a crash leaves all of it or none. There are no transactions of a
-distributed transaction coordinator (3.1.4.6 to 3.1.4.11): nothing can enlist one.
+A transaction keeps its sent messages in memory until it commits; its received messages stay in their queue, locked.
+Commit is one batch of the store, so that a crash leaves all of it or none. There are no transactions of a distributed
+transaction coordinator (3.1.4.6 to 3.1.4.11): none can be enlisted.
 """
 
 from enum import Enum
@@ -36,7 +36,7 @@ class OperationType(Enum):
 
 
 class TransactionalOperation(NamedTuple):
-    """What a transaction does to one position when it commits: 3.1.1.13."""
+    """The change of one position when a transaction commits: 3.1.1.13."""
 
     operation_type: OperationType
     queue: "Queue"
@@ -62,7 +62,7 @@ _KIND_AND_QUEUE: Final = itemgetter(0, 1)
 
 
 class TransactionState(Enum):
-    """How far a transaction is."""
+    """The states of a transaction."""
 
     ACTIVE = "active"
     PREPARED = "prepared"
@@ -71,7 +71,7 @@ class TransactionState(Enum):
 
 
 class Transaction(TransactionApi):
-    """An internal transaction. Ended by ``commit`` or ``abort``; whoever forgets it aborts it when the node stops."""
+    """An internal transaction, ended by ``commit`` or ``abort``; one that is never ended aborts when the node stops."""
 
     def __init__(self, context: "Context", identifier: Guid) -> None:
         self.context = context
@@ -80,7 +80,7 @@ class Transaction(TransactionApi):
         self.operations: list[TransactionalOperation] = []
         self.fields = TransactionFields(context.next_transaction_number())
         self.readers: set[WaitingMessageReadOperation] = set()
-        """Reads in it that wait for a message."""
+        """Reads in the transaction that wait for a message."""
         self._last_sent = -1
         context.transactions[identifier] = self
 
@@ -90,22 +90,22 @@ class Transaction(TransactionApi):
         return self._last_sent >= 0
 
     def check_active(self) -> None:
-        """Raise if nothing can be done in it any more."""
+        """Raise if the transaction accepts no more operations."""
         if self.state is not TransactionState.ACTIVE:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE, f"the transaction is {self.state.value}: begin a new one"
             )
 
-    # What a transaction does
+    # Operations
 
     def enqueue(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """Enqueue Message in a transaction (3.1.7.1.9): the message comes when the transaction commits."""
+        """Enqueue Message in a transaction (3.1.7.1.9): the message arrives when the transaction commits."""
         self._last_sent = len(self.operations)
         self.operations.append(TransactionalOperation(OperationType.ENQUEUE, queue, lookup_identifier, value))
         queue.reserve_bytes(len(value))
 
     def enqueue_many(self, queue: "Queue", entries: list[Entry]) -> None:
-        """``enqueue`` for each."""
+        """``enqueue`` for each of the entries."""
         if entries:
             kind, reason = OperationType.ENQUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE
             self.operations += [
@@ -130,7 +130,7 @@ class Transaction(TransactionApi):
         self.operations.append(TransactionalOperation(OperationType.MOVE, queue, lookup_identifier, value, target))
 
     def give_back(self, queue: "Queue", lookup_identifier: int) -> None:
-        """A receive in it was cancelled before its caller got the message."""
+        """Return a message whose receive was cancelled before its caller got it."""
         for index in range(len(self.operations) - 1, -1, -1):
             operation = self.operations[index]
             if operation.queue is queue and operation.lookup_identifier == lookup_identifier:
@@ -140,27 +140,27 @@ class Transaction(TransactionApi):
                 self._return(operation, count=False)
                 return
 
-    # How it ends
+    # End of the transaction
 
     async def prepare(self) -> None:
-        """Transaction Prepare (3.1.4.3)."""
+        """Prepare the transaction (Transaction Prepare, 3.1.4.3)."""
         self.transaction_prepare()
         await self.context.store.durable()
 
     async def commit(self) -> None:
-        """Transaction Commit (3.1.4.4)."""
+        """Commit the transaction (Transaction Commit, 3.1.4.4)."""
         self.transaction_commit()
         await self.context.store.durable()
 
     async def abort(self) -> None:
-        """Transaction Abort (3.1.4.5). Received messages remember on disk that they came back."""
+        """Transaction Abort (3.1.4.5). Received messages record on disk that they came back."""
         changes = any(one.operation_type is not OperationType.ENQUEUE for one in self.operations)
         self.transaction_abort()
         if changes:
             await self.context.store.durable()
 
     def transaction_prepare(self) -> None:
-        """Take no more operations; committing will not fail for any of those that are there."""
+        """Accept no more operations; committing the existing ones will not fail."""
         self.check_active()
         self.context.store.check()
         self._end_readers()
@@ -177,7 +177,7 @@ class Transaction(TransactionApi):
             self.operations[self._last_sent] = operation._replace(value=mark_last_in_transaction(operation.value))
 
     def transaction_commit(self) -> None:
-        """Do all of it in this pass's batch."""
+        """Apply all operations in the current batch."""
         if self.state is TransactionState.ACTIVE:
             self.context.store.check()
             self._end_readers()
@@ -212,11 +212,11 @@ class Transaction(TransactionApi):
             target.insert(lookup_identifier, moved(value))
 
     def transaction_abort(self) -> None:
-        """Do none of it."""
+        """Undo all operations of the transaction."""
         if self.state not in (TransactionState.ACTIVE, TransactionState.PREPARED):
             self.check_active()
         self._end_readers()
-        # Backwards, so that what returns to the front of a queue returns in its order.
+        # Backwards, so that messages returning to the front of a queue keep their order.
         for operation in reversed(self.operations):
             if operation.operation_type is OperationType.ENQUEUE:
                 operation.queue.reserve_bytes(-len(operation.value))
