@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import io
 import json
 import os
@@ -117,6 +118,8 @@ class EmbeddedDirectory:
         if running is not None:
             return running
         urls = f"{self.url(settings)} ldapi://{str(self.paths.socket).replace('/', '%2F')}"
+        if self._configure(settings):
+            self._hand_over()
         self.paths.pid.unlink(missing_ok=True)
         with os.fdopen(_opened(self.paths.log, os.O_APPEND), "ab") as log:
             process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603  our own arguments
@@ -194,7 +197,7 @@ class EmbeddedDirectory:
         with os.fdopen(_opened(partial, os.O_EXCL), "wb") as file:
             with tarfile.open(fileobj=file, mode="w:gz") as archive:
                 for name in KEPT:
-                    _add_member(archive, name, (self.paths.state / name).read_bytes())
+                    _add_member(archive, name, _read(self.paths.state / name))
                 _add_member(archive, DATA_MEMBER, ldif)
             file.flush()
             os.fsync(file.fileno())
@@ -224,8 +227,12 @@ class EmbeddedDirectory:
         for folder in (self.paths.configuration, self.paths.data, self.paths.tls, self.paths.run):
             folder.mkdir(exist_ok=True, mode=0o700)
 
-    def _configure(self, settings: EmbeddedSettings) -> None:
-        password = self.paths.password.read_text(encoding="utf-8").strip()
+    def _configure(self, settings: EmbeddedSettings) -> bool:
+        """Write the configuration, unless it is there already; whether it was written.
+
+        A directory that an earlier version created gets the access rules of this one.
+        """
+        password = _read(self.paths.password).decode("utf-8").strip()
         uid = pwd.getpwnam(_account()).pw_uid if os.getuid() == 0 else os.getuid()
         ldif = configuration_ldif(
             self.paths,
@@ -234,8 +241,17 @@ class EmbeddedDirectory:
             (uid, os.getuid()),
             durable=settings.durable,
             installation=Installation.of_this_machine(),
-        )
-        self._tool("slapadd", "-F", str(self.paths.configuration), "-n", "0", given=ldif.encode("utf-8"))
+        ).encode("utf-8")
+        digest = hashlib.sha256(ldif).hexdigest().encode("ascii")
+        written = self.paths.configuration / "digest"
+        with suppress(FileNotFoundError):
+            if _read(written) == digest:
+                return False
+        shutil.rmtree(self.paths.configuration, ignore_errors=True)
+        self.paths.configuration.mkdir(mode=0o700)
+        self._tool("slapadd", "-F", str(self.paths.configuration), "-n", "0", given=ldif)
+        _private_bytes(written, digest)
+        return True
 
     def _hand_over(self) -> None:
         """Give everything to the account that slapd runs as, and see that it can get there."""
@@ -305,6 +321,12 @@ def _alive(pid: int) -> bool:
 def _opened(path: Path, flags: int) -> int:
     """A file for its owner alone. Never through a link: slapd's account owns the folder, and we may be root."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | flags, 0o600)
+
+
+def _read(path: Path) -> bytes:
+    """A file of the state folder, never through a link."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        return file.read()
 
 
 def _private_bytes(path: Path, content: bytes) -> None:

@@ -46,6 +46,27 @@ NODE_UNIT: Final = "Queue Managers"
 ADMINISTRATORS: Final = "MSMQ Administrators"
 """The group under CN=Users whose members may write everything."""
 
+# A queue manager may write these: nothing that says where it is, which roles it has, or who anybody is.
+COMPUTER_ATTRIBUTES: Final = ("mSMQSignCertificates", "mSMQDigests")
+"""Its own certificates, on its computer."""
+CONFIGURATION_ATTRIBUTES: Final = ("mSMQEncryptKey", "mSMQSignKey", "mSMQComputerTypeEx")
+"""Its own public keys and version, on its mSMQConfiguration."""
+QUEUE_ATTRIBUTES: Final = (
+    "mSMQLabelEx",
+    "mSMQQueueType",
+    "mSMQJournal",
+    "mSMQQueueQuota",
+    "mSMQQueueJournalQuota",
+    "mSMQAuthenticate",
+    "mSMQPrivacyLevel",
+    "mSMQTransactional",
+    "MSMQ-MulticastAddress",
+    "mSMQBasePriority",
+    "mSMQQueueNameExt",
+    "nTSecurityDescriptor",
+)
+"""Properties of the public queues that it creates, changes and deletes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlapdPaths:
@@ -178,7 +199,7 @@ olcTLSVerifyClient: try
 olcLocalSSF: 256
 olcSecurity: simple_bind=112
 olcPasswordHash: {{SSHA}}
-olcAuthzRegexp: {{0}}"gidNumber=[0-9]+\\+uidNumber=({users}),cn=peercred,cn=external,cn=auth" "{administrator}"
+olcAuthzRegexp: {{0}}"^gidNumber=[0-9]+\\+uidNumber=({users}),cn=peercred,cn=external,cn=auth$" "{administrator}"
 olcAuthzRegexp: {{1}}"^cn=([^,]+),ou={NODE_UNIT}$" "cn=$1,cn=computers,{root}"
 {number}"""
 
@@ -238,6 +259,7 @@ olcRootPW: {_hashed(password, root)}
 olcDbMaxSize: {DATABASE_LIMIT}
 olcDbNoSync: {"FALSE" if durable else "TRUE"}
 olcSizeLimit: unlimited
+olcAddContentAcl: TRUE
 {indexes}
 {access}
 {_replicated(paths, root, administrator, password, replication) if replication is not None else ""}
@@ -253,20 +275,33 @@ objectClass: olcOverlayConfig
 objectClass: olcUniqueConfig
 olcOverlay: {{1}}unique
 olcUniqueURI: ldap:///{root}?objectGUID?sub
+olcUniqueURI: ldap:///{root}?objectSid?sub
 """
 
 
 def access_rules(root: str) -> tuple[str, ...]:
-    """Who may do what: a queue manager writes its own computer's subtree and nothing else, everyone known reads.
+    """The access rules: a queue manager writes named attributes of its own objects, everyone known reads the rest.
 
-    Without the second rule one node could replace another's public key and read what is encrypted for it.
+    A node that was taken over would otherwise name itself a routing server or a site gate, take over the name of
+    another host, or create a user with the SID of somebody else.
     """
     administrators = f'by group/group/member="cn={ADMINISTRATORS},cn=Users,{root}" write'
-    subtree = f"^(.+,)?(cn=[^,]+,cn=computers,{re.escape(root.lower())})$"
+    node = 'by dn.exact,expand="$1"'
+    others = "by users read by * none"
+    computer = f"(cn=[^,]+,cn=computers,{re.escape(root.lower())})$"
+    queue = f'to dn.regex="^cn=[^,]+,cn=msmq,{computer}" filter="(objectClass=mSMQQueue)"'
+    # Given once, when the queue is created: neither replaced nor deleted by the node.
+    once = f"{administrators} {node} =arscxd {others}"
     return (
+        f'to dn.regex="^{computer}" attrs=userPassword {administrators} by anonymous auth by * none',
         f"to attrs=userPassword {administrators} by self =xw by anonymous auth by * none",
-        f'to dn.regex="{subtree}" {administrators} by dn.exact,expand="$2" write by users read by * none',
-        f"to * {administrators} by users read by * none",
+        f'to dn.regex="^{computer}" attrs={",".join(COMPUTER_ATTRIBUTES)} {administrators} {node} write {others}',
+        f'to dn.regex="^cn=msmq,{computer}" attrs=children,{",".join(CONFIGURATION_ATTRIBUTES)}'
+        f" {administrators} {node} write {others}",
+        f"{queue} attrs=entry,{','.join(QUEUE_ATTRIBUTES)} {administrators} {node} write {others}",
+        f'{queue} attrs=objectClass val.regex="^(top|mSMQQueue)$" {once}',
+        f"{queue} attrs=cn,objectGUID {once}",
+        f"to * {administrators} {others}",
     )
 
 

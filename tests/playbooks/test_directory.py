@@ -5,19 +5,24 @@ The tests are the chapters of one story, in order.
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
 import os
 import re
 import socket
+import ssl
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from mqenterprise.certificates.hosts import Authority, issue_for_host
 from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import Site
@@ -172,6 +177,31 @@ def test_secrets_are_for_their_owner_alone(servers: Servers) -> None:
     ):
         assert not secret.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO), secret
     assert stat.S_IMODE(servers.path(ONE).stat().st_mode) == 0o700
+
+
+def test_a_nodes_certificate_is_good_for_no_directory_server(servers: Servers, tmp_path: Path) -> None:
+    """A node has itself named as a directory server is, and answers in that server's place."""
+    nodes = Authority(servers.folder / "mqenterprise/rollout/authority")
+    if not nodes.exists:
+        nodes.create("Nodes", datetime.datetime.now(datetime.UTC))
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    issue_for_host(nodes, certificate, key, ONE, [ONE, "127.0.0.1"], datetime.datetime.now(datetime.UTC))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    trust = ssl.create_default_context(cafile=str(load_settings(servers.state / "directory.yaml").ca_file))
+    here, there = socket.socketpair()
+    answering = threading.Thread(target=handshake, args=(context, there))
+    answering.start()
+
+    with here, pytest.raises(ssl.SSLCertVerificationError):
+        trust.wrap_socket(here, server_hostname=ONE)
+
+    answering.join()
+
+
+def handshake(context: ssl.SSLContext, side: socket.socket) -> None:
+    with side, contextlib.suppress(OSError):
+        context.wrap_socket(side, server_side=True)
 
 
 def test_nothing_is_said_in_clear(servers: Servers) -> None:

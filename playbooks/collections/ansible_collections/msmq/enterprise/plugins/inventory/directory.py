@@ -17,6 +17,8 @@ description:
     C(msmq_foreign_sites), C(msmq_in_routing_servers), C(msmq_out_routing_servers), C(msmq_addresses),
     C(msmq_is_gate), and C(ansible_host), which is the first declared address or else the DNS name.
   - "All hosts have C(msmq_links), the routing links with sites, cost and site gates."
+  - Names and other values of the directory are data. A template among them is never evaluated; a machine whose name
+    cannot be a host's, and a DNS name that begins with a dash, are left out with a warning.
   - Variables of C(queue_managers) count least, then those of the groups of roles, then those of the operator's own
     groups, then those of sites (C(ansible_group_priority)).
 extends_documentation_fragment:
@@ -85,6 +87,7 @@ from pathlib import Path
 
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Constructable
+from ansible.utils.unsafe_proxy import wrap_var
 
 try:
     from mqenterprise.directory.configuration import load_settings, settings_from
@@ -112,6 +115,8 @@ GROUPS = {
     "connector": "connectors",
     "client": "clients",
 }
+NO_HOST = re.compile(r"^[-.]|[/\\{}\x00-\x20\x7f]")
+"""A name that would be an option of ssh, a path out of the controller's folders, or a template, is no host's."""
 VARIABLES = ("dns_name", "sites", "roles", "foreign_sites", "in_routing_servers", "out_routing_servers")
 
 
@@ -187,8 +192,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             rank = RANKS["nodes" if group == "queue_managers" else "roles"]
             self.inventory.set_variable(group, "ansible_group_priority", rank)
         if site is not None:
-            self.inventory.set_variable("all", "msmq_inventory_site", site)
-        self.inventory.set_variable(
+            self._set("all", "msmq_inventory_site", site)
+        self._set(
             "all",
             "msmq_links",
             [{name: link[name] for name in ("sites", "cost", "site_gates")} for link in links],
@@ -196,10 +201,17 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         for machine in sorted(machines, key=lambda each: fold(each["name"])):
             if machine["foreign"] or (site is not None and fold(site) not in map(fold, machine["sites"])):
                 continue
+            if NO_HOST.search(machine["name"]):
+                self.display.warning(f"{machine['name']!r} is no host's name: this queue manager is left out")
+                continue
             self._host(machine, fold(machine["name"]) in gates, identifiers, addresses)
         if site is not None and machines and not self.inventory.hosts:
             known = sorted({each for machine in machines for each in machine["sites"]}, key=fold)
             self.display.warning(f"no queue manager is in the site {site!r}; there are some in {', '.join(known)}")
+
+    def _set(self, owner, name, value):
+        """A variable with a value of the directory: no template, whatever is in it."""
+        self.inventory.set_variable(owner, name, wrap_var(value))
 
     def _host(self, machine, is_gate, identifiers, addresses):
         name, known = machine["name"].lower(), fold(machine["name"])
@@ -208,7 +220,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         groups += ["site_gates"] if is_gate else []
         for site in machine["sites"]:
             groups.append(self.inventory.add_group(group_name(site)))
-            self.inventory.set_variable(group_name(site), "msmq_site", site)
+            self._set(group_name(site), "msmq_site", site)
             self.inventory.set_variable(group_name(site), "ansible_group_priority", RANKS["site"])
         for group in groups:
             self.inventory.add_host(name, group=group)
@@ -219,8 +231,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             "msmq_is_gate": is_gate,
         }
         reached = next(iter(variables["msmq_addresses"]), None) or machine["dns_name"]
-        if reached:
+        if reached and NO_HOST.search(reached):
+            self.display.warning(f"{reached!r} of {name} is no host's name: ansible_host is not set")
+        elif reached:
             variables["ansible_host"] = reached
+        variables = {key: wrap_var(value) for key, value in variables.items()}
         for key, value in variables.items():
             self.inventory.set_variable(name, key, value)
         strict = self.get_option("strict")
