@@ -24,6 +24,7 @@ from mqenterprise.directory.errors import (
     ObjectNotFound,
 )
 from mqenterprise.directory.names import child, split_queue_name
+from mqenterprise.directory.settings import ServerKind
 from mqenterprise.topology import ldap_fields as fields
 from mqenterprise.topology.ldap_fields import MARK, encode, mark, token_of
 from mqenterprise.topology.ldap_machines import Machines
@@ -231,6 +232,8 @@ class LdapTarget:
                 dn = child(name[0], self._contexts.sites)
                 place = self._writer.create(dn, ("top", "site"), encode(fields.SITE, values), token)
                 self._writer.ensure(child("Servers", dn), ("top", "serversContainer"), token)
+                if self._connection.dialect.kind is ServerKind.ACTIVE_DIRECTORY:
+                    self._writer.ensure(child(_SITE_SETTINGS, dn), _SITE_SETTINGS_CLASSES, token)
                 with self._writer.lock:
                     self._index.sites[fold(name[0])] = place
                     self._index.site_names[place.guid] = name[0]
@@ -329,6 +332,7 @@ class LdapTarget:
         for entry in list(self._connection.search(servers, "(objectClass=server)", ("cn", MARK), Scope.LEVEL)):
             self._writer.remove_if_empty(entry.dn, token)
         self._writer.remove_if_empty(servers, token)
+        self._writer.remove_if_empty(child(_SITE_SETTINGS, dn), token)
         self._writer.remove(dn, token)
 
     def _delete(self, step: Step, token: int) -> None:
@@ -348,6 +352,9 @@ class LdapTarget:
                     self._writer.remove(other.dn, token)
 
 
+_SITE_SETTINGS: Final = "NTDS Site Settings"
+_SITE_SETTINGS_CLASSES: Final = ("top", "applicationSiteSettings", "nTDSSiteSettings")
+"""Beneath every site of Active Directory (MS-ADTS 6.1.1.2.2.1.1); its tools report a site without them as damaged."""
 _FIELDS: Final[dict[Kind, dict[str, Field]]] = {
     Kind.SITE: fields.SITE,
     Kind.ROUTING_LINK: fields.ROUTING_LINK,

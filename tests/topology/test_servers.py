@@ -26,6 +26,7 @@ from mqenterprise.directory.entities import equals
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConditionFailed, ObjectNotFound
 from mqenterprise.directory.names import child, parent_of
+from mqenterprise.directory.settings import ServerKind
 from mqenterprise.topology.apply import ApplyError, apply
 from mqenterprise.topology.check import load
 from mqenterprise.topology.export import export
@@ -403,6 +404,22 @@ def certificate(name):
     today = datetime.datetime(2026, 1, 1)
     builder = x509.CertificateBuilder(subject, subject, key.public_key(), 7, today, today + datetime.timedelta(365))
     return builder.sign(key, hashes.SHA256())
+
+
+def test_a_new_site_has_the_objects_that_its_directory_expects(bench):
+    sites = bench.directory.connection.dialect.contexts.sites
+    bench.apply(bench.declare({"enterprise": {"name": "New"}, "sites": [{"name": "Genoa"}]}))
+    beneath = {
+        entry.first("cn").decode(): [one.decode() for one in entry.attributes["objectclass"]][-1]
+        for entry in bench.directory.connection.search(child("Genoa", sites), "(objectClass=*)", ("cn", "objectClass"))
+    }
+    expected = {"Genoa": "site", "Servers": "serversContainer"}
+    if bench.directory.connection.dialect.kind is ServerKind.ACTIVE_DIRECTORY:
+        expected["NTDS Site Settings"] = "nTDSSiteSettings"
+    assert beneath == expected
+    bench.apply(bench.declare({"enterprise": {"name": "New"}, "sites": []}), prune=True)
+    with pytest.raises(ObjectNotFound):
+        bench.directory.connection.read(child("Genoa", sites), ("cn",))
 
 
 def test_users_are_found_by_the_digest_of_their_certificates(bench):
