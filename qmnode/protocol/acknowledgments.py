@@ -1,7 +1,7 @@
 """Messages that the queue manager sends about messages: administration, order and final acknowledgments.
 
-3.1.5.8.10, 3.1.7.2, 3.1.7.15 and 3.1.7.17. Here they are decided on and described; the room above gives them an
-identifier and puts them into an outgoing queue, in the same batch as what they speak of.
+3.1.5.8.10, 3.1.7.2, 3.1.7.15 and 3.1.7.17. They are decided on and described here; the caller gives them an identifier
+and puts them into an outgoing queue, in the same batch as the messages that they are about.
 """
 
 from typing import Final, NamedTuple
@@ -31,26 +31,27 @@ _MESSAGE_ID_SIZE: Final = 4
 
 
 class AdministrationAcknowledgment(NamedTuple):
-    """A message to the administration queue of another message, 3.1.7.15. What is not here has the values of its table:
-    no acknowledgments, no journaling, no security, infinite times."""
+    """An acknowledgment to the administration queue of another message, 3.1.7.15. Properties without a field here have
+    the values of its table: no acknowledgments, no journaling, no security, infinite times.
+    """
 
     message_class: MessageClass
     queue: str
-    """The administration queue as a format name. The peer wrote it: it may be no name at all; then discard this."""
+    """The administration queue as a format name. The peer wrote it: if it is not a valid name, discard this."""
     correlation_id: bytes
-    """MessageIdentifier of the message that is acknowledged."""
+    """MessageIdentifier of the acknowledged message."""
     response_queue: str
-    """The destination of that message, so that whoever reads this knows which queue is meant."""
+    """The destination of the acknowledged message, to identify its queue to the reader."""
     recoverable: bool
     body: bytes
-    """The body of that message, for negative acknowledgments of messages that are not encrypted."""
+    """The body of the acknowledged message, for negative acknowledgments of messages that are not encrypted."""
 
 
 class FinalAcknowledgment(NamedTuple):
-    """A FinalAck packet that is to be sent: 2.2.5, 3.1.7.17."""
+    """A FinalAck packet to be sent: 2.2.5, 3.1.7.17."""
 
     source: Guid
-    """Where it goes: the queue manager that sent the message first."""
+    """Its destination: the queue manager that sent the message first."""
     route: Route
     message_class: MessageClass
     body: FinalAckBody
@@ -73,14 +74,15 @@ def format_name(queue: QueueFormat | None, kind: int, header: UserHeader) -> str
 
 
 def administration_queues(message: UserMessage, kind: int) -> str:
-    """Where acknowledgments go, as a format name, which has several elements if the message lists several queues
-    (MS-MQMQ 2.2.20.1). ``kind`` is AQ."""
+    """The destination of acknowledgments, as a format name. It has several elements if the message lists several queues
+    (MS-MQMQ 2.2.20.1). ``kind`` is AQ.
+    """
     several = message.multi_queue_format_header
     if several is not None and 1 < len(several.administration.format_name_list) <= MOST_ADMINISTRATION_QUEUES:
         try:
             return format_names(several.administration)
         except ValueError:
-            pass  # the peer wrote them
+            pass  # the peer may write invalid names
     return format_name(message.user_header.admin_queue, kind, message.user_header)
 
 
@@ -96,7 +98,9 @@ def requested(message: UserMessage, message_class: int) -> bool:
 def administration_acknowledgment(
     message: UserMessage, message_class: MessageClass, send_insecure_nacks: bool = False
 ) -> AdministrationAcknowledgment | None:
-    """The acknowledgment of this class, or None: not asked for, no queue for it, or one that 5.1 calls insecure."""
+    """The acknowledgment of this class. None if it was not requested, has no queue, or is one that 5.1 calls
+    insecure.
+    """
     header = message.user_header
     admin_kind = UserFlags.AQ.get(header.flags)
     if not admin_kind or not requested(message, message_class):
@@ -133,7 +137,7 @@ def final_acknowledgment(message: UserMessage, message_class: MessageClass, rout
 
 
 def order_queue_of(source: Guid, route: Route) -> str:
-    """The format name of the queue that gets order and final acknowledgments, 3.1.7.17."""
+    """The format name of the queue that receives order and final acknowledgments, 3.1.7.17."""
     if route.direct:
         return f"DIRECT=TCP:{route.address}{ORDER_QUEUE_NAME}"
     return str(PrivateFormatName(source, ORDER_QUEUE.private_queue_identifier))
@@ -171,7 +175,8 @@ def _user_header(source: Guid, route: Route, identifier: Guid, message_id: int, 
 def position_deleted(
     message: UserMessage, reason: MessageClass, route: Route, send_insecure_nacks: bool = False
 ) -> tuple[AdministrationAcknowledgment | None, FinalAcknowledgment | None]:
-    """Message Position Deleted, 3.1.7.2: a message left its destination queue, received or not. What is to be sent.
+    """Message Position Deleted, 3.1.7.2: the acknowledgments for a message that left its destination queue, received or
+    not.
 
     ``route`` is that of the incoming sequence of the message (``IncomingSequences.find``).
     """

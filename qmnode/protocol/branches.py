@@ -1,18 +1,18 @@
-"""Several neighbours bring messages of one source to one destination: whose place is whose.
+"""Branches of an incoming sequence, for several neighbours that deliver messages of one source to one destination.
 
-Over plain connections a packet proves nothing, and the numbers in it can be counted. So a sequence has one branch for
-all neighbours that are known to speak for the source (itself, at an address that the directory gives it, and routing
-servers), and one for each other address. Nobody moves the place of another's branch:
+Over plain connections a packet proves nothing, and its numbers can be guessed. So a sequence has one branch for all
+neighbours that are known to speak for the source (the source itself, at an address that the directory gives, and
+routing servers), and one for each other address. No neighbour can move the position of another's branch:
 
-- A stranger's first message begins where the known branch is, and again when that has moved. While those that are known
-  speak, strangers wait.
-- Among strangers, which an honest source that changes its address looks like, a new one goes on where another is, and
-  what one of them brought word for word is not delivered again.
+- A stranger's first message begins at the position of the known branch, and begins there again when that has moved.
+  While known neighbours speak, strangers wait.
+- Among strangers, which an honest source with changing addresses looks like, a new one continues from another's
+  position, and a message that another one delivered word for word is not delivered again.
 
-What remains possible over plain connections: a stranger delivers messages of its own in another's name. It cannot keep
-out, delay for good or acknowledge those of a source that has its place. Among strangers, a source without one can be
-kept out by as many addresses as have branches, and what it sends first is lost where others took its numbers and what
-they brought is no longer known (after a restart).
+One attack remains possible over plain connections: a stranger delivers messages of its own in another's name. It cannot
+block, delay permanently or acknowledge messages of a source that has a branch. A source without one, among strangers,
+can be blocked by as many addresses as there may be branches. Its first messages are lost where others took their
+numbers and the node no longer remembers the others' messages (after a restart).
 """
 
 from collections.abc import Callable
@@ -23,8 +23,9 @@ from qmnode.protocol.latest import is_the_same
 from qmnode.protocol.received import ReceivedMessage
 
 SPEAKING: Final = 20.0
-"""Seconds for which those that are known are taken to go on speaking. Less than the first interval after which senders
-send again, so that an honest source in a strange place waits for one of them."""
+"""Seconds for which known neighbours are assumed to continue speaking. Less than the first interval after which senders
+send again, so that an honest source at an unknown address waits for one such interval.
+"""
 
 
 def turn_among(
@@ -33,9 +34,10 @@ def turn_among(
     now: float,
     of_others: Callable[[ReceivedMessage, str], list[bytes]],
 ) -> tuple[Turn, int]:
-    """The turn of a message when other branches are there, and the number up to which its branch then is.
+    """The turn of a message when there are other branches, and the resulting number of its branch.
 
-    Only the place of ``sequence`` may change. ``of_others``: what other strangers brought in that place.
+    Only the position of ``sequence`` may change. ``of_others`` holds the packets that other strangers delivered at that
+    position.
     """
     others = [one for one in sequence.stream if one is not sequence]
     known = next((one for one in others if not one.bringer), None)
@@ -46,7 +48,8 @@ def turn_among(
         if sequence.base != base:
             sequence.base = base
             sequence.sequence_id, sequence.sequence_number = base
-            # A source that sends again what is on disk here is told so, whoever brought it.
+            # A source that resends messages that are on disk here gets their acknowledgment, whichever neighbour
+            # delivered them.
             durable = known.durable_id, known.durable_number
             sequence.durable_id, sequence.durable_number = max((sequence.durable_id, sequence.durable_number), durable)
     number = received.tx_sequence_number
@@ -68,6 +71,6 @@ def turn_among(
     for one in others:
         if one.turn(*place) is Turn.DUPLICATE:
             if not sequence.bringer or said:
-                return Turn.NEXT, number  # it said something else
+                return Turn.NEXT, number  # its content is different
             return Turn.ALREADY, one.sequence_number
     return own, number

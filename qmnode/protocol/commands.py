@@ -1,4 +1,4 @@
-"""What a session asks of the room above it, and the records it hands over: frozen, and one object per batch."""
+"""Commands of a session to its caller, and the messages it hands over: frozen, and one object per batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from qmnode.structures.guid import Guid
 
 Token = object
-"""What the room above calls an outgoing message; the session hands it back and never looks at it."""
+"""The caller's handle for an outgoing message; the session returns it and never inspects it."""
 
 
 @unique
 class CloseReason(Enum):
-    """Why a session ended."""
+    """The reason why a session ended."""
 
     PROTOCOL_ERROR = "the peer broke the protocol"
     REFUSED = "the peer refused the session"
@@ -39,7 +39,7 @@ class StatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The session is established; messages may go both ways. ``remote`` is who the peer says it is."""
+    """The session is established; messages may go both ways. ``remote`` is the peer's claimed identifier."""
 
     remote: "Guid"
     window: int
@@ -47,10 +47,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The session is over: send what ``data_to_send`` still holds, then close the transport connection.
+    """The session is over: send the rest of ``data_to_send``, then close the transport connection.
 
-    ``unacknowledged``: tokens in the order in which they were sent, whose fate is not known. Send them again in the
-    next session: the receiver removes duplicates.
+    ``unacknowledged``: tokens of messages whose outcome is unknown, in the order in which they were sent. Send them
+    again in the next session: the receiver removes duplicates.
     """
 
     reason: CloseReason
@@ -83,7 +83,7 @@ class MessagesAcknowledged:
 
 @dataclass(frozen=True, slots=True)
 class MessagesExpired:
-    """Time to reach the queue was over before these were sent (3.1.7.1.2): tokens and their packets."""
+    """The time to reach the queue ended before these were sent (3.1.7.1.2): tokens and their packets."""
 
     tokens: Sequence[Token]
     packets: Sequence[bytes]
@@ -91,7 +91,7 @@ class MessagesExpired:
 
 @dataclass(frozen=True, slots=True)
 class RoomAvailable:
-    """The window opened: so many messages more may be handed to ``send_messages``."""
+    """The window opened: this many more messages may be handed to ``send_messages``."""
 
     count: int
 

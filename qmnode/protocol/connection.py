@@ -1,11 +1,12 @@
 """The connection of an outgoing queue: finding next hops, trying them, and trying again (3.1.5.2, 3.1.6.1, 3.1.5.9).
 
-One object per outgoing queue. It asks for look-ups, pings and transport connections, learns how they ended, and keeps
-what operators see: the queue's state, its next hops and its connection history (MS-MQDMPR 3.1.1.3). Which input leads
-where is in :mod:`qmnode.protocol.states`.
+One object per outgoing queue. It requests look-ups, pings and transport connections, receives their results, and keeps
+what operators see: the queue's state, its next hops and its connection history (MS-MQDMPR 3.1.1.3). The transitions are
+in :mod:`qmnode.protocol.states`.
 
-As long as there are messages it tries: every input that ends an attempt leads to the next one. (3.1.7.12 establishes a
-connection only when the connection history is empty, after which a queue whose session had gone idle would stay down.)
+It keeps trying as long as there are messages: every input that ends an attempt leads to the next one. (3.1.7.12
+establishes a connection only when the connection history is empty. By that, a queue whose session had gone idle would
+stay down.)
 """
 
 from collections import deque
@@ -26,7 +27,7 @@ HISTORY_LENGTH: Final = 32
 
 
 class NextHop(NamedTuple):
-    """One way towards the destination, 3.1.1.3.1.3."""
+    """One path towards the destination, 3.1.1.3.1.3."""
 
     address: str
     """Textual IPv4 or IPv6 address."""
@@ -40,7 +41,7 @@ class HistoryEntry(NamedTuple):
 
     status: ConnectionStatus
     time: int
-    """Seconds since 1970."""
+    """Wall time in seconds since 1970."""
     error: int
     """HRESULT, 0 for none."""
     address: str
@@ -48,22 +49,23 @@ class HistoryEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResolveDestination:
-    """Find the next hops (3.1.5.2.1, 3.1.7.4, 3.1.7.5): then ``destination_resolved`` or ``resolution_failed``."""
+    """Find the next hops (3.1.5.2.1, 3.1.7.4, 3.1.7.5), then call ``destination_resolved`` or ``resolution_failed``."""
 
     format_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class SendPing:
-    """Ping this hop (3.1.7.6): then ``ping_ended``."""
+    """Ping this hop (3.1.7.6), then call ``ping_ended``."""
 
     hop: NextHop
 
 
 @dataclass(frozen=True, slots=True)
 class OpenConnection:
-    """Open a transport connection to this hop and an initiator session on it; then ``session_opened`` or
-    ``session_closed``. ``pinged`` goes into the session."""
+    """Open a transport connection to this hop and an initiator session on it, then call ``session_opened`` or
+    ``session_closed``. ``pinged`` goes into the session.
+    """
 
     hop: NextHop
     pinged: bool
@@ -71,7 +73,7 @@ class OpenConnection:
 
 @dataclass(frozen=True, slots=True)
 class CloseConnection:
-    """Give up what is under way: close the session, or the attempt (3.1.7.13)."""
+    """Close the session, or give up the attempt (3.1.7.13)."""
 
 
 ConnectionCommand = ResolveDestination | SendPing | OpenConnection | CloseConnection
@@ -83,7 +85,7 @@ _STATUS_OF: Final = {
     CloseReason.PROTOCOL_ERROR: ConnectionStatus.UNKNOWN_FAILURE,
     CloseReason.UNANSWERED: ConnectionStatus.UNKNOWN_FAILURE,
 }
-"""Endings of a session that are failures; the others leave no entry."""
+"""Reasons for closing that are failures; the others leave no entry."""
 
 _QUEUE_STATE: Final = {
     ConnectionState.INACTIVE: OutgoingQueueState.INACTIVE,
@@ -105,7 +107,7 @@ class OutgoingConnection:
         self.next_hops: tuple[NextHop, ...] = ()
         """NextHopCollection, and OutgoingQueue.NextHops for operators."""
         self.history: deque[HistoryEntry] = deque(maxlen=HISTORY_LENGTH)
-        """ConnectionHistory."""
+        """ConnectionHistory, the oldest entry first."""
         self._parameters = parameters
         self._ping = ping
         self._hop = 0
@@ -119,7 +121,7 @@ class OutgoingConnection:
     # --- what comes out ---
     @property
     def queue_state(self) -> OutgoingQueueState:
-        """OutgoingQueue.State."""
+        """OutgoingQueue.State as operators see it."""
         if self.state is ConnectionState.RESOLVING and self._session:
             return OutgoingQueueState.DISCONNECTING
         return _QUEUE_STATE[self.state]
@@ -130,7 +132,7 @@ class OutgoingConnection:
         return self.next_hops[self._hop] if self._hop < len(self.next_hops) else None
 
     def commands(self) -> list[ConnectionCommand]:
-        """What is to be done, in order. Handed over: call it once and do all of them."""
+        """The commands to execute, in order. They are handed over: call this once and execute all of them."""
         commands, self._commands = self._commands, []
         return commands
 
@@ -145,7 +147,7 @@ class OutgoingConnection:
         self._take(ConnectionInput.MESSAGES_AVAILABLE, now, time)
 
     def destination_resolved(self, hops: Sequence[NextHop], now: float, time: int) -> None:
-        """The next hops, best first. None at all is a failure to resolve."""
+        """The destination was resolved to these next hops, best first. An empty list is a failure to resolve."""
         if not hops:
             self.resolution_failed(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, 0, now, time)
             return
@@ -161,28 +163,29 @@ class OutgoingConnection:
         self._take(ConnectionInput.RESOLUTION_FAILED, now, time)
 
     def ends_here(self, now: float, time: int) -> None:
-        """The messages were put into a connector queue: they go no further."""
+        """The messages were put into a connector queue: their path ends here."""
         self._messages = False
         self.next_hops = ()
         self._take(ConnectionInput.ENDS_HERE, now, time)
 
     def reroute(self, now: float, time: int) -> None:
-        """The next hops may be others than before: look them up now instead of waiting. A session that is open is not
-        touched."""
+        """Look up the next hops now instead of waiting, because they may have changed. An open session is not
+        touched.
+        """
         self._take(ConnectionInput.REROUTE, now, time)
 
     def forget_hops(self) -> None:
-        """The next attempt looks the destination up again instead of trying the next of the list."""
+        """Make the next attempt look the destination up again instead of trying the next hop of the list."""
         self.next_hops, self._hop = (), 0
 
     def ping_ended(self, accepted: bool, now: float, time: int) -> None:
-        """A ping was answered, and by whom would accept; or not (3.1.5.2.2)."""
+        """A ping ended (3.1.5.2.2). ``accepted``: it was answered, and the queue manager would accept a session."""
         if not accepted and self.state is ConnectionState.PINGING:
             self._record(ConnectionStatus.PING_FAILURE, time, 0)
         self._take(ConnectionInput.PING_ANSWERED if accepted else ConnectionInput.PING_FAILED, now, time)
 
     def status_changed(self, status: ConnectionStatus, time: int, error: int = 0) -> None:
-        """A session or an attempt says how far it is (``StatusChanged``), or that a message failed (3.1.7.1.5.1)."""
+        """Record the status of a session or an attempt (``StatusChanged``), or a failed message (3.1.7.1.5.1)."""
         self._record(status, time, error)
 
     def session_opened(self, now: float, time: int) -> None:
@@ -198,7 +201,7 @@ class OutgoingConnection:
         time: int,
         error: int = 0,
     ) -> None:
-        """The session closed (``Closed``), or the transport connection could not be opened (a status that says why).
+        """The session closed (``Closed``), or the transport connection could not be opened (a status gives the reason).
 
         ``messages_left``: the outgoing queue is not empty.
         """
@@ -210,12 +213,12 @@ class OutgoingConnection:
         self._take(ConnectionInput.SESSION_CLOSED, now, time)
 
     def expire(self, now: float, time: int) -> None:
-        """Session Retry Connect Timer Event, 3.1.6.1, if it is due."""
+        """Process the Session Retry Connect Timer Event, 3.1.6.1, if it is due."""
         if self._timers.take_due(now) is not None:
             self._take(ConnectionInput.RETRY, now, time)
 
     def pause(self, now: float, time: int) -> None:
-        """Pause Queue event, 3.1.7.13. The session says so to the peer by itself (``Session.pause``)."""
+        """Pause Queue event, 3.1.7.13. The session itself notifies the peer (``Session.pause``)."""
         self._take(ConnectionInput.PAUSE, now, time)
 
     def resume(self, messages_left: bool, now: float, time: int) -> None:
@@ -260,7 +263,7 @@ class OutgoingConnection:
             self.state = ConnectionState.INACTIVE
 
     def _try_hop(self) -> None:
-        """A ping may precede the first attempt, never one that the retry timer made (3.1.5.2.2)."""
+        """Try a hop. A ping may precede the first attempt, but not a retry by the timer (3.1.5.2.2)."""
         hop = self.hop
         if self._ping and not self._retrying and hop is not None:
             self.state = ConnectionState.PINGING
@@ -274,7 +277,7 @@ class OutgoingConnection:
             self._commands.append(OpenConnection(hop, pinged))
 
     def _next_hop(self) -> None:
-        """3.1.6.1: the next item of the list, or at its end the list anew."""
+        """Try the next hop of the list, or at its end resolve the list again (3.1.6.1)."""
         self._retrying = True
         self._hop += 1
         if self.hop is None:
@@ -284,13 +287,14 @@ class OutgoingConnection:
             self._open(pinged=False)
 
     def _retry_later(self, now: float) -> None:
-        """Start the Session Retry Connect Timer if there is anything to send (3.1.5.9)."""
+        """Start the Session Retry Connect Timer if there are messages to send (3.1.5.9)."""
         if not self._messages:
             self.state = ConnectionState.INACTIVE
             self._retrying = False
             self._failures = 0
             return
-        # The next hop of a list comes after the plain interval; each whole round without success doubles it (3.1.2.3).
+        # The next hop of a list is tried after the plain interval; each full round without success doubles it
+        # (3.1.2.3).
         rounds = self._failures // max(1, len(self.next_hops))
         self._failures += 1
         interval = min(self._parameters.retry_interval * 2 ** min(rounds, 16), self._parameters.retry_maximum)

@@ -1,7 +1,7 @@
-"""What sending reads of a UserMessage packet, and the few places where the protocol writes into one.
+"""The fields of a UserMessage packet that sending reads, and the few that the protocol changes.
 
-Packets that are sent were made or checked here before, so only the fields that sending needs are looked at; their
-places come from the declarations of the structures. What is received is read by :mod:`qmnode.protocol.received`.
+Outgoing packets were built or checked here before, so only the fields that sending needs are read; their offsets come
+from the declarations of the structures. Received packets are read by :mod:`qmnode.protocol.received`.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ _NAME_SIZES: Final = (
     (UserFlags.AQ.shift, {0: 0, 2: _PRIVATE, 3: _PRIVATE, 5: _PUBLIC, 6: _OTHER, 7: _DIRECT}),
     (UserFlags.RQ.shift, {0: 0, 1: 0, 2: _PRIVATE, 3: _PRIVATE, 4: _PRIVATE, 5: _PUBLIC, 6: _OTHER, 7: _DIRECT}),
 )
-"""Bytes of each queue name in a UserHeader by its type; a direct name says its own."""
+"""Bytes of each queue name in a UserHeader by its type; a direct name states its own size."""
 _ONE_NAME: Final = _NAME_SIZES[:1]
 _MORE_NAMES: Final = UserFlags.AQ.mask | UserFlags.RQ.mask
 _CONNECTOR: Final = UserFlags.CQ.mask
@@ -66,7 +66,7 @@ _ACK_PREFIX: Final = SessionAck(session_header=_EMPTY_HEADER).write()[:-SESSION_
 
 
 def session_header(count: int, base: int, flags: int, sent: int, recoverable_sent: int, window: int) -> bytes:
-    """A SessionHeader. Packed in one step: there is one for every few messages, and a structure takes its time."""
+    """A SessionHeader, packed in one step: there is one for every few messages, and building a structure is slow."""
     return _HEADER_FIELDS.pack(count, base, flags, sent & WORD, recoverable_sent & WORD, window, 0)
 
 
@@ -76,7 +76,7 @@ def session_ack(header: bytes) -> bytes:
 
 
 def without_session_header(packet: bytes) -> bytes:
-    """The packet as it was before the SessionHeader was put on it."""
+    """The packet without its SessionHeader."""
     flags = _WORD.unpack_from(packet, _BASE_FLAGS_AT)[0] & ~_SESSION
     head = packet[:_BASE_FLAGS_AT] + _WORD.pack(flags)
     return head + packet[_BASE_FLAGS_AT + _WORD.size : -SESSION_HEADER_SIZE]
@@ -90,12 +90,12 @@ def with_session_header(packet: Packet, header: bytes) -> list[Packet]:
 
 
 def with_user_flags(packet: bytes, flags: int) -> bytes:
-    """The packet with other UserHeader.Flags: a hop more (3.1.5.8.2)."""
+    """The packet with other UserHeader.Flags, such as one more hop (3.1.5.8.2)."""
     return packet[:_FLAGS_AT] + _LONG.pack(flags) + packet[_FLAGS_AT + _LONG.size :]
 
 
 def transaction_header_at(packet: Packet, flags: int) -> int:
-    """Where the TransactionHeader of a message begins, after the names of its UserHeader."""
+    """The offset of a message's TransactionHeader, which follows the names of its UserHeader."""
     place = _NAMES_AT
     for shift, sizes in _NAME_SIZES if flags & _MORE_NAMES else _ONE_NAME:
         size = sizes[flags >> shift & 7]
@@ -107,7 +107,7 @@ def transaction_header_at(packet: Packet, flags: int) -> int:
 
 
 def read_sequence_fields(packet: Packet, header_at: int) -> tuple[int, int, int]:
-    """TxSequenceID, TxSequenceNumber and PreviousTxSequenceNumber."""
+    """TxSequenceID, TxSequenceNumber and PreviousTxSequenceNumber of a packet."""
     identifier, number, previous = _SEQUENCE.unpack_from(packet, header_at + _SEQUENCE_AT)
     return identifier, number, previous
 

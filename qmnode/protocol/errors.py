@@ -1,4 +1,4 @@
-"""Who broke the protocol: the caller here, or the peer there."""
+"""Protocol errors, local and remote."""
 
 
 class ProtocolError(Exception):
@@ -6,13 +6,14 @@ class ProtocolError(Exception):
 
 
 class LocalProtocolError(ProtocolError):
-    """The code that drives a machine asked for something that its state does not allow. A bug on this side."""
+    """The calling code requested something that the state does not allow: a bug on this side."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent what its state does not allow. The session closes (3.1.5.1.3), others do not notice.
+    """The peer sent something that its state does not allow. The session closes (3.1.5.1.3); other sessions are
+    unaffected.
 
-    ``section`` is the section of MS-MQQB or MS-MQMQ that was broken, ``sentence`` says how.
+    ``section`` is the section of MS-MQQB or MS-MQMQ that was broken, ``sentence`` explains how.
     """
 
     def __init__(self, section: str, sentence: str) -> None:

@@ -1,6 +1,6 @@
-"""Establishing a session: the two packets of each side, what they agree on, and what makes them invalid.
+"""Establishing a session: the two packets of each side, their negotiated values, and the reasons to refuse them.
 
-3.1.5.2.3, 3.1.5.3, 3.1.5.4. The packets are made and judged here; when they are due is in the table of states.
+3.1.5.2.3, 3.1.5.3, 3.1.5.4. The packets are built and checked here; the table of states decides when they are due.
 """
 
 from typing import Final
@@ -20,14 +20,14 @@ from qmnode.structures.internal_packets import (
 )
 
 ESTABLISHMENT_LIMIT: Final = 572
-"""Bytes of the largest packet before the session is open."""
+"""Size limit in bytes of packets before the session is open."""
 _REFUSED: Final = InternalHeader(flags=InternalFlags.of(CS=1))
 _ACCEPTED: Final = InternalHeader(flags=InternalFlags.of(CS=0))
 _MILLISECONDS: Final = 0xFFFF_FFFF
 
 
 class Establishment:
-    """What the two sides of a session agree on."""
+    """The values that the two sides of a session agree on."""
 
     __slots__ = (
         "ack_wait_timeout_ms", "certified", "direct", "identifier", "parameters", "pinged", "received_window",
@@ -38,24 +38,26 @@ class Establishment:
         self, identifier: Guid, parameters: SessionSettings, remote: Guid, direct: bool, pinged: bool, refuse: bool
     ) -> None:
         self.identifier = identifier
-        """QueueManager.Identifier."""
+        """QueueManager.Identifier of this side."""
         self.parameters = parameters
         self.remote = remote
-        """RemoteQMGuid. Null at an initiator that has only a direct format name; then the answer says it."""
+        """RemoteQMGuid: null at an initiator that has only a direct format name, until the answer gives it."""
         self.certified: Guid | None = None
-        """Whom the peer's certificate names; ZERO_GUID if it has to name somebody and does not; None: nothing tells."""
+        """The queue manager that the peer's certificate names. ZERO_GUID if it should name one and does not; None
+        without a certificate.
+        """
         self.direct = direct
         self.pinged = pinged
         self.refuse = refuse
         self.received_window = parameters.window_size
-        """ReceivedWindowSize."""
+        """ReceivedWindowSize, the peer's window in messages."""
         self.ack_wait_timeout_ms = parameters.ack_wait_timeout_ms
-        """AckWaitTimeout."""
+        """The agreed AckWaitTimeout in milliseconds."""
         self.recoverable_ack_timeout_ms = _MILLISECONDS
-        """RecoverableAckSendTimeout."""
+        """The agreed RecoverableAckSendTimeout in milliseconds."""
 
     def request(self, now: float) -> bytes:
-        """EstablishConnection request, 3.1.5.2.3."""
+        """Build the EstablishConnection request, 3.1.5.2.3."""
         flags = OperatingSystemFlags.of(RE=0x10, SE=not self.pinged, OS=self.parameters.server_class)
         header = EstablishConnectionHeader(
             client_guid=self.identifier,
@@ -66,11 +68,11 @@ class Establishment:
         return EstablishConnection(establish_connection_header=header).write()
 
     def answer(self, packet: EstablishConnection) -> tuple[bytes, bool]:
-        """EstablishConnection response, and whether it accepts, 3.1.5.3.1.
+        """Build the EstablishConnection response, and return whether it accepts, 3.1.5.3.1.
 
-        A null ServerGuid is valid: with a direct format name the initiator does not know whom it reaches, and 3.1.5.2.3
-        tells it to send that. (2.2.1 asks the acceptor to refuse it.) Nothing is asked of the ClientGuid: an initiator
-        with a null one is answered, too, and is nobody that the node knows.
+        A null ServerGuid is valid: with a direct format name the initiator does not know which queue manager it
+        reaches, and 3.1.5.2.3 makes it send null. (2.2.1 asks the acceptor to refuse it.) The ClientGuid is not
+        checked: an initiator with a null one is answered too, as a peer that the node does not know.
         """
         request = packet.establish_connection_header
         if packet.internal_header.flags & InternalFlags.CS.mask:
@@ -91,7 +93,9 @@ class Establishment:
         return answer.write(), accepted
 
     def take_answer(self, packet: EstablishConnection, now: float) -> bool:
-        """Judge the EstablishConnection response, 3.1.5.3.2. False: the acceptor refuses. Raises when it is invalid."""
+        """Check the EstablishConnection response, 3.1.5.3.2. Return False if the acceptor refuses. Raises
+        RemoteProtocolError if it is invalid.
+        """
         answer = packet.establish_connection_header
         if packet.internal_header.flags & InternalFlags.CS.mask:
             return False
@@ -106,11 +110,11 @@ class Establishment:
         return True
 
     def parameters_request(self) -> bytes:
-        """ConnectionParameters request, 3.1.5.3.2."""
+        """Build the ConnectionParameters request, 3.1.5.3.2."""
         return self._parameters(self.recoverable_ack_timeout_ms)
 
     def take_parameters(self, packet: ConnectionParameters) -> bytes:
-        """Agree to the initiator's parameters: the response, 3.1.5.4.1."""
+        """Accept the initiator's parameters and build the response, 3.1.5.4.1."""
         header = packet.connection_parameters_header
         if packet.internal_header.flags & InternalFlags.CS.mask:
             raise RemoteProtocolError("3.1.5.4.1", "the connection is refused after it was accepted")
@@ -122,13 +126,13 @@ class Establishment:
         return self._parameters(header.recoverable_ack_timeout)
 
     def take_parameters_answer(self, packet: ConnectionParameters) -> None:
-        """The acceptor's window, 3.1.5.4.2."""
+        """Record the acceptor's window, 3.1.5.4.2."""
         if packet.internal_header.flags & InternalFlags.CS.mask:
             raise RemoteProtocolError("2.2.1", "the connection is refused after it was accepted")
         self.received_window = max(1, packet.connection_parameters_header.window_size)
 
     def _check_certified(self, section: str, claimed: Guid) -> None:
-        """What a peer says it is must be what its certificate says."""
+        """Check that the peer's claimed identifier is the one in its certificate."""
         if self.certified is None or self.certified == claimed:
             return
         whose = "no queue manager" if self.certified == ZERO_GUID else f"queue manager {guid_to_text(self.certified)}"

@@ -1,7 +1,7 @@
-"""Final acknowledgments at the sender: which message they speak of, and what becomes of it (3.1.5.7).
+"""Final acknowledgments at the sender: finding the message and deciding its fate (3.1.5.7).
 
-AwaitingFinalACKTable is the store's, by message identifier. A FinalAck is believed only if it fits the message it
-names, so that nobody who guesses an identifier can throw away another's messages.
+The store holds AwaitingFinalACKTable, by message identifier. A FinalAck is believed only if it fits the message that it
+names, so that an attacker who guesses an identifier cannot delete other queue managers' messages.
 """
 
 from typing import Final
@@ -17,11 +17,11 @@ _USER_AT: Final = 16
 ON_THE_WAY: Final = frozenset(
     {MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED, MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT}
 )
-"""What a queue manager on the way may say; all else comes from the destination."""
+"""Classes that a queue manager on the way may send; all others come from the destination."""
 
 
 def final_ack_fate(packet: bytes, acknowledgment: FinalAckReceived, destination: bytes = ZERO_GUID) -> Fate:
-    """What becomes of the message ``packet`` that carries the identifier of the FinalAck. KEEP: it does not fit.
+    """The fate of the message ``packet`` that has the identifier of the FinalAck. KEEP if the FinalAck does not fit it.
 
     The message is in the outgoing queue or in AwaitingFinalACKTable. ``destination`` is the queue manager whose order
     acknowledgments count (``OutgoingSequence.destination``), if known.

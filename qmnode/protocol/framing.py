@@ -1,4 +1,4 @@
-"""Cuts the stream of a transport connection into packets (2.1.1, 3.1.5.1.2). Looks at the base header only."""
+"""Cuts the stream of a transport connection into packets (2.1.1, 3.1.5.1.2). Reads only the base header."""
 
 from struct import Struct
 from typing import Final
@@ -15,26 +15,28 @@ _BASE: Final = Struct("<" + codes_of(BaseHeader))
 
 
 class Framer:
-    """Collects bytes until they make packets. Memory is bounded by one packet of ``limit`` bytes and one read."""
+    """Collects bytes until they form packets. Memory is bounded by one packet of ``limit`` bytes and one read."""
 
     __slots__ = ("_kept", "_needed", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        """The largest packet taken. Small until the session is open: nobody unknown makes this side keep megabytes."""
+        """The largest accepted packet. Small until the session is open, so that an unknown peer cannot make this side
+        buffer megabytes.
+        """
         self._kept = bytearray()
         self._needed = BASE_SIZE
 
     def pending(self) -> int:
-        """Bytes of a packet that is not complete."""
+        """Bytes of an incomplete packet."""
         return len(self._kept)
 
     def clear(self) -> None:
-        """Forget the packet that is not complete: nothing more comes."""
+        """Discard an incomplete packet: no more bytes will come."""
         self._kept = bytearray()
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
-        """The packets that ``data`` completes, each a copy of its own; the rest is kept.
+        """Return the packets that ``data`` completes, each a copy of its own, and keep the rest.
 
         A UserMessage packet with a SessionHeader is 16 bytes longer than its PacketSize (MS-MQMQ 2.2.19.1); the size of
         a SessionAck packet includes it (frame 8 of 4.1). Raises RemoteProtocolError.

@@ -1,15 +1,16 @@
 """Incoming transactional sequences: exactly once and in order, end to end (3.1.1.5, 3.1.5.8.6, 3.1.6.9, 3.1.7.17).
 
 A sequence is kept per source queue manager and destination *as the sender named it*: two names of one queue are two
-outgoing queues there, each with a sequence of its own. The text keeps one per session, which loses the state when the
-session closes and mixes the streams of a sender with two destinations.
+outgoing queues there, each with a sequence of its own. The specification keeps one per session, which loses the state
+when the session closes and mixes the streams of a sender with two destinations.
 
-Each neighbour that is not known to speak for the source has a branch of its own (:mod:`qmnode.protocol.branches`): what
-a stranger says in another's name moves nobody's place but its own.
+Each neighbour that is not known to speak for the source has a branch of its own (:mod:`qmnode.protocol.branches`): a
+stranger that speaks in another's name moves only its own position.
 
-Only an accepted message advances its sequence; the text (3.1.5.8.6, last paragraph) does it for every message, so that
-one out of order would make the next duplicate look new. A message that is refused with a negative acknowledgment in its
-turn advances it too, or those behind it would wait for ever. The record that says so is in the batch of the message.
+Only an accepted message advances its sequence. The specification (3.1.5.8.6, last paragraph) lets every message do so,
+but then a message out of order would make the next duplicate look new. A message that is refused with a negative
+acknowledgment in its turn advances the sequence too, or those behind it would wait for ever. The sequence's record is
+in the batch of the message.
 """
 
 from collections import Counter
@@ -28,68 +29,71 @@ _VALUE: Final = Struct("<QIII")
 PASSING_LIMIT: Final = 1_024
 """Sequences remembered for queues that do not exist."""
 _IN_USE: Final = 60
-"""Seconds before the last record within which a sequence was in use when the process ended."""
+"""A sequence whose last record is at most this many seconds older than the newest was in use when the process ended."""
 
 
 _PART_OF_MANY: Final = 16
 _PART_OF_DELAY: Final = 0.1
-"""A sixteenth of so many messages as are acknowledged without waiting, when they came quickly, wait for a tenth of the
-delay."""
+"""The last messages of a fast burst wait for this part of the delay. A burst has at least a sixteenth of the number of messages
+that are acknowledged at once.
+"""
 
 
 @unique
 class Turn(Enum):
-    """How a transactional message stands to its sequence."""
+    """The relation of a transactional message to its sequence."""
 
     NEXT = auto()
     """Accepted: the next of its sequence, or the first of a newer one."""
     DUPLICATE = auto()
     """Accepted before. The acknowledgment was lost: it is sent again."""
     EARLY = auto()
-    """One before it is missing. It comes again after that one."""
+    """A preceding message is missing. This one comes again after it."""
     OLD = auto()
-    """Of a sequence that a newer one has replaced."""
+    """Belongs to a sequence that a newer one has replaced."""
     ALREADY = auto()
-    """Another neighbour brought the very same message: the place is taken, and nothing is delivered."""
+    """Another neighbour delivered the same message: the number is taken, and nothing is delivered."""
     CONTESTED = auto()
-    """From a neighbour that is not known to speak for the source, while one that is does so. It may come again."""
+    """From a neighbour that is not known to speak for the source, while a known one is speaking. It may come again."""
     FUTURE = auto()
-    """Of a sequence whose time stamp is yet to come."""
+    """Belongs to a sequence whose time stamp is in the future."""
 
 
 _NEXT: Final = Turn.NEXT
 _BRANCH: Final = b"\xff" * 16
-"""Stands before the key of a branch's record, in place of the source."""
+"""Precedes the key of a branch's record, in place of the source."""
 MOST_BRANCHES: Final = 16
-"""Branches of one source and destination, beside that of those that are known: a stranger with many addresses begins no
-more, and pushes nobody out that was heard of lately."""
+"""Branches of one source and destination, beside the known one: a stranger with many addresses cannot open more, and
+displaces no branch that was used lately.
+"""
 _LATELY: Final = 3600
-"""Seconds after which a branch makes room for a new one: sources change their addresses more often than operators
-look."""
+"""Seconds without use after which a branch makes room for a new one: sources change their addresses more often than
+operators check.
+"""
 
 
 class Route(NamedTuple):
-    """Where order and final acknowledgments for a sequence go."""
+    """The destination of order and final acknowledgments for a sequence."""
 
     direct: bool
     """The sender used a direct format name (DirectFormatSession): acknowledgments go to ``address``."""
     address: str
-    """RemoteQMAddress of the connection on which the last message came."""
+    """RemoteQMAddress of the connection that delivered the last message."""
 
 
 class OrderAcknowledgment(NamedTuple):
-    """An OrderAck packet that is to be sent (2.2.4, 3.1.7.17): to the source queue manager, not to the neighbour."""
+    """An OrderAck packet to be sent (2.2.4, 3.1.7.17): to the source queue manager, not to the neighbour."""
 
     source: Guid
-    """The queue manager that sent the messages first, and that gets this."""
+    """The queue manager that sent the messages first, and that receives this."""
     route: Route
     sequence_id: int
-    """The *incoming* TxSequenceID; the table in 3.1.7.17 says Outgoing, with which the sender could do nothing."""
+    """The *incoming* TxSequenceID; the table in 3.1.7.17 says Outgoing, which would mean nothing to the sender."""
     sequence_number: int
 
 
 class IncomingSequence:
-    """One sequence: what was accepted, and what of that is on disk."""
+    """One sequence: the accepted messages, and those of them that are on disk."""
 
     __slots__ = (
         "accepted_at", "accepted_since_ack", "ack_sent_at", "base", "bringer", "counted_for", "deadline", "destination",
@@ -101,37 +105,37 @@ class IncomingSequence:
         self.source = source
         self.destination = destination
         self.bringer = bringer
-        """The address of the neighbour whose branch it is; empty for those that are known to speak for the source."""
+        """The address of the neighbour whose branch it is; empty for neighbours known to speak for the source."""
         self.stream: list[IncomingSequence] = []
-        """All branches of this source and destination that are remembered."""
+        """All remembered branches of this source and destination."""
         self.base = (0, 0)
-        """What the branch of those that are known had taken when this one began there."""
+        """The position of the known branch when this one began there."""
         self.heard_at = float("-inf")
-        """When the last message came that stood in its place or before."""
+        """When the last message at or before its position came."""
         self.refused_count = 0
-        """Messages of this branch that were not taken since the process began."""
+        """Refused messages of this branch since the process began."""
         self.sequence_id = 0
         """IncomingTxSequenceID as one number, Ordinal in the low half (MS-MQMQ 2.2.18.1.2)."""
         self.sequence_number = 0
-        """IncomingTxSequenceNumber."""
+        """IncomingTxSequenceNumber: the last accepted number."""
         self.durable_id = 0
         self.durable_number = 0
         self.reject_count = 0
-        """TxMessageRejectCount."""
+        """TxMessageRejectCount: rejections since the last accepted message."""
         self.last_access = 0
         """IncomingTransactionalTransferInfo.LastAccessTime, seconds since 1970."""
         self.accepted_at = float("-inf")
-        """When a message of it was taken last; after a start, when one came last."""
+        """When a message of it was last accepted; after a start, when one last arrived."""
         self.route = Route(False, "")
         self.counted_for = ""
-        """The address for which it counts among those that a neighbour brings."""
+        """The address in whose count of sequences it is included."""
         self.deadline: float | None = None
-        """Order Ack Send Timer, 3.1.2.7."""
+        """Order Ack Send Timer, 3.1.2.7: its deadline."""
         self.ack_sent_at = now
-        """LastOrderAckSendTime."""
+        """LastOrderAckSendTime, on the monotonic clock."""
         self.accepted_since_ack = 0
         self.kept = False
-        """Whether it has a record on disk, or in a batch that is on its way there."""
+        """Whether it has a record on disk, or in a batch being written."""
 
     def turn(self, sequence_id: int, number: int, previous: int) -> Turn:
         """Where a message stands, 3.1.5.8.6. Changes nothing."""
@@ -144,13 +148,13 @@ class IncomingSequence:
         return Turn.OLD
 
     def record(self) -> Record:
-        """The state that goes into the batch of the message that changed it."""
+        """The record of the state, for the batch of the message that changed it."""
         value = _VALUE.pack(self.sequence_id, self.sequence_number, self.reject_count, self.last_access)
         route = bytes([self.route.direct]) + self.route.address.encode()
         return Record(Family.INCOMING_SEQUENCE, self.key(), value + route)
 
     def key(self) -> bytes:
-        """The key of its record. That of a branch begins as no source does."""
+        """The key of its record. A branch's key begins with bytes that are no valid source."""
         place = self.source + self.destination
         if not self.bringer:
             return place
@@ -168,7 +172,7 @@ class IncomingSequences:
         self._armed: dict[IncomingSequence, None] = {}
         self._due: dict[IncomingSequence, None] = {}
         self._brought: Counter[str] = Counter()
-        """Sequences that are kept, by the address from which they came first (after a start: last)."""
+        """Stored sequences, by the address from which they came first (after a start: last)."""
 
     def get(self, source: Guid, destination: bytes, now: float, bringer: str = "") -> IncomingSequence:
         """The sequence, new if there was none. A new one is remembered when a message of it is accepted."""
@@ -180,10 +184,10 @@ class IncomingSequences:
         return sequence
 
     def find(self, source: Guid, destination: bytes, sequence_id: int = 0, number: int = 0) -> IncomingSequence | None:
-        """The sequence to which a message belongs that was taken.
+        """The sequence to which an accepted message belongs.
 
-        Of several branches that went so far it is the one that is known to speak for the source, or the one in which
-        ``sequence_id`` is under way. A source that changed its address is where it brought a message last.
+        If several branches have reached its number, this is the known one, or the one in which ``sequence_id`` is
+        current. For a source that changed its address, it is the branch that delivered a message last.
         """
         stream = self._streams.get((source, destination), ())
         place = sequence_id, number
@@ -199,16 +203,18 @@ class IncomingSequences:
         )
 
     def make_room(self, sequence: IncomingSequence, time: int) -> list[Record]:
-        """Forget the branch that was not heard of for longest, if a new one finds all places taken: the record to
-        delete, if any."""
+        """Forget the branch that was unused for longest if a new one finds no free place. Return the record to delete,
+        if any.
+        """
         if not self._has_most_branches(sequence) or self._brings_most(sequence.route.address):
             return []
         idle = [one for one in sequence.stream if one.bringer and time - one.last_access > _LATELY]
         return [self.forget(min(idle, key=lambda one: one.last_access))] if idle else []
 
     def full(self, sequence: IncomingSequence) -> bool:
-        """Whether there is no place for this sequence because it is new and a limit is reached: that of all, or that of
-        the neighbour who brings it, so that one who invents sources leaves places for the others."""
+        """Whether a new sequence is refused because a limit is reached: the overall one, or that of the delivering
+        neighbour. The latter keeps a neighbour that invents sources from using all places.
+        """
         if sequence.kept:
             return False
         limits = self._parameters
@@ -225,7 +231,7 @@ class IncomingSequences:
         return self._brought[address] >= self._parameters.incoming_sequences_per_neighbour
 
     def accept(self, sequence: IncomingSequence, sequence_id: int, number: int, time: int, keep: bool = True) -> None:
-        """Take a message whose turn is NEXT, delivered or refused. Its record goes into the message's batch.
+        """Accept a message whose turn is NEXT, delivered or refused. Its record goes into the message's batch.
 
         ``keep`` is false for a queue that does not exist: a stranger could name any number of those, so only the last
         few are remembered, and in memory only.
@@ -256,7 +262,7 @@ class IncomingSequences:
         sequence.kept = True
 
     def forget(self, sequence: IncomingSequence) -> Record:
-        """Begin anew with whatever comes next of it: the record to delete."""
+        """Forget the sequence, so that its next message may have any number. Return the record to delete."""
         sequence.stream.remove(sequence)
         if not sequence.stream:
             del self._streams[sequence.source, sequence.destination]
@@ -284,7 +290,7 @@ class IncomingSequences:
             self._schedule(sequence, now)
 
     def abandon(self, sequence: IncomingSequence) -> None:
-        """The write failed: back to what is on disk. Everything admitted later must be abandoned too."""
+        """The write failed: return to the state on disk. Everything admitted later must be abandoned too."""
         sequence.sequence_id, sequence.sequence_number = sequence.durable_id, sequence.durable_number
 
     def next_timer(self) -> tuple[Timer, float] | None:
@@ -295,7 +301,7 @@ class IncomingSequences:
         return (Timer.ORDER_ACK_SEND, min(deadlines)) if deadlines else None
 
     def take_order_acknowledgments(self, now: float) -> list[OrderAcknowledgment]:
-        """Order Ack Send Timer Event, 3.1.6.9: what is to be sent now. Each speaks only of what is on disk."""
+        """Order Ack Send Timer Event, 3.1.6.9: the acknowledgments to send now. Each covers only messages on disk."""
         due = [sequence for sequence in self._armed if sequence.deadline is not None and sequence.deadline <= now]
         due += (sequence for sequence in self._due if sequence not in due)
         self._due.clear()
@@ -313,10 +319,10 @@ class IncomingSequences:
         return list(dict.fromkeys(acknowledgments))
 
     def load(self, records: Iterable[tuple[bytes, bytes]], now: float) -> None:
-        """Take the records of a store that was opened.
+        """Load the records of an opened store.
 
-        What sequences in use at the end had accepted may not have been acknowledged: it is said once more. A sender
-        asks by sending again, but after a long time without an answer it asks every few hours only.
+        Messages that sequences in use at the end had accepted may be unacknowledged, so acknowledgments are sent once
+        more. A sender requests one by sending again, but after a long silence it does that only every few hours.
         """
         newest = 0
         for key, value in records:
@@ -341,8 +347,9 @@ class IncomingSequences:
         return iter(self._sequences.values())
 
     def _delay_of(self, sequence: IncomingSequence, now: float) -> float:
-        """OrderAckTimeout; a part of it when many messages came faster than that: if none follows now, their sender
-        has no more, and waits."""
+        """OrderAckTimeout, or a part of it after a burst of messages: if none follows now, their sender has no more,
+        and waits.
+        """
         delay, count = self._parameters.order_ack_timeout, sequence.accepted_since_ack
         if count * _PART_OF_MANY < self._parameters.order_ack_every:
             return delay

@@ -1,8 +1,8 @@
-"""The latest messages that strangers brought, to know one by what it says when another stranger brings it again.
+"""The latest messages from strangers, to recognise one by its content when another stranger delivers it again.
 
-A source that nobody vouches for and that changes its address sends again what was not acknowledged. Identifiers and
-numbers do not tell whether that is the same message: anybody may name them. Nothing is computed for a message that
-comes: batches are kept as they are, and looked through only while several strangers speak for one source.
+A source that no neighbour vouches for and that changes its address sends unacknowledged messages again. Identifiers and
+numbers do not prove that it is the same message: any peer may copy them. To keep arrival cheap, batches are stored as
+they are, and searched only while several strangers speak for one source.
 """
 
 from collections import OrderedDict, deque
@@ -13,13 +13,13 @@ from qmnode.protocol.received import ReceivedMessage
 from qmnode.structures.guid import Guid
 
 _BYTES: Final = 1 << 20
-"""Bytes kept of one address, beside its last batch."""
+"""Bytes kept per address, beside its last batch."""
 _ADDRESSES: Final = 32
 _CONTENT_AT: Final = 64
-"""Where the bytes of a packet begin that stay the same however often, and by whatever way, it is sent."""
+"""The offset from which the bytes of a packet stay the same, however often and by whatever path it is sent."""
 
 _Key = tuple[Guid, bytes, int, int]
-"""Source, destination, sequence and number; without destination and sequence the message identifier."""
+"""Source, destination, sequence and number; without destination and sequence, the message identifier."""
 
 
 class _Batch(NamedTuple):
@@ -28,7 +28,7 @@ class _Batch(NamedTuple):
 
 
 class _Speaker:
-    """What one address brought."""
+    """The messages from one address."""
 
     __slots__ = ("batches", "index", "indexed", "size")
 
@@ -37,17 +37,17 @@ class _Speaker:
         self.size = 0
         self.index: dict[_Key, bytes] = {}
         self.indexed = 0
-        """How many of the batches are in the index, from the first."""
+        """The number of batches, from the first, that are in the index."""
 
 
 class Latest:
-    """Of all strangers."""
+    """The latest messages of all strangers."""
 
     def __init__(self) -> None:
         self._speakers: OrderedDict[str, _Speaker] = OrderedDict()
 
     def add(self, address: str, messages: Sequence[ReceivedMessage]) -> None:
-        """A batch of messages that were taken."""
+        """Add a batch of accepted messages."""
         speaker = self._speakers.get(address)
         if speaker is None:
             speaker = self._speakers[address] = _Speaker()
@@ -67,7 +67,9 @@ class Latest:
                     speaker.index.pop(_key(received), None)
 
     def of_others(self, received: ReceivedMessage, address: str) -> list[bytes]:
-        """What other strangers than the one at ``address`` brought in this message's place, or by its identifier."""
+        """Messages from strangers at other addresses than ``address`` at this message's position, or with its
+        identifier.
+        """
         key, found = _key(received), []
         for one, speaker in self._speakers.items():
             if one == address:
@@ -82,7 +84,7 @@ class Latest:
 
 
 def is_the_same(one: bytes, other: bytes) -> bool:
-    """Whether two packets say the same, whoever brings them."""
+    """Whether two packets have the same content, whichever neighbour delivers them."""
     return one[_CONTENT_AT:] == other[_CONTENT_AT:]
 
 

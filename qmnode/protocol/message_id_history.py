@@ -1,12 +1,12 @@
-"""MessageIDHistoryTable: which messages came already (3.1.1.3, 3.1.5.8.1, 3.1.6.7).
+"""MessageIDHistoryTable: the messages that came already (3.1.1.3, 3.1.5.8.1, 3.1.6.7).
 
 Message identifiers of one queue manager are ordinals, so the history of a source is pages of bits: 1,024 identifiers
 cost 128 bytes, and a page that is full costs none. Thirty minutes at 40,000 messages a second fit in a few megabytes,
 in memory and on disk, where a list of entries (10,000 by default in other implementations) covers a quarter of a
 second.
 
-Entries of recoverable messages become records in the batch of the message. Express messages die with the process on
-both sides of a restart, so their entries live in memory only: a receiver that restarted wants them again.
+Entries of recoverable messages become records in the batch of the message. Express messages do not survive a restart,
+so their entries are kept in memory only: a receiver that restarted accepts them again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,14 +24,15 @@ _FULL: Final = b"\xff" * (PAGE_SIZE // 8)
 _NUMBER: Final = Struct(">I")
 _TIME: Final = Struct("<I")
 FEW: Final = 32
-"""A page with fewer messages costs more than they are worth. Whoever gives out identifiers in their order leaves few
-of those."""
+"""A page with fewer messages than this costs more than it saves. Sources that number messages in order leave few of
+those.
+"""
 _LEDGERS: Final = 8
-"""Of all neighbours together, so many times as many pages with few messages are kept as one may have."""
+"""Pages with few messages for all neighbours together, as a multiple of the limit of one."""
 
 
 class _Page:
-    """1,024 message identifiers. ``time`` is of the newest entry, so no entry is dropped early."""
+    """1,024 message identifiers. ``time`` is that of the newest entry, so no entry is dropped early."""
 
     __slots__ = ("bits", "changed", "count", "time")
 
@@ -43,7 +44,7 @@ class _Page:
         self.count = 0 if bits is None else sum(byte.bit_count() for byte in bits)
 
     def add(self, offset: int, time: int) -> bool:
-        """Set a bit; False when it was set."""
+        """Set a bit; return False if it was set."""
         bits = self.bits
         byte, mask = offset >> 3, 1 << (offset & 7)
         self.time = time
@@ -67,15 +68,15 @@ class _Source:
 
 
 _Ledger = dict[tuple[Guid, int, bool], _Page]
-"""Pages that a neighbour brought, oldest first: source, number and whether its messages are durable."""
+"""Pages from one neighbour, oldest first: source, number and whether its messages are durable."""
 
 
 class MessageIdHistory:
-    """Which (source queue manager, message identifier) pairs were seen in the last 30 minutes or longer.
+    """The (source queue manager, message identifier) pairs seen in the last 30 minutes or longer.
 
-    What a packet says of its source and its identifier nobody can prove, and each new pair of them may cost a page. So
-    pages with few messages are counted for the neighbour whose session brought them: one that invents sources and
-    identifiers pushes out its own.
+    A packet's source and identifier are unproven, and each new pair may cost a page. So pages with few messages are
+    charged to the neighbour whose session delivered them: one that invents sources and identifiers displaces only its
+    own.
     """
 
     def __init__(self, parameters: TransferSettings) -> None:
@@ -85,7 +86,7 @@ class MessageIdHistory:
         self._ledgers: dict[str, _Ledger] = {}
         self._listed = 0
         self.neighbour = ""
-        """The address of the session whose messages are added now."""
+        """The address of the session whose messages are being added."""
 
     def seen(self, source: Guid, message_id: int) -> bool:
         """Whether the message came before."""
@@ -101,7 +102,7 @@ class MessageIdHistory:
         return page is not None and bool(page.bits[byte] & mask)
 
     def add(self, source: Guid, message_id: int, durable: bool, time: int) -> bool:
-        """Enter a message; False (and only its time changes) when it is a duplicate.
+        """Enter a message. Return False for a duplicate, of which only the time changes.
 
         ``durable``: the entry goes into the next ``take_records``.
         """
@@ -125,7 +126,7 @@ class MessageIdHistory:
         return True
 
     def remove(self, source: Guid, message_id: int) -> None:
-        """Forget a message whose batch was not written, so that it is welcome when it comes again."""
+        """Forget a message whose batch was not written, so that it is accepted when it comes again."""
         entry = self._sources.get(source)
         if entry is None:
             return
@@ -141,7 +142,7 @@ class MessageIdHistory:
                 self._changed[source, number] = page
 
     def take_records(self) -> list[Record]:
-        """What changed since the last call: to be written with the messages that changed it."""
+        """Changes since the last call, to be written with the messages that caused them."""
         if not self._changed:
             return []
         changed, self._changed = self._changed, {}
@@ -158,8 +159,9 @@ class MessageIdHistory:
         ]
 
     def clean(self, time: int) -> bool:
-        """MessageIDHistory Cleanup Timer Event, 3.1.6.7. Whether anything is left. Deletions are in
-        ``take_records``."""
+        """MessageIDHistory Cleanup Timer Event, 3.1.6.7. Return whether anything is left. Deletions are in
+        ``take_records``.
+        """
         limit = time - self._parameters.history_retention
         for source, entry in list(self._sources.items()):
             for number in _stale(entry.durable, limit):
@@ -179,7 +181,7 @@ class MessageIdHistory:
         return bool(self._sources)
 
     def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take the records of a store that was opened: key and value of each, in any order."""
+        """Load the records of an opened store: key and value of each, in any order."""
         pages = sorted((_TIME.unpack_from(value)[0], key, value) for key, value in records)
         for time, key, value in pages:
             entry = self._sources.setdefault(Guid(key[:16]), _Source())
@@ -187,7 +189,7 @@ class MessageIdHistory:
             entry.durable[_NUMBER.unpack_from(key, 16)[0]] = _Page(time, _FULL if bits == _FULL else bytearray(bits))
 
     def __len__(self) -> int:
-        """How many messages are remembered."""
+        """The number of messages remembered."""
         return sum(page.count for entry in self._sources.values() for page in _pages(entry))
 
     def _new_source(self, source: Guid) -> _Source:
@@ -225,7 +227,7 @@ class MessageIdHistory:
             self._changed[source, number] = None
 
     def _shorten(self, ledger: _Ledger) -> None:
-        """Take the oldest page off a ledger. It is forgotten if it never got many messages."""
+        """Remove the oldest page of a ledger. It is forgotten if it never got many messages."""
         place = source, number, durable = next(iter(ledger))
         page = ledger.pop(place)
         self._listed -= 1
@@ -245,7 +247,7 @@ def _pages(entry: _Source) -> Iterator[_Page]:
 
 
 def _stale(pages: dict[int, _Page], limit: int) -> list[int]:
-    """Pages from the oldest on whose newest entry is past the limit; the first that is not ends the search."""
+    """The oldest pages whose newest entry is past the limit; the first later one ends the search."""
     stale = []
     for number, page in pages.items():
         if page.time >= limit:

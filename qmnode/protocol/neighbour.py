@@ -1,4 +1,4 @@
-"""The other side of a session, and what is believed of messages that it brings."""
+"""The peer of a session, and the trust in messages that it delivers."""
 
 from collections import OrderedDict
 from hashlib import blake2b
@@ -7,18 +7,18 @@ from typing import Final
 from qmnode.structures.guid import Guid
 
 _SOURCES: Final = 4_096
-"""Sources of one session that are remembered."""
+"""Sources remembered for one session."""
 _SPEAKERS: Final = 4_096
-"""Pairs of a source and an address that are remembered."""
+"""Remembered pairs of a source and an address."""
 _NOBODY: Final[set[str]] = set()
 _CONTENT_AT: Final = 64
-"""Where the bytes of a packet begin that stay the same however often, and by whatever way, it is sent."""
+"""The offset from which the bytes of a packet stay the same, however often and by whatever path it is sent."""
 _IDENTIFIER: Final = slice(56, 60)
 _PASSING: Final = b"passing"
 
 
 class Brought:
-    """Messages of one source that come through one neighbour."""
+    """Messages of one source that one neighbour delivers."""
 
     __slots__ = ("bringer", "history_source", "is_own", "speakers")
 
@@ -26,9 +26,9 @@ class Brought:
         self.bringer = bringer
         """Empty if the neighbour is known to speak for the source; else its address."""
         self.is_own = is_own
-        """Whether they claim to be this queue manager's."""
+        """Whether the messages claim this queue manager as their source."""
         self.history_source = source
-        """Under which source their identifiers are remembered: those that a stranger names are its own."""
+        """The source under which their identifiers are remembered: a stranger's claims get a source of their own."""
         if bringer:
             self.history_source = Guid(blake2b(source + bringer.encode(), digest_size=16).digest())
         self.speakers: set[str] = set()
@@ -36,7 +36,7 @@ class Brought:
 
 
 class Neighbour:
-    """One session's peer. ``known`` is filled in by whoever can tell."""
+    """The peer of one session. The delivery room fills in ``known``."""
 
     __slots__ = ("_brought", "address", "ask_again", "elsewhere", "itself", "known")
 
@@ -45,21 +45,22 @@ class Neighbour:
         self.known: dict[Guid, bool] = {}
         """By source: whether this neighbour is known to speak for it."""
         self.elsewhere: set[Guid] = set()
-        """Sources that are known to be at other addresses. Nothing of theirs is passed on for this neighbour: the next
-        hop would take it for theirs."""
+        """Sources known to be at other addresses. Their messages are not forwarded for this neighbour: the next hop
+        would believe them.
+        """
         self.ask_again = float("inf")
-        """When that is to be asked again."""
+        """The time at which to check again."""
         self.itself: Guid | None = None
-        """This queue manager, if it opened the session itself: by a name of its own that it does not know."""
+        """This queue manager, if it opened the session to itself, by one of its own names that it did not recognise."""
         self._brought: dict[Guid, Brought] = {}
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known to speak for every source that it brought messages of."""
+        """Whether it is known to speak for every source whose messages it delivered."""
         return bool(self.known) and all(self.known.values())
 
     def forget(self) -> None:
-        """The enterprise is another: ask again."""
+        """Check again, because the topology has changed."""
         self.known.clear()
         self.elsewhere.clear()
         self._brought.clear()
@@ -70,7 +71,7 @@ class Neighbour:
         return source == self.itself or self.known.get(source, False)
 
     def brought(self, source: Guid, own: Guid, speakers: "Speakers") -> Brought:
-        """What is believed of messages of ``source`` that it brings to the queue manager ``own``."""
+        """The trust in messages of ``source`` that it delivers to the queue manager ``own``."""
         found = self._brought.get(source)
         if found is None:
             if len(self._brought) >= _SOURCES:
@@ -84,18 +85,18 @@ class Neighbour:
 
 
 class Speakers:
-    """The strangers that bring messages of each source."""
+    """The strangers that deliver messages of each source."""
 
     def __init__(self) -> None:
         self._latest: OrderedDict[tuple[Guid, str], None] = OrderedDict()
         self._of_source: dict[Guid, set[str]] = {}
 
     def of(self, source: Guid) -> set[str]:
-        """Their addresses."""
+        """The addresses of a source's strangers."""
         return self._of_source.get(source, _NOBODY)
 
     def join(self, source: Guid, address: str) -> None:
-        """A stranger brings messages of a source."""
+        """Record a stranger that delivers messages of a source."""
         self._latest[source, address] = None
         self._latest.move_to_end((source, address))
         self._of_source.setdefault(source, set()).add(address)
@@ -112,9 +113,9 @@ class Speakers:
 
 
 def passing(source: bytes, packet: bytes) -> tuple[Guid, int]:
-    """Under which source and identifier a message is remembered that ended here on its way.
+    """The source and identifier under which to remember a forwarded message that ended here.
 
-    By what it says: anybody may send another's identifier through here, and have it end.
+    The identifier depends on the content, because any peer may send a message with another's identifier through here.
     """
     content = blake2b(packet[_IDENTIFIER] + packet[_CONTENT_AT:], digest_size=4).digest()
     return Guid(blake2b(source + _PASSING, digest_size=16).digest()), int.from_bytes(content, "little")

@@ -1,13 +1,12 @@
 """Outgoing transactional sequences: numbers, order acknowledgments and resending (3.1.1.5, 3.1.5.6, 3.1.6.5,
 3.1.7.1.3).
 
-One sequence per outgoing queue, not per session. Numbers are given out when a transaction commits and lie in the same
-batch as the messages, so that sending costs no second write. Only the message before it (PreviousTxSequenceNumber) is
-set when a message is sent: it is the one sent before it in this pass, which bridges the gaps that expired messages
-leave.
+One sequence per outgoing queue, not per session. Numbers are assigned when a transaction commits and stored in the same
+batch as the messages, so that sending costs no second write. Only PreviousTxSequenceNumber is set at sending: it names
+the message sent before in this pass, which bridges the gaps that expired messages leave.
 
-A pass goes through the queue's transactional messages from its head in order. It ends, and the next begins at the head,
-when the connection is made anew or the Transactional Ack Wait Timer expires.
+A pass goes through the queue's transactional messages in order, from its head. It ends when the connection is made anew
+or the Transactional Ack Wait Timer expires, and the next pass begins at the head.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,24 +24,25 @@ _VALUE: Final = Struct("<QIQI")
 _IDENTIFIER: Final = Struct("<Q")
 _IDENTIFIER_KEY: Final = b"last"
 ROLL_OVER: Final = 0x8000_0000
-"""A sequence that has given out so many numbers is followed by a new one, well before the 32 bits end."""
+"""A sequence that has assigned this many numbers is followed by a new one, well before the 32 bits end."""
 
 
 @unique
 class AckResult(Enum):
-    """What became of an order acknowledgment."""
+    """The result of an order acknowledgment."""
 
     PROGRESS = auto()
-    """Messages up to its number are acknowledged: delete them, or let them wait for the final acknowledgment."""
+    """Messages up to its number are acknowledged: delete them, or keep them until the final acknowledgment."""
     NOTHING_NEW = auto()
     """Late, or repeated, or of a sequence that is over. Nothing changes."""
     FORGED = auto()
-    """It acknowledges a number that was never given out, or comes from a queue manager that cannot know. Nothing
-    changes; if the session's peer is its author, close the session."""
+    """It acknowledges a number that was never assigned, or comes from a queue manager that cannot know. Nothing
+    changes; if the session's peer is its author, close the session.
+    """
 
 
 class SequenceInfo(NamedTuple):
-    """SEQUENCE_INFO, MS-MQMQ 2.2.5."""
+    """A place in a sequence: SEQUENCE_INFO, MS-MQMQ 2.2.5."""
 
     sequence_id: int
     number: int
@@ -52,9 +52,9 @@ class SequenceInfo(NamedTuple):
 class OutgoingSequence:
     """The sequence of one outgoing queue.
 
-    ``queue`` names it in records and stays the same across restarts. Two identifiers: messages that are committed now
-    get ``next_id``; messages that are sent now are of ``active_id``. They differ only while a sequence that was
-    followed by a newer one still has messages to be acknowledged: never are two active at a time (3.1.1.5).
+    ``queue`` names it in records and stays the same across restarts. It has two identifiers: newly committed messages
+    get ``next_id``; messages being sent belong to ``active_id``. They differ only while a sequence that was followed by
+    a newer one still has unacknowledged messages: two are never active at a time (3.1.1.5).
     """
 
     __slots__ = (
@@ -67,35 +67,34 @@ class OutgoingSequence:
         self.next_id = 0
         """OutgoingTxSequenceID as one number; 0 before the first message."""
         self.next_number = 1
-        """OutgoingTxSequenceNumber."""
+        """OutgoingTxSequenceNumber: the next number to assign."""
         self.active_id = 0
         self.acknowledged = 0
-        """LastAck.SeqNo, of ``active_id``."""
+        """LastAck.SeqNo: the last acknowledged number of ``active_id``."""
         self.sent = 0
         """The highest number of ``active_id`` that was sent since the process started."""
         self.previous_sent = 0
         """The number sent last in this pass; 0 at its beginning."""
         self.destination = ZERO_GUID
-        """The queue manager whose acknowledgments count; null while it is not known (a direct name not yet
-        connected)."""
+        """The queue manager whose acknowledgments count; null while unknown (a direct name not yet connected)."""
         self.resend_index = 0
-        """ResendIntervalIndex."""
+        """ResendIntervalIndex: consecutive resends without progress."""
         self.resend_at: float | None = None
         """ResendTime: the Transactional Ack Wait Timer, 3.1.2.6."""
         self.last_ack_time = 0
         """TimeOfLastAck, seconds since 1970."""
         self.last_ack_count = 0
-        """LastAckCount."""
+        """LastAckCount: order acknowledgments since the start."""
 
     def idle(self) -> bool:
-        """Whether every number that was given out is acknowledged."""
+        """Whether every assigned number is acknowledged."""
         return self.active_id == self.next_id and self.acknowledged >= self.next_number - 1
 
     def prepare(self, sequence_id: int, number: int) -> int | None:
-        """Send this message now? Its PreviousTxSequenceNumber, or None: not before those ahead of it are acknowledged,
-        because it begins a new sequence.
+        """Return the PreviousTxSequenceNumber of a message to be sent, or None if it must not be sent now.
 
-        Messages of a pass are prepared in their order. A message that was acknowledged meanwhile gets None too.
+        None means that the message begins a new sequence, and the messages ahead must be acknowledged first, or that it
+        has been acknowledged meanwhile. Messages of a pass are prepared in their order.
         """
         if sequence_id != self.active_id:
             if sequence_id < self.active_id or self.previous_sent > self.acknowledged:
@@ -111,21 +110,21 @@ class OutgoingSequence:
         return previous
 
     def is_acknowledged(self, sequence_id: int, number: int) -> bool:
-        """Whether the destination said that it has this message, or is past its place."""
+        """Whether the destination has acknowledged this message or a later one."""
         return sequence_id < self.active_id or (sequence_id == self.active_id and number <= self.acknowledged)
 
     def rewind(self) -> None:
-        """The next pass begins: the connection is new, or messages are sent again."""
+        """Begin the next pass: the connection is new, or messages are sent again."""
         self.previous_sent = 0
 
     def record(self) -> Record:
-        """The state that goes into the batch of the messages that changed it."""
+        """The record of the state, for the batch of the messages that changed it."""
         value = _VALUE.pack(self.next_id, self.next_number, self.active_id, self.acknowledged)
         return Record(Family.OUTGOING_SEQUENCE, self.queue, value)
 
 
 class Assignment(NamedTuple):
-    """Numbers for messages of a transaction, and the records that go into its batch."""
+    """Numbers for messages of a transaction, and the records for its batch."""
 
     sequence_id: int
     first_number: int
@@ -136,7 +135,7 @@ class OutgoingSequences:
     """All outgoing sequences of a queue manager.
 
     ``timestamp`` becomes the upper half of new identifiers: the time of installation, or of the last restore of the
-    store (3.1.1.3.1 note 35), so that a store that was copied or set back never repeats an identifier.
+    store (3.1.1.3.1 note 35), so that a store that was copied or restored never repeats an identifier.
     """
 
     def __init__(self, parameters: TransferSettings, timestamp: int) -> None:
@@ -160,11 +159,11 @@ class OutgoingSequences:
         return iter(self._sequences.values())
 
     def assign(self, queue: bytes, count: int) -> Assignment:
-        """Numbers for ``count`` messages that are being committed to ``queue``, in their order.
+        """Assign numbers to ``count`` messages that are being committed to ``queue``, in their order.
 
-        A new sequence begins when all of the last one is acknowledged (3.1.1.5), and in a store that was restored or
-        copied: numbers that follow the last one there may have been given out since. Its identifier is greater than any
-        that this queue manager gave out for any queue, so that an acknowledgment names one queue.
+        A new sequence begins when all of the last one is acknowledged (3.1.1.5), and in a restored or copied store,
+        where the numbers after the last one may have been assigned since. Its identifier is greater than any that this
+        queue manager assigned for any queue, so that an acknowledgment identifies one queue.
         """
         if count < 1:
             raise LocalProtocolError("numbers are assigned to at least one message")
@@ -192,7 +191,7 @@ class OutgoingSequences:
         sequence.rewind()
 
     def resend_interval(self, sequence: OutgoingSequence) -> int:
-        """ResendInterval in seconds."""
+        """ResendInterval in seconds, by the resend count."""
         return self._resend_table[sequence.resend_index]
 
     def next_timer(self) -> tuple[Timer, float] | None:
@@ -203,10 +202,10 @@ class OutgoingSequences:
         return (Timer.TRANSACTIONAL_ACK_WAIT, min(deadlines)) if deadlines else None
 
     def take_resends(self, now: float) -> list[OutgoingSequence]:
-        """Transactional Ack Wait Timer Event, 3.1.6.5: queues whose unacknowledged messages are to be sent again.
+        """Transactional Ack Wait Timer Event, 3.1.6.5: queues whose unacknowledged messages must be sent again.
 
-        Their pass is rewound: begin again at the head of the queue. The interval climbs here, on a time-out; the text
-        climbs it on every acknowledgment.
+        Their pass is rewound: begin again at the head of the queue. The interval grows here, on a time-out; the
+        specification grows it on every acknowledgment.
         """
         due = [sequence for sequence in self._waiting if sequence.resend_at is not None and sequence.resend_at <= now]
         for sequence in due:
@@ -223,7 +222,7 @@ class OutgoingSequences:
         return due
 
     def of(self, sequence_id: int) -> OutgoingSequence | None:
-        """The sequence that has numbers of this identifier to be acknowledged."""
+        """The sequence with unacknowledged numbers of this identifier."""
         return self._by_id.get(sequence_id)
 
     def take_order_ack(
@@ -255,18 +254,19 @@ class OutgoingSequences:
         return AckResult.PROGRESS, sequence
 
     def take_refusal(self, sequence: OutgoingSequence, number: int) -> None:
-        """A sent message was refused on its way and is gone from the queue. Those behind it name it as the one before
-        them and would wait for it: ``take_resends`` sends them again at once, with the gap bridged."""
+        """A sent message was refused on its way and removed from the queue. Those behind it name it as their
+        predecessor and would wait for it, so ``take_resends`` sends them again at once, with the gap bridged.
+        """
         if sequence.acknowledged < number <= sequence.previous_sent:
             self._broken[sequence] = None
 
     def is_awaited(self, queue: bytes) -> bool:
-        """Whether an order acknowledgment for messages of the queue is still to come."""
+        """Whether an order acknowledgment for messages of the queue is pending."""
         sequence = self._sequences.get(queue)
         return sequence is not None and not sequence.idle()
 
     def forget(self, queue: bytes) -> Record | None:
-        """The outgoing queue is gone: the record to delete. None when the sequence still has messages."""
+        """Forget a deleted outgoing queue and return the record to delete. None if the sequence still has messages."""
         sequence = self._sequences.get(queue)
         if sequence is None or not sequence.idle():
             return None
@@ -280,8 +280,7 @@ class OutgoingSequences:
         last_identifier: bytes | None,
         destination: Callable[[bytes], Guid] = lambda queue: ZERO_GUID,
     ) -> None:
-        """Take the records of a store that was opened. ``destination`` tells the queue manager behind a queue, if
-        known."""
+        """Load the records of an opened store. ``destination`` returns the queue manager behind a queue, if known."""
         if last_identifier is not None:
             self._last_id = max(self._last_id, *_IDENTIFIER.unpack(last_identifier))
         for queue, value in records:
@@ -303,27 +302,27 @@ class TransferInfo(NamedTuple):
     last_ack_time: int
     """EodLastAckTime: seconds since 1970, 0 for never."""
     last_ack_count: int
-    """EodLastAckCount."""
+    """EodLastAckCount: order acknowledgments since the start."""
     no_ack_count: int
-    """EodNoAckCount: sent, and not acknowledged."""
+    """EodNoAckCount: messages sent and not acknowledged."""
     first_non_ack: SequenceInfo | None
-    """EodFirstNonAck."""
+    """EodFirstNonAck: the first message sent and not acknowledged."""
     last_non_ack: SequenceInfo | None
-    """EodLastNonAck."""
+    """EodLastNonAck: the last message sent and not acknowledged."""
     last_ack: SequenceInfo | None
-    """EodLastAck."""
+    """EodLastAck: the last acknowledged message."""
     next_seq: SequenceInfo
-    """EodNextSeq."""
+    """EodNextSeq: the place of the next message."""
     resend_count: int
-    """EodResendCount."""
+    """EodResendCount: consecutive resends without progress."""
     resend_interval: int
-    """EodResendInterval: seconds."""
+    """EodResendInterval: seconds between resends."""
     resend_time: float | None
     """EodResendTime, on the monotonic clock; None while nothing waits for an acknowledgment."""
 
 
 def transfer_info(sequence: OutgoingSequence, table: tuple[int, ...]) -> TransferInfo:
-    """What operators see of a sequence. ``table`` is the ResendTimerTable."""
+    """The information about a sequence for operators. ``table`` is the ResendTimerTable."""
     unacknowledged = max(0, sequence.sent - sequence.acknowledged)
 
     def info(number: int) -> SequenceInfo:

@@ -15,7 +15,8 @@ _COOKIE: Final = 0xFFFF_FFFF
 class PingClient:
     """Sends Ping Requests. Any number may be under way, each with a cookie of its own.
 
-    The text compares a response with the last cookie only, so that of two pings at a time the first would always fail.
+    The specification compares a response only with the last cookie, so that of two concurrent pings the first would
+    always fail.
     """
 
     def __init__(self, identifier: Guid, server_class: bool = True, cookie: int = 0) -> None:
@@ -41,12 +42,12 @@ class PingClient:
         return response.cookie, not response.flags & PingFlags.RF.mask
 
     def next_timer(self) -> tuple[Timer, float] | None:
-        """When the first request has waited long enough."""
+        """When the first request times out."""
         return (Timer.PING_RESPONSE, min(self._waiting.values())) if self._waiting else None
 
 
 def ping_response(datagram: bytes, identifier: Guid, refuse: bool) -> bytes | None:
-    """Receive Ping Request, 3.1.7.7: the datagram to send back to where it came from. None: ignore it."""
+    """Receive Ping Request, 3.1.7.7: the datagram to return to its sender. None: ignore it."""
     try:
         request = Ping.parse(datagram)
     except PacketError:

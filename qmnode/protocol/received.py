@@ -1,4 +1,4 @@
-"""Received UserMessage packets: checked whole, and read as far as the protocol acts on them."""
+"""Received UserMessage packets: validated completely, and parsed as far as the protocol acts on them."""
 
 from struct import Struct
 from typing import Final, NamedTuple
@@ -33,8 +33,9 @@ _COUNT_SIZE: Final = 2
 
 
 class ReceivedHeaders(Flat, of=UserMessage):
-    """The fields of a message that the protocol decides by. Those that differ from message to message are in
-    ReceivedMessage, so that messages which follow each other mostly have the same of these."""
+    """The header fields that the protocol decides by. Fields that differ from message to message are in
+    ReceivedMessage, so that consecutive messages usually share these.
+    """
 
     base_flags: int = at("base_header.flags")
     time_to_reach_queue: int = at("base_header.time_to_reach_queue")
@@ -51,7 +52,7 @@ class ReceivedHeaders(Flat, of=UserMessage):
 
 
 class DestinationName(NamedTuple):
-    """A destination as the sender named it: what its incoming sequence, and looking it up, depend on."""
+    """A destination as the sender named it: the basis of its incoming sequence and its resolution."""
 
     address: Guid
     """UserHeader.QueueManagerAddress; null for a direct format name."""
@@ -61,7 +62,7 @@ class DestinationName(NamedTuple):
     """Private: the number, little-endian. Public: the GUID. Direct: UTF-16-LE with its null, without ``DIRECT=``."""
 
     def key(self) -> bytes:
-        """The bytes that stand for it in records."""
+        """The bytes that identify it in records."""
         return bytes((self.kind,)) + self.name
 
 
@@ -69,24 +70,24 @@ class ReceivedMessage(NamedTuple):
     """A UserMessage packet (or OrderAck, or FinalAck) that a session received."""
 
     packet: bytes
-    """As it is to be stored or sent on: without its SessionHeader, which spoke to this session only."""
+    """The packet to store or forward: without its SessionHeader, which concerned this session only."""
     ordinal: int
     """MessageReceivedCount with this message, not wrapped."""
     recoverable_ordinal: int
     """RecoverableMessageReceivedCount with this message, not wrapped."""
     headers: ReceivedHeaders
-    """One object for messages that follow each other and have the same."""
+    """Shared by consecutive messages with equal headers."""
     destination: DestinationName
-    """One object for messages that follow each other to the same destination."""
+    """Shared by consecutive messages to the same destination."""
     sent_time: int
-    """Seconds since 1970."""
+    """SentTime of the packet in seconds since 1970."""
     message_id: int
     tx_sequence_number: int = 0
     previous_tx_sequence_number: int = 0
 
     @property
     def message(self) -> UserMessage:
-        """All of the packet, parsed when it is asked for."""
+        """The whole packet, parsed on first use."""
         return UserMessage.parse(self.packet)
 
     @property
@@ -114,12 +115,12 @@ _SECURITY: Final = Struct("<" + codes_of(SecurityHeader))
 
 
 class _Shape:
-    """What a sound packet looks like, to recognise others that differ from it in nothing that could be wrong.
+    """The form of a valid packet, to recognise others that differ from it only in fields that cannot be invalid.
 
-    Applications send many messages that are alike. All bytes up to the label's end are compared but for SentTime,
-    MessageID, the TransactionHeader, whose values are checked, and what a SecurityHeader has between SecurityID and
-    ProviderInfo (key, signature, certificate); what comes after them is of the same size and may be anything. A packet
-    with other headers has no shape: it is parsed whole each time.
+    Applications send many similar messages. All bytes up to the end of the label are compared, with three exceptions:
+    SentTime and MessageID; the TransactionHeader, whose values are checked; and the data of a SecurityHeader between
+    SecurityID and ProviderInfo (key, signature, certificate). Later bytes have the same size and any content. A packet
+    with other headers has no shape: it is fully parsed each time.
     """
 
     __slots__ = (
@@ -157,11 +158,11 @@ class _Shape:
 
     @property
     def has_connector(self) -> bool:
-        """Whether its TransactionHeader is longer than others: then it is no example for them."""
+        """Whether its TransactionHeader is longer than usual: then it is no example for other packets."""
         return bool(self._options & TransactionFlags.CG.mask)
 
     def fits(self, packet: bytes) -> bool:
-        """Whether a packet is sound because this one was, but for what its TransactionHeader says."""
+        """Whether a packet is valid because this one was, except for its TransactionHeader."""
         return (
             packet[:SENT_TIME_AT] == self._before
             and packet[_OWN_END : self._place_at] == self._between
@@ -181,7 +182,7 @@ class _Shape:
 
 
 def _parts_of_security(packet: bytes, place: int) -> tuple[int, int, int]:
-    """Where the SecurityID of the SecurityHeader at ``place`` ends, and where its ProviderInfo begins and ends."""
+    """The end of the SecurityID in the SecurityHeader at ``place``, and the beginning and end of its ProviderInfo."""
     _, sender, key, signature, certificate, provider = _SECURITY.unpack_from(packet, place)
     sender_end = place + _SECURITY.size + (sender + 3 & ~3)
     provider_at = sender_end + (key + 3 & ~3) + (signature + 3 & ~3) + (certificate + 3 & ~3)
@@ -195,17 +196,17 @@ class MessageReader:
 
     def __init__(self) -> None:
         self.received = 0
-        """MessageReceivedCount, not wrapped."""
+        """MessageReceivedCount without its wrap-around."""
         self.recoverable_received = 0
-        """RecoverableMessageReceivedCount, not wrapped."""
+        """RecoverableMessageReceivedCount without its wrap-around."""
         self._destination = DestinationName(Guid(b""), 0, b"")
         self._queue = b""
         self._shape: _Shape | None = None
         self._sound: set[tuple[object, ...]] = set()
-        """What the rules look at in messages without rare headers, of those that broke none."""
+        """The fields that the rules check, of valid messages without rare headers."""
 
     def read(self, packet: bytes) -> ReceivedMessage:
-        """A message. Raises RemoteProtocolError for anything that does not conform (3.1.5.1.3)."""
+        """Read a message. Raises RemoteProtocolError for anything that does not conform (3.1.5.1.3)."""
         shape = self._shape
         if shape is None or not shape.fits(packet):
             return self._read_whole(packet)
@@ -275,7 +276,7 @@ class MessageReader:
         )
 
     def _check(self, packet: bytes, headers: ReceivedHeaders, number: int, previous: int) -> None:
-        """Refuse what breaks a rule, also in a part that nobody reads now: 3.1.5.1.3."""
+        """Refuse a packet that breaks a rule, even in a part that is not needed now: 3.1.5.1.3."""
         traits = None
         if not (headers.user_flags & _RARE or headers.base_flags & _DEBUG) and previous <= number:
             traits = (
@@ -299,7 +300,7 @@ class MessageReader:
 
 
 def destination_of(packet: bytes) -> DestinationName:
-    """The destination of a stored packet. Rules do not count here: an earlier release, or decrypting, may break one.
+    """The destination of a stored packet. Rules are not checked: an earlier release, or decryption, may break one.
 
     Raises PacketError for a packet whose headers cannot be parsed.
     """
@@ -309,7 +310,7 @@ def destination_of(packet: bytes) -> DestinationName:
 
 
 def _name(kind: int, queue: bytes) -> bytes:
-    """A queue name from its bytes. What pads a direct name may be anything and is no part of the name."""
+    """A queue name from its bytes. The padding of a direct name may have any content and is not part of the name."""
     if kind != DIRECT:
         return queue
     size = int.from_bytes(queue[:_COUNT_SIZE], "little")

@@ -1,8 +1,8 @@
-"""The receiving half of the session message sequence: what came, what is settled, what was acknowledged.
+"""The receiving half of the session message sequence: received, settled and acknowledged messages.
 
-3.1.1.4, 3.1.5.8.2, 3.1.5.8.7, 3.1.6.4. A message is *settled* when everything that it causes is on disk, or when it was
-dropped. Only settled messages are acknowledged, both in AckSequenceNumber and in the recoverable flags: so no
-acknowledgment speaks of a write that was not synced, and the peer's window is the back-pressure of this side's disk.
+3.1.1.4, 3.1.5.8.2, 3.1.5.8.7, 3.1.6.4. A message is *settled* when all its effects are on disk, or when it was dropped.
+Only settled messages are acknowledged, both in AckSequenceNumber and in the recoverable flags. So no acknowledgment
+covers a write that was not synced, and the peer's window is the back-pressure of this side's disk.
 """
 
 from typing import Final
@@ -12,11 +12,11 @@ from qmnode.protocol.received import MessageReader
 from qmnode.protocol.serial import WORD
 
 FLAG_COUNT: Final = 32
-"""Bits of RecoverableMsgAckFlags."""
+"""The number of bits of RecoverableMsgAckFlags."""
 
 
 class ReceiveSequence(MessageReader):
-    """Reads and counts what is received, and knows what of it may be acknowledged. Counts never wrap here."""
+    """Reads and counts received messages, and tracks which may be acknowledged. Counts never wrap here."""
 
     __slots__ = ("acknowledged", "recoverable_acknowledged", "recoverable_settled", "settled")
 
@@ -25,16 +25,16 @@ class ReceiveSequence(MessageReader):
         self.settled = 0
         self.recoverable_settled = 0
         self.acknowledged = 0
-        """``settled`` as the last SessionHeader said it."""
+        """The count of settled messages in the last SessionHeader."""
         self.recoverable_acknowledged = 0
-        """LastAckedRecoverableMsgSeqNumber."""
+        """LastAckedRecoverableMsgSeqNumber without its wrap-around."""
 
     def unacknowledged(self) -> int:
-        """UnackedReceivedMsgCount: received, no SessionHeader has told the peer."""
+        """UnackedReceivedMsgCount: received messages that no SessionHeader has acknowledged."""
         return self.received - self.acknowledged
 
     def due(self) -> int:
-        """How many settled messages an acknowledgment sent now would tell of."""
+        """The number of settled messages that an acknowledgment sent now would cover."""
         return self.settled - self.acknowledged
 
     def settle(self, count: int, recoverable: int) -> None:
@@ -50,7 +50,7 @@ class ReceiveSequence(MessageReader):
         self.recoverable_settled = recoverable
 
     def check_counts(self, sent: int, recoverable_sent: int) -> None:
-        """Compare the peer's counts (16 bits) with what came: 3.1.5.5.5."""
+        """Compare the peer's counts (16 bits) with the messages received: 3.1.5.5.5."""
         if sent != self.received & WORD:
             raise RemoteProtocolError("3.1.5.5.5", f"the peer says that it sent {sent} messages, {self.received} came")
         if recoverable_sent != self.recoverable_received & WORD:
@@ -73,5 +73,5 @@ class ReceiveSequence(MessageReader):
         return self.settled & WORD, first & WORD, (1 << count) - 1
 
     def more(self) -> bool:
-        """Whether recoverable messages are settled that no header has told of."""
+        """Whether settled recoverable messages remain that no header has acknowledged."""
         return self.recoverable_settled > self.recoverable_acknowledged

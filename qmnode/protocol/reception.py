@@ -1,8 +1,8 @@
-"""Which received messages are taken, and what each of them causes: one object per queue manager (3.1.5.8).
+"""The decision about each received message, and its effects: one object per queue manager (3.1.5.8).
 
 The session counts and acknowledges packets; here they become messages. ``admit`` goes through a batch in order and
-answers with one Admission: what to store, what to answer, and the records that belong into the same write. It changes
-only memory, tentatively: ``persisted`` makes it final, ``abandon`` takes it back.
+returns one Admission: the messages to store, the answers, and the records for the same write. It changes only memory,
+tentatively: ``persisted`` makes it final, ``abandon`` undoes it.
 """
 
 import contextlib
@@ -48,65 +48,67 @@ _CLAIMS: Final = SecurityFlags.AU.mask | SecurityFlags.AS.mask
 
 @unique
 class DestinationKind(Enum):
-    """Where a destination name leads."""
+    """The kind of place that a destination name resolves to."""
 
     LOCAL = auto()
     """A queue of this queue manager."""
     FORWARD = auto()
-    """An outgoing queue: the message goes on."""
+    """An outgoing queue: the message is forwarded."""
     CONNECTOR = auto()
-    """A connector queue: the message ends here for the protocol, and goes on to a foreign system as it is."""
+    """A connector queue: for the protocol the message ends here, and continues to a foreign system unchanged."""
     ORDER_QUEUE = auto()
     """This queue manager's order queue: order and final acknowledgments, for the protocol itself."""
     FULL = auto()
-    """There is no room for an outgoing queue now: the message is to come again."""
+    """There is no room for an outgoing queue now: the message must come again."""
     UNKNOWN = auto()
     """This queue manager has no such queue."""
 
 
 @unique
 class Space(Enum):
-    """Whether there is room for a message that is to wait."""
+    """Whether there is room for a message that has to wait."""
 
     FREE = auto()
     REPEATED = auto()
-    """It waits already."""
+    """It is already waiting."""
     NONE = auto()
 
 
 @dataclass(slots=True)
 class Destination:
-    """What the room above knows of a destination. Make one per name and batch; ``room`` goes down as messages are
-    taken."""
+    """The caller's knowledge of a destination. Make one per name and batch; ``room`` decreases as messages are
+    accepted.
+    """
 
     kind: DestinationKind
     queue: object = None
-    """What the room above calls the queue."""
+    """The caller's handle for the queue."""
     transactional: bool = False
     transactional_queue: object = None
-    """Of a connector, which has one for transactional messages beside ``queue``."""
+    """The second queue of a connector, for transactional messages."""
     room: int | None = None
     """Bytes left under the queue's quota; None for no limit."""
     space: Callable[[ReceivedMessage], Space] | None = None
-    """Asked for each message that goes on, when nothing else is against it; it knows ``queue`` from then on. None where
-    all are taken."""
+    """Called for each message to be forwarded if there is no other objection; it sets ``queue``. None if all are
+    accepted.
+    """
     until: int = INFINITE
-    """Seconds since 1970 until which those may wait."""
+    """The time, in seconds since 1970, until which forwarded messages may wait."""
 
 
 class Verdict(NamedTuple):
-    """What security says of one message (3.1.5.8.3)."""
+    """The security verdict on one message (3.1.5.8.3)."""
 
     refused: MessageClass | None = None
     """The class of its negative acknowledgment."""
     packet: bytes | None = None
-    """The packet to store instead: decrypted, with the authentication bits that are true."""
+    """The packet to store instead: decrypted, with verified authentication bits."""
     silent: bool = False
-    """Whether nothing may be answered to it: the answer would tell a stranger whether the body decrypted."""
+    """Whether the refusal must not be acknowledged: that would show a stranger whether the body was decrypted."""
 
 
 class Taken(NamedTuple):
-    """A message to store."""
+    """An accepted message to store."""
 
     packet: bytes
     destination: Destination
@@ -114,7 +116,7 @@ class Taken(NamedTuple):
 
 
 class OrderAckReceived(NamedTuple):
-    """For ``OutgoingSequences.take_order_ack``. ``author`` is the queue manager that says it sent this."""
+    """For ``OutgoingSequences.take_order_ack``. ``author`` is the queue manager that claims to have sent it."""
 
     author: Guid
     body: OrderAckBody
@@ -135,40 +137,43 @@ class Admission:
     taken: list[Taken] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     dead_letters: list[tuple[bytes, MessageClass]] = field(default_factory=list)
-    """Refused messages for the system dead-letter queue of this queue manager, and why."""
+    """Refused messages for the system dead-letter queue of this queue manager, with the reason."""
     administration: list[AdministrationAcknowledgment] = field(default_factory=list)
     final_acks: list[FinalAcknowledgment] = field(default_factory=list)
     traces: list[TraceReport] = field(default_factory=list)
     order_acks_received: list[OrderAckReceived] = field(default_factory=list)
     final_acks_received: list[FinalAckReceived] = field(default_factory=list)
     refused: list[tuple[ReceivedMessage, MessageClass]] = field(default_factory=list)
-    """For the log: every message that was refused, and why."""
+    """For the log: every refused message, with the reason."""
     failed: list[tuple[ReceivedMessage, Exception]] = field(default_factory=list)
-    """For the log: those of the refused at which this code failed unexpectedly."""
+    """For the log: refused messages that caused an unexpected error in this code."""
     duplicates: int = 0
     out_of_order: int = 0
     disowned: int = 0
-    """Packets that claim to be of this queue manager, and are not believed."""
+    """Packets that claim to be from this queue manager, and are not believed."""
     contested: dict[Guid, int] = field(default_factory=dict)
-    """By source: transactional messages that were not taken because a neighbour speaks for it that is known to."""
+    """By source: transactional messages that were not accepted because another neighbour is known to speak for it."""
     future: dict[Guid, int] = field(default_factory=dict)
-    """By source: transactional messages of sequences whose time stamps are yet to come."""
+    """By source: transactional messages of sequences whose time stamps are in the future."""
     elsewhere: Guid | None = None
-    """The source that is elsewhere than the neighbour which wants its messages passed on. Nothing is, from here on."""
+    """A source known to be elsewhere, whose messages this neighbour asks to forward. From here on, none is
+    forwarded.
+    """
     neighbour: Neighbour | None = None
     without_place: int = 0
-    """How many of those that are not taken begin a sequence for which there is no place: they wait at their source."""
+    """The number of refused messages that begin a sequence for which there is no place: they wait at their source."""
     ordinal: int = 0
     recoverable_ordinal: int = 0
     """For ``Session.messages_settled``, once this and every earlier admission is synced."""
     stopped: bool = False
-    """The queue manager is full (rStatus 2 of 3.1.5.8.8): settle what was taken, then close the session. The messages
-    from here on left no trace and will come again."""
+    """The queue manager is full (rStatus 2 of 3.1.5.8.8): settle accepted messages, then close the session. The
+    messages from here on left no trace and will come again.
+    """
     sequences: dict[IncomingSequence, tuple[int, int]] = field(default_factory=dict)
 
 
 class _Target(NamedTuple):
-    """The destination of the message at hand."""
+    """The destination of the current message."""
 
     name: DestinationName
     key: bytes
@@ -176,7 +181,7 @@ class _Target(NamedTuple):
 
 
 class _Pass(NamedTuple):
-    """What is the same for all messages of a batch."""
+    """Values that are the same for all messages of a batch."""
 
     admission: Admission
     now: float
@@ -186,7 +191,7 @@ class _Pass(NamedTuple):
 
 
 _NO_VERDICT: Final = Verdict()
-# Members of an enumeration cost a descriptor call each time they are named: once for all messages is enough.
+# Each access to a member of an enumeration costs a descriptor call: once for all messages is enough.
 _LOCAL: Final = DestinationKind.LOCAL
 _FORWARD: Final = DestinationKind.FORWARD
 _CONNECTOR: Final = DestinationKind.CONNECTOR
@@ -200,7 +205,7 @@ _NOWHERE: Final = _Target(DestinationName(ZERO_GUID, 0, b""), b"", Destination(D
 
 
 class Reception:
-    """Takes what sessions receive. ``identifier`` is this queue manager."""
+    """Processes the messages that sessions receive. ``identifier`` is this queue manager."""
 
     def __init__(
         self,
@@ -243,12 +248,12 @@ class Reception:
     ) -> Admission:
         """Decide about a batch of a session.
 
-        ``destinations`` has every name of the batch. ``neighbour`` is the session's peer. ``verdicts`` by
-        ``ReceivedMessage.ordinal``, for messages that security looked at. ``room``: bytes left under the queue
-        manager's quota; None for no limit.
+        ``destinations`` has every name of the batch. ``neighbour`` is the session's peer. ``verdicts`` are by
+        ``ReceivedMessage.ordinal``, for messages that security checked. ``room``: bytes left under the queue manager's
+        quota; None for no limit.
 
-        The admission is settled when its write *and that of every admission before it, of any session* is synced: a
-        duplicate says that its first copy is safe, and that may still be on its way to the disk.
+        The admission is settled when its write *and that of every earlier admission, of any session* is synced: a
+        duplicate implies that its first copy is safe, and that may still be on its way to the disk.
         """
         admission = Admission(neighbour=neighbour)
         step = _Pass(admission, now, time, neighbour, verdicts or {})
@@ -292,7 +297,7 @@ class Reception:
         return admission
 
     def persisted(self, admission: Admission, now: float) -> None:
-        """The admission's write is synced: its order acknowledgments may go."""
+        """The admission's write is synced: release its order acknowledgments."""
         for sequence, (sequence_id, number) in admission.sequences.items():
             self._incoming.persisted(sequence, sequence_id, number, now)
 
@@ -308,7 +313,7 @@ class Reception:
 
     # --- one message ---
     def _admit_plain(self, received: ReceivedMessage, target: _Target, step: _Pass) -> None:
-        """``_admit_one`` for a message of which ``_is_plain`` says that most of its questions do not arise."""
+        """``_admit_one`` without the steps that ``_is_plain`` has ruled out."""
         headers = received.headers
         if headers.tx_sequence_id is None:
             if not self._is_first(received, step):
@@ -335,8 +340,8 @@ class Reception:
             return
         here = kind is not _FORWARD
         headers = received.headers
-        # What passes through has no history here (3.1.5.8.1 keeps one): a message that comes by once more, because the
-        # route changed or turns in a circle, would be acknowledged and lost. Its destination removes duplicates.
+        # Forwarded messages have no history here (3.1.5.8.1 keeps one): a message that passes again, because the route
+        # changed or loops, would be acknowledged and lost. Its destination removes duplicates.
         if not here:
             pass
         elif headers.tx_sequence_id is None:
@@ -354,7 +359,7 @@ class Reception:
             refused = MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q if space is Space.NONE else None
         if refused is not None:
             durable = bool(headers.user_flags & _DM)
-            # It can come again where no sequence is kept for it: on its way, and for a queue that does not exist.
+            # It can come again where no sequence is kept for it: in transit, and for a queue that does not exist.
             again = not here or (kind is _UNKNOWN and headers.tx_sequence_id is not None)
             remembered = self._brought.history_source, received.message_id
             if not here:
@@ -381,8 +386,9 @@ class Reception:
                 step.admission.traces.append(report)
 
     def _may_come_back(self, received: ReceivedMessage, kind: DestinationKind) -> bool:
-        """Whether a packet of this queue manager is one that turned in a circle: those who know the enterprise bring
-        it, while it changes. Of transactional ones the original waits here, and is sent again."""
+        """Whether a packet of this queue manager may be one that looped: a known neighbour delivers it while the
+        topology changes. The original of a transactional one waits here, and is sent again.
+        """
         if self._brought.bringer or kind is _ORDER_QUEUE:
             return False
         return received.headers.tx_sequence_id is None or kind is not _FORWARD
@@ -401,7 +407,9 @@ class Reception:
         return not any(is_the_same(one, received.packet) for one in others)
 
     def _take_turn(self, received: ReceivedMessage, sequence_id: int, target: _Target, step: _Pass) -> bool:
-        """Transactional Message Processing, 3.1.5.8.6: whether it is this message's turn. Then it is the last taken."""
+        """Transactional Message Processing, 3.1.5.8.6: whether it is this message's turn. If so, record it as
+        accepted.
+        """
         incoming, headers = self._incoming, received.headers
         sequence = incoming.get(headers.source_queue_manager, target.key, step.now, self._brought.bringer)
         if sequence.route.address != step.neighbour.address:
@@ -415,7 +423,7 @@ class Reception:
             turn = sequence.turn(sequence_id, number, received.previous_tx_sequence_number)
         if not keep and not sequence.sequence_id:
             number = received.tx_sequence_number
-            turn = Turn.NEXT  # nothing there to be delivered in order: refused from wherever the sender stands
+            turn = Turn.NEXT  # no order to keep for a missing queue: refused at any number
         if sequence_id != before and turn is _NEXT and self._is_future(sequence_id, step.time):
             turn = Turn.FUTURE
         full = turn in _ACCEPTED and keep and incoming.full(sequence)
@@ -453,7 +461,9 @@ class Reception:
             counts[sequence.source] = counts.get(sequence.source, 0) + 1
 
     def _refusal(self, received: ReceivedMessage, destination: Destination, step: _Pass) -> MessageClass | None:
-        """General Processing, Security and the queue's quota (3.1.5.8.2, 3.1.5.8.3, 3.1.5.8.8): why not, or None."""
+        """The reason to refuse a message, or None: General Processing, Security and the queue's quota (3.1.5.8.2,
+        3.1.5.8.3, 3.1.5.8.8).
+        """
         headers = received.headers
         lifetime = headers.time_to_reach_queue
         if lifetime != INFINITE and has_expired(lifetime, received.sent_time, step.time):
@@ -481,17 +491,16 @@ class Reception:
     def _refuse(
         self, received: ReceivedMessage, name: DestinationName, message_class: MessageClass, step: _Pass, told: bool
     ) -> None:
-        """Negative acknowledgments for a message that is not taken. It had its turn: those behind it go on.
+        """Send negative acknowledgments for a refused message. Its turn counts, so those behind it proceed.
 
-        ``told``: it ended here before. Only the FinalAck, which may have been lost, goes
-        once more.
+        ``told``: it ended here before. Only the FinalAck, which may have been lost, is sent once more.
         """
         admission = step.admission
         admission.refused.append((received, message_class))
         if step.verdicts and step.verdicts.get(received.ordinal, _NO_VERDICT).silent:
             return
         if received.headers.source_queue_manager in step.neighbour.elsewhere:
-            return  # a copy of what its source sends itself: that would end twice
+            return  # a copy of a message that its source sends itself: that would end twice
         final = final_acknowledgment(
             received.message, message_class, Route(name.kind == DIRECT, step.neighbour.address)
         )
@@ -504,12 +513,13 @@ class Reception:
             admission.dead_letters.append((without_claims(received), message_class))
 
     def _refuse_failed(self, received: ReceivedMessage, name: DestinationName, step: _Pass, error: Exception) -> None:
-        """A fault of ours costs the message at which it shows, and not those behind it, which would come again with it
-        for ever."""
+        """Refuse a message that causes an internal error, so that those behind it do not have to come again with it for
+        ever.
+        """
         step.admission.failed.append((received, error))
         if step.admission.taken and step.admission.taken[-1].received is received:
             return
-        with contextlib.suppress(Exception):  # what fails at it once may fail again
+        with contextlib.suppress(Exception):  # it may fail again
             self._refuse(received, name, MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q, step, told=False)
 
     def _answer(self, received: ReceivedMessage, message_class: MessageClass, step: _Pass) -> None:
@@ -520,7 +530,7 @@ class Reception:
             step.admission.administration.append(acknowledgment)
 
     def _take_acknowledgment(self, received: ReceivedMessage, step: _Pass) -> None:
-        """An OrderAck or FinalAck packet (3.1.5.6, 3.1.5.7). What else comes to the order queue is dropped."""
+        """Process an OrderAck or FinalAck packet (3.1.5.6, 3.1.5.7). Other messages to the order queue are dropped."""
         message = received.message
         author = received.headers.source_queue_manager
         properties = message.message_properties_header
@@ -541,8 +551,9 @@ class Reception:
 
 
 def _is_plain(headers: ReceivedHeaders, destination: Destination, step: _Pass) -> bool:
-    """Whether nothing can be said against such messages but that they came before, early or late; and whether nobody
-    wants to know of their arrival. What is true of one is true of all with the same headers and destination."""
+    """Whether such messages can only be refused as repeated, early or late, and have no request for a report. The
+    answer is the same for all messages with these headers and destination.
+    """
     return (
         destination.kind is _LOCAL
         and destination.room is None
@@ -555,8 +566,7 @@ def _is_plain(headers: ReceivedHeaders, destination: Destination, step: _Pass) -
 
 
 def without_claims(received: ReceivedMessage) -> bytes:
-    """The packet with the authentication bits of its SecurityHeader cleared: they are not for a peer to set
-    (3.1.5.8.3)."""
+    """The packet with the authentication bits of its SecurityHeader cleared: a peer must not set them (3.1.5.8.3)."""
     message = received.message
     security = message.security_header
     if security is None or not security.flags & _CLAIMS:

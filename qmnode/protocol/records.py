@@ -1,7 +1,6 @@
-"""What the queue manager's transfer state keeps on disk: records of bytes, written in the batch they belong to.
+"""Records of the queue manager's transfer state on disk: bytes, written in the batch that they belong to.
 
-A record whose value is None is to be deleted. Keys are unique within their family; the store may put anything before
-them.
+A record whose value is None is to be deleted. Keys are unique within their family; the store may prefix them.
 """
 
 from enum import IntEnum, unique
@@ -17,9 +16,9 @@ class Family(IntEnum):
     OUTGOING_SEQUENCE = 2
     """OutgoingTxSequenceID and OutgoingTxSequenceNumber, 3.1.1.3.1."""
     SEQUENCE_IDENTIFIERS = 3
-    """The last TxSequenceID given out, one record."""
+    """The last assigned TxSequenceID, one record."""
     MESSAGE_ID_HISTORY = 4
-    """MessageIDHistoryTable, 3.1.1.3."""
+    """The pages of MessageIDHistoryTable, 3.1.1.3."""
 
 
 class Record(NamedTuple):

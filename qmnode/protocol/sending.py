@@ -1,4 +1,4 @@
-"""The sending half of the session message sequence: counts, the window, and what is not yet acknowledged.
+"""The sending half of the session message sequence: counts, the window, and unacknowledged messages.
 
 3.1.1.4, 3.1.5.5, 3.1.7.1.3. Counts never wrap here; see :mod:`qmnode.protocol.serial`.
 """
@@ -12,11 +12,13 @@ from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.serial import nearest
 
 MAXIMUM_UNCONFIRMED: Final = 0x3FFF
-"""Recoverable messages that may wait for the peer's disk: within half of the 16-bit numbers, or they are ambiguous."""
+"""The most recoverable messages that may wait for the peer's disk: less than half of the 16-bit numbers, which would be
+ambiguous otherwise.
+"""
 
 
 class Disposition(IntEnum):
-    """What becomes of a message when the session acknowledges it."""
+    """The effect of the session's acknowledgment on a message."""
 
     RELEASE = 0
     JOURNAL = 1
@@ -26,29 +28,29 @@ class Disposition(IntEnum):
 
 
 class SendSequence:
-    """Counts what is sent and matches the peer's acknowledgments with it."""
+    """Counts sent messages and matches the peer's acknowledgments with them."""
 
     __slots__ = ("_flight", "acknowledged", "confirmed", "recoverable_sent", "sent", "window")
 
     def __init__(self, window: int) -> None:
         self.window = window
-        """How many messages may be unacknowledged: the smaller of the two sides' windows."""
+        """The most messages that may be unacknowledged: the smaller of the two sides' windows."""
         self.sent = 0
-        """MessageSentCount."""
+        """MessageSentCount without its wrap-around."""
         self.recoverable_sent = 0
-        """RecoverableMessageSentCount."""
+        """RecoverableMessageSentCount without its wrap-around."""
         self.acknowledged = 0
         """The highest AckSequenceNumber; ``sent - acknowledged`` is UnAckedMessageCount."""
         self.confirmed = 0
-        """The highest recoverable sequence number that was acknowledged as on disk."""
+        """The highest recoverable sequence number acknowledged as on disk."""
         self._flight: deque[tuple[int, int, Token, Disposition]] = deque()
 
     def room(self) -> int:
-        """How many messages more may be sent now."""
+        """The number of messages that may be sent now."""
         return min(self.window - self.sent + self.acknowledged, MAXIMUM_UNCONFIRMED - len(self._flight))
 
     def in_flight(self) -> int:
-        """How many sent messages wait for their acknowledgment: of their arrival, or of the peer's disk."""
+        """The number of sent messages that wait for an acknowledgment, of their arrival or of the peer's disk."""
         return len(self._flight)
 
     def awaiting(self) -> bool:
@@ -65,11 +67,12 @@ class SendSequence:
         self._flight.append((self.sent, number, token, disposition))
 
     def take_acknowledgment(self, count: int, base: int, flags: int) -> MessagesAcknowledged | None:
-        """Process the acknowledging fields of a SessionHeader (3.1.5.5.1 to 3.1.5.5.4). None when nothing is new.
+        """Process the acknowledging fields of a SessionHeader (3.1.5.5.1 to 3.1.5.5.4). None if they say nothing new.
 
-        ``base`` is the lowest recoverable message that is acknowledged and ``flags`` names it and those after it.
-        Without a flag nothing recoverable is acknowledged, whatever ``base`` says, and below ``base`` is what an
-        earlier header acknowledged: the text deletes ``base`` itself unseen, and everything when the numbers wrap.
+        ``base`` is the lowest acknowledged recoverable message; ``flags`` has a bit for it and each of those after it.
+        Without a flag no recoverable message is acknowledged, whatever ``base`` says, and messages below ``base`` were
+        acknowledged by an earlier header. (The specification deletes ``base`` itself unchecked, and everything when the
+        numbers wrap.)
         """
         acknowledged = nearest(count, self.acknowledged)
         if acknowledged > self.sent:
@@ -87,7 +90,7 @@ class SendSequence:
         return self._release(first, last, flags)
 
     def _release(self, first: int, last: int, flags: int) -> MessagesAcknowledged | None:
-        """Take out of flight what is acknowledged; what lies between keeps its place."""
+        """Remove acknowledged messages from flight; those in between keep their place."""
         flight = self._flight
         kept: list[tuple[int, int, Token, Disposition]] = []
         lists: tuple[list[Token], list[Token], list[Token]] = ([], [], [])
@@ -110,5 +113,5 @@ class SendSequence:
         return MessagesAcknowledged(*lists)
 
     def unacknowledged(self) -> list[Token]:
-        """Tokens of what is in flight, in the order in which it was sent."""
+        """Tokens of the messages in flight, in the order in which they were sent."""
         return [entry[2] for entry in self._flight]

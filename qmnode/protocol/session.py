@@ -1,7 +1,7 @@
 """A protocol session: one transport connection, from its first byte to its close (3.1.5, 3.1.6, 3.1.7).
 
 Bytes, timer expirations and completions go in through methods; bytes come out of ``data_to_send``, requests out of
-``commands`` and deadlines out of ``next_timer``. Which input is allowed when, and what it leads to, is in
+``commands`` and deadlines out of ``next_timer``. The allowed inputs and their effects are in
 :mod:`qmnode.protocol.states`. A peer that breaks the protocol closes its own session: the methods do not raise for
 that.
 """
@@ -55,10 +55,11 @@ _SOURCE: Final = slice(16, 32)
 _OPEN: Final = SessionState.OPEN
 _RELEASE: Final = Disposition.RELEASE
 PIGGYBACK_AFTER: Final = 0.75
-"""The part of the Session Ack Send Timer after which an acknowledgment rides on a UserMessage, 3.1.7.11."""
+"""The part of the Session Ack Send Timer after which an acknowledgment is carried by a UserMessage, 3.1.7.11."""
 AFTER_A_BURST: Final = 0.1
-"""The part of RecoverableAckSendTimeout after which the last messages of a burst are acknowledged: those before them
-were by their number, within less than that. If none follows now, their sender has no more, and waits."""
+"""The part of RecoverableAckSendTimeout after which the last messages of a burst are acknowledged. Earlier ones were
+acknowledged by their number, within less time. If none follows now, their sender has no more, and waits.
+"""
 
 _PACKETS: Final[dict[int, tuple[Input, type[SessionAck | EstablishConnection | ConnectionParameters]]]] = {
     InternalPacketType.SESSION_ACK: (Input.SESSION_ACK, SessionAck),
@@ -78,8 +79,9 @@ _REASONS: Final = {
 class Session:
     """One session. After ``Closed`` it does nothing more; make a new one for the next connection.
 
-    ``identifier`` is this queue manager. An initiator says whom it expects (``remote``) or that it only has a direct
-    format name; ``pinged`` if a ping preceded. An acceptor may ``refuse`` whoever comes (limits, 3.1.5.3.1).
+    ``identifier`` is this queue manager. An initiator names the expected peer (``remote``), or sets ``direct`` if it
+    has only a direct format name, and ``pinged`` if a ping preceded. An acceptor may ``refuse`` every peer (limits,
+    3.1.5.3.1).
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class Session:
         self._received_any = False
         self._ack_timer = (now, now)
         self._counted_at = float("-inf")
-        """When messages were acknowledged by their number last, unless the timer has expired since."""
+        """When messages were last acknowledged by their number, unless the timer has expired since."""
         self._out: list[Packet] = []
         self._commands: list[Command] = []
         self._timers.start(Timer.SESSION_CLEANUP, now + parameters.cleanup_interval)
@@ -126,13 +128,14 @@ class Session:
 
     @property
     def remote(self) -> Guid:
-        """RemoteQMGuid: who the peer says it is; null while unknown."""
+        """RemoteQMGuid: the peer's claimed identifier; null while unknown."""
         return self._agreed.remote
 
     @property
     def certified(self) -> Guid | None:
-        """Who the peer is by its TLS certificate: it is believed to be nobody else, and ZERO_GUID is nobody. None: no
-        certificate tells."""
+        """The queue manager that the peer's TLS certificate proves; any other claim is refused. ZERO_GUID if the
+        certificate proves none, None without a certificate.
+        """
         return self._agreed.certified
 
     @certified.setter
@@ -146,37 +149,41 @@ class Session:
 
     @property
     def sent_count(self) -> int:
-        """MessageSentCount, not wrapped."""
+        """MessageSentCount without its wrap-around."""
         return self._send.sent
 
     @property
     def received_count(self) -> int:
-        """MessageReceivedCount, not wrapped."""
+        """MessageReceivedCount without its wrap-around."""
         return self._receive.received
 
     def unsettled(self) -> int:
-        """Received messages that are not settled: stop reading from the connection when they become too many."""
+        """The number of received messages that are not settled. When there are too many, stop reading from the
+        connection.
+        """
         return self._receive.received - self._receive.settled
 
     def incomplete(self) -> int:
-        """Bytes that wait for the rest of their packet."""
+        """Bytes of an incomplete packet."""
         return self._framer.pending()
 
     def in_flight(self) -> int:
-        """Sent messages whose fate the peer has not told."""
+        """The number of sent messages whose outcome the peer has not reported."""
         return self._send.in_flight()
 
     def room(self) -> int:
-        """How many messages ``send_messages`` would send now: the window, and nothing while the session is not open."""
+        """The number of messages that ``send_messages`` would send now: the free window, 0 while the session is not
+        open.
+        """
         return max(0, self._send.room()) if self.state is SessionState.OPEN else 0
 
     def data_to_send(self) -> list[Packet]:
-        """Buffers for the transport connection, in order. They are handed over: call it once and send all of them."""
+        """Buffers for the transport connection, in order. They are handed over: call this once and send all of them."""
         out, self._out = self._out, []
         return out
 
     def commands(self) -> list[Command]:
-        """What the room above has to do, in order. Handed over like the bytes."""
+        """The commands to execute, in order. They are handed over: call this once and execute all of them."""
         commands, self._commands = self._commands, []
         return commands
 
@@ -186,7 +193,7 @@ class Session:
 
     # --- what goes in ---
     def connected(self, now: float) -> None:
-        """The transport connection of an initiator is there: 3.1.5.2.3."""
+        """The initiator's transport connection is open: 3.1.5.2.3."""
         self._take(Input.CONNECTED, now)
 
     def disconnected(self, now: float) -> None:
@@ -194,7 +201,7 @@ class Session:
         self._take(Input.DISCONNECTED, now)
 
     def close(self, now: float) -> None:
-        """Close from this side: the queue manager stops (3.1.4.2), or what is above has a reason."""
+        """Close from this side: the queue manager stops (3.1.4.2), or the caller has another reason."""
         self._take(Input.STOPPED, now)
 
     def expire(self, now: float) -> None:
@@ -203,7 +210,7 @@ class Session:
             self._expired(timer, now)
 
     def receive_data(self, data: bytes | bytearray | memoryview, now: float) -> None:
-        """Bytes from the transport connection, cut anywhere."""
+        """Process bytes from the transport connection, cut anywhere."""
         if self.closed:
             return
         batch: list[ReceivedMessage] = []
@@ -218,7 +225,7 @@ class Session:
                         break
                     continue
                 if self.state is not _OPEN:
-                    self._take(Input.USER_MESSAGE, now)  # which the table does not allow; no look-up for each message
+                    self._take(Input.USER_MESSAGE, now)  # not allowed by the table; no look-up per message
                 message = read(packet)
                 batch.append(message)
                 header = message.headers.session_header
@@ -231,10 +238,10 @@ class Session:
         self._hand_over(batch, owed, now)
 
     def messages_settled(self, ordinal: int, recoverable_ordinal: int, now: float) -> None:
-        """Everything up to this ReceivedMessage is on disk, with all that it causes, or was dropped (3.1.5.8.7).
+        """Everything up to this ReceivedMessage, with all its effects, is on disk or was dropped (3.1.5.8.7).
 
-        ``ordinal`` and ``recoverable_ordinal`` are that message's. Only now may they be acknowledged; that happens here
-        when enough have come together, or when the timer expires. A session that has closed takes no notice.
+        ``ordinal`` and ``recoverable_ordinal`` are that message's. Only now may the messages be acknowledged; that
+        happens here when there are enough of them, or when the timer expires. A closed session ignores the call.
         """
         if self.state is not SessionState.OPEN:
             return
@@ -248,8 +255,8 @@ class Session:
     ) -> int:
         """Send messages, as many as the window has room for, and return how many were taken from the front: 3.1.7.1.
 
-        ``again``: these were sent before and their fate is not known. They are not checked for expiry here, or a
-        message that arrived would also be reported as expired; the receiver, which knows, refuses it if it did not.
+        ``again``: these were sent before and their outcome is unknown. They are not checked for expiry here, or a
+        message that did arrive would also be reported as expired; the receiver refuses it if it did not arrive in time.
 
         A token comes back in MessagesAcknowledged, in MessagesExpired or in Closed. A packet is a complete UserMessage
         without SessionHeader. Transactional ones of this queue manager went through ``OutgoingSequence.prepare`` first.
@@ -279,7 +286,7 @@ class Session:
         return taken
 
     def pause(self, now: float) -> None:
-        """Pause Queue event, 3.1.7.13: acknowledge what there is and make the peer's window 1."""
+        """Pause Queue event, 3.1.7.13: acknowledge settled messages and set the peer's window to 1."""
         if self.state is SessionState.OPEN:
             self._send_acknowledgments(now, window=1)
             self._timers.stop(Timer.SESSION_ACK_SEND)
@@ -291,7 +298,7 @@ class Session:
 
     # --- the table ---
     def _take(self, what: Input, now: float, packet: object = None) -> None:
-        """Look the input up, act, and take the next state."""
+        """Look the input up, act, and enter the next state."""
         if self.closed:
             return
         transition = SESSION[self.role][self.state].get(what)
@@ -309,7 +316,9 @@ class Session:
                 self._open()
 
     def _close(self, reason: CloseReason, error: RemoteProtocolError | None = None) -> None:
-        """3.1.5.9. No packet says so; the transport connection is closed by whoever reads Closed."""
+        """Close the session, 3.1.5.9. No packet announces it; the caller closes the transport connection on reading
+        Closed.
+        """
         self._timers.stop_all()
         self._framer.clear()
         self.state = SessionState.CLOSED
@@ -328,7 +337,7 @@ class Session:
         self._take(what, now, parsed)
 
     def _hand_over(self, batch: list[ReceivedMessage], owed: bool, now: float) -> None:
-        """Pass on what one read brought, and see that it will be acknowledged (3.1.5.8.2, 3.1.5.8.7).
+        """Hand over the messages of one read, and make sure that they will be acknowledged (3.1.5.8.2, 3.1.5.8.7).
 
         ``owed``: an acknowledgment of recoverable messages was due before, so its timer runs already.
         """
@@ -380,7 +389,7 @@ class Session:
         self._take_session_header(packet.session_header, now)
 
     def _take_user_message(self, packet: object, now: float) -> None:
-        """``receive_data`` takes messages itself, without a look-up for each."""
+        """Never called: ``receive_data`` takes messages itself, without a look-up for each."""
 
     def _take_session_header(self, header: SessionHeader, now: float) -> None:
         """Receiving a SessionAck packet, 3.1.5.5; the same for a SessionHeader on a message, 3.1.5.8.4."""
@@ -400,7 +409,7 @@ class Session:
 
     # --- acknowledgments and windows ---
     def _set_window(self, received: int) -> None:
-        """ReceivedWindowSize: never send more than either side's window. 0 would stop the session for ever."""
+        """Apply ReceivedWindowSize: never send more than either side's window. 0 would stop the session for ever."""
         self._agreed.received_window = max(1, received)
         self._send.window = min(self._agreed.received_window, self._parameters.window_size)
 
@@ -414,7 +423,9 @@ class Session:
         return session_header(*self._receive.acknowledge(), send.sent, send.recoverable_sent, window)
 
     def _send_acknowledgments(self, now: float, window: int = 0) -> None:
-        """SessionAck packets for all that is settled (3.1.6.4); one acknowledges at most 32 recoverable messages."""
+        """Send SessionAck packets for all settled messages (3.1.6.4); one acknowledges at most 32 recoverable
+        messages.
+        """
         while True:
             self._out.append(session_ack(self._session_header(window or self._window)))
             if not self._receive.more():
@@ -439,13 +450,13 @@ class Session:
 
     # --- sending ---
     def _disposition(self, packet: Packet, flags: int) -> Disposition:
-        """What an acknowledgment of the session means for this message. Only its source journals or retains it."""
+        """The effect of the session's acknowledgment on this message. Only its source journals or retains it."""
         if packet[_SOURCE] != self._identifier:
             return _RELEASE
         return Disposition.RETAIN if flags & _TH else Disposition.JOURNAL
 
     def _sent(self, now: float) -> None:
-        """Messages were queued for sending: 3.1.7.1.3, last paragraphs."""
+        """Start the timers for messages queued for sending: 3.1.7.1.3, last paragraphs."""
         self._active = True
         if not self._timers.running(Timer.SESSION_ACK_WAIT):
             self._start_ack_wait(now)
@@ -479,7 +490,7 @@ class Session:
                 raise LocalProtocolError(f"{timer.name} is not a timer of a session")
 
     def _cleanup_expired(self, now: float) -> None:
-        """3.1.6.2."""
+        """Session Cleanup Timer Event, 3.1.6.2."""
         if not self._active:
             self._take(Input.IDLE, now)
             return
@@ -487,7 +498,7 @@ class Session:
         self._timers.start(Timer.SESSION_CLEANUP, now + self._parameters.cleanup_interval)
 
     def _ack_wait_expired(self, now: float) -> None:
-        """3.1.6.3."""
+        """Session Ack Wait Timer Event, 3.1.6.3."""
         received, self._received_any = self._received_any, False
         if not self._send.awaiting():
             return
@@ -497,7 +508,7 @@ class Session:
         self._start_ack_wait(now)
 
     def _ack_send_expired(self, now: float) -> None:
-        """3.1.6.4. Nothing settled yet means that the disk is behind: look again later."""
+        """Session Ack Send Timer Event, 3.1.6.4. If nothing is settled yet, the disk is behind: check again later."""
         if self._receive.due():
             self._counted_at = float("-inf")
             self._send_acknowledgments(now)
@@ -514,4 +525,4 @@ ACTIONS: Final[dict[Action, Callable[[Session, Any, float], None]]] = {
     Action.TAKE_SESSION_ACK: Session._take_session_ack,
     Action.TAKE_USER_MESSAGE: Session._take_user_message,
 }
-"""The method of each action of the table in ``states.py``; CLOSE has a reason beside it and is done by ``_take``."""
+"""The method of each action of the table in ``states.py``; CLOSE also has a reason and is done by ``_take``."""

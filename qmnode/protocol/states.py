@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 @unique
 class Role(Enum):
-    """Who opened the transport connection (section 3)."""
+    """The side that opened the transport connection (section 3)."""
 
     INITIATOR = auto()
     ACCEPTOR = auto()
@@ -33,10 +33,10 @@ class SessionState(Enum):
 
 @unique
 class Input(Enum):
-    """What can happen to a session."""
+    """The inputs of a session."""
 
     CONNECTED = auto()
-    """The transport connection that the initiator asked for is there."""
+    """The transport connection that the initiator requested is open."""
     ESTABLISH_CONNECTION = auto()
     CONNECTION_PARAMETERS = auto()
     SESSION_ACK = auto()
@@ -48,14 +48,14 @@ class Input(Enum):
     UNANSWERED = auto()
     """Session Ack Wait Timer with messages unacknowledged and nothing received, 3.1.6.3."""
     DISCONNECTED = auto()
-    """3.1.7.3."""
+    """The transport connection broke, 3.1.7.3."""
     STOPPED = auto()
-    """The queue manager stops, 3.1.4.2, or the room above closes the session."""
+    """The queue manager stops, 3.1.4.2, or the caller closes the session."""
 
 
 @unique
 class Action(Enum):
-    """What a session does on a transition, by its section; ``ACTIONS`` in ``session.py`` has the method of each."""
+    """The actions of a session on a transition, by section; ``ACTIONS`` in ``session.py`` has the method of each."""
 
     SEND_ESTABLISH_REQUEST = "3.1.5.2.3"
     ANSWER_ESTABLISH_REQUEST = "3.1.5.3.1"
@@ -68,7 +68,7 @@ class Action(Enum):
 
 
 class Transition(NamedTuple):
-    """What to do, and the state afterwards if that succeeds. An action that fails closes the session."""
+    """An action, and the state after its success. An action that fails closes the session."""
 
     action: Action
     state: SessionState
@@ -117,34 +117,34 @@ SESSION: Final[Mapping[Role, Mapping[SessionState, Mapping[Input, Transition]]]]
         _S.CLOSED: {},
     },
 }
-"""(role, state, input) to what happens."""
+"""The transition for each (role, state, input)."""
 
 
 @unique
 class ConnectionState(Enum):
-    """Where the outgoing connection stands between sessions."""
+    """The state of the outgoing connection between sessions."""
 
     INACTIVE = auto()
-    """Nothing to send."""
+    """There are no messages to send."""
     RESOLVING = auto()
     """Looking up the destination and its next hops, 3.1.5.2.1."""
     PINGING = auto()
-    """3.1.5.2.2."""
+    """Pinging the next hop, 3.1.5.2.2."""
     CONNECTING = auto()
     """Opening the transport connection and establishing the session, 3.1.5.2.3."""
     CONNECTED = auto()
     WAITING_RECONNECT = auto()
     """The session is closed and the Session Retry Connect Timer runs, 3.1.5.9."""
     ON_HOLD = auto()
-    """Paused, 3.1.7.13."""
+    """Paused by Pause Queue, 3.1.7.13."""
 
 
 @unique
 class ConnectionInput(Enum):
-    """What can happen to an outgoing connection."""
+    """The inputs of an outgoing connection."""
 
     MESSAGES_AVAILABLE = auto()
-    """3.1.7.12."""
+    """The queue has messages, 3.1.7.12."""
     DESTINATION_RESOLVED = auto()
     RESOLUTION_FAILED = auto()
     PING_ANSWERED = auto()
@@ -153,9 +153,9 @@ class ConnectionInput(Enum):
     SESSION_CLOSED = auto()
     """Also: the transport connection could not be opened."""
     ENDS_HERE = auto()
-    """The way ends here, at a connector queue: there is no next hop to connect to."""
+    """The path ends here, at a connector queue: there is no next hop to connect to."""
     REROUTE = auto()
-    """The next hops may be others than before."""
+    """The next hops may have changed."""
     RETRY = auto()
     """Session Retry Connect Timer, 3.1.6.1."""
     PAUSE = auto()
@@ -164,7 +164,7 @@ class ConnectionInput(Enum):
 
 @unique
 class ConnectionAction(Enum):
-    """What an outgoing connection does on a transition (``OutgoingConnection._take``)."""
+    """The actions of an outgoing connection on a transition (``OutgoingConnection._take``)."""
 
     RESOLVE = auto()
     TRY_HOP = auto()
@@ -224,5 +224,6 @@ CONNECTION: Final[Mapping[ConnectionState, Mapping[ConnectionInput, tuple[Connec
         _I.RESUME: (_A.RESOLVE, _C.RESOLVING),
     },
 }
-"""(state, input) to (action, state). An action may choose a later state itself: a ping before a connection, nothing to
-send, a list of next hops that has come to its end."""
+"""(state, input) to (action, state). An action may choose a later state itself: a ping before a connection, no messages
+to send, the end of the list of next hops.
+"""

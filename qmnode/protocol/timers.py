@@ -1,5 +1,6 @@
-"""The timers of 3.1.2, as names and deadlines. Whoever has a clock asks for the next one and reports that it
-expired."""
+"""The timers of 3.1.2, as names and deadlines. The caller, which has the clock, asks for the next one and reports its
+expiry.
+"""
 
 from enum import Enum, unique
 
@@ -32,23 +33,23 @@ class Timers:
         self._deadlines[timer] = deadline
 
     def stop(self, timer: Timer) -> None:
-        """Stop a timer; one that is not running stays so."""
+        """Stop a timer; no effect if it is not running."""
         self._deadlines.pop(timer, None)
 
     def stop_all(self) -> None:
-        """Stop every timer."""
+        """Stop every running timer."""
         self._deadlines.clear()
 
     def deadline(self, timer: Timer) -> float | None:
-        """When the timer expires; None when it is not running."""
+        """The time at which the timer expires; None if it is not running."""
         return self._deadlines.get(timer)
 
     def running(self, timer: Timer) -> bool:
-        """Whether the timer runs."""
+        """Whether the timer is running."""
         return timer in self._deadlines
 
     def next(self) -> tuple[Timer, float] | None:
-        """The timer that expires first."""
+        """The timer that expires first, with its deadline."""
         if not self._deadlines:
             return None
         timer = min(self._deadlines, key=self._deadlines.__getitem__)

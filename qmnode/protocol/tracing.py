@@ -1,4 +1,4 @@
-"""Trace reports: what a queue manager says about a message that asked for it (1.3.6, 3.1.5.8.9, 3.1.7.1.7)."""
+"""Trace reports: a queue manager's reports on a message that requested tracing (1.3.6, 3.1.5.8.9, 3.1.7.1.7)."""
 
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -20,13 +20,13 @@ class TraceReport(NamedTuple):
     queue: str
     label: str
     body: bytes
-    """UTF-16-LE text."""
+    """UTF-16-LE text of the report."""
     source: Guid
-    """The queue manager whose message it is about."""
+    """The source queue manager of the traced message."""
 
 
 def received_report(message: UserMessage, time: int) -> TraceReport | None:
-    """The report about a message that arrived here, 3.1.5.8.9; None when it asked for none."""
+    """The report about a message that arrived here, 3.1.5.8.9; None if it requested none."""
     return _report(message, time, None)
 
 
@@ -57,7 +57,7 @@ def _report(message: UserMessage, time: int, next_hop: str | None) -> TraceRepor
 
 
 def _time_date(time: int) -> str:
-    """time-date of the grammar: ``01:02:03 PM Sat, Nov 21 26``, in UTC and whatever the locale."""
+    """time-date of the grammar: ``01:02:03 PM Sat, Nov 21 26``, in UTC and in any locale."""
     moment = datetime.fromtimestamp(time, UTC)
     hour = moment.strftime("%I:%M:%S")
     half = "AM" if moment.hour < 12 else "PM"
