@@ -34,8 +34,8 @@ _IN_USE: Final = 60
 
 _PART_OF_MANY: Final = 16
 _PART_OF_DELAY: Final = 0.1
-"""The last messages of a fast burst wait for this part of the delay. A burst has at least a sixteenth of the number of messages
-that are acknowledged at once.
+"""The last messages of a fast burst wait for this part of the delay. A burst has at least a sixteenth of the number of
+messages that are acknowledged at once.
 """
 
 

@@ -1,6 +1,6 @@
 """Bytes of MS-MQMQ and MS-MQQB: one small file per family, each structure declared once as data.
 
-Where what is, by the specifications' names:
+The modules, with the specifications' names of their contents:
 
 access_masks                MQQMACCESSMASK, MQQUEUEACCESSMASK, MQSITEACCESSMASK, MQENTACCESSMASK, MQCNACCESSMASK,
                             SECURITY_INFORMATION
@@ -40,8 +40,8 @@ variant_types               VARENUM
 names/                      path names and format names (MS-MQMQ 2.1)
 property_ids                every PROPID (2.3); values of properties in property_values
 error_codes                 every error code (2.4)
-signature_properties        what digital signatures are made over (2.5)
-packets, message_headers    which packet some bytes are; what a receiver reads of a UserMessage
-places                      where fields are, for code that looks at a few of them
-fields, layout              how structures are declared; generate*, plan, construct, flat, annotate make them work
+signature_properties        the input of digital signatures (2.5)
+packets, message_headers    the kinds of packets; the fields of a UserMessage that a receiver reads
+places                      offsets of fields, for code that reads a few of them
+fields, layout              declarations of structures; generate*, plan, construct, flat, annotate implement them
 """

@@ -1,14 +1,14 @@
 """Access rights of each kind of object: MS-MQMQ 2.2.23 to 2.2.27, and SECURITY_INFORMATION, 2.2.3.
 
-The low 16 bits are particular to the kind of object; DELETE to WRITE_OWNER (0x00010000 to 0x00080000) carry the meaning
-that MS-DTYP 2.4.3 gives them, under a name of their own for each kind.
+The low 16 bits are specific to the kind of object. DELETE to WRITE_OWNER (0x00010000 to 0x00080000) have the meaning of
+MS-DTYP 2.4.3, under a name of their own for each kind.
 """
 
 from enum import IntFlag
 
 
 class SecurityInformation(IntFlag):
-    """SECURITY_INFORMATION, 2.2.3: which parts of a security descriptor are meant."""
+    """SECURITY_INFORMATION, 2.2.3: the parts of a security descriptor that a call refers to."""
 
     OWNER_SECURITY_INFORMATION = 0x00000001
     GROUP_SECURITY_INFORMATION = 0x00000002

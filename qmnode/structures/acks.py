@@ -25,7 +25,7 @@ _NEGATIVE: Final = 0x8000
 
 
 class MessageKind(Enum):
-    """What a UserMessage is to the protocol (MS-MQQB 3.1.5.1.1)."""
+    """The kind of a UserMessage for the protocol (MS-MQQB 3.1.5.1.1)."""
 
     USER_MESSAGE = "UserMessage Packet"
     ORDER_ACK = "OrderAck Packet"
@@ -34,7 +34,9 @@ class MessageKind(Enum):
 
 # fmt: off
 class OrderAckBody(Structure, section="MS-MQQB 2.2.4.1", title="OrderAck Body"):
-    """Which transactional message was received, in order. ``tx_sequence_id`` is a TxSequenceID as one integer."""
+    """The last transactional message that was received in order. ``tx_sequence_id`` is a TxSequenceID as one
+    integer.
+    """
 
     tx_sequence_id: int              = u64(0, "TxSequenceID", "The sequence")
     tx_sequence_number: int          = u32(8, "TxSequenceNumber", "The message's place in it, from 1",
@@ -45,7 +47,7 @@ class OrderAckBody(Structure, section="MS-MQQB 2.2.4.1", title="OrderAck Body"):
 
 
 class FinalAckBody(Structure, section="MS-MQQB 2.2.5.1", title="FinalAck Body"):
-    """What became of a transactional message. ``tx_sequence_id`` is a TxSequenceID as one integer."""
+    """The outcome of a transactional message. ``tx_sequence_id`` is a TxSequenceID as one integer."""
 
     tx_sequence_id: int              = u64(0, "TxSequenceID", "The sequence")
     tx_sequence_number: int          = u32(8, "TxSequenceNumber", "The message's place in it, from 1",
@@ -65,7 +67,7 @@ def is_order_queue(queue: object) -> bool:
 
 
 def message_kind(message: UserMessage) -> MessageKind:
-    """OrderAck, FinalAck or a message of users, by section 3.1.5.1.1. Administration acknowledgments are the last."""
+    """OrderAck, FinalAck or user message, by section 3.1.5.1.1. Administration acknowledgments are user messages."""
     properties = message.message_properties_header
     message_class = properties.message_class
     final = is_receive_acknowledgment(message_class) or bool(message_class & _NEGATIVE)
@@ -79,12 +81,12 @@ def message_kind(message: UserMessage) -> MessageKind:
 
 
 def order_ack(user_header: UserHeader, body: OrderAckBody) -> UserMessage:
-    """The OrderAck packet with this body. ``user_header`` says from where to where; its flags are set here."""
+    """The OrderAck packet with this body. ``user_header`` has its source and destination; its flags are set here."""
     return _ack(user_header, MessageClass.MQMSG_CLASS_ORDER_ACK, body, delivery_mode=0)
 
 
 def final_ack(user_header: UserHeader, message_class: MessageClass, body: FinalAckBody) -> UserMessage:
-    """The FinalAck packet of this class with this body: recoverable, else like ``order_ack``."""
+    """The FinalAck packet of this class with this body: recoverable, otherwise like ``order_ack``."""
     return _ack(user_header, message_class, body, delivery_mode=1)
 
 

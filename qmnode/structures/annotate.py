@@ -1,4 +1,4 @@
-"""Decode trees: each field of a value with its name, value, offset, width and meaning. For people, so not fast."""
+"""Decode trees: each field of a value with its name, value, offset, width and meaning. For people, so not optimised."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Annotation:
     """One line of a decode tree.
 
     ``name`` and ``section`` are the specification's; ``value`` is the field's value (text decoded), None for a
-    structure whose ``children`` are its fields; ``offset`` and ``width`` are in bytes; ``text`` is the value for
-    people; ``problem`` says which MUST the value breaks.
+    structure whose ``children`` are its fields. ``offset`` and ``width`` are in bytes; ``text`` is the value for
+    people; ``problem`` names the MUST that the value breaks.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Annotation:
     children: list[Annotation] = field(default_factory=list)
 
     def walk(self) -> Iterator[Annotation]:
-        """This line and all under it, in the order of the bytes."""
+        """Iterate over this line and all lines under it, in the order of the bytes."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -115,7 +115,7 @@ def _line(owner: Structure, item: Field, held: Any, at: int, *, name: str, attri
 
 
 def _look_inside(kind: type[Structure], held: Octets, line: Annotation) -> None:
-    """Show bytes as the structure that they are to be."""
+    """Annotate bytes as the structure that they should contain."""
     try:
         value = kind.parse(bytes(held))
     except PacketError as error:
@@ -143,7 +143,7 @@ def _array(owner: Structure, item: Array, held: Any, at: int, *, name: str, attr
 
 
 def _explain(plan: Plan, item: Scalar, held: Any, line: Annotation) -> None:
-    """Add the names of values, the bit fields, and what breaks a MUST."""
+    """Add the names of values, the bit fields, and the broken MUST, if any."""
     if held in item.values:
         line.text += f" {item.values[held]}"
     if item.form == "number" and item.allowed is not None and held not in item.allowed:

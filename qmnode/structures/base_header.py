@@ -34,9 +34,9 @@ class BaseFlags(Flags, width=16):
 
 
 class BaseHeader(Structure, section="MS-MQMQ 2.2.19.1"):
-    """Identifies a packet and says how large it is.
+    """Identifies a packet and gives its size.
 
-    ``packet_size`` is set by the packet that the header is put in; it leaves out the SessionHeader of a UserMessage.
+    ``packet_size`` is set by the packet that contains the header; it excludes the SessionHeader of a UserMessage.
     """
 
     version_number: int      = const8(0, "VersionNumber", VERSION, "Version of the packet format, 0x10")

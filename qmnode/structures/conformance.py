@@ -1,4 +1,6 @@
-"""Whether a packet keeps the rules: what it is, every refused rule that it breaks. For nodes; ``capture`` explains."""
+"""Checks packets against the rules: their kind, and every broken rule for which a node refuses them. ``capture``
+explains.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,14 @@ _BODIES: Final[dict[Kind, type[OrderAckBody | FinalAckBody]]] = {
     Kind.FINAL_ACK: FinalAckBody,
 }
 _LEAST_FINAL_CLASS: Final = 0x4000
-"""MS-MQQB 3.1.5.1.1: the class of a FinalAck is not less."""
+"""The lowest class of a FinalAck, MS-MQQB 3.1.5.1.1."""
 
 
 def look_at(packet: Any, from_client: bool | None) -> Seen:
     """A parsed packet with its kind.
 
-    Acknowledgments of transactions are known by their class, not by all that 3.1.5.1.1 asks of them, so that one that
-    lacks a part of it is shown as a wrong acknowledgment and not as some message.
+    Acknowledgments of transactions are recognised by their class alone, not by all conditions of 3.1.5.1.1, so that an
+    incomplete one is shown as a wrong acknowledgment and not as an ordinary message.
     """
     kind = _KINDS.get(type(packet)) or _message_kind(packet)
     body = None
@@ -56,17 +58,17 @@ def _message_kind(packet: Any) -> Kind:
 
 
 def treatment_of_value(structure: str, field: str, bits: str = "") -> Treatment:
-    """What a node does with a packet whose field, or bits of it, have a value that the declaration forbids."""
+    """The treatment of a packet with a forbidden value in a field, or in some bits of it."""
     return VALUES.get((structure, field, bits), REFUSED)
 
 
 def violation(packet: Structure) -> Finding | None:
-    """The first rule that a packet breaks and for which a node refuses it, or None."""
+    """The first broken rule for which a node refuses the packet, or None."""
     return next(violations(packet), None)
 
 
 def violations(packet: Structure) -> Iterator[Finding]:
-    """All of them. The offsets are left out."""
+    """All broken rules for which a node refuses the packet, without offsets."""
     yield from _refused_values(packet)
     seen = look_at(packet, None)
     for rule in _refusing(seen.kind):
@@ -90,7 +92,7 @@ def _refused_values(value: Structure) -> Iterator[Finding]:
 
 @cache
 def _checks(kind: type[Structure]) -> tuple[tuple[str, Callable[[Any], Iterator[Finding]]], ...]:
-    """By attribute, what is to be looked at in a structure of this kind."""
+    """The checks for a structure of this kind, by attribute."""
     found: list[tuple[str, Callable[[Any], Iterator[Finding]]]] = []
     for item in kind.PLAN.fields:
         match item:

@@ -1,6 +1,6 @@
-"""Builds values from what a caller gives: checks each field and sets what follows from the rest.
+"""Builds values from the arguments of a caller: checks each field and sets the dependent ones.
 
-That is: the flags that say which optional parts are there, the type of a choice, required flags, padding, totals.
+Dependent fields are the flags for optional parts, the type of a choice, required flags, padding, and totals.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def construct(cls: type[Structure], values: Raw) -> Any:
 
 
 def adopt(cls: type[Structure], raw: Raw, changes: Raw) -> Any:
-    """A value with the stored fields ``raw`` and the changes of a caller."""
+    """A copy of the stored fields ``raw`` with a caller's changes."""
     plan = cls.PLAN
     _no_other(plan, changes)
     for field in plan.stored:
@@ -92,7 +92,7 @@ def stored_form(plan: Plan, field: Field, value: Any) -> Any:
             _countable(plan, field, field.length, len(items))
             return items
         case Choice():
-            return value  # checked by settle, which knows which case it is
+            return value  # settle checks it, as it knows the case
     raise AssertionError(f"no such kind of field: {field!r}")
 
 
@@ -109,7 +109,7 @@ def _scalar(plan: Plan, field: Scalar, value: Any) -> Any:
         packed = struct.pack(f"<{field.code}", value)
     except (struct.error, OverflowError) as error:
         raise _bad(plan, field, f"{value!r:.60} does not fit: {error}") from error
-    if field.code in "fd":  # what 4 bytes keep of a Python float
+    if field.code in "fd":  # the part of a Python float that 4 bytes keep
         value = struct.unpack(f"<{field.code}", packed)[0]
     problem = scalar_problem(field, value)
     if problem is not None:
@@ -139,7 +139,7 @@ def _text(plan: Plan, field: Text, value: str) -> bytes | str:
 
 
 def _countable(plan: Plan, field: Field, length: Length | None, size: int) -> None:
-    """Raise when a length field cannot hold the size."""
+    """Raise if a length field cannot hold the size."""
     if length is None:
         return
     if not isinstance(field, Array):
@@ -169,13 +169,13 @@ def settle(cls: type[Structure], raw: Raw, start: int) -> Any:
         _put(plan, raw, plan.total, inside)
         stated = plan.field(plan.total)
         if stated is not None:
-            stored_form(plan, stated, inside)  # raises when the field cannot hold the size
+            stored_form(plan, stated, inside)  # raises if the field cannot hold the size
     make: Any = tuple.__new__
     return make(cls, raw.values())
 
 
 def _choose(cls: type[Structure], field: Choice, raw: Raw) -> Any:
-    """Check the value of a choice against its case, else set ``on`` to the first case that fits."""
+    """Check the value of a choice against its case, or set ``on`` to the first case that fits."""
     plan, value = cls.PLAN, raw[field.attribute]
     now = _get(plan, raw, field.on)
     for number in (now, *field.cases):
@@ -204,7 +204,7 @@ def _stored_or_none(plan: Plan, case: Field, value: Any) -> Any:
 
 
 def _place(cls: type[Structure], raw: Raw, start: int) -> int:
-    """Set padding and the items whose padding depends on their place. Returns the size that counts for the total."""
+    """Set padding and the items whose padding depends on their place. Return the size that counts for the total."""
     plan = cls.PLAN
     at = start
     inside = None

@@ -16,7 +16,7 @@ class DebugFlags(Flags, width=16):
 
 
 class DebugHeader(Structure, section="MS-MQMQ 2.2.20.8"):
-    """Where trace messages go."""
+    """The destination of trace messages."""
 
     flags: int                    = u16(0, "Flags", "Options", bits=DebugFlags, default=0)
     reserved: int                 = u16(2, "Reserved", "0, ignored", default=0)

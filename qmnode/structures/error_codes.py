@@ -1,6 +1,6 @@
 """Error codes: MS-MQMQ 2.4, the HRESULT values of Message Queuing with their names and texts.
 
-Bit 31 tells an error (``MQ_ERROR_...``, 0xC00E....) from a success with something to say (``MQ_INFORMATION_...``,
+Bit 31 distinguishes an error (``MQ_ERROR_...``, 0xC00E....) from a success with information (``MQ_INFORMATION_...``,
 0x400E....). Success itself is ``MQ_OK``, zero, and no member here.
 """
 

@@ -1,4 +1,4 @@
-"""The one exception that bad bytes raise."""
+"""The exception for malformed bytes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 class PacketError(ValueError):
     """Bytes, or values for bytes, that break a layout of the specifications.
 
-    ``structure`` and ``field`` are the specification's names, ``offset`` counts bytes from the start of the buffer
-    that was parsed (None when a value was built rather than parsed), ``sentence`` says what is wrong.
+    ``structure`` and ``field`` are the specification's names, ``offset`` counts bytes from the start of the buffer that
+    was parsed (None when a value was built rather than parsed), ``sentence`` explains the fault.
     """
 
     def __init__(self, structure: str, field: str, offset: int | None, sentence: str) -> None:

@@ -1,8 +1,8 @@
-"""The words that layouts are declared with: numbers, bit fields, counted data, text, padding, choices, arrays.
+"""The vocabulary of layout declarations: numbers, bit fields, counted data, text, padding, choices, arrays.
 
 A declaration is data: the layout engine (``layout.py``) reads it and makes the parser, the writer and the decode tree.
-All integers are little-endian (MS-MQMQ 2.2.18). An offset is given for a field whose place is fixed and checked against
-the fields before it; ``AFTER`` says that a field follows one of variable length.
+All integers are little-endian (MS-MQMQ 2.2.18). A field of fixed place has an offset, which is checked against the
+fields before it; ``AFTER`` marks a field that follows one of variable length.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Flags:
 # --- kinds of field ---------------------------------------------------------------------------------------------------
 @dataclass(slots=True, kw_only=True)
 class Field:
-    """What all kinds have: the specification's name, meaning, offset (None: after what comes before)."""
+    """The common part of all kinds: the specification's name, meaning, offset (None: after the previous field)."""
 
     name: str
     meaning: str
@@ -127,7 +127,7 @@ class Field:
     when: str | None = None  # "path.to.flags.BIT": present only when the bit is set
 
     def describe(self) -> dict[str, Any]:
-        """All that was declared, for tools."""
+        """The whole declaration, for tools."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
@@ -157,13 +157,13 @@ class Length(Scalar):
 
 @dataclass(slots=True, kw_only=True)
 class Data(Field):
-    """Bytes counted by a Length, or up to the end of what contains the structure (``rest``)."""
+    """Bytes counted by a Length, or up to the end of the enclosing structure (``rest``)."""
 
     view: bool = False
     rest: bool = False
     limit: int | None = None
     padding: Padding | None = None  # the padding that follows, set by the plan
-    holds: type[Structure] | None = None  # what decode trees show the bytes as
+    holds: type[Structure] | None = None  # the structure that decode trees show in the bytes
     length: Length | None = None
 
 
@@ -171,7 +171,7 @@ class Data(Field):
 class Text(Field):
     """UTF-16-LE text: counted by a Length (``terminated``: null included), or up to a null when ``scan``.
 
-    A structure keeps the bytes and decodes when asked; items of arrays and cases of choices are kept decoded.
+    A structure keeps the bytes and decodes them when read; items of arrays and cases of choices are kept decoded.
     """
 
     terminated: bool = True
@@ -197,7 +197,7 @@ class Nested(Field):
 
 @dataclass(slots=True, kw_only=True)
 class Array(Field):
-    """As many items as a Length says; ``item`` is any kind of field. The value is a tuple."""
+    """An array with the count of a Length; ``item`` is any kind of field. The value is a tuple."""
 
     item: Field
     length: Length | None = None
@@ -205,7 +205,9 @@ class Array(Field):
 
 @dataclass(slots=True, kw_only=True)
 class Choice(Field):
-    """One of several kinds, by the value of the flags field or number at the path ``on``; None is nothing at all."""
+    """One of several kinds, by the value of the flags field or number at the path ``on``; None means no field
+    at all.
+    """
 
     on: str
     cases: Mapping[int, Field | None]
@@ -216,7 +218,7 @@ Kind = Scalar | Data | Text | Padding | Nested | Array | Choice
 
 # --- declarations -----------------------------------------------------------------------------------------------------
 class _Required:
-    """The default of a field that the constructor asks for."""
+    """The default of a field that the constructor requires."""
 
 
 REQUIRED: Final = _Required()
@@ -248,7 +250,7 @@ def u8(
 ) -> Any:
     """A number. ``values`` names its values, ``allowed`` are those that keep every MUST.
 
-    ``strict`` makes the parser reject a value that is not allowed; else only the decode tree tells.
+    ``strict`` makes the parser reject a value that is not allowed; otherwise only the decode tree shows the fault.
     """
     if allowed is None and values:
         allowed = frozenset(values)
@@ -270,7 +272,7 @@ f64 = _sized(u8, "d", 8)
 
 
 def const8(offset: int | None, name: str, value: int, meaning: str, *, init: Literal[False] = False) -> Any:
-    """A number that has one value; any other is rejected. Not a constructor argument."""
+    """A number with a single permitted value; the parser rejects others. Not a constructor argument."""
     return Scalar(
         offset=offset, name=name, meaning=meaning, code="B", size=1, const=value, default=value, required=False
     )
@@ -281,7 +283,7 @@ const32 = _sized(const8, "I", 4)
 
 
 def const_bytes(offset: int | None, name: str, value: bytes, meaning: str, *, init: Literal[False] = False) -> Any:
-    """Bytes that are always the same; any other are rejected. Not a constructor argument."""
+    """Constant bytes; the parser rejects others. Not a constructor argument."""
     return Scalar(
         offset=offset, name=name, meaning=meaning, code=f"{len(value)}s", size=len(value), const=value, default=value,
         required=False, form="bytes",
@@ -348,9 +350,9 @@ def data(
     limit: int | None = None,
     holds: type[Structure] | None = None,
 ) -> Any:
-    """Bytes, counted by a length field (``limit``: at most so many), copied out of the buffer.
+    """Bytes counted by a length field, at most ``limit``, copied out of the buffer.
 
-    ``holds``: the structure that they are to be, parsed by who needs it and shown by decode trees.
+    ``holds``: the structure that they should contain, parsed by its users and shown by decode trees.
     """
     return Data(
         offset=offset, name=name, meaning=meaning, default=default, required=default is REQUIRED, limit=limit,
@@ -364,7 +366,7 @@ def view(offset: int | None, name: str, meaning: str, *, default: Any = REQUIRED
 
 
 def rest(offset: int | None, name: str, meaning: str, *, default: Any = REQUIRED, limit: int | None = None) -> Any:
-    """All the bytes that are left in the buffer (or, in a packet, up to PacketSize)."""
+    """All remaining bytes of the buffer (in a packet, up to PacketSize)."""
     return Data(
         offset=offset, name=name, meaning=meaning, default=default, required=default is REQUIRED, rest=True, limit=limit
     )
@@ -381,7 +383,7 @@ def text(
 ) -> Any:
     """UTF-16-LE text counted by a length field. ``terminated``: the count includes a null, which the value leaves out.
 
-    ``empty_is_absent``: the empty text is written as nothing at all. Decoded when it is read, not when it is parsed.
+    ``empty_is_absent``: the empty text is written as zero bytes. Decoded when it is read, not when it is parsed.
     """
     return Text(
         offset=offset, name=name, meaning=meaning, default=default, required=default is REQUIRED,
@@ -415,7 +417,9 @@ def nested(
     default: Any = REQUIRED,
     when: str | None = None,
 ) -> Any:
-    """Another structure in place; with ``when``, only if that flag is set (a constructor sets it by what is given)."""
+    """Another structure in place; with ``when``, only if that flag is set (a constructor sets it if a value is
+    given).
+    """
     return Nested(
         offset=offset, name=name or getattr(structure, "__name__", ""), meaning=meaning, structure=structure,
         default=default, required=default is REQUIRED, when=when,
@@ -430,7 +434,7 @@ def item_of(kind: Any, name: str) -> Field:
 
 
 def array(offset: int | None, item: Any, name: str, meaning: str, *, default: Any = REQUIRED) -> Any:
-    """As many items as a length field says, as a tuple. ``item`` is a structure, ``SELF`` or a field."""
+    """Items counted by a length field, as a tuple. ``item`` is a structure, ``SELF`` or a field."""
     return Array(
         offset=offset,
         name=name,
@@ -444,10 +448,10 @@ def array(offset: int | None, item: Any, name: str, meaning: str, *, default: An
 def choice(
     offset: int | None, name: str, meaning: str, *, on: str, cases: Mapping[int, Any], default: Any = REQUIRED
 ) -> Any:
-    """The kind that ``cases`` gives for the number or flag at the path ``on``; None: the field is not there.
+    """The kind that ``cases`` has for the number or flag at the path ``on``; None: the field is absent.
 
-    A value of ``on`` outside the cases is rejected. A constructor keeps ``on`` if it fits what is given, else sets it
-    to the first case that does.
+    A value of ``on`` outside the cases is rejected. A constructor keeps ``on`` if it fits the given value, otherwise
+    sets it to the first case that does.
     """
     kinds = {value: None if kind is None else item_of(kind, name) for value, kind in cases.items()}
     return Choice(

@@ -1,4 +1,4 @@
-"""The terms of conformance: kinds of packets, rules, findings, and what a node does about a broken rule."""
+"""The terms of conformance: kinds of packets, rules, findings, and a node's handling of a broken rule."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class Kind(StrEnum):
 
 
 class Handling(StrEnum):
-    """What a node does with a packet that breaks a rule."""
+    """A node's handling of a packet that breaks a rule."""
 
     REFUSED = "refused"
     """It discards the packet and closes the session (MS-MQQB 3.1.5.1.3)."""
     REJECTED = "rejected"
     """The destination answers with a negative acknowledgment (MS-MQQB 3.1.5.8.3), and does not store the message."""
     IGNORED = "ignored"
-    """It drops the packet, and the session goes on."""
+    """It drops the packet, and the session continues."""
     TOLERATED = "tolerated"
-    """It takes the packet as if nothing were wrong, for the reason that stands beside it."""
+    """It accepts the packet like a correct one, for the stated reason."""
 
 
 class Treatment(NamedTuple):
-    """A handling, and why it is another one than REFUSED."""
+    """A handling, and the reason if it is not REFUSED."""
 
     handling: Handling
     why: str = ""
@@ -61,22 +61,22 @@ class Finding(NamedTuple):
     structure: str
     field: str
     offset: int | None
-    """In bytes from the packet's beginning."""
+    """Offset in bytes from the packet's beginning."""
     sentence: str
     section: str
     handling: str = ""
-    """What a node does with the packet (``Handling``); empty for a rule between packets."""
+    """A node's handling of the packet (``Handling``); empty for a rule between packets."""
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A packet with what the predicates want to know of it."""
+    """A packet with the facts that the predicates need."""
 
     kind: Kind
     packet: Any
     from_client: bool | None
-    """None where the capture does not tell."""
+    """Whether the client sent it; None where the capture does not show it."""
     order_body: Any = None
     """OrderAck Body or FinalAck Body, if the body is one."""
 
@@ -95,7 +95,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``broken`` answers True for a packet of ``kinds`` that does not keep to ``sentence``."""
+    """A rule. ``broken`` returns True for a packet of ``kinds`` that breaks it; ``sentence`` states it."""
 
     kinds: frozenset[Kind]
     field: str

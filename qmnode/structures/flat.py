@@ -1,13 +1,13 @@
-"""Flat readers: the fields of a structure and of the structures inside it, in one value, without the values in between.
+"""Flat readers: the fields of a structure and of its nested structures in one value, without the values in between.
 
-A receiver decides on some forty fields of a message and keeps its packet as bytes. Making a value for each header only
-to read it once costs more than the parsing. So a flat reader is made from the same declarations: it checks the same
-things in the same order, raises the same ``PacketError``, and leaves out what nobody asked for:
+A receiver decides by some forty fields of a message and keeps its packet as bytes. Making a value for each header only
+to read it once costs more than the parsing. So a flat reader is made from the same declarations: it performs the same
+checks in the same order, raises the same ``PacketError``, and leaves out fields that are not requested:
 
     class MessageHeaders(Flat, of=UserMessage):
         message_id: int = at("user_header.message_id")
 
-A field of a header that is not there is None. Fields are final, which the type checker enforces.
+A field of an absent header is None. Fields are final, which the type checker enforces.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def at(path: str) -> Any:
 
 
 def bytes_at(path: str) -> Any:
-    """Declare that an attribute is the field at ``path`` as its bytes, checked but not taken apart."""
+    """Declare that an attribute is the field at ``path`` as its bytes, checked but not parsed."""
     return At(path, raw=True)
 
 
@@ -96,7 +96,7 @@ class FlatMeta(type):
 
 
 class Flat(metaclass=FlatMeta):
-    """Base of flat values."""
+    """Base class of flat values."""
 
     PATHS: ClassVar[dict[str, str]]
     _read: ClassVar[Callable[[bytes, int], Any]]
@@ -122,7 +122,7 @@ class FlatCode(ReaderCode):
         self.kind = kind
         self.slots = slots
         self.raw = raw
-        self.passing = False  # over bytes that are checked, but not taken apart
+        self.passing = False  # over bytes that are checked, but not parsed
         self.wanted = set(slots.values())
         self.opened = {path.rpartition(".")[0] for path in self.wanted} - {""}
         self.found: dict[str, str] = {}
@@ -143,13 +143,13 @@ class FlatCode(ReaderCode):
         return self.compile("buf, end", f"<flat reader of {name}>")
 
     def path(self, attribute: str) -> str | None:
-        """The path of a field of the structure that is being read; None inside of one that is kept whole."""
+        """The path of a field of the current structure; None inside a structure that is kept whole."""
         if self.prefix is None:
             return None
         return f"{self.prefix}.{attribute}" if self.prefix else attribute
 
     def value(self, kind: type[Structure], plan: Plan, values: dict[str, str], whole: str) -> str:
-        """Keep the variables, make no value; but make one of what is kept whole."""
+        """Keep the variables without making a value, except for structures that are kept whole."""
         if self.passing:
             return _NOTHING
         if self.prefix is None:
@@ -177,7 +177,7 @@ class FlatCode(ReaderCode):
         self.settle()
         begin, result, before = self.variable("begin"), self.variable(item.attribute), self.prefix
         absent = isinstance(item, Choice) and item.cases.get(0, item) is None
-        if absent:  # which most are: nothing to pass over
+        if absent:  # the usual case: no bytes to skip
             assert isinstance(item, Choice)
             number, bit = resolve(kind.PLAN, item.on)
             self.add(f"if not {symbols[number]}{'' if bit is None else f' & {bit.mask}'}: {result} = b''")
@@ -214,7 +214,7 @@ class FlatCode(ReaderCode):
         return _NOTHING
 
     def is_wanted(self, item: Field) -> bool:
-        """Whether the bytes of a field are to be taken, or only passed over."""
+        """Whether the bytes of a field are kept, or only skipped."""
         return not self.passing and (self.prefix is None or self.path(item.attribute) in self.wanted)
 
     def some_data(self, plan: Plan, item: Data, symbols: dict[str, str], result: str) -> None:

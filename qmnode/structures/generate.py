@@ -1,10 +1,9 @@
-"""Makes parsers and writers from declarations: one function per structure, the structures inside it fused into it.
+"""Makes parsers and writers from declarations: one function per structure, with its nested structures inlined.
 
-A parser (``generate_reader.py``) is ``read(buf, p, end, origin, depth) -> (value, p)``: it takes the structure at
-``p``, never looks past ``end``, and aligns to ``origin``, the start of the outermost structure. It is made twice: for
-``bytes``, and for a memoryview.
-A writer (``generate_writer.py``) is ``parts(value) -> list`` of byte runs; joined they are the structure.
-Here is what both are made with.
+A parser (``generate_reader.py``) is ``read(buf, p, end, origin, depth) -> (value, p)``: it parses the structure at
+``p``, never reads past ``end``, and aligns to ``origin``, the start of the outermost structure. It is made twice: for
+``bytes``, and for a memoryview. A writer (``generate_writer.py``) is ``parts(value) -> list`` of byte runs; joined they
+are the structure. This module has the parts that both share.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
 
 
 _FIRST_LOOK = 64
-"""Bytes of a view that are searched first for the end of a text: most names are shorter."""
+"""Bytes of a view that are first searched for the end of a text: most names are shorter."""
 
 
 def text_end(buf: bytes | memoryview, p: int, end: int) -> int:
     """The offset after the null character that ends UTF-16 text at ``p``, or -1 when none is before ``end``."""
     if isinstance(buf, bytes):
         return _text_end(buf, p, end)
-    # A view cannot be searched, so a part is copied, and no more than a multiple of the text: many texts in one buffer
-    # that each copied all that follows would take a time that grows with the square of their number.
+    # A view cannot be searched, so a part of it is copied, at most a multiple of the text. If each of many texts in a
+    # buffer copied the whole rest, the time would grow with the square of their number.
     size = _FIRST_LOOK
     while True:
         found = _text_end(bytes(buf[p : min(p + size, end)]), 0, size)
@@ -48,7 +47,7 @@ def _text_end(buf: bytes, p: int, end: int) -> int:
 
 
 class Code:
-    """Lines of a function that is being made, with the objects they name."""
+    """Lines of a function under construction, with the objects they name."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -84,7 +83,7 @@ class Code:
 
 
 def fixed_run(fields: tuple[Field, ...], place: int) -> tuple[Field, ...]:
-    """The fixed fields from ``place`` on that one unpack takes."""
+    """The fixed fields from ``place`` on that one unpack reads."""
     stop = place
     while stop < len(fields) and isinstance(fields[stop], Scalar) and fields[stop].when is None:
         stop += 1
@@ -92,7 +91,7 @@ def fixed_run(fields: tuple[Field, ...], place: int) -> tuple[Field, ...]:
 
 
 def same_cases(item: Choice) -> list[tuple[list[int], Field | None]]:
-    """The cases of a choice with the values that share one, nothing at all first: it is the most frequent."""
+    """The cases of a choice with the values that share one, absence first: it is the most frequent."""
     groups: list[tuple[list[int], Field | None]] = []
     for value, case in sorted(item.cases.items(), key=lambda pair: pair[1] is not None):
         for values, known in groups:

@@ -1,4 +1,4 @@
-"""Parsers made from declarations: the lines of one function per structure. What they are: ``generate.py``."""
+"""Parsers made from declarations: the lines of one function per structure. See ``generate.py`` for their form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ReaderCode(Code):
         self.owner = owner
         self.of_bytes = of_bytes
         self.ahead = 0
-        self.done: dict[str, str] = {}  # padding that was taken together with the data before it
+        self.done: dict[str, str] = {}  # padding that was read together with the data before it
         self.aligned = not owner.PLAN.floating  # the next field is known to start at a multiple of 4
 
     def make(self) -> Callable[..., Any]:
@@ -76,11 +76,11 @@ class ReaderCode(Code):
             self.close_total(plan, limit)
         self.requirements(plan, symbols)
         if len(values) != len(plan.stored) or len(fixed_run(plan.fields, 0)) != len(plan.fields):
-            whole = ""  # not one unpack's tuple
+            whole = ""  # not the tuple of one unpack
         return self.value(kind, plan, values, whole)
 
     def value(self, kind: type[Structure], plan: Plan, values: dict[str, str], whole: str) -> str:
-        """Emit the making of a structure of its fields, or of one tuple of them all; return its variable."""
+        """Emit the construction of a structure from its fields, or from one tuple of them all; return its variable."""
         whole = whole or "(" + "".join(f"{values[item.attribute]}, " for item in plan.stored) + ")"
         value = self.variable("s")
         self.add(f"{value} = new({self.name(kind, plan.name)}, {whole})")
@@ -109,7 +109,7 @@ class ReaderCode(Code):
             self.add(f"if {wrong}: raise Bad({plan.name!r}, {path!r}, origin, 'must be {value}')")
 
     def run(self, plan: Plan, run: tuple[Field, ...], values: dict[str, str], symbols: dict[str, str]) -> str:
-        """Emit one unpack for fixed fields in a row. Returns the variable of the tuple, if one is kept."""
+        """Emit one unpack for consecutive fixed fields. Return the variable of the tuple, if one is kept."""
         scalars = [item for item in run if isinstance(item, Scalar)]
         unpacker = struct.Struct("<" + "".join(item.code for item in scalars))
         at = self.place()
@@ -205,7 +205,7 @@ class ReaderCode(Code):
         return f"{self.name(kind, kind.PLAN.name)}.{reader}(buf, p, end, origin, depth + 1)"
 
     def counted(self, plan: Plan, item: Data | Text, symbols: dict[str, str]) -> str:
-        """Emit the check that counted bytes are there; return the variable of the offset after them."""
+        """Emit the check that counted bytes are present; return the variable of the offset after them."""
         length = item.length
         assert length is not None
         number = symbols[length.attribute]
@@ -229,7 +229,7 @@ class ReaderCode(Code):
         followed = item.padding
         padded = self.variable("padding") if followed is not None else ""
         if item.length is not None and not item.length.bias and (followed is None or self.aligned):
-            # Absent parts are frequent: nothing to take, and no padding, as this is an aligned place.
+            # Absent parts are frequent: they have no bytes and, at this aligned place, no padding.
             nothing = f"{result} = {padded} = b''" if followed is not None else f"{result} = b''"
             self.add(f"if not {symbols[item.length.attribute]}: {nothing}")
             self.add("else:")

@@ -1,4 +1,4 @@
-"""Writers made from declarations: the lines of one function per structure. What they are: ``generate.py``."""
+"""Writers made from declarations: the lines of one function per structure. See ``generate.py`` for their form."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """GUID: MS-MQMQ 2.2.18.1.1, MS-DTYP 2.3.4. Sixteen wire bytes, and the text form both ways.
 
-A GUID travels as a 32-bit, two 16-bit little-endian fields and eight plain bytes, and that is how the project keeps it
-everywhere: comparing, hashing and storing need no conversion. Only people read the text form, which prints the first
-three fields as numbers, so their bytes appear reversed: ``33 22 11 00 55 44 77 66 88 99 ...`` is
+On the wire a GUID is a 32-bit and two 16-bit little-endian fields and eight plain bytes, and the project keeps it like
+that everywhere: comparing, hashing and storing need no conversion. Only people read the text form, which prints the
+first three fields as numbers, so their bytes appear reversed: ``33 22 11 00 55 44 77 66 88 99 ...`` is
 ``00112233-4455-6677-8899-...``.
 """
 
@@ -20,7 +20,7 @@ _TEXT: Final = re.compile(r"(\{)?([0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-
 
 
 def new_guid() -> Guid:
-    """A new random GUID (version 4)."""
+    """Create a random GUID (version 4)."""
     return Guid(uuid4().bytes_le)
 
 
@@ -32,7 +32,9 @@ def guid_from_bytes(wire: bytes | bytearray | memoryview) -> Guid:
 
 
 def guid_from_text(text: str) -> Guid:
-    """A GUID from ``8-4-4-4-12`` hexadecimal digits in any case, with or without braces. Otherwise ValueError."""
+    """A GUID from ``8-4-4-4-12`` hexadecimal digits in any case, with or without braces. Raises ValueError for other
+    text.
+    """
     match = _TEXT.fullmatch(text)
     if match is None:
         raise ValueError(f"not a GUID: {text[:64]!r}; expected 8-4-4-4-12 hexadecimal digits")
@@ -46,5 +48,5 @@ def guid_to_text(guid: bytes) -> str:
 
 
 def _swap_fields(guid: bytes) -> bytes:
-    """Reverse the bytes of the first three fields: between wire order and the order in which digits are printed."""
+    """Reverse the bytes of the first three fields: between wire order and the order of the printed digits."""
     return guid[3::-1] + guid[5:3:-1] + guid[7:5:-1] + guid[8:]

@@ -1,6 +1,6 @@
 """Errors of the operating system as HRESULTs, for ConnectionHistory (MS-MQQB 3.1.5.2, MS-ERREF 2.1).
 
-Administrators of Message Queuing know the codes of Windows Sockets, so the numbers of this system become theirs.
+Administrators of Message Queuing know the codes of Windows Sockets, so this system's numbers are translated to those.
 """
 
 import errno
@@ -59,7 +59,7 @@ _OF_STATUS: Final[dict[ConnectionStatus, int]] = {
 
 
 def hresult_of_error(error: BaseException) -> int:
-    """The HRESULT of what the operating system, its resolver or TLS reported."""
+    """The HRESULT of an error of the operating system, its resolver or TLS."""
     match error:
         case ssl.SSLCertVerificationError():
             return CERT_E_UNTRUSTEDROOT
@@ -76,5 +76,5 @@ def hresult_of_error(error: BaseException) -> int:
 
 
 def hresult_of_status(status: ConnectionStatus) -> int:
-    """The HRESULT of a failure of which only the status is known; 0 for what is none."""
+    """The HRESULT of a failure with a known status only; 0 for a status that is no failure."""
     return _OF_STATUS.get(status, E_FAIL) if status & _FAILURE else 0

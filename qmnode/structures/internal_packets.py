@@ -13,7 +13,7 @@ from qmnode.structures.session_header import SessionHeader
 
 
 class InternalPacketType(IntEnum):
-    """InternalHeader.Flags.PT."""
+    """The type of an internal packet: InternalHeader.Flags.PT."""
 
     SESSION_ACK = 1
     ESTABLISH_CONNECTION = 2
@@ -21,7 +21,7 @@ class InternalPacketType(IntEnum):
 
 
 RESPONSE_PADDING: Final = b"\x5a" * 512
-"""What the padding of an EstablishConnection response is filled with."""
+"""The content of the padding in an EstablishConnection response."""
 
 _BASE = BaseHeader(flags=BaseFlags.of(PR=3, IN=1))
 
@@ -36,14 +36,14 @@ class InternalFlags(Flags, width=16):
 
 
 class InternalHeader(Structure, section="MS-MQQB 2.2.1"):
-    """What kind of internal packet it is. The packet it is put in sets the type."""
+    """The kind of an internal packet. The packet that contains it sets the type."""
 
     reserved: int = u16(0, "Reserved", "0, ignored", default=0)
     flags: int    = u16(2, "Flags", "Type of packet, state of the connection", bits=InternalFlags, default=0)
 
 
 class OperatingSystemFlags(Flags, width=16):
-    """Of EstablishConnectionHeader. X bits are unused: kept as they are, ignored."""
+    """Flags of EstablishConnectionHeader. X bits are unused: kept as they are, ignored."""
 
     RE  = bits(0, 8, "Reserved, 0x10", allowed=(0x10,))
     SE  = bits(8, 1, "No ping was sent before the session")
@@ -53,7 +53,7 @@ class OperatingSystemFlags(Flags, width=16):
 
 
 class EstablishConnectionHeader(Structure, section="MS-MQQB 2.2.3.1"):
-    """Who wants to speak with whom."""
+    """The two queue managers of a session, and its options."""
 
     client_guid: Guid     = guid(0, "ClientGuid", "The initiator's queue manager")
     server_guid: Guid     = guid(16, "ServerGuid", "The acceptor's; zero in a request by direct name")
@@ -80,7 +80,7 @@ class EstablishConnection(
     Structure, section="MS-MQQB 2.2.3", title="EstablishConnection Packet", total="base_header.packet_size",
     requires={"base_header.flags.IN": 1, "internal_header.flags.PT": InternalPacketType.ESTABLISH_CONNECTION},
 ):
-    """Asks for a session, and answers."""
+    """Requests a session, or answers the request."""
 
     base_header: BaseHeader         = nested(0, BaseHeader, "Size and options of the packet", default=_BASE)
     internal_header: InternalHeader = nested(16, InternalHeader, "PT is 2", default=InternalHeader())
@@ -105,8 +105,8 @@ class SessionAck(
     requires={"base_header.flags.IN": 1, "base_header.flags.SH": 1,
               "internal_header.flags.PT": InternalPacketType.SESSION_ACK},
 ):
-    """Acknowledges messages of a session. PacketSize counts its SessionHeader (frame 8 of MS-MQQB 4.1.8), unlike in
-    a UserMessage.
+    """Acknowledges messages of a session. PacketSize counts its SessionHeader (frame 8 of MS-MQQB 4.1.8), unlike in a
+    UserMessage.
     """
 
     base_header: BaseHeader         = nested(0, BaseHeader, "Size and options of the packet", default=_BASE)

@@ -20,10 +20,10 @@ CALG_AES_192: Final = 0x0000660F
 CALG_AES_256: Final = 0x00006610
 
 RSA1: Final = 0x31415352
-"""The letters RSA1: a public key."""
+"""The letters RSA1, which mark a public key."""
 
 MAX_RSA_BYTES: Final = 2048
-"""Longest modulus, and so the longest encrypted key: 16,384 bits, the most that Windows makes."""
+"""Longest modulus in bytes, and so the longest encrypted key: 16,384 bits, the most that Windows makes."""
 
 _BLOB_TYPES: Final = {SIMPLEBLOB: "SIMPLEBLOB", PUBLICKEYBLOB: "PUBLICKEYBLOB"}
 _KEY_ALGORITHMS: Final = {CALG_RSA_KEYX: "CALG_RSA_KEYX", CALG_RSA_SIGN: "CALG_RSA_SIGN"}
@@ -38,7 +38,7 @@ _SESSION_ALGORITHMS: Final = {
 
 # fmt: off
 class BlobHeader(Structure, section="MS-MQDS 2.2.19", title="BLOBHEADER"):
-    """What kind of key follows, and for which algorithm."""
+    """The kind of the key that follows, and its algorithm."""
 
     blob_type: int     = u8(0, "bType", "Kind of blob", values=_BLOB_TYPES, strict=True, default=PUBLICKEYBLOB)
     version: int       = const8(1, "bVersion", BLOB_VERSION, "Version of the header")
@@ -47,7 +47,7 @@ class BlobHeader(Structure, section="MS-MQDS 2.2.19", title="BLOBHEADER"):
 
 
 class RsaPubKey(Structure, section="MS-MQDS 2.2.18", title="RSAPUBKEY"):
-    """An RSA public key."""
+    """The parameters of an RSA public key."""
 
     magic: int           = const32(0, "magic", RSA1, "The letters RSA1")
     bit_length: int      = length32(4, "bitLen", "Bits of the modulus", of="modulus", per=8)
@@ -70,12 +70,12 @@ class PublicKeyBlob(
 
     @property
     def exponent(self) -> int:
-        """The public exponent e."""
+        """The public exponent e as a number."""
         return self.key.public_exponent
 
     @classmethod
     def of(cls, modulus: int, exponent: int, key_algorithm: int = CALG_RSA_KEYX) -> PublicKeyBlob:
-        """The blob of an RSA public key. Its bit length is a multiple of eight, as MS-MQQB 2.4.1 demands."""
+        """The blob of an RSA public key. Its bit length is a multiple of eight, as MS-MQQB 2.4.1 requires."""
         octets = modulus.to_bytes((modulus.bit_length() + 7) // 8, "little")
         return cls(
             header=BlobHeader(key_algorithm=key_algorithm), key=RsaPubKey(public_exponent=exponent, modulus=octets)
@@ -85,7 +85,8 @@ class PublicKeyBlob(
 class SimpleBlob(Structure, section="MS-MQQB 2.4.2", title="SIMPLEBLOB"):
     """A session key, encrypted with the receiver's public key.
 
-    The specification draws 256 bytes of key, which is right for a public key of 2,048 bits; others make other lengths.
+    The specification draws 256 bytes of key, which is right for a public key of 2,048 bits; other keys have other
+    lengths.
     """
 
     blob_type: int              = const8(0, "bType", SIMPLEBLOB, "SIMPLEBLOB")

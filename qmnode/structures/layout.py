@@ -6,11 +6,12 @@
         flags: int          = u16(2, "Flags", "Options", bits=BaseFlags)
 
 A structure is an immutable tuple with named fields. ``BaseHeader.parse(bytes)`` and ``value.write()`` are inverses of
-each other in both directions: what the specification lets have any value (padding, reserved bits) is kept. Any bytes
-whatever give a value or ``PacketError``. Lengths are not fields of a value but derived from what they count; a
-constructor also sets the flags that say which optional parts are there, totals and padding. The words of a declaration
-are in ``fields.py``, the code generator in ``generate.py`` and beside it, constructors in ``construct.py``, decode
-trees in ``annotate.py``.
+each other in both directions: bytes that may have any value (padding, reserved bits) are kept. Any bytes give a value
+or ``PacketError``. Lengths are not fields of a value but derived from the fields that they count; a constructor also
+sets the flags for optional parts, totals and padding.
+
+The vocabulary of declarations is in ``fields.py``, the code generator in ``generate.py`` and its neighbours,
+constructors in ``construct.py``, decode trees in ``annotate.py``.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ def _made_when_used(cls: Any, reader: str) -> Callable[..., Any]:
 
 
 def _writer_made_when_used(cls: Any) -> Callable[..., Any]:
-    """A writer that is made at its first use: most structures are never written by a process."""
+    """A writer that is made at its first use: a process never writes most structures."""
 
     def first_use(self: Any) -> Any:
         cls._parts = WriterCode(cls).make()
@@ -226,7 +227,9 @@ class Structure(_Base, metaclass=StructureMeta):
 
     @classmethod
     def parse(cls, buffer: Buffer, offset: int = 0) -> Self:
-        """The structure that fills ``buffer`` from ``offset`` to its end. Raises PacketError, also for bytes left."""
+        """The structure that fills ``buffer`` from ``offset`` to its end. Raises PacketError, also for bytes
+        left over.
+        """
         if buffer.__class__ is bytes and offset == 0:  # the hot path: one call less
             value, stop = cls._read_bytes(buffer, 0, len(buffer), 0)
         else:
@@ -240,7 +243,7 @@ class Structure(_Base, metaclass=StructureMeta):
 
     @classmethod
     def parse_from(cls, buffer: Buffer, offset: int = 0, end: int | None = None) -> tuple[Self, int]:
-        """The structure at ``offset``, and the offset after it; nothing at or after ``end`` is looked at."""
+        """The structure at ``offset``, and the offset after it; bytes at or after ``end`` are not read."""
         if not isinstance(buffer, bytes):
             buffer = memoryview(buffer).cast("B")
         size = len(buffer)
@@ -253,7 +256,7 @@ class Structure(_Base, metaclass=StructureMeta):
         return result
 
     def buffers(self) -> list[Buffer]:
-        """The runs of bytes that make up the structure, bodies not copied: for ``writelines``."""
+        """The byte runs of the structure, for ``writelines``; bodies are not copied."""
         return self._parts()
 
     def write(self) -> bytes:
@@ -262,20 +265,20 @@ class Structure(_Base, metaclass=StructureMeta):
 
     @property
     def size(self) -> int:
-        """Bytes that the structure takes."""
+        """The size of the structure in bytes."""
         return sum(map(len, self._parts()))
 
     def replace(self, **changes: Any) -> Self:
-        """The same value with some fields changed; flags, totals and padding are set as by the constructor."""
+        """A copy with some fields changed; flags, totals and padding are set as by the constructor."""
         values: Any = self
         raw = {field.attribute: value for field, value in zip(self.PLAN.stored, tuple(values), strict=True)}
         changed: Self = adopt(type(self), raw, changes)
         return changed
 
     def put(self, **stored: Any) -> Self:
-        """The same value with stored fields as given: for the path of every message, where ``replace`` takes too long.
+        """A copy with stored fields as given, for code that runs for every message, where ``replace`` is too slow.
 
-        Nothing is checked; flags, totals and padding stay as they are unless they are given, too. Text is given as its
+        There are no checks; flags, totals and padding stay as they are unless they are given too. Text is given as its
         bytes.
         """
         places = self._places
@@ -293,13 +296,13 @@ class Structure(_Base, metaclass=StructureMeta):
 
     @classmethod
     def section(cls) -> str:
-        """The specification and section that the structure is from."""
+        """The specification and section that define the structure."""
         return cls.PLAN.section
 
     @classmethod
     def annotate(cls, buffer: Buffer, offset: int = 0) -> Annotation:
-        """Parse, and give every field with its name, value, offset, width and meaning, as a tree."""
-        from qmnode.structures.annotate import annotate  # the tree knows structures; only decoders pay for it
+        """Parse, and return every field with its name, value, offset, width and meaning, as a tree."""
+        from qmnode.structures.annotate import annotate  # imported here because only decoders need it
 
         value, _ = cls.parse_from(buffer, offset)
         return annotate(value, offset)

@@ -1,4 +1,4 @@
-"""Message class identifiers: MS-MQMQ 2.2.18.1.6. What a message is: normal, report, acknowledgment, refusal."""
+"""Message class identifiers: MS-MQMQ 2.2.18.1.6. The class of a message: normal, report, acknowledgment, refusal."""
 
 from enum import IntEnum
 from typing import Final
@@ -25,7 +25,7 @@ class MessageClass(IntEnum):
     MQMSG_CLASS_NACK_BAD_ENCRYPTION = 0x8007
     MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_Q = 0x8009
     MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_MSG = 0x800A
-    # A scan of the specification prints CRYPTQ here; CRYPTO is what its own text below the enumeration says.
+    # A scan of the specification prints CRYPTQ here; its own text below the enumeration says CRYPTO.
     MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER = 0x800B
     MQMSG_CLASS_NACK_Q_DELETED = 0xC000
     MQMSG_CLASS_NACK_Q_PURGED = 0xC001
@@ -42,7 +42,9 @@ INSECURE_NACKS: Final = frozenset(
         MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER,
     }
 )
-"""Administration acknowledgments that tell a stranger about this queue manager: off by default (3.1.7.15, 5.1)."""
+"""Administration acknowledgments that give a stranger information about this queue manager: off by default (3.1.7.15,
+5.1).
+"""
 
 _RECEIVE: Final = 0x4000
 _NEGATIVE: Final = 0x8000
@@ -54,10 +56,10 @@ def is_negative_acknowledgment(message_class: int) -> bool:
 
 
 def is_receive_acknowledgment(message_class: int) -> bool:
-    """Whether the class reports what became of the original message after it had reached its queue."""
+    """Whether the class reports the outcome of the original message after it had reached its queue."""
     return bool(message_class & _RECEIVE)
 
 
 def is_permitted(message_class: int) -> bool:
-    """Whether a message may carry the class: one that the specification names, or a custom one within the mask."""
+    """Whether a message may have the class: one that the specification names, or a custom one within the mask."""
     return message_class & ~CUSTOM_CLASS_MASK == 0

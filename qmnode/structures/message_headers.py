@@ -1,6 +1,6 @@
-"""What a receiver reads of a UserMessage packet (MS-MQMQ 2.2.20), in one flat value: the path of every message.
+"""The fields of a UserMessage packet (MS-MQMQ 2.2.20) that a receiver reads, in one flat value: for every message.
 
-Each attribute is a field of a header, named in full there; a header that is absent gives None.
+Each attribute is a field of a header, under its full name; an absent header gives None.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class MessageHeaders(Flat, of=UserMessage):
     extension_data: Octets           = at("message_properties_header.extension_data")
     message_body: Octets             = at("message_properties_header.message_body")
 
-    # Headers that few messages have, whole
+    # Headers that few messages have, kept whole
     debug_header: DebugHeader | None = at("debug_header")
     multi_queue_format_header: MultiQueueFormatHeader | None = at("multi_queue_format_header")
     session_header: SessionHeader | None = at("session_header")
@@ -77,17 +77,17 @@ class MessageHeaders(Flat, of=UserMessage):
 
     @property
     def destination_queue(self) -> QueueFormat | None:
-        """Where the message goes. A receiver that has seen ``destination_queue_bytes`` before need not ask."""
+        """The destination of the message. Not needed by a receiver that has seen ``destination_queue_bytes`` before."""
         return _queue("destination_queue", UserFlags.DQ, self.user_flags, self.destination_queue_bytes)
 
     @property
     def admin_queue(self) -> QueueFormat | None:
-        """Where administration acknowledgments go."""
+        """The destination of administration acknowledgments."""
         return _queue("admin_queue", UserFlags.AQ, self.user_flags, self.admin_queue_bytes)
 
     @property
     def response_queue(self) -> QueueFormat | None:
-        """Where the application wants replies; the administration queue when both are the same."""
+        """The queue for replies to the application; the administration queue when both are the same."""
         if UserFlags.RQ.get(self.user_flags) == _SAME_AS_ADMIN:
             return self.admin_queue
         return _queue("response_queue", UserFlags.RQ, self.user_flags, self.response_queue_bytes)

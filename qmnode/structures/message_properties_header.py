@@ -25,7 +25,7 @@ from qmnode.structures.message_classes import MessageClass, is_permitted
 from qmnode.structures.message_security import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 
 MAX_LABEL: Final = 0xFA
-"""Characters of a label, with its null."""
+"""Characters of a label, including its null."""
 
 
 def _names(values: type[IntEnum]) -> dict[int, str]:
@@ -33,7 +33,7 @@ def _names(values: type[IntEnum]) -> dict[int, str]:
 
 
 class _PermittedClasses:
-    """The message classes that the specification or its mask for applications allows."""
+    """The message classes that the specification, or its mask for applications, allows."""
 
     def __contains__(self, message_class: object) -> bool:
         return isinstance(message_class, int) and is_permitted(message_class)
@@ -41,7 +41,7 @@ class _PermittedClasses:
 
 # fmt: off
 class PropertyFlags(Flags, width=8):
-    """Which administration acknowledgments the sender wants. X bits are unused: kept as they are, ignored."""
+    """The administration acknowledgments that the sender requests. X bits are unused: kept as they are, ignored."""
 
     PA = bits(0, 1, "Acknowledge that the message reached its queue")
     PR = bits(1, 1, "Acknowledge that an application received it")
@@ -51,8 +51,10 @@ class PropertyFlags(Flags, width=8):
 
 
 class MessagePropertiesHeader(Structure, section="MS-MQMQ 2.2.19.3"):
-    """Properties of a message and what the application sends. Algorithms are not checked here: an unknown one is a
-    failure of authentication or decryption (MS-MQQB 3.1.5.8.3), not a malformed packet. Padding is kept.
+    """Properties of a message and the data of the application.
+
+    Algorithms are not checked here: an unknown one is a failure of authentication or decryption (MS-MQQB 3.1.5.8.3),
+    not a malformed packet. Padding is kept.
     """
 
     flags: int                = u8(0, "Flags", "Wanted acknowledgments", bits=PropertyFlags, default=0)

@@ -1,4 +1,4 @@
-"""What MS-MQMQ 2.2.19.3 and 2.2.20.6 number about a message's security: hashes, ciphers, privacy, signatures, senders.
+"""Numbers of a message's security in MS-MQMQ 2.2.19.3 and 2.2.20.6: hashes, ciphers, privacy, signatures, senders.
 
 The names are those of MS-MQDMPR 3.1.1.12, the numbers are on the wire. The algorithm ids are CryptoAPI's ALG_ID.
 """
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class PrivacyLevel(IntEnum):
-    """PrivacyLevel: how the body is encrypted on its way. Values of MessagePropertiesHeader.PrivacyLevel."""
+    """PrivacyLevel: how the body is encrypted in transit. Values of MessagePropertiesHeader.PrivacyLevel."""
 
     NONE = 0
     BASE = 1
@@ -16,7 +16,7 @@ class PrivacyLevel(IntEnum):
 
 
 class HashAlgorithm(IntEnum):
-    """HashAlgorithm: what a signature is made over. Values of MessagePropertiesHeader.HashAlgorithm."""
+    """HashAlgorithm: the hash that a signature is made over. Values of MessagePropertiesHeader.HashAlgorithm."""
 
     MD2 = 0x8001
     MD4 = 0x8002
@@ -27,7 +27,7 @@ class HashAlgorithm(IntEnum):
 
 
 class EncryptionAlgorithm(IntEnum):
-    """EncryptionAlgorithm: what encrypts the body. Values of MessagePropertiesHeader.EncryptionAlgorithm."""
+    """EncryptionAlgorithm: the cipher of the body. Values of MessagePropertiesHeader.EncryptionAlgorithm."""
 
     RC2 = 0x6602
     RC4 = 0x6801
@@ -37,7 +37,7 @@ class EncryptionAlgorithm(IntEnum):
 
 
 class AuthenticationLevel(IntEnum):
-    """AuthenticationLevel: the kind of digital signature asked for, or found on arrival (SecurityHeader.Flags.AS)."""
+    """AuthenticationLevel: the kind of digital signature requested, or found on arrival (SecurityHeader.Flags.AS)."""
 
     NONE = 0
     SIG10 = 1
@@ -46,7 +46,7 @@ class AuthenticationLevel(IntEnum):
 
 
 class SenderIdentifierType(IntEnum):
-    """SenderIdentifierType: what SenderIdentifier is. Values of SecurityHeader.Flags.ST."""
+    """SenderIdentifierType: the kind of SenderIdentifier. Values of SecurityHeader.Flags.ST."""
 
     NONE = 0
     SID = 1

@@ -1,4 +1,4 @@
-"""MultiQueueFormatHeader (MS-MQMQ 2.2.20.1 to 2.2.20.3, 2.2.18.1.4): the names that a multiple-element send went to."""
+"""MultiQueueFormatHeader (MS-MQMQ 2.2.20.1 to 2.2.20.3, 2.2.18.1.4): the names in a send to several queues."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ RESPONSE: Final = 0x012C
 SIGNATURE: Final = 0x015E
 
 MOST_ADMINISTRATION_QUEUES: Final = 16
-"""Where a message lists more, only the one of its UserHeader is answered: what a stranger sends must not become a
-thousand messages."""
+"""The most administration queues of a message that get acknowledgments. If it lists more, only the one in its
+UserHeader does: a stranger's message must not cause a thousand.
+"""
 
 
 # fmt: off
@@ -84,9 +85,11 @@ class MQFFormatNameElement(Structure, section="MS-MQMQ 2.2.18.1.4", floating=Tru
 
 
 class MQFAddressHeader(Structure, section="MS-MQMQ 2.2.20.2", total="header_size", outside_total=("end_padding",)):
-    """A list of names. HeaderSize may count the padding after the list or not: the section leaves it open. Padding that
-    it counts is ``list_padding`` (so a constructor does it), what it does not count is ``end_padding``. Both are kept.
-    The section has no limit of names; ours is that of a format name (2.1.7), as a packet could have a million.
+    """A list of names.
+
+    HeaderSize may count the padding after the list or not: the section leaves it open. Counted padding is
+    ``list_padding`` (a constructor counts it), other padding is ``end_padding``. Both are kept. The section has no
+    limit of names; ours is that of a format name (2.1.7), as a packet could have a million.
     """
 
     header_size: int   = u32(0, "HeaderSize", "Bytes of this header with its list", default=0)
@@ -129,7 +132,9 @@ class MultiQueueFormatHeader(
 
 
 def format_names(addresses: MQFAddressHeader) -> str:
-    """The names of a list as one format name, which has several elements if the list has. ValueError if one is none."""
+    """The names of a list as one format name, with several elements if the list has them. Raises ValueError for an
+    invalid name.
+    """
     return ",".join(str(_format_name(element.format_name)) for element in addresses.format_name_list)
 
 

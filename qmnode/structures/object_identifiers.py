@@ -1,4 +1,4 @@
-"""What identifies queues beside a GUID: OBJECTID (MS-MQMQ 2.2.8), DL_ID (2.2.9), MULTICAST_ID (2.2.10).
+"""Identifiers of queues beside the GUID: OBJECTID (MS-MQMQ 2.2.8), DL_ID (2.2.9), MULTICAST_ID (2.2.10).
 
 These are structures of RPC interfaces. Here they are written field after field without NDR's pointers: a string follows
 in place, ended by a null.
@@ -21,21 +21,23 @@ class ObjectId(Structure, section="MS-MQMQ 2.2.8", title="OBJECTID"):
 
 
 class DlId(Structure, section="MS-MQMQ 2.2.9", title="DL_ID"):
-    """A distribution list."""
+    """The identifier of a distribution list."""
 
     dl_guid: Guid = guid(0, "m_DlGuid", "The group object in the directory")
     domain: str   = text_to_null(16, "m_pwzDomain", "The domain of that object, perhaps empty", default="")
 
 
 class MulticastId(Structure, section="MS-MQMQ 2.2.10", title="MULTICAST_ID"):
-    """A multicast address and port. The address is kept as sockets keep it: its first number is in the first byte."""
+    """A multicast address and port. The address is in network byte order, as in sockets: its first number is the first
+    byte.
+    """
 
     address: int = u32(0, "m_address", "IPv4 address, the bytes in network order")
     port: int    = u32(4, "m_port", "Port, 0 to 65535", allowed=range(0x10000))
 
     @property
     def ip_address(self) -> IPv4Address:
-        """``address`` as an address that prints."""
+        """``address`` as a printable IP address."""
         return IPv4Address(self.address.to_bytes(4, "little"))
 
     @classmethod

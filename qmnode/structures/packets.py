@@ -1,4 +1,4 @@
-"""Which packet some bytes are (MS-MQQB 3.1.5.1.1), and where on a stream the next one ends."""
+"""Identifies packets (MS-MQQB 3.1.5.1.1), and finds the end of one in a stream."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _SESSION_BIT: Final = BaseFlags.SH.mask
 
 
 def packet_size(buffer: Buffer, offset: int = 0, limit: int = MAX_PACKET_SIZE) -> int | None:
-    """How many bytes the packet at ``offset`` of a stream takes, or None while its BaseHeader is not there yet.
+    """The size in bytes of the packet at ``offset`` of a stream, or None while its BaseHeader is incomplete.
 
-    A UserMessage takes 16 bytes more than PacketSize when it has a SessionHeader (MS-MQMQ 2.2.19.1), an internal packet
-    does not (frame 8 of MS-MQQB 4.1.8). Raises PacketError when this is no packet, or one of more than ``limit`` bytes.
+    A UserMessage with a SessionHeader takes 16 bytes more than PacketSize (MS-MQMQ 2.2.19.1), an internal packet does
+    not (frame 8 of MS-MQQB 4.1.8). Raises PacketError if this is no packet, or one of more than ``limit`` bytes.
     """
     if len(buffer) - offset < BASE_HEADER_SIZE:
         _reject_early(buffer, offset)
@@ -53,7 +53,7 @@ def packet_size(buffer: Buffer, offset: int = 0, limit: int = MAX_PACKET_SIZE) -
 
 
 def _reject_early(buffer: Buffer, offset: int) -> None:
-    """Raise when the bytes that are there already show that this is no packet: do not wait for the rest."""
+    """Raise if the bytes so far already show that this is no packet: do not wait for the rest."""
     there = bytes(buffer[offset : offset + 8])
     if there[:1] not in (b"", bytes([VERSION])):
         raise PacketError("BaseHeader", "VersionNumber", offset, f"must be 0x{VERSION:02X}, is 0x{there[0]:02X}")
@@ -63,9 +63,9 @@ def _reject_early(buffer: Buffer, offset: int) -> None:
 
 
 def read_packet(buffer: Buffer) -> Packet:
-    """The packet that the whole of ``buffer`` is. OrderAck and FinalAck packets are UserMessages: see ``acks.py``.
+    """Parse ``buffer`` as one packet. OrderAck and FinalAck packets are UserMessages: see ``acks.py``.
 
-    Raises PacketError for anything else, also when PacketSize says more or less than the bytes that are there.
+    Raises PacketError for anything else, also when PacketSize differs from the number of bytes.
     """
     if len(buffer) > 2 and not buffer[2] & _INTERNAL_BIT:
         return UserMessage.parse(buffer)

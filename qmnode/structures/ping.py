@@ -13,7 +13,7 @@ PING_SIGNATURE: Final = 0x5548
 
 # fmt: off
 class PingFlags(Flags, width=16):
-    """Who asks, and the answer. X bits are unused and of any value: kept as they are, ignored."""
+    """Whether it is a request, and the answer. X bits are unused and have any value: kept as they are, ignored."""
 
     RC = bits(0, 1, "The initiator is not a server; sent back as it is")
     RF = bits(1, 1, "A session would be refused")

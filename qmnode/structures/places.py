@@ -1,6 +1,6 @@
-"""Where the fields of a structure are, and how ``struct`` names them.
+"""The offsets of a structure's fields, and their ``struct`` codes.
 
-For code that runs once for each message and looks at a few fields without parsing the rest. All of it comes from the
+For code that runs once for each message and reads a few fields without parsing the rest. All of it comes from the
 declarations.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def offset_of(structure: type[Structure], attribute: str) -> int:
-    """Where a field of fixed place begins in its structure."""
+    """The offset of a field of fixed place in its structure."""
     for item in structure.fields():
         if item.attribute == attribute and item.offset is not None:
             return item.offset
@@ -24,13 +24,14 @@ def offset_of(structure: type[Structure], attribute: str) -> int:
 
 
 def size_of(structure: type[Structure]) -> int:
-    """Bytes of a structure that has only fields of fixed width."""
+    """The size in bytes of a structure that has only fields of fixed width."""
     fields: tuple[Any, ...] = structure.fields()
     return sum(item.size for item in fields)
 
 
 def codes_of(structure: type[Structure]) -> str:
-    """The codes of the ``struct`` module for the fields at the structure's beginning that are always there and always
-    of one width. No byte order: the specification's is little-endian, ``<``."""
+    """The ``struct`` codes of the structure's leading fields that are always present and of fixed width. No byte order:
+    the specification's is little-endian, ``<``.
+    """
     numbers = takewhile(lambda item: isinstance(item, Scalar) and item.when is None, structure.fields())
     return "".join(item.code for item in numbers if isinstance(item, Scalar))

@@ -1,4 +1,4 @@
-"""What a declaration means before code is made of it: stored fields, paths to flags, runs, least sizes."""
+"""Analysis of a declaration before code is made of it: stored fields, paths to flags, runs, least sizes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from qmnode.structures.layout import Structure
 
 MAX_DEPTH = 16
-"""Structures inside structures: what nests deeper is rejected."""
+"""The deepest nesting of structures; deeper ones are rejected."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """One structure's declaration, checked."""
+    """The checked declaration of one structure."""
 
     name: str
     section: str
@@ -54,7 +54,7 @@ class Plan:
 
 
 def prepare(plan: Plan) -> None:
-    """Link lengths to what they count, check offsets. Raises TypeError for a declaration that cannot be."""
+    """Link lengths to the fields that they count, check offsets. Raises TypeError for an invalid declaration."""
     place: int | None = 0
     before: Field | None = None
     for item in plan.fields:
@@ -79,7 +79,7 @@ def prepare(plan: Plan) -> None:
 
 
 def fixed_size(item: Field) -> int | None:
-    """The size of a field that is always there and always as large, else None."""
+    """The size of a field that is always present and of constant size, else None."""
     if item.when is not None:
         return None
     if isinstance(item, Scalar):
@@ -111,7 +111,7 @@ def least_size(item: Field) -> int:
 
 
 def resolve(plan: Plan, path: str) -> tuple[str, Bits | None]:
-    """Split a path into the path of a number and, when its last word names one, a bit field of it."""
+    """Split a path into the path of a number and, if its last part names one, a bit field of it."""
     words = path.split(".")
     here: Plan | None = plan
     found: Field | None = None
@@ -130,12 +130,12 @@ def resolve(plan: Plan, path: str) -> tuple[str, Bits | None]:
 
 # --- what goes wrong, out of the way of the code that is made ---------------------------------------------------------
 def short(structure: str, name: str, at: int, need: int, end: int) -> PacketError:
-    """A field needs more bytes than are left."""
+    """The error of a field that needs more bytes than are left."""
     return PacketError(structure, name, at, f"needs {need} bytes, {max(end - at, 0)} are left")
 
 
 def short_run(structure: str, run: tuple[Field, ...], at: int, end: int) -> PacketError:
-    """A run of fixed fields does not fit: name the first that does not."""
+    """The error of a run of fixed fields that does not fit: names the first field that does not."""
     for item in run:
         assert isinstance(item, Scalar)
         if at + item.size > end:
@@ -145,7 +145,7 @@ def short_run(structure: str, run: tuple[Field, ...], at: int, end: int) -> Pack
 
 
 def wrong_run(structure: str, run: tuple[Field, ...], at: int, values: tuple[Any, ...]) -> PacketError:
-    """A value in a run of fixed fields is not allowed: name the first."""
+    """The error of a run of fixed fields with a forbidden value: names the first such field."""
     for item, value in zip(run, values, strict=True):
         assert isinstance(item, Scalar)
         problem = scalar_problem(item, value)
@@ -156,7 +156,7 @@ def wrong_run(structure: str, run: tuple[Field, ...], at: int, values: tuple[Any
 
 
 def scalar_problem(item: Scalar, value: Any) -> str | None:
-    """What the parser has against a value, or None."""
+    """The parser's objection to a value, or None."""
     if item.const is not None and value != item.const:
         return f"must be {show(item, item.const)}, is {show(item, value)}"
     if item.strict and item.allowed is not None and value not in item.allowed:
@@ -172,7 +172,7 @@ def show(item: Scalar, value: Any) -> str:
 
 
 def structure_of(kind: type[Structure] | SelfReference, owner: type[Structure]) -> type[Structure]:
-    """The structure that a nested field means."""
+    """The structure that a nested field denotes."""
     if isinstance(kind, Later):
         return kind.structure()
     return owner if isinstance(kind, SelfReference) else kind

@@ -1,7 +1,7 @@
 """Property identifiers: MS-MQMQ 2.3. One enumeration for each family of objects.
 
-Numbers repeat between families (the two of management both begin at 1), so a number means something only together with
-its family.
+Numbers repeat between families (the two of management both begin at 1), so a number has a meaning only within its
+family.
 """
 
 from enum import IntEnum
@@ -291,4 +291,4 @@ PROPERTY_FAMILIES: Final[tuple[type[PropertyId], ...]] = (
     ManagementQueueProperty,
     DeletionNotificationProperty,
 )
-"""Every family, in the order of MS-MQMQ 2.3.1 to 2.3.13."""
+"""All families, in the order of MS-MQMQ 2.3.1 to 2.3.13."""

@@ -1,4 +1,4 @@
-"""The named values that properties of MS-MQMQ 2.3 may have. Each class names the section of its property."""
+"""The named values of properties of MS-MQMQ 2.3. Each class names the section of its property."""
 
 from enum import IntEnum, IntFlag, StrEnum
 
@@ -11,14 +11,14 @@ class Journaling(IntEnum):
 
 
 class Authentication(IntEnum):
-    """PROPID_Q_AUTHENTICATE, 2.3.1.11: whether the queue takes authenticated messages only."""
+    """PROPID_Q_AUTHENTICATE, 2.3.1.11: whether the queue accepts authenticated messages only."""
 
     MQ_AUTHENTICATE_NONE = 0
     MQ_AUTHENTICATE = 1
 
 
 class TransactionLevel(IntEnum):
-    """PROPID_Q_TRANSACTION, 2.3.1.13."""
+    """PROPID_Q_TRANSACTION, 2.3.1.13: whether the queue is transactional."""
 
     MQ_TRANSACTIONAL_NONE = 0
     MQ_TRANSACTIONAL = 1
@@ -46,14 +46,14 @@ class QueueManagerService(IntFlag):
 
 
 class ForeignMachine(IntEnum):
-    """PROPID_QM_FOREIGN, 2.3.2.18."""
+    """PROPID_QM_FOREIGN, 2.3.2.18: whether the computer belongs to a foreign system."""
 
     MSMQ_MACHINE = 0
     FOREIGN_MACHINE = 1
 
 
 class OperatingSystem(IntEnum):
-    """PROPID_QM_OS, 2.3.2.19."""
+    """PROPID_QM_OS, 2.3.2.19: the operating system of the computer."""
 
     MSMQ_OS_NONE = 0x00000000
     MSMQ_OS_FOREIGN = 0x00000100
@@ -64,7 +64,7 @@ class OperatingSystem(IntEnum):
 
 
 class ClusterGroup(IntEnum):
-    """PROPID_QM_GROUP_IN_CLUSTER, 2.3.2.35."""
+    """PROPID_QM_GROUP_IN_CLUSTER, 2.3.2.35: whether the computer is a cluster group."""
 
     MSMQ_GROUP_NOT_IN_CLUSTER = 0
     MSMQ_GROUP_IN_CLUSTER = 1
@@ -79,14 +79,14 @@ class NameStyle(IntEnum):
 
 
 class ConnectedState(StrEnum):
-    """PROPID_MGMT_MSMQ_CONNECTED, 2.3.11.4."""
+    """PROPID_MGMT_MSMQ_CONNECTED, 2.3.11.4: whether the queue manager is online."""
 
     MSMQ_CONNECTED = "CONNECTED"
     MSMQ_DISCONNECTED = "DISCONNECTED"
 
 
 class ManagedQueueType(StrEnum):
-    """PROPID_MGMT_QUEUE_TYPE, 2.3.12.3."""
+    """PROPID_MGMT_QUEUE_TYPE, 2.3.12.3: the kind of queue."""
 
     MGMT_QUEUE_TYPE_PUBLIC = "PUBLIC"
     MGMT_QUEUE_TYPE_PRIVATE = "PRIVATE"
@@ -96,14 +96,14 @@ class ManagedQueueType(StrEnum):
 
 
 class QueueLocation(StrEnum):
-    """PROPID_MGMT_QUEUE_LOCATION, 2.3.12.4."""
+    """PROPID_MGMT_QUEUE_LOCATION, 2.3.12.4: whether the queue is on this computer."""
 
     MGMT_QUEUE_LOCAL_LOCATION = "LOCAL"
     MGMT_QUEUE_REMOTE_LOCATION = "REMOTE"
 
 
 class QueueTransactional(StrEnum):
-    """PROPID_MGMT_QUEUE_XACT, 2.3.12.5."""
+    """PROPID_MGMT_QUEUE_XACT, 2.3.12.5: whether the queue is transactional."""
 
     MGMT_QUEUE_UNKNOWN_TYPE = "UNKNOWN"
     MGMT_QUEUE_TRANSACTIONAL_TYPE = "YES"
@@ -111,7 +111,7 @@ class QueueTransactional(StrEnum):
 
 
 class QueueForeign(StrEnum):
-    """PROPID_MGMT_QUEUE_FOREIGN, 2.3.12.6."""
+    """PROPID_MGMT_QUEUE_FOREIGN, 2.3.12.6: whether the queue is on a foreign system."""
 
     MGMT_QUEUE_UNKNOWN_TYPE = "UNKNOWN"
     MGMT_QUEUE_FOREIGN_TYPE = "YES"
@@ -132,7 +132,7 @@ class QueueState(StrEnum):
 
 
 class DirectoryObjectType(IntEnum):
-    """PROPID_D_OBJTYPE, 2.3.13.4."""
+    """PROPID_D_OBJTYPE, 2.3.13.4: the type of a deleted object."""
 
     MQDS_QUEUE = 1
     MQDS_MACHINE = 2

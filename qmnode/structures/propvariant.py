@@ -1,7 +1,7 @@
-"""PROPVARIANT (MS-MQMQ 2.2.13): a value with its type, among them arrays of such values.
+"""PROPVARIANT (MS-MQMQ 2.2.13): a value with its type, including arrays of such values.
 
 This is a structure of RPC interfaces. Here it is written without NDR's pointers and alignment: the eight bytes of the
-type and the reserved fields, and the value right after them; strings end with a null.
+type and the reserved fields, and the value directly after them; strings end with a null.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from qmnode.structures.variant_types import VariantType as V
 
 VARIANT_TRUE: Final = 0xFFFF
 VARIANT_FALSE: Final = 0x0000
-"""VARIANT_BOOL, MS-MQMQ 2.2.14."""
+"""The false value of VARIANT_BOOL, MS-MQMQ 2.2.14."""
 
 
 # fmt: off
 class CaPropVariant(Structure, section="MS-MQMQ 2.2.16.8", title="CAPROPVARIANT"):
-    """Counted PROPVARIANTs."""
+    """PROPVARIANTs with their count."""
 
     count_of_elements: int            = length32(0, "cElems", "Number of elements", of="elements")
     elements: tuple[PropVariant, ...] = array(4, Later(lambda: PropVariant), "pElems", "The values")

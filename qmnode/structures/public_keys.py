@@ -1,4 +1,4 @@
-"""MQDSPUBLICKEY, MQDSPUBLICKEYS (MS-MQMQ 2.2.1, 2.2.2): a queue manager's public keys, as the directory keeps them."""
+"""MQDSPUBLICKEY, MQDSPUBLICKEYS (MS-MQMQ 2.2.1, 2.2.2): a queue manager's public keys, as the directory stores them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROV_RSA_AES: Final = 0x00000018
 BASE_PROVIDER: Final = "Microsoft Base Cryptographic Provider v1.0"
 ENHANCED_PROVIDER: Final = "Microsoft Enhanced Cryptographic Provider v1.0"
 AES_PROVIDER: Final = "Microsoft Enhanced RSA and AES Cryptographic Provider"
-"""The three providers that senders look for (MS-MQQB 3.1.7.1.5)."""
+"""The three providers that senders support (MS-MQQB 3.1.7.1.5)."""
 
 _PROVIDER_TYPES: Final = {PROV_RSA_FULL: "PROV_RSA_FULL", PROV_RSA_AES: "PROV_RSA_AES"}
 
@@ -31,7 +31,7 @@ class MqdsPublicKey(Structure, section="MS-MQMQ 2.2.1", title="MQDSPUBLICKEY"):
 
     @property
     def public_key(self) -> PublicKeyBlob:
-        """The key as a structure, as MS-MQQB 3.1.7.1.5.2 converts it. Raises PacketError when it is none."""
+        """The key as a structure, as MS-MQQB 3.1.7.1.5.2 converts it. Raises PacketError for invalid bytes."""
         return PublicKeyBlob.parse(self.key)
 
 

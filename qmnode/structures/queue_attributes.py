@@ -4,7 +4,8 @@ from enum import IntEnum, StrEnum
 
 
 class QueuePrivacyLevel(IntEnum):
-    """PrivacyLevel of a queue, PROPID_Q_PRIV_LEVEL (MS-MQMQ 2.3.1.12): takes clear messages only, both, encrypted only.
+    """PrivacyLevel of a queue, PROPID_Q_PRIV_LEVEL (MS-MQMQ 2.3.1.12): accepts clear messages only, both, encrypted
+    only.
 
     The privacy levels of messages are another enumeration, in :mod:`qmnode.structures.message_security`.
     """
@@ -15,7 +16,7 @@ class QueuePrivacyLevel(IntEnum):
 
 
 class OutgoingQueueState(StrEnum):
-    """State of an outgoing queue, MS-MQDMPR 3.1.1.3; the values are what definitions and documents hold."""
+    """State of an outgoing queue, MS-MQDMPR 3.1.1.3; definitions and JSON documents contain the values."""
 
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"

@@ -18,7 +18,7 @@ class QueueFormatType(IntEnum):
 
 
 class QueueSuffixType(IntEnum):
-    """QUEUE_SUFFIX_TYPE, 2.2.11: what follows the semicolon; the low four bits of ``m_SuffixAndFlags`` (2.2.7)."""
+    """QUEUE_SUFFIX_TYPE, 2.2.11: the suffix after the semicolon; the low four bits of ``m_SuffixAndFlags`` (2.2.7)."""
 
     QUEUE_SUFFIX_TYPE_NONE = 0
     QUEUE_SUFFIX_TYPE_JOURNAL = 1

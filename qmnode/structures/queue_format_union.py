@@ -1,7 +1,8 @@
-"""QUEUE_FORMAT (MS-MQMQ 2.2.7): the union with which RPC interfaces name a queue, and its way to and from format names.
+"""QUEUE_FORMAT (MS-MQMQ 2.2.7): the union by which RPC interfaces name a queue, and its conversion to and from format
+names.
 
-Here it is written without NDR's pointers and alignment: the three fields, and the identifier right after them; strings
-end with a null. A direct name is kept with its suffix and without ``DIRECT=``.
+Here it is written without NDR's pointers and alignment: the three fields, and the identifier directly after them;
+strings end with a null. A direct name is kept with its suffix and without ``DIRECT=``.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _SYSTEM: Final = int(QueueFormatFlag.QUEUE_FORMAT_FLAG_SYSTEM)
 
 # fmt: off
 class SuffixAndFlags(Flags, width=8):
-    """What follows the name, and whether the queue is a system queue."""
+    """The suffix of the name, and whether the queue is a system queue."""
 
     SUFFIX = bits(0, 4, "Suffix type", values={item.value: item.name for item in QueueSuffixType})
     FLAGS  = bits(4, 4, "Flags", values={_NOT_SYSTEM >> 4: "QUEUE_FORMAT_FLAG_NOT_SYSTEM",
@@ -67,7 +68,7 @@ Identifier: TypeAlias = Guid | ObjectId | LpWStr | DlId | MulticastId | None
 
 
 class QueueFormat(Structure, section="MS-MQMQ 2.2.7", title="QUEUE_FORMAT"):
-    """A queue, and how it is named. ``m_reserved`` is kept as it is."""
+    """A queue by one of its names. ``m_reserved`` is kept as it is."""
 
     format_type: int       = u8(0, "m_qft", "Kind of name", values={item.value: item.name for item in QueueFormatType})
     suffix_and_flags: int  = u8(1, "m_SuffixAndFlags", "What follows the name", bits=SuffixAndFlags, default=0)
@@ -87,17 +88,17 @@ class QueueFormat(Structure, section="MS-MQMQ 2.2.7", title="QUEUE_FORMAT"):
 
     @property
     def suffix(self) -> int:
-        """A QueueSuffixType, or another number that came over the wire."""
+        """A QueueSuffixType, or another number received on the wire."""
         return SuffixAndFlags.SUFFIX.get(self.suffix_and_flags)
 
     @property
     def flags(self) -> int:
-        """A QueueFormatFlag, or another number that came over the wire."""
+        """A QueueFormatFlag, or another number received on the wire."""
         return SuffixAndFlags.FLAGS.get(self.suffix_and_flags) << 4
 
 
 class _SuffixRule(NamedTuple):
-    """What a suffix demands of the flags (None: nothing) and of ``m_qft``."""
+    """The values of the flags (None: any) and of ``m_qft`` that a suffix requires."""
 
     flags: int | None
     format_types: frozenset[int]
@@ -118,7 +119,7 @@ _SUFFIX_RULES: Final[dict[int, _SuffixRule]] = {
 
 
 def queue_format_of(name: FormatName) -> QueueFormat:
-    """The QUEUE_FORMAT that means the same as a format name. Raises FormatNameError for MACHINE= without a suffix."""
+    """The QUEUE_FORMAT equivalent to a format name. Raises FormatNameError for MACHINE= without a suffix."""
     suffix, identifier = _parts_of(name)
     flags = _SYSTEM if suffix in _MACHINE_QUEUES else _NOT_SYSTEM
     return QueueFormat(format_type=name.format_type, suffix_and_flags=flags | suffix, identifier=identifier)
@@ -154,7 +155,7 @@ def _direct_suffix(name: DirectFormatName) -> QueueSuffixType:
 
 
 def format_name_of(value: QueueFormat) -> FormatName:
-    """The format name that means the same as a QUEUE_FORMAT. FormatNameError if the table of 2.2.7 forbids it."""
+    """The format name equivalent to a QUEUE_FORMAT. Raises FormatNameError if the table of 2.2.7 forbids it."""
     rule = _SUFFIX_RULES.get(value.suffix)
     if rule is None:
         _illegal(value, "one of the suffixes of QUEUE_SUFFIX_TYPE")

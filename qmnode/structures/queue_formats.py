@@ -9,7 +9,7 @@ from qmnode.structures.layout import Structure
 
 # fmt: off
 class PrivateQueueFormatNameId(Structure, section="MS-MQMQ 2.2.18.1.5.1"):
-    """A private queue of a host that the context names."""
+    """A private queue of a host that the context identifies."""
 
     private_queue_identifier: int = u32(0, "PrivateQueueIdentifier", "The queue's number at its queue manager")
 
@@ -24,13 +24,13 @@ class DirectQueueFormatName(Structure, section="MS-MQMQ 2.2.18.1.5.2"):
 
 
 class PublicQueueFormatName(Structure, section="MS-MQMQ 2.2.18.1.7.1"):
-    """A public queue."""
+    """A public queue by its identifier."""
 
     public_queue_identifier: Guid = guid(0, "PublicQueueIdentifier", "The queue's identifier in the directory")
 
 
 class PrivateQueueFormatName(Structure, section="MS-MQMQ 2.2.18.1.7.2"):
-    """A private queue with the queue manager that has it."""
+    """A private queue with its queue manager."""
 
     source_queue_manager: Guid    = guid(0, "SourceQueueManager", "The queue manager that hosts the queue")
     private_queue_identifier: int = u32(16, "PrivateQueueIdentifier", "The queue's number there")
@@ -38,7 +38,7 @@ class PrivateQueueFormatName(Structure, section="MS-MQMQ 2.2.18.1.7.2"):
 
 
 QueueFormat = PrivateQueueFormatNameId | DirectQueueFormatName | PublicQueueFormatName | PrivateQueueFormatName
-"""What UserHeader can name a queue with."""
+"""The ways in which UserHeader can name a queue."""
 
 __all__ = [
     "DirectQueueFormatName",

@@ -1,9 +1,10 @@
-"""What a packet MUST be beyond its layout, as a table: kinds, field, section, sentence, predicate, handling.
+"""The rules that a packet MUST keep beyond its layout, as a table: kinds, field, section, sentence, predicate,
+handling.
 
-The parsers accept these packets; what a node does with one is the rule's handling. What one field alone may hold is
-declared with the field (``allowed``), and its handling is in ``VALUES``. Here stand the rules that tie fields together
-or depend on the kind of packet. Rules between packets are in ``qmnode.capture.conversations``; nodes do not check them.
-``qmnode.structures.conformance`` applies all of it.
+The parsers accept packets that break these rules; the rule's handling decides what a node does with them. The permitted
+values of one field are declared with the field (``allowed``), with their handling in ``VALUES``. This table has the
+rules that tie fields together or depend on the kind of packet. Rules between packets are in
+``qmnode.capture.conversations``; nodes do not check them. ``qmnode.structures.conformance`` applies all of them.
 """
 
 from __future__ import annotations
@@ -150,12 +151,12 @@ def _bad_sender(seen: Seen) -> bool:
 
 
 def _secured(broken: Callable[[Seen], bool]) -> Callable[[Seen], bool]:
-    """The predicate, for packets with a SecurityHeader."""
+    """The predicate, limited to packets with a SecurityHeader."""
     return lambda seen: _security(seen) is not None and broken(seen)
 
 
 def _transactional(broken: Callable[[Any], bool]) -> Callable[[Seen], bool]:
-    """The predicate on the TransactionHeader, for packets that have one."""
+    """The predicate on the TransactionHeader, limited to packets that have one."""
 
     def answer(seen: Seen) -> bool:
         header = seen.packet.transaction_header
@@ -165,7 +166,7 @@ def _transactional(broken: Callable[[Any], bool]) -> Callable[[Seen], bool]:
 
 
 def _in_session_header(broken: Callable[[Any], bool]) -> Callable[[Seen], bool]:
-    """The predicate on the SessionHeader, for packets that have one."""
+    """The predicate on the SessionHeader, limited to packets that have one."""
 
     def answer(seen: Seen) -> bool:
         header = seen.packet.session_header
@@ -343,7 +344,7 @@ RULES: Final = tuple(Rule(*row) for row in (
     # --- OrderAck and FinalAck
     (_ORDER, "BaseHeader.Flags", _ORDER_ACK, "must be 0 in an OrderAck", lambda seen: seen.base.flags, _NOT_KNOWN),
     (_FINAL, "BaseHeader.Flags", _FINAL_ACK, "must be 0 in a FinalAck", lambda seen: seen.base.flags, _NOT_KNOWN),
-    # 2.2.4 wants DM clear, 3.1.7.17 sends both acknowledgments as recoverable: either is accepted.
+    # 2.2.4 wants DM clear, but 3.1.7.17 sends both acknowledgments as recoverable: either is accepted.
     (_ORDER, "UserHeader.Flags", _ORDER_ACK, "must be 0 in an OrderAck, except MP and DQ",
      lambda seen: _other_user_flags(seen, "MP", "DM"), _STILL_KNOWN),
     (_FINAL, "UserHeader.Flags", _FINAL_ACK, "must be 0 in a FinalAck, except MP, DM and DQ",
@@ -411,7 +412,7 @@ NOTES: Final = tuple(Rule(*row) for row in (
     (_MESSAGES, "MessagePropertiesHeader.BodyType", _PROPERTIES,
      "is none of the types of 2.2.12, as is usual for applications (MS-MQQB 4.1.7 has VT_BSTR)",
      lambda seen: seen.properties.body_type not in _BODY_TYPES),
-    # A MUST of 2.2.19.2, and frame 7 of MS-MQQB 4.1.7 breaks it: nobody gets the acknowledgments.
+    # A MUST of 2.2.19.2, but frame 7 of MS-MQQB 4.1.7 breaks it: the acknowledgments then have no receiver.
     (_USER, "UserHeader.AdminQueue", _USER_HEADER,
      "is not given although MessagePropertiesHeader.Flags asks for acknowledgments",
      lambda seen: seen.properties.flags & 0x0F and not _aq(seen)),
@@ -419,4 +420,4 @@ NOTES: Final = tuple(Rule(*row) for row in (
      lambda seen: seen.user.sent_time == SIGNATURE),
 ))
 # fmt: on
-"""What is remarkable and breaks no MUST, or one that the specification's own frames break too."""
+"""Notes on unusual content that breaks no MUST, or one that the specification's own frames break too."""

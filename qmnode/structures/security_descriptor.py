@@ -1,4 +1,4 @@
-"""Who may do what to an object: ACE (MS-DTYP 2.4.4), ACL (2.4.5), self-relative SECURITY_DESCRIPTOR (2.4.6)."""
+"""Access control of an object: ACE (MS-DTYP 2.4.4), ACL (2.4.5), self-relative SECURITY_DESCRIPTOR (2.4.6)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AccessMask(IntFlag):
 
 
 class AceType(IntEnum):
-    """AceType: MS-DTYP 2.4.4.1."""
+    """The kinds of access control entry: AceType, MS-DTYP 2.4.4.1."""
 
     ACCESS_ALLOWED = 0x00
     ACCESS_DENIED = 0x01
@@ -56,7 +56,7 @@ class AceType(IntEnum):
 
 # fmt: off
 class AceFlags(Flags, width=8):
-    """How an entry is inherited, and what it audits: MS-DTYP 2.4.4.1."""
+    """Inheritance and auditing of an entry: MS-DTYP 2.4.4.1."""
 
     OBJECT_INHERIT_ACE         = bits(0, 1, "Objects that are no containers inherit it")
     CONTAINER_INHERIT_ACE      = bits(1, 1, "Containers inherit it")
@@ -68,14 +68,14 @@ class AceFlags(Flags, width=8):
 
 
 class ObjectAceFlags(Flags, width=32):
-    """Which GUIDs an object entry has: MS-DTYP 2.4.4.3."""
+    """The GUIDs that an object entry has: MS-DTYP 2.4.4.3."""
 
     ACE_OBJECT_TYPE_PRESENT           = bits(0, 1, "ObjectType is present")
     ACE_INHERITED_OBJECT_TYPE_PRESENT = bits(1, 1, "InheritedObjectType is present")
 
 
 class AccessEntry(Structure, section="MS-DTYP 2.4.4.2", title="ACCESS_ALLOWED_ACE"):
-    """Rights of somebody: the layout of entries that allow, deny or audit."""
+    """Rights of a user or group: the layout of entries that allow, deny or audit."""
 
     mask: int               = u32(0, "Mask", "Rights")
     sid: Sid                = nested(4, Sid, "Whom it is about", name="Sid")
@@ -83,7 +83,7 @@ class AccessEntry(Structure, section="MS-DTYP 2.4.4.2", title="ACCESS_ALLOWED_AC
 
 
 class ObjectEntry(Structure, section="MS-DTYP 2.4.4.3", title="ACCESS_ALLOWED_OBJECT_ACE"):
-    """Rights of somebody to a part of a directory object, such as an extended right."""
+    """Rights of a user or group to a part of a directory object, such as an extended right."""
 
     mask: int                          = u32(0, "Mask", "Rights")
     flags: int                         = u32(4, "Flags", "Which GUIDs are present", bits=ObjectAceFlags, default=0)
@@ -131,7 +131,7 @@ class Ace(Structure, section="MS-DTYP 2.4.4.1", title="ACE", total="ace_size"):
 
 
 class Acl(Structure, section="MS-DTYP 2.4.5", title="ACL", total="acl_size"):
-    """A list of entries. Reserved fields, and bytes that AclSize counts behind the entries, are kept as they are."""
+    """A list of entries. Reserved fields, and bytes that AclSize counts after the entries, are kept as they are."""
 
     acl_revision: int      = u8(0, "AclRevision", "Kinds of entries that may be in it", default=2, strict=True,
                                 values={2: "ACL_REVISION", 4: "ACL_REVISION_DS"})
@@ -144,7 +144,7 @@ class Acl(Structure, section="MS-DTYP 2.4.5", title="ACL", total="acl_size"):
 
     @classmethod
     def of(cls, *aces: Ace) -> Acl:
-        """The list of these entries, of the lowest revision that may hold them."""
+        """The list of these entries, with the lowest revision that may hold them."""
         return cls(acl_revision=4 if any(isinstance(ace.entry, ObjectEntry) for ace in aces) else 2, aces=aces)
 
 
@@ -190,9 +190,9 @@ _Part = TypeVar("_Part", Sid, Acl)
 class SecurityDescriptor:
     """A security descriptor, self-relative when written.
 
-    ``dacl`` None means no control at all: everybody may do everything. With DP in ``control`` that was said (a NULL
-    DACL), without it was left out. ``write`` puts the parts in the order SACL, DACL, owner, group, as Windows does, so
-    descriptors in which they lie elsewhere are normalised.
+    A ``dacl`` of None means no access control: every operation is allowed. With DP in ``control`` this is explicit (a
+    NULL DACL), without it the DACL was left out. ``write`` puts the parts in the order SACL, DACL, owner, group, as
+    Windows does, so descriptors with another order are normalised.
     """
 
     owner: Sid | None = None
@@ -212,7 +212,7 @@ class SecurityDescriptor:
 
     @classmethod
     def parse(cls, buffer: Buffer) -> SecurityDescriptor:
-        """The descriptor at the start of ``buffer``; what no offset points to is ignored. Raises PacketError."""
+        """The descriptor at the start of ``buffer``; bytes outside its parts are ignored. Raises PacketError."""
         header, _ = SecurityDescriptorHeader.parse_from(buffer)
         if not Control.SR.get(header.control):
             raise _bad("Control", 2, "SR is clear: only self-relative descriptors can be read")
@@ -242,7 +242,7 @@ class SecurityDescriptor:
         return b"".join([header.write(), *parts])
 
     def with_dacl(self, *aces: Ace) -> SecurityDescriptor:
-        """The same descriptor with a DACL of these entries."""
+        """A copy of the descriptor with a DACL of these entries."""
         return replace(self, dacl=Acl.of(*aces))
 
 
@@ -260,10 +260,10 @@ def _bad(field: str, offset: int | None, sentence: str) -> PacketError:
 
 
 def allow(sid: Sid, mask: int, *, flags: int = 0) -> Ace:
-    """An entry that allows rights to somebody (ACCESS_ALLOWED_ACE)."""
+    """An entry that allows rights to a user or group (ACCESS_ALLOWED_ACE)."""
     return Ace(ace_type=AceType.ACCESS_ALLOWED, ace_flags=flags, entry=AccessEntry(mask=mask, sid=sid))
 
 
 def deny(sid: Sid, mask: int, *, flags: int = 0) -> Ace:
-    """An entry that denies rights to somebody (ACCESS_DENIED_ACE)."""
+    """An entry that denies rights to a user or group (ACCESS_DENIED_ACE)."""
     return Ace(ace_type=AceType.ACCESS_DENIED, ace_flags=flags, entry=AccessEntry(mask=mask, sid=sid))

@@ -1,4 +1,4 @@
-"""SecurityHeader (MS-MQMQ 2.2.20.6): who sent a message, its signature and the key of its body."""
+"""SecurityHeader (MS-MQMQ 2.2.20.6): the sender of a message, its signature and the key of its body."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from qmnode.structures.layout import Structure
 
 # fmt: off
 class SecurityFlags(Flags, width=16):
-    """What SecurityData holds. X bits are unused: kept as they are, ignored.
+    """The contents of SecurityData. X bits are unused: kept as they are, ignored.
 
-    AI says whether SecurityData is present, yet frame 7 of MS-MQQB 4.1.7 has a SecurityID and a clear AI: the sizes
-    decide what is there.
+    AI states whether SecurityData is present, yet frame 7 of MS-MQQB 4.1.7 has a SecurityID and a clear AI: the sizes
+    decide which parts are present.
     """
 
     ST  = bits(0, 4, "Type of SecurityID", values={0: "none", 1: "SID", 2: "queue manager"})
@@ -31,7 +31,7 @@ class ProviderInfo(Structure, section="MS-MQMQ 2.2.20.6"):
 
 
 class SecurityHeader(Structure, section="MS-MQMQ 2.2.20.6"):
-    """Security information; a part of no size is not there. Each part is padded to 4 bytes; padding is kept."""
+    """Security information; a part of size zero is absent. Each part is padded to 4 bytes; padding is kept."""
 
     flags: int                = u16(0, "Flags", "Options", bits=SecurityFlags, default=0)
     sender_id_size: int       = length16(2, "SenderIdSize", "Bytes of SecurityID", of="security_id")

@@ -12,7 +12,7 @@ WINDOW_SIZE: Final = 64
 
 # fmt: off
 class SessionHeader(Structure, section="MS-MQMQ 2.2.20.4"):
-    """Counts of what was received and sent on a session."""
+    """Counts of messages received and sent on a session."""
 
     ack_sequence_number: int            = u16(0, "AckSequenceNumber", "All messages up to this one are received")
     recoverable_msg_ack_seq_number: int = u16(2, "RecoverableMsgAckSeqNumber", "Lowest recoverable one stored, or 0",

@@ -1,4 +1,6 @@
-"""SID: MS-DTYP 2.4.2. Who somebody is: packet form (2.4.2.2), text form (2.4.2.1), well-known ones (2.4.2.4)."""
+"""SID, MS-DTYP 2.4.2, the identity of a user or group: packet form (2.4.2.2), text form (2.4.2.1), well-known SIDs
+(2.4.2.4).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class Sid(Structure, section="MS-DTYP 2.4.2.2", title="SID"):
 
     @classmethod
     def from_text(cls, text: str) -> Sid:
-        """The SID that a text names. Raises ValueError when it is none."""
+        """The SID in text form. Raises ValueError for other text."""
         match = _TEXT.fullmatch(text)
         sub_authorities = tuple(map(int, match[2].split("-")[1:])) if match else ()
         authority = int(match[1], 0) if match else 0
@@ -52,7 +54,7 @@ class Sid(Structure, section="MS-DTYP 2.4.2.2", title="SID"):
 
     @property
     def relative_id(self) -> int | None:
-        """The last sub-authority, which tells apart the principals of one domain; None when there is none."""
+        """The last sub-authority, which distinguishes the principals of one domain; None if there is none."""
         return self.sub_authorities[-1] if self.sub_authorities else None
 
     def child(self, relative_id: int) -> Sid:

@@ -1,7 +1,7 @@
-"""What digital signatures are made over: MS-MQMQ 2.5, the values of fields of a UserMessage in a fixed order.
+"""The input of digital signatures: MS-MQMQ 2.5, the values of fields of a UserMessage in a fixed order.
 
-The section names fields and no encoding. A value here is the field's bytes as the packet has them, without padding; a
-field that is not there has none. Numbers that the section casts have the width it casts to.
+The section names fields and no encoding. A value here is the field's bytes as the packet has them, without padding; an
+absent field has no bytes. Numbers that the section casts have the width of the cast.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from qmnode.structures.user_message import UserMessage
 
 FLAGS_COVERED: Final = 0x0F
-"""The bits of MessagePropertiesHeader.Flags that a signature covers: those that ask for acknowledgments."""
+"""The bits of MessagePropertiesHeader.Flags that a signature covers: those that request acknowledgments."""
 
 
 class SignedProperty(NamedTuple):
-    """One value that a signature covers: the specification's name for it, and how to take it from a message."""
+    """One value that a signature covers: the specification's name for it, and its extraction from a message."""
 
     name: str
     take: Callable[[UserMessage], Octets]
@@ -107,5 +107,5 @@ SIGNED_PROPERTIES: Final = {
 
 
 def signed_bytes(message: UserMessage, level: AuthenticationLevel) -> bytes:
-    """The bytes that a signature of this kind hashes. KeyError for AuthenticationLevel.NONE."""
+    """The bytes that a signature of this kind hashes. Raises KeyError for AuthenticationLevel.NONE."""
     return b"".join(signed.take(message) for signed in SIGNED_PROPERTIES[level])

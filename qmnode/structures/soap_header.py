@@ -1,4 +1,4 @@
-"""SoapHeader (MS-MQMQ 2.2.20.7): text of the application, for messages that came over HTTP."""
+"""SoapHeader (MS-MQMQ 2.2.20.7): application text of messages that came over HTTP."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from qmnode.structures.layout import Structure
 class SoapHeader(Structure, section="MS-MQMQ 2.2.20.7"):
     """Two sections of text. Lengths are in characters, nulls included.
 
-    The section does not speak of padding; BaseHeader.PacketSize counts "padding bytes used to align the various
-    message headers on 4-byte boundaries", so each section is padded. Padding is kept.
+    The section does not mention padding; BaseHeader.PacketSize counts "padding bytes used to align the various message
+    headers on 4-byte boundaries", so each section is padded. Padding is kept.
     """
 
     header_section_id: int  = const16(0, "HeaderSectionID", 0x0320, "Start of the header section")

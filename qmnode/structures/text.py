@@ -1,4 +1,4 @@
-"""Text from elsewhere, written so that no terminal acts on it, and the names that somebody may have meant."""
+"""Escapes untrusted text, so that no terminal acts on it, and suggests the nearest known name for a misspelt one."""
 
 import re
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import Final
 
 _ACTING: Final = (
     "\x00-\x1f\x7f-\x9f"  # control characters: C0, DEL, C1
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what turns the direction of writing
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # characters that change the direction of writing
     "\u2028\u2029"  # further ends of lines
     "\ud800-\udfff"  # halves of UTF-16 pairs, which cannot be written
 )
@@ -16,7 +16,7 @@ _IN_JSON: Final = re.compile(f"(?!\\n)[{_ACTING}]")
 
 
 def printable(text: str) -> str:
-    """One line of text, with escapes such as ``\\x1b`` for the characters that a terminal would act on."""
+    r"""Text on one line, with escapes such as ``\x1b`` for the characters that a terminal would act on."""
     return _IN_TEXT.sub(_escape, text)
 
 
@@ -26,7 +26,7 @@ def printable_lines(text: str) -> str:
 
 
 def printable_json(document: str) -> str:
-    """A JSON document that has no such character: JSON's own escapes stand for them, so that nothing is lost."""
+    """A JSON document without such characters: JSON's own escapes replace them, so that the content is unchanged."""
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
@@ -35,8 +35,8 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """The known name that somebody who wrote ``name`` probably meant."""
-    import difflib  # only those who err wait for it
+    """The known name that is most similar to ``name``, or None."""
+    import difflib  # slow to import, needed only for mistakes
 
     folded = {candidate.casefold(): candidate for candidate in sorted(set(known))}
     found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=likeness)

@@ -11,7 +11,8 @@ from qmnode.structures.layout import Structure
 class TransactionFlags(Flags, width=32):
     """Options of a transactional message. X bits are unused: kept as they are, ignored.
 
-    The section says both that values outside its table are an error and that the X bits are ignored; Windows ignores.
+    The section says both that values outside its table are an error and that the X bits are ignored; Windows ignores
+    them.
     """
 
     CG = bits(0, 1, "ConnectorQMGuid is present")

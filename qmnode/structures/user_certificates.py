@@ -1,4 +1,6 @@
-"""MQUSERSIGNCERT, MQUSERSIGNCERTS (MS-MQMQ 2.2.22, 2.2.21): users' signing certificates, as the directory has them."""
+"""MQUSERSIGNCERT, MQUSERSIGNCERTS (MS-MQMQ 2.2.22, 2.2.21): users' signing certificates, as the directory
+stores them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from qmnode.structures.layout import Structure
 
 # fmt: off
 class MqUserSignCert(Structure, section="MS-MQMQ 2.2.22", title="MQUSERSIGNCERT"):
-    """One certificate."""
+    """One certificate of a user."""
 
     digest: bytes           = raw(0, 16, "Digest", "MD5 of Certificate")
     identifier: Guid        = guid(16, "Identifier", "Given by who registered the certificate")

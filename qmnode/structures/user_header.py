@@ -1,4 +1,4 @@
-"""UserHeader (MS-MQMQ 2.2.19.2): where a message comes from and goes to, and which headers its packet has."""
+"""UserHeader (MS-MQMQ 2.2.19.2): the source and destination of a message, and the headers of its packet."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ class UserFlags(Flags, width=32):
 
 
 class UserHeader(Structure, section="MS-MQMQ 2.2.19.2"):
-    """Source and destination of a message. Queue types and CQ follow from the queues given, where that is possible:
-    a private queue by number can be meant in several ways, so set AQ and RQ for it in ``flags``.
+    """Source and destination of a message.
+
+    Queue types and CQ follow from the given queues where possible. A private queue by number can be meant in several
+    ways, so set AQ and RQ for it in ``flags``.
     """
 
     source_queue_manager: Guid  = guid(0, "SourceQueueManager", "The first sender")

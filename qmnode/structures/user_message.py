@@ -1,4 +1,4 @@
-"""UserMessage packet (MS-MQMQ 2.2.20): which headers a message has, in which order."""
+"""UserMessage packet (MS-MQMQ 2.2.20): the headers of a message and their order."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class UserMessage(
     outside_total=("session_header",),
     requires={"base_header.flags.IN": 0, "user_header.flags.MP": 1},
 ):
-    """A message with its headers. The flags that say which headers are there follow from the headers given.
+    """A message with its headers. The flags for optional headers follow from the headers given.
 
-    PacketSize leaves out the SessionHeader (2.2.19.1), so on a stream a packet that has one is 16 bytes longer.
+    PacketSize excludes the SessionHeader (2.2.19.1), so on a stream a packet that has one is 16 bytes longer.
     """
 
     base_header: BaseHeader         = nested(0, BaseHeader, "Size and options of the packet", default=BaseHeader())

@@ -72,6 +72,7 @@ def test_a_riddle_is_found_wherever_it_stands(bad: str, source: str) -> None:
         "Who asked? The caller did.",
         "Frame a message, e.g. What it holds.",
         "Frame a message.\n\n>>> what(1)\n2",
+        "A table:\n\nwhat    is a name\nwho     is another",
         "- one item of a list " + "word " * 30 + "\n- another item " + "word " * 30,
     ],
 )

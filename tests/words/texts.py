@@ -17,7 +17,7 @@ PAGES: Final = ("*.md", "docs/*.md", "playbooks/**/*.md")
 
 _SENTENCE_END: Final = re.compile(r"(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[`*A-Z:])")
 _DIRECTIVE: Final = re.compile(r"noqa|type: ?ignore|fmt: ?(on|off|skip)|pragma|!/")
-_NOT_PROSE: Final = re.compile(r"^(\s{4,}|>>>|\||\$ |#)")
+_NOT_PROSE: Final = re.compile(r"^(\s{4,}|>>>|\||\$ |#|\S+( \S+)*\s{3,}\S)")
 _ITEM: Final = re.compile(r"^\s*([-*]|\d+\.)\s+")
 
 

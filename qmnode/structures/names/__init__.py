@@ -1,6 +1,6 @@
 """Names of queues: MS-MQMQ 2.1. Each form is a frozen type that parses from text and prints as text.
 
-Parsing raises a QueueNameError with the error code, the position, and what would be right there.
+Parsing raises a QueueNameError with the error code, the position, and the expected text.
 """
 
 from qmnode.structures.names.direct import DirectFormatName, DirectProtocol

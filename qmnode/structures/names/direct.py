@@ -20,7 +20,7 @@ _PORT: Final = re.compile(r"[0-9]{0,5}", re.ASCII)
 
 
 class DirectProtocol(StrEnum):
-    """Protocol of 2.1.2. SPX is how the order queue's name in MS-MQQB 3.1.5.8.10 writes IPX."""
+    """Protocol of 2.1.2. SPX is the spelling of IPX in the order queue's name in MS-MQQB 3.1.5.8.10."""
 
     TCP = "TCP"
     OS = "OS"
@@ -37,9 +37,9 @@ _WEB: Final = (DirectProtocol.HTTP, DirectProtocol.HTTPS)
 class DirectFormatName:
     r"""A queue reached without the directory. ``path.computer`` is the address in the notation of the protocol.
 
-    The name of a computer for OS and HTTP, an IP address for TCP (and perhaps for HTTP), network and node for IPX. An
-    IPv6 address is kept without brackets. ``port`` is None unless an HTTP or HTTPS name states one. Raises
-    FormatNameError for an address that the protocol cannot have. Case does not matter.
+    This is the name of a computer for OS and HTTP, an IP address for TCP (also allowed for HTTP), network and node for
+    IPX. An IPv6 address is kept without brackets. ``port`` is None unless an HTTP or HTTPS name states one. Raises
+    FormatNameError for an address that is invalid for the protocol. Case does not matter.
     """
 
     protocol: DirectProtocol
@@ -75,7 +75,7 @@ class DirectFormatName:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether it names a journal or a dead-letter queue, to which nothing can be sent."""
+        """Whether it names a journal or a dead-letter queue, to which no messages can be sent."""
         return self.path.journal or self.path.kind is QueueKind.SYSTEM
 
     @property
@@ -97,7 +97,7 @@ _MACHINE_QUEUES: Final = "JOURNAL, DEADLETTER or DEADXACT after SYSTEM$;"
 
 
 def read_direct_name(reader: NameReader) -> DirectFormatName:
-    """Read what follows ``DIRECT=``, to the end."""
+    """Read the part after ``DIRECT=``, to the end."""
     start = reader.position
     try:
         protocol = DirectProtocol(fold(reader.until(":")))
@@ -160,9 +160,9 @@ def _with_plain_address(protocol: DirectProtocol, path: PathName) -> PathName:
     return replace(path, computer=plain)
 
 
-@lru_cache(maxsize=1024)  # the addresses of peers come again with each message
+@lru_cache(maxsize=1024)  # addresses of peers recur with each message
 def _plain_ip(text: str) -> str | None:
-    """An IP address in its shortest form, or None for what is none."""
+    """An IP address in its shortest form, or None for other text."""
     try:
         return str(ip_address(text))
     except ValueError:
@@ -174,7 +174,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _address_fault(protocol: DirectProtocol, address: str) -> str | None:
-    """What the protocol expects in the place of ``address``, or None."""
+    """The text expected in the place of ``address``, or None if it is valid for the protocol."""
     match protocol:
         case DirectProtocol.TCP:
             plain = _plain_ip(address)

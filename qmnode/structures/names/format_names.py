@@ -28,12 +28,12 @@ class PublicFormatName:
 
     @classmethod
     def read(cls, reader: NameReader) -> "PublicFormatName":
-        """Read what follows the prefix."""
+        """Read the text after the prefix."""
         return cls(_read_guid(reader), reader.take(_JOURNAL))
 
     @property
     def is_read_only(self) -> bool:
-        """Whether nothing can be sent to it."""
+        """Whether no messages can be sent to it."""
         return self.journal
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class PrivateFormatName:
 
     @classmethod
     def read(cls, reader: NameReader) -> "PrivateFormatName":
-        """Read what follows the prefix."""
+        """Read the text after the prefix."""
         computer = _read_guid(reader)
         if not reader.take("\\"):
             reader.fail("a backslash and the number of the queue")
@@ -69,11 +69,11 @@ class PrivateFormatName:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether nothing can be sent to it."""
+        """Whether no messages can be sent to it."""
         return self.journal
 
     def __str__(self) -> str:
-        # Eight digits, as Windows writes the number; the grammar takes one to eight.
+        # Eight digits, as Windows writes the number; the grammar accepts one to eight.
         return f"PRIVATE={guid_to_text(self.computer)}\\{self.queue:08x}{_JOURNAL if self.journal else ''}"
 
 
@@ -94,7 +94,7 @@ class DistributionListFormatName:
 
     @classmethod
     def read(cls, reader: NameReader) -> "DistributionListFormatName":
-        """Read what follows the prefix."""
+        """Read the text after the prefix."""
         group = _read_guid(reader)
         return cls(group, reader.part(DOMAIN, "") if reader.take("@") else "")
 
@@ -114,7 +114,8 @@ class DistributionListFormatName:
 class MachineFormatName:
     """MACHINE=guid[;suffix], 2.1.6: a computer's own journal or dead-letter queue.
 
-    The grammar has no suffix, but Windows writes one and QUEUE_FORMAT (2.2.7) demands it; ``queue`` is None without.
+    The grammar has no suffix, but Windows writes one and QUEUE_FORMAT (2.2.7) requires it; without one, ``queue`` is
+    None.
     """
 
     prefix: ClassVar[str] = "MACHINE="
@@ -126,7 +127,7 @@ class MachineFormatName:
 
     @classmethod
     def read(cls, reader: NameReader) -> "MachineFormatName":
-        """Read what follows the prefix."""
+        """Read the text after the prefix."""
         computer = _read_guid(reader)
         if reader.at_end:
             return cls(computer)
@@ -152,7 +153,7 @@ class ConnectorFormatName:
 
     @classmethod
     def read(cls, reader: NameReader) -> "ConnectorFormatName":
-        """Read what follows the prefix."""
+        """Read the text after the prefix."""
         return cls(_read_guid(reader), reader.take(_XACTONLY))
 
     def __str__(self) -> str:
@@ -163,7 +164,7 @@ class ConnectorFormatName:
 class MulticastFormatName:
     """MULTICAST=address:port, 2.1.6: every queue that listens to a multicast address, 224.0.0.0 to 239.255.255.255.
 
-    The grammar's rule for ports knows 10 to 19 only where it means 10 to 99; every number of 16 bits is taken here.
+    The grammar's rule for ports allows only 10 to 19 where it means 10 to 99; every number of 16 bits is accepted here.
     """
 
     prefix: ClassVar[str] = "MULTICAST="
@@ -181,7 +182,7 @@ class MulticastFormatName:
 
     @classmethod
     def read(cls, reader: NameReader) -> "MulticastFormatName":
-        """Read what follows the prefix."""
+        """Read the text after the prefix."""
         start = reader.position
         try:
             address = IPv4Address(reader.until(":"))

@@ -24,10 +24,10 @@ FormatName: TypeAlias = (
     | ConnectorFormatName
     | MulticastFormatName
 )
-"""One element."""
+"""One element of a format name."""
 
 MAX_ELEMENTS: Final = 1000
-"""Elements in a multiple-element format name; the specification has no limit, and something must bound the work."""
+"""Elements in a multiple-element format name. The specification has no limit; this one bounds the work."""
 
 SEPARATOR: Final = ","
 

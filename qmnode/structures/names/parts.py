@@ -1,7 +1,7 @@
-"""What names are made of, their limits, how they compare, and the error that says what is wrong with one: MS-MQMQ 2.1.
+"""The parts of names, their limits, their comparison, and the error that explains a malformed one: MS-MQMQ 2.1.
 
-The grammar of the specification is ASCII. Windows also takes other characters, and spaces in the names of queues; so
-it is here. What delimits the parts of a name, and control characters, stay excluded.
+The grammar of the specification is ASCII. Windows also accepts other characters, and spaces in the names of queues, and
+so does this package. Delimiters and control characters stay excluded.
 """
 
 import re
@@ -18,11 +18,11 @@ MAX_NAME_LENGTH: Final = 512
 """Longest name of one queue, in any form: the limits above and the longest prefixes add up to less."""
 
 RESERVED_SUFFIXES: Final = frozenset({"JOURNAL", "DEADLETTER", "DEADXACT", "XACTONLY"})
-"""What may follow a semicolon with a meaning of its own, and so is no name of a subqueue."""
+"""Suffixes after a semicolon that have a meaning of their own, and so cannot name a subqueue."""
 
 
 class QueueNameError(ValueError):
-    """A name that does not parse. ``position`` counts characters of ``text``; ``expected`` says what would be right."""
+    """A name that does not parse. ``position`` counts characters of ``text``; ``expected`` describes correct text."""
 
     code: ErrorCode
 
@@ -34,7 +34,7 @@ class QueueNameError(ValueError):
 
     @property
     def sentence(self) -> str:
-        """What is wrong, without the code."""
+        """The explanation without the code."""
         shown = self.text if len(self.text) <= 80 else self.text[:77] + "..."
         return f"{shown!r} is wrong at character {self.position}: expected {self.expected}"
 
@@ -43,13 +43,13 @@ class QueueNameError(ValueError):
 
 
 class PathNameError(QueueNameError):
-    """Not a path name (2.1.1)."""
+    """Not a valid path name (2.1.1)."""
 
     code = ErrorCode.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME
 
 
 class FormatNameError(QueueNameError):
-    """Not a format name (2.1.2 to 2.1.7)."""
+    """Not a valid format name (2.1.2 to 2.1.7)."""
 
     code = ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME
 
@@ -74,19 +74,19 @@ def _fold_character(character: str) -> str:
 
 
 def utf16_length(text: str) -> int:
-    """Length in the unit in which Windows counts: 16 bits, of which characters beyond U+FFFF take two."""
+    """Length in 16-bit units, as Windows counts; characters beyond U+FFFF take two."""
     return len(text) + sum(character > "\uffff" for character in text)
 
 
 class Fault(NamedTuple):
-    """Where a part of a name goes wrong, and what was expected there."""
+    """The position of a fault in a part of a name, and the expected text."""
 
     position: int
     expected: str
 
 
 class Part(NamedTuple):
-    """One kind of part: what it is called, which characters it may not have, and how long it may be."""
+    """One kind of part: its name, its forbidden characters, and its maximum length."""
 
     title: str
     excluded: re.Pattern[str]
@@ -94,7 +94,7 @@ class Part(NamedTuple):
     maximum: int
 
     def fault(self, text: str) -> Fault | None:
-        """What is wrong with ``text`` as this part, or None."""
+        """The fault of ``text`` as this part, or None."""
         if not text:
             return Fault(0, f"{self.title}, which must not be empty")
         if match := self.excluded.search(text):
@@ -104,10 +104,10 @@ class Part(NamedTuple):
         return None
 
 
-# No text with half a surrogate pair can be written as UTF-16, so it is no name.
+# Text with half a surrogate pair cannot be written as UTF-16, so it is no name.
 _UNPRINTABLE: Final = r"\x00-\x1f\x80-\x9f\ud800-\udfff"
 
-# VCHAR of 2.1.1 without what separates: the backslash ends the computer's name, the comma an element (2.1.7).
+# VCHAR of 2.1.1 without delimiters: the backslash ends the computer's name, the comma an element (2.1.7).
 COMPUTER: Final = Part(
     "a computer name",
     re.compile(rf"[{_UNPRINTABLE} \x7f\\,]"),
@@ -127,7 +127,7 @@ DOMAIN: Final = Part(
 
 
 class NameReader:
-    """Reads a name from left to right and knows where it is, for the error."""
+    """Reads a name from left to right and tracks the position for errors."""
 
     def __init__(self, text: str, error: type[QueueNameError], maximum: int = MAX_NAME_LENGTH) -> None:
         self.text = text
@@ -150,7 +150,7 @@ class NameReader:
         return True
 
     def until(self, stops: str) -> str:
-        """What comes before the first of the characters ``stops``, or the rest. The reader is then at the stop."""
+        """Read up to the first of the characters ``stops``, or to the end. The reader then stands at the stop."""
         start = self.position
         places = (self.text.find(stop, start) for stop in stops)
         self.position = min((place for place in places if place >= 0), default=len(self.text))
@@ -166,10 +166,10 @@ class NameReader:
 
     @property
     def at_end(self) -> bool:
-        """Whether everything is read."""
+        """Whether the whole name is read."""
         return self.position == len(self.text)
 
     def finish(self) -> None:
-        """Raise unless everything is read."""
+        """Raise unless the whole name is read."""
         if not self.at_end:
             self.fail("the end of the name")

@@ -16,7 +16,7 @@ from qmnode.structures.names.parts import (
 )
 
 LOCAL_COMPUTER: Final = "."
-"""How Windows writes "this computer" in a path name."""
+"""The notation of Windows for "this computer" in a path name."""
 
 _PRIVATE: Final = "private$"
 _SYSTEM: Final = "system$"
@@ -24,7 +24,7 @@ _JOURNAL: Final = "JOURNAL"
 
 
 class QueueKind(Enum):
-    """Which of the three forms of a path name."""
+    """The three forms of a path name."""
 
     PUBLIC = "public"
     PRIVATE = "private"
@@ -35,7 +35,7 @@ class QueueKind(Enum):
 class PathName:
     """The name of a queue on a computer, of one of its subqueues, or of its journal. Case does not matter.
 
-    Raises PathNameError for parts that no path name can have, so every value prints as a name that parses to it.
+    Raises PathNameError for invalid parts, so every value prints as a name that parses to it.
     """
 
     computer: str
@@ -68,11 +68,11 @@ class PathName:
 
     @property
     def local_name(self) -> str:
-        r"""The name without its computer: what follows the first backslash."""
+        r"""The name without its computer: the part after the first backslash."""
         return self.local_name_separated_by("\\")
 
     def local_name_separated_by(self, separator: str) -> str:
-        """The local name with another character in the place of the backslash after ``private$``."""
+        """The local name with another character in place of the backslash after ``private$``."""
         suffix = ";JOURNAL" if self.journal else f";{self.subqueue}" if self.subqueue else ""
         match self.kind:
             case QueueKind.PUBLIC:
@@ -101,7 +101,7 @@ def read_path_name(reader: NameReader) -> PathName:
 
 
 def read_local_name(reader: NameReader, computer: str, separators: str) -> PathName:
-    """Read what follows the computer in a path name; any of ``separators`` may follow ``private$``."""
+    """Read the part of a path name after the computer; any of ``separators`` may follow ``private$``."""
     if reader.take(_SYSTEM + ";"):
         return PathName(computer, reader.part(QUEUE, ""), QueueKind.SYSTEM)
     private = any(reader.take(_PRIVATE + separator) for separator in separators)
