@@ -1,1 +1,1 @@
-"""Servers found by DNS instead of configured."""
+"""Find servers by DNS instead of configuring them."""

@@ -1,7 +1,7 @@
-"""SRV records of directory servers: those of the site first, ordered by priority and weight, remembered for their TTL.
+"""SRV records of directory servers: those of the site first, ordered by priority and weight, cached for their TTL.
 
-The names are those of MS-ADTS 6.3.2.3, which MS-MQDMPR 3.1.3 asks for; a domain of OpenLDAP servers has the plain ones
-of RFC 2782. The order within a priority is drawn by weight as there, anew each time so that load is shared.
+The record names are those of MS-ADTS 6.3.2.3, as MS-MQDMPR 3.1.3 requires; a domain of OpenLDAP servers has the plain
+names of RFC 2782. The order within a priority is drawn by weight (RFC 2782), anew each time, to share the load.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ DOMAIN_RECORDS: Final = (
     ("ldaps", "_ldaps._tcp.{domain}"),
     ("ldap", "_ldap._tcp.{domain}"),
 )
-"""In this order; the first that has records is the domain's."""
+"""Record names in the order in which they are looked up; the first that has records is used."""
 LONGEST_TTL: Final = 3600
 SHORTEST_TTL: Final = 5
-"""Seconds. A TTL of 0 must not mean a look-up for each connection."""
+"""The shortest caching time in seconds: a TTL of 0 must not mean a look-up for each connection."""
 RETRY: Final = 15.0
-"""Seconds until name servers that did not answer are asked again; what was known is used meanwhile."""
+"""Seconds until name servers that did not answer are asked again. The last known records serve meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class ServiceRecord:
 
     @property
     def url(self) -> str:
-        """The URL that a directory's settings would have."""
+        """The server's URL as the directory settings would have it."""
         return f"{self.scheme}://{self.host}:{self.port}"
 
 
@@ -65,8 +65,8 @@ class _Known:
 class ServerFinder:
     """The directory servers of a domain. Safe for threads.
 
-    ``nameservers`` are ``address`` or ``address:port``; the system's are asked when there are none. With name servers
-    of our own the addresses of the servers are asked there as well, for the system may not know the domain at all.
+    ``nameservers`` are ``address`` or ``address:port``; without any, the system's name servers are asked. Configured
+    name servers also resolve the servers' addresses, because the system may not know the domain at all.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class ServerFinder:
 
     @classmethod
     def of(cls, settings: DirectorySettings, clock: Callable[[], float] = time.monotonic) -> ServerFinder:
-        """The finder that a directory's settings ask for."""
+        """Make the finder that the directory settings describe."""
         assert settings.domain is not None
         return cls(settings.domain, settings.site, settings.nameservers, settings.connect_timeout, clock)
 
     def urls(self) -> list[str]:
-        """The servers to try, in order: those of the site, then the others of the domain. Empty when none is known."""
+        """Return the servers to try in order: those of the site, then the rest of the domain. May be empty."""
         with self._lock:
             known = self._known
             if known is None or self._clock() >= known.until:
@@ -110,7 +110,7 @@ class ServerFinder:
         return open_session(url, settings, clock, address=self.address(host_of(url)))
 
     def address(self, host: str) -> str | None:
-        """The address of a host from our own name servers; nothing when the system's are to be asked."""
+        """Return a host's address from the configured name servers, or None to ask the system's."""
         if not self._asks_addresses:
             return None
         known = self._addresses.get(host)
@@ -155,7 +155,7 @@ class ServerFinder:
                 scheme, record.target.to_text(omit_final_dot=True), record.port, record.priority, record.weight
             )
             for record in answer
-            if record.target.to_text() != "."  # RFC 2782: the service is decidedly not there
+            if record.target.to_text() != "."  # RFC 2782: the domain says that it has no such service
         )
         ttls.append(_bounded(answer))
         if records:
@@ -169,7 +169,7 @@ def in_order(records: Iterable[ServiceRecord], draw: random.Random) -> list[Serv
     ordered: list[ServiceRecord] = []
     while left:
         equal = [record for record in left if record.priority == left[0].priority]
-        # Those of weight 0 stand first and are drawn by a zero only.
+        # Records of weight 0 come first and are drawn only by a zero.
         number = draw.randint(0, sum(record.weight for record in equal))
         total = 0
         for record in equal:

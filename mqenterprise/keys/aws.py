@@ -1,10 +1,10 @@
 """Private keys in AWS Secrets Manager, encrypted by KMS.
 
-Secrets Manager keeps old versions of a secret and offers no way to delete one; so a private key has a secret of its
-own, which is deleted with it, and one more secret is the index: the records of all pairs. The index is what changes
-atomically. The identifier of its version N is computed from N, and Secrets Manager refuses a second version of the same
-identifier with other contents: so of two writers one is told. AWSCURRENT is the newest version, AWSPREVIOUS the one
-before it.
+Secrets Manager keeps old versions of a secret and cannot delete a single version. Each private key therefore has a
+secret of its own, which is deleted with the key. One more secret, the index, holds the records of all pairs and is
+what changes atomically. The identifier of its version N is computed from N, and Secrets Manager refuses a second
+version with the same identifier and other contents, so that of two concurrent writers one gets an error. AWSCURRENT is
+the newest version, AWSPREVIOUS the version before it.
 
 Reading needs secretsmanager:GetSecretValue and kms:Decrypt, writing also CreateSecret, PutSecretValue, DeleteSecret and
 kms:GenerateDataKey.
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from qmnode.security.key_ring import KeyPair
 
 _NAMESPACE: Final = uuid.UUID("6f0b1c52-6a39-5d0e-9c0e-6d3f4f6f1a10")
-"""Of the identifiers of the index's versions."""
+"""Namespace from which the identifiers of the index's versions are computed."""
 _SETTINGS: Final = frozenset({"prefix", "region", "endpoint_url", "kms_key_id"})
 _CURRENT: Final = "AWSCURRENT"
-# What the operator has to change; anything else may go away by itself.
+# Faults that the operator has to correct; any other fault may be temporary.
 _REFUSED: Final = {
     "AccessDeniedException": "the identity that this node uses may not do this: see its policy",
     "UnrecognizedClientException": "the credentials are not known",
@@ -88,7 +88,7 @@ class AwsKeyStore:
         self._name = name
         self._kms_key_id = kms_key_id
         self._read_keys: dict[str, PrivateKey] = {}
-        """By fingerprint: what was read is not asked for again. A retired key is not kept."""
+        """Private keys read before, by fingerprint, so that AWS is asked once. Retired keys are not kept here."""
 
     def __repr__(self) -> str:
         return f"<AwsKeyStore {self._name}>"
@@ -103,8 +103,9 @@ class AwsKeyStore:
     async def replace(self, pairs: tuple[KeyPair, ...], *, expected_version: int) -> int:
         """Store new private keys, then a new version of the index, then delete destroyed private keys.
 
-        Cut before the index changed, an unused secret is left, which the next writer of the same key takes over. Cut
-        before a private key was deleted, its pair is read as retired and without private key: to be destroyed again.
+        If the process ends before the index has changed, an unused secret remains, which the next writer of the same
+        key takes over. If it ends before a private key is deleted, its pair is read as retired without a private key,
+        and is destroyed again.
         """
         return await asyncio.to_thread(self._replace, pairs, expected_version)
 
@@ -131,7 +132,7 @@ class AwsKeyStore:
         stored = self._value(where)
         if stored is None:
             if pair.state is KeyState.RETIRED:
-                return None  # its destruction was cut
+                return None  # the process ended while the key was being destroyed
             raise KeyStoreError(f"{where} is missing, the private key of a pair that is {pair.state.value}: restore it")
         try:
             key = PrivateKey.from_der(stored)
@@ -162,7 +163,7 @@ class AwsKeyStore:
         kept = {pair.fingerprint for pair in pairs if pair.state is not KeyState.DESTROYED}
         gone = [name for name, state in before.items() if name not in kept and state is not KeyState.DESTROYED]
         if gone:
-            # First nobody uses them any more, then they are deleted, then it is said so.
+            # In this order: the index stops naming the keys, the keys are deleted, the index records that.
             self._store_index(version, (_undestroyed(pair) if pair.fingerprint in gone else pair for pair in pairs))
             for fingerprint in gone:
                 self._delete(fingerprint)
@@ -204,7 +205,7 @@ class AwsKeyStore:
             return
 
     def _value(self, name: str) -> bytes | None:
-        """What a secret holds now; None when there is none."""
+        """Return the current contents of a secret, or None when there is no such secret."""
         try:
             answer = self._call("get_secret_value", SecretId=name, VersionStage=_CURRENT)
         except _MissingError:
@@ -213,7 +214,7 @@ class AwsKeyStore:
         return value.encode() if isinstance(value, str) else value
 
     def _call(self, operation: str, **request: Any) -> dict[str, Any]:
-        """One call. Its errors never repeat the request, which may hold a private key."""
+        """Call AWS. The errors that this raises never repeat the request, which may hold a private key."""
         name = request.get("SecretId", request.get("Name"))
         try:
             answer: dict[str, Any] = getattr(self._client, operation)(**request)
@@ -242,7 +243,7 @@ class _MissingError(KeyStoreError):
 
 
 class _ExistsError(KeyStoreError):
-    """There is one already, or a version of that identifier with other contents."""
+    """The secret exists already, or has a version with that identifier and other contents."""
 
 
 def _digits(fingerprint: str) -> str:

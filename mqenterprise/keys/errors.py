@@ -1,4 +1,4 @@
-"""What a rotation says when it cannot go on."""
+"""The error of a rotation that cannot continue."""
 
 
 class KeyRotationError(Exception):

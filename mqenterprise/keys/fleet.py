@@ -1,4 +1,4 @@
-"""The keys of many nodes: a few at a time, one that fails does not hold up the others, and progress is told."""
+"""The keys of many nodes, a few at a time. A node that fails does not hold up the others, and progress is reported."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def store_of(node: Node, settings: KeySettings) -> KeyStore:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a run over many nodes."""
+    """The outcome of a run over many nodes."""
 
     done: list[KeysOfNode] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    """By the computer's name: why."""
+    """The reason of each failure, by computer name."""
     waiting: dict[str, float] = field(default_factory=dict)
-    """By the computer's name: from when on its next key may be published."""
+    """The time from which a node's next key may be published, by computer name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time that passes: seconds since 1970, and waiting. Tests give a false one."""
+    """The current time in seconds since 1970, and waiting. Tests pass a fake clock."""
 
     now: Callable[[], float] = time.time
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -77,7 +77,7 @@ class Fleet:
         self._places = asyncio.Semaphore(waiting.settings.concurrency)
 
     async def status(self) -> Outcome:
-        """The state of all keys, and nothing changed."""
+        """Return the state of all keys without changing anything."""
         return await self._run(self._nothing)
 
     async def rotate(self, begun: float, *, wait: bool) -> Outcome:
@@ -93,12 +93,12 @@ class Fleet:
         return await self._run(Rotation.roll_back, publish=True, wait=wait)
 
     async def retire(self) -> Outcome:
-        """Put away what is due."""
+        """Retire and destroy the keys that are due."""
         return await self._run(Rotation.retire)
 
     @staticmethod
     async def _nothing(rotation: Rotation) -> None:
-        """What a mere look does to the keys."""
+        """The action of ``status``: leave the keys as they are."""
 
     async def _run(
         self, begin: Callable[[Rotation], Awaitable[None]], *, publish: bool = False, wait: bool = False

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SETTINGS: Final = frozenset({"path", "kms_key_id", "region", "endpoint_url"})
 _CONTEXT: Final = {"purpose": "qmnode key store"}
-"""The encryption context: KMS decrypts the data key only for who says the same, and CloudTrail shows it."""
+"""The encryption context: KMS decrypts the data key only for a caller with the same context. CloudTrail shows it."""
 
 
 def open_kms_file_key_store(options: KeyStoreOptions) -> FileKeyStore:
@@ -62,7 +62,7 @@ class KmsSealing:
         return envelope(clear, made["Plaintext"], {"kms": b64encode(made["CiphertextBlob"]).decode()})
 
     def open(self, stored: bytes, where: str) -> bytes:
-        """Decrypt; a store in clear is taken as it is, and encrypted when it is next written."""
+        """Decrypt a store. A store in clear is read as it is, and encrypted when it is next written."""
         sealed = sealed_document(stored)
         if sealed is None:
             return stored

@@ -1,9 +1,10 @@
 """The steps of a rotation, as functions from the key pairs of one node to those after the step. No I/O here.
 
-A pair is made as the next one, published in the place of its provider's current one, and then is the current one; the
-one before is previous until no message encrypted to it can arrive, then retired, then destroyed. A rollback makes the
-pair before the current one the next one again: from there on it is a rotation like any other, so that what was cut is
-finished by either command. Which step is due can always be told from the pairs and the directory: there is no journal.
+A new pair starts as *next*. Published in the place of its provider's current pair, it becomes *current*, and the pair
+before it *previous*. When no message encrypted to the previous pair can arrive any more, that pair is *retired*, and
+later *destroyed*. A rollback makes the pair before the current one *next* again and then goes on like a rotation, so
+that either command finishes an interrupted run of the other. No journal is needed: the pairs and the directory
+determine which step is due.
 """
 
 from __future__ import annotations
@@ -23,41 +24,41 @@ Pairs = tuple[KeyPair, ...]
 
 
 class Step(enum.StrEnum):
-    """What is due for a key pair."""
+    """The step that is due for a key pair."""
 
     ROTATE = "rotate"
     """The current pair is older than the settings allow, or there is none."""
     PUBLISH = "publish"
-    """A next pair waits for its publication: a rotation or a rollback was begun and not finished."""
+    """A next pair waits for its publication: a rotation or rollback was started and not finished."""
     RETIRE = "retire"
-    """No message encrypted to it can arrive any more."""
+    """No message encrypted to this pair can arrive any more."""
     DESTROY = "destroy"
-    """Retired for so long that it is not brought back."""
+    """The time in which a retired pair can be brought back has passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How long an old key is waited for."""
+    """The times that decide how long an old key is still needed."""
 
     settings: KeySettings
     longest_time_to_reach_queue: float
-    """Seconds, as the enterprise has it unless the settings say otherwise."""
+    """Seconds; the enterprise's value unless the settings override it."""
 
     def senders_until(self, pair: KeyPair) -> float | None:
-        """Until when a sender may still encrypt to a superseded pair; None while it is not superseded."""
+        """Return until when a sender may still encrypt to a superseded pair; None while it is not superseded."""
         return pair.needed_until(self.settings.security, self._shown_until, 0.0)
 
     def needed_until(self, pair: KeyPair) -> float | None:
-        """Until when a message encrypted to a superseded pair may arrive; None while it is not superseded."""
+        """Return until when a message encrypted to a superseded pair may arrive; None while it is not superseded."""
         return pair.needed_until(self.settings.security, self._shown_until, self.longest_time_to_reach_queue)
 
     def destroyed_from(self, pair: KeyPair) -> float | None:
-        """When a superseded pair may be destroyed."""
+        """Return the time from which a superseded pair may be destroyed."""
         needed = self.needed_until(pair)
         return None if needed is None else needed + self.settings.destroy_after
 
     def publishable_from(self, pair: KeyPair) -> float:
-        """When every node that has this next pair decrypts with it."""
+        """Return the time by which every reader of the key store decrypts with this next pair."""
         staged = pair.created_time if pair.staged_time is None else pair.staged_time
         return staged + self.settings.reload_interval
 
@@ -66,7 +67,7 @@ class Waiting:
         return self.settings.replication_delay + self.settings.offline_cache_age
 
     def due(self, pair: KeyPair, now: float) -> tuple[Step, float] | None:
-        """The next step of a pair and from when on it may be taken; None if there is none."""
+        """Return the next step of a pair and the time from which it may be taken, or None if no step is left."""
         match pair.state:
             case KeyState.NEXT:
                 return Step.PUBLISH, self.publishable_from(pair)
@@ -81,7 +82,7 @@ class Waiting:
 
 
 def of(pairs: Iterable[KeyPair], provider: str, purpose: KeyPurpose, *states: KeyState) -> Pairs:
-    """The pairs of one provider and purpose, only those in the given states if any are given."""
+    """Return the pairs of one provider and purpose, limited to the given states if there are any."""
     return tuple(
         pair
         for pair in pairs
@@ -90,9 +91,9 @@ def of(pairs: Iterable[KeyPair], provider: str, purpose: KeyPurpose, *states: Ke
 
 
 def staged(pairs: Pairs, fingerprint: str, now: float) -> Pairs:
-    """The pair of that fingerprint becomes its provider's next one; another next one is superseded.
+    """Make the pair with that fingerprint its provider's next pair; any other next pair is superseded.
 
-    The directory may have shown that other one, if only for a moment, so it is kept as long as any previous pair.
+    The directory may have shown the other pair for a moment, so that pair is kept as long as a previous pair.
     """
     chosen = _with_private_key(pairs, fingerprint)
     siblings = of(pairs, chosen.provider, chosen.purpose, KeyState.NEXT)
@@ -107,12 +108,12 @@ def staged(pairs: Pairs, fingerprint: str, now: float) -> Pairs:
 
 
 def _staged_time(pair: KeyPair, now: float) -> float | None:
-    """Nodes went on to decrypt with a previous pair; only a retired one they must read again."""
+    """Return from when nodes can read a pair: now if it was retired; a previous pair they have never dropped."""
     return now if pair.state is KeyState.RETIRED else pair.staged_time
 
 
 def settled(pairs: Pairs, fingerprint: str, now: float) -> Pairs:
-    """After the directory took that key: it is the current pair, and what was current or next is previous."""
+    """Make the pair that the directory now publishes current, and the pairs that were current or next previous."""
     chosen = _with_private_key(pairs, fingerprint)
     replaced = of(pairs, chosen.provider, chosen.purpose, KeyState.CURRENT, KeyState.NEXT)
 
@@ -127,7 +128,7 @@ def settled(pairs: Pairs, fingerprint: str, now: float) -> Pairs:
 
 
 def before(pairs: Pairs, provider: str, purpose: KeyPurpose) -> KeyPair | None:
-    """What a rollback publishes: the newest pair that is older than the published one and can still decrypt."""
+    """Return the pair that a rollback publishes: the newest before the published one that can still decrypt."""
     in_use = of(pairs, provider, purpose, KeyState.CURRENT, KeyState.NEXT)
     if not in_use:
         return None
@@ -141,7 +142,7 @@ def before(pairs: Pairs, provider: str, purpose: KeyPurpose) -> KeyPair | None:
 
 
 def is_rollback(pair: KeyPair) -> bool:
-    """Whether a next pair is one that was published before."""
+    """Return whether a next pair was published before."""
     return pair.state is KeyState.NEXT and pair.published_time is not None
 
 

@@ -1,4 +1,4 @@
-"""What a rotation, a rollback or a retirement would do to the keys of a node, without doing it."""
+"""Preview what a rotation, rollback or retirement would do to the keys of a node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def to_rotate(keys: KeysOfNode, waiting: Waiting, now: float, begun: float) -> list[str]:
-    """One sentence for each thing that ``Fleet.rotate`` would do."""
+    """Return one sentence for each action of ``Fleet.rotate``."""
     made = [
         f"a new {provider.name} {purpose.value} key"
         for provider in usable_providers(waiting.settings.security)
@@ -28,13 +28,13 @@ def to_rotate(keys: KeysOfNode, waiting: Waiting, now: float, begun: float) -> l
 
 
 def to_publish(keys: KeysOfNode, waiting: Waiting, now: float) -> list[str]:
-    """One sentence for each key that was begun to be published, or that the directory shows and should not."""
+    """Return one sentence for each key whose publication was started, or that the directory wrongly shows."""
     rows = (row for row in rows_of(keys, waiting, now) if row["due"] == Step.PUBLISH.value)
     return [f"{row['provider']} {row['purpose']} key {row['fingerprint']}: publish" for row in rows]
 
 
 def to_roll_back(keys: KeysOfNode, waiting: Waiting, now: float, begun: float) -> list[str]:
-    """One sentence for each key that ``Fleet.roll_back`` would publish, where the published one is older than that."""
+    """Return one sentence for each key that ``Fleet.roll_back`` would publish; keys published since ``begun`` stay."""
     found = []
     for provider in sorted({pair.provider for pair in keys.pairs}):
         current = life_cycle.of(keys.pairs, provider, KeyPurpose.ENCRYPTION, KeyState.CURRENT)
@@ -48,7 +48,7 @@ def to_roll_back(keys: KeysOfNode, waiting: Waiting, now: float, begun: float) -
 
 
 def to_retire(keys: KeysOfNode, waiting: Waiting, now: float) -> list[str]:
-    """One sentence for each key that ``Fleet.retire`` would put away."""
+    """Return one sentence for each key that ``Fleet.retire`` would retire or destroy."""
     steps_of_retirement = (Step.RETIRE.value, Step.DESTROY.value)
     rows = (row for row in rows_of(keys, waiting, now) if row["due"] in steps_of_retirement and row["is_due"])
     return [f"{row['provider']} {row['purpose']} key {row['fingerprint']}: {row['due']}" for row in rows]

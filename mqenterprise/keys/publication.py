@@ -1,7 +1,7 @@
-"""Where public keys are published: mSMQEncryptKey and mSMQSignKey of each queue manager, as MQDSPUBLICKEYS.
+"""Publish public keys in the directory: mSMQEncryptKey and mSMQSignKey of each queue manager, as MQDSPUBLICKEYS.
 
-A sender picks a key by its provider's name (MS-MQQB 3.1.7.1.5) and the wire carries no key id, so a new key takes the
-place of its provider's old one. The list is changed by compare and set: two writers never undo each other.
+A sender picks a key by its provider's name (MS-MQQB 3.1.7.1.5) and the wire carries no key id, so a new key replaces
+its provider's old key. The list is changed by compare and set, so that two writers never undo each other's change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NODE_FIELDS: Final = ("identifier", "site_identifier_list", "foreign_system", "
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A queue manager whose keys are kept here."""
+    """A queue manager whose keys this project manages."""
 
     computer_name: str
     identifier: Guid
@@ -43,19 +43,19 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the directory shows of a node's keys: the lists as they are, and the fingerprints in them."""
+    """A node's published keys: the lists as the directory holds them, and the fingerprints in them."""
 
     lists: dict[KeyPurpose, bytes | None]
     fingerprints: frozenset[str] = field(default=frozenset())
 
     @classmethod
     def of(cls, lists: dict[KeyPurpose, bytes | None]) -> Shown:
-        """From the attributes. A key that cannot be read is nobody's."""
+        """Read the attributes. A key that cannot be read has no fingerprint here."""
         keys = (entry for encoded in lists.values() for entry in _entries(encoded))
         return cls(lists, frozenset(name for entry in keys if (name := _fingerprint(entry)) is not None))
 
     def with_pairs(self, pairs: Iterable[KeyPair], purpose: KeyPurpose) -> bytes:
-        """The list after these pairs took their providers' places. Other providers' keys stay as they are."""
+        """Return the list with these pairs in their providers' places. The keys of other providers stay as they are."""
         current = [pair for pair in pairs if pair.purpose is purpose and pair.state is KeyState.CURRENT]
         new = {entry.provider_name: entry for entry in MqdsPublicKeys.parse(public_key_list(current, purpose)).keys}
         kept = [new.pop(entry.provider_name, entry) for entry in _entries(self.lists.get(purpose))]
@@ -69,13 +69,13 @@ class Publication:
         self._directory = directory
 
     def longest_time_to_reach_queue(self) -> float:
-        """The enterprise's default time to live, in seconds: no message that names no other time takes longer."""
+        """The enterprise's default time to live in seconds, which bounds each message that sets no other time."""
         return float(self._directory.enterprise().default_time_to_live)
 
     def nodes(self, *, site: str | None = None, computers: Collection[str] = ()) -> list[Node]:
-        """The queue managers of a site, of that names, or all. Those of foreign systems keep their keys themselves.
+        """Return the queue managers of a site, those named, or all. Foreign systems manage their own keys.
 
-        Raises :class:`KeyRotationError` for a name that is nobody's.
+        Raises :class:`KeyRotationError` for an unknown name.
         """
         within = None if site is None else self._site(site)
         wanted = {name.casefold() for name in computers}
@@ -103,7 +103,7 @@ class Publication:
         return found.identifier
 
     def read(self, node: Node) -> Shown:
-        """What the directory shows now. Raises :class:`KeyRotationError` when the node was deleted."""
+        """Read the node's published keys. Raises :class:`KeyRotationError` when the node was deleted."""
         try:
             entry = self._directory.connection.read(node.full_path, tuple(ATTRIBUTES.values()))
         except ObjectNotFound:
@@ -111,7 +111,7 @@ class Publication:
         return Shown.of({purpose: entry.first(name) for purpose, name in ATTRIBUTES.items()})
 
     def replace(self, node: Node, shown: Shown, lists: dict[KeyPurpose, bytes]) -> bool:
-        """Put these lists in the place of what was shown; False when something else is there by now."""
+        """Replace the lists that were read by these. Return False when the directory has changed since."""
         values = {ATTRIBUTES[purpose]: (shown.lists.get(purpose), encoded) for purpose, encoded in lists.items()}
         try:
             return swap(self._directory.connection, node.full_path, values)
@@ -120,7 +120,7 @@ class Publication:
 
 
 def _entries(encoded: bytes | None) -> tuple[MqdsPublicKey, ...]:
-    """The entries of a list; none of one that cannot be read, which no sender can read either."""
+    """Return the entries of a list. A list that cannot be read has none: no sender can read it either."""
     try:
         return MqdsPublicKeys.parse(encoded).keys if encoded else ()
     except PacketError:

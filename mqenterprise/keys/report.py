@@ -1,4 +1,4 @@
-"""What is said of keys: one row for each pair, and whether something is due."""
+"""The report on keys: one row for each pair, with the step that is due."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ COLUMNS: Final = {
     "senders": "may send",
     "due": "due",
 }
-"""The table for people, which fits 100 columns; the rows have all the rest for programs."""
+"""The columns of the table for people, which fits 100 characters. The rows hold more for programs."""
 _UNITS: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
 def brief(row: dict[str, Any]) -> dict[str, Any]:
-    """A row for the table: what belongs together is one column, and dates are days."""
+    """Return a row of the table: related values share a column, and times are shortened to days."""
     provider = PROVIDER_BY_NAME.get(row["provider"])
     kind = provider.privacy_level.name.lower() if provider is not None else row["provider"]
     purpose = "" if row["purpose"] == KeyPurpose.ENCRYPTION.value else f" {row['purpose']}"
@@ -48,7 +48,7 @@ def brief(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def rows_of(keys: KeysOfNode, waiting: Waiting, now: float, *, destroyed: bool = False) -> Iterator[dict[str, Any]]:
-    """The rows of a node; those of destroyed pairs only if asked for."""
+    """Return the rows of a node. Destroyed pairs are included only on request."""
     for provider in usable_providers(waiting.settings.security):
         if not life_cycle.of(keys.pairs, provider.name, KeyPurpose.ENCRYPTION, KeyState.CURRENT, KeyState.NEXT):
             yield {
@@ -65,7 +65,7 @@ def rows_of(keys: KeysOfNode, waiting: Waiting, now: float, *, destroyed: bool =
 
 def _row(keys: KeysOfNode, pair: KeyPair, waiting: Waiting, now: float) -> dict[str, Any]:
     shown = pair.fingerprint in keys.shown
-    # The directory and the store disagree: a publication was cut, or someone else wrote.
+    # The directory and the store disagree: a publication was interrupted, or someone else wrote.
     misplaced = shown is not (pair.state is KeyState.CURRENT) and pair.state is not KeyState.NEXT
     step, time = (Step.PUBLISH, now) if misplaced else (waiting.due(pair, now) or (None, None))
     return {
@@ -89,7 +89,7 @@ def _row(keys: KeysOfNode, pair: KeyPair, waiting: Waiting, now: float) -> dict[
 
 
 def _senders(pair: KeyPair, waiting: Waiting, now: float) -> str | None:
-    """Who may still send to a key, for people."""
+    """Describe the senders that may still use a key."""
     if pair.purpose is not KeyPurpose.ENCRYPTION:
         return None
     match pair.state:

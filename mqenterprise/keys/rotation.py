@@ -1,6 +1,7 @@
-"""The rotation of one node's keys: the steps of ``steps`` carried out in its key store and in the directory.
+"""The rotation of one node's keys: the steps of ``life_cycle`` carried out in its key store and in the directory.
 
-Each step reads both, decides, and writes with compare and set; so it can be killed anywhere and run again, by anyone.
+Each step reads both, decides, and writes with compare and set. It can therefore be killed at any point and run again
+by anyone.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ if TYPE_CHECKING:
     from qmnode.security.key_store import KeyStore
 
 ATTEMPTS: Final = 5
-"""How often a step is decided anew because someone else wrote in between."""
+"""Attempts at a step that another writer interferes with."""
 
 log = structlog.get_logger(__name__)
 
 
 class PublishedLists(Protocol):
-    """What a rotation needs of the directory."""
+    """The part of the directory that a rotation needs."""
 
     def read(self, node: Node) -> Shown:
-        """What it shows of a node's keys."""
+        """Read a node's published keys."""
         ...
 
     def replace(self, node: Node, shown: Shown, lists: dict[KeyPurpose, bytes]) -> bool:
-        """Put these lists in the place of what was shown; False when something else is there by now."""
+        """Replace the lists that were read by these. Return False when the directory has changed since."""
         ...
 
 
@@ -78,10 +79,10 @@ class Rotation:
         return KeysOfNode(self.node, contents.pairs, shown.fingerprints)
 
     async def prepare(self, begun: float) -> None:
-        """Make the next pairs: of each provider that has none, and whose current one was published before ``begun``.
+        """Make a next pair for each provider that has none and whose current pair was published before ``begun``.
 
-        ``begun`` (seconds since 1970) is when the operator began this rotation: run again after a cut, it leaves alone
-        what it had done.
+        ``begun`` (seconds since 1970) is when the operator started this rotation. Run again after an interruption, it
+        leaves alone the pairs that it has already replaced.
         """
         for _ in range(ATTEMPTS):
             contents = await self._store.read()
@@ -94,9 +95,9 @@ class Rotation:
         raise self._contended()
 
     async def publish(self) -> float | None:
-        """Publish what is next and has waited long enough, and set right a directory that shows anything else.
+        """Publish next pairs that have waited long enough, and correct a directory that shows other keys.
 
-        The time from which on the rest may be published, or None when nothing is left.
+        Return the time from which the remaining pairs may be published, or None when none is left.
         """
         for _ in range(ATTEMPTS):
             contents = await self._store.read()
@@ -112,7 +113,7 @@ class Rotation:
         raise self._contended()
 
     async def retire(self) -> None:
-        """Retire what no message can be encrypted to any more, and destroy what was retired for long enough."""
+        """Retire pairs to which no message can be encrypted any more; destroy those retired for long enough."""
         for _ in range(ATTEMPTS):
             contents = await self._store.read()
             now = self._clock()
@@ -125,9 +126,9 @@ class Rotation:
         raise self._contended()
 
     async def roll_back(self) -> None:
-        """Make the key before the published one the next one again; a rollback that was begun is only gone on with.
+        """Make the pair before the published one the next pair again. A rollback that was already started is continued.
 
-        Raises :class:`KeyRotationError` when there is none left.
+        Raises :class:`KeyRotationError` when no earlier pair is left.
         """
         for _ in range(ATTEMPTS):
             contents = await self._store.read()
@@ -153,14 +154,14 @@ class Rotation:
         return make_pair(provider, purpose, settings.security, self._clock(), modulus_length=settings.modulus_length)
 
     async def _published(self, contents: KeyStoreContents, shown: Shown, after: Pairs) -> bool:
-        """Whether directory and store are as ``after`` says; False when someone else wrote meanwhile."""
+        """Bring directory and store to ``after``. Return False when another writer came in between."""
         wanted = {
             purpose: shown.with_pairs(after, purpose)
             for purpose in KeyPurpose
             if any(pair.purpose is purpose and pair.state is KeyState.CURRENT for pair in after)
         }
         if any(shown.lists.get(purpose) != encoded for purpose, encoded in wanted.items()):
-            # What the directory showed to this moment and should not have shown is waited for from this moment on.
+            # Senders may have read a key that the directory wrongly showed until now: its waiting time begins now.
             now = self._clock()
             marked = await self._wrote(contents, _superseded_anew(contents.pairs, shown, now), "key was still shown")
             if marked is None:
@@ -171,7 +172,7 @@ class Rotation:
         return await self._wrote(contents, after, "key published") is not None
 
     async def _wrote(self, contents: KeyStoreContents, pairs: Pairs, what: str) -> KeyStoreContents | None:
-        """The store's contents with these pairs; None when someone else wrote meanwhile."""
+        """Write these pairs and return the store's contents, or None when another writer came in between."""
         if pairs == contents.pairs:
             return contents
         try:
@@ -195,18 +196,18 @@ def _next(pairs: Iterable[KeyPair]) -> list[KeyPair]:
 
 
 def needs_next(pairs: Pairs, provider: Provider, purpose: KeyPurpose, begun: float) -> bool:
-    """Whether a rotation that began then makes a next pair in this place."""
+    """Return whether a rotation that was started then makes a next pair for this provider and purpose."""
     if life_cycle.of(pairs, provider.name, purpose, KeyState.NEXT):
         return False
     current = life_cycle.of(pairs, provider.name, purpose, KeyState.CURRENT)
     if not current:
         return True
-    # A signing key is not waited for by anyone: its certificate says until when it counts.
+    # Nobody waits for a signing key: its certificate says how long it is valid.
     return purpose is KeyPurpose.ENCRYPTION and all((pair.published_time or 0.0) < begun for pair in current)
 
 
 def _superseded_anew(pairs: Pairs, shown: Shown, now: float) -> Pairs:
-    """Previous and retired pairs that the directory shows were superseded only now."""
+    """Mark previous and retired pairs that the directory still shows as superseded only now."""
     late = (KeyState.PREVIOUS, KeyState.RETIRED)
     return tuple(
         pair.superseded(now)

@@ -1,4 +1,4 @@
-"""How the enterprise rotates its nodes' keys: where they are, and how long an old one is waited for."""
+"""Settings of key rotation: where the nodes' keys are, and how long an old key is kept."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ from qmnode.settings.security import SecuritySettings
 ENVIRONMENT: Final = "MQENTERPRISE_KEYS"
 DAY: Final = 86_400.0
 COMPUTER: Final = "{computer}"
-"""Stands for the computer's name in ``directory``."""
+"""The placeholder of the computer's name in ``directory``."""
 
 
 class KeySettings(BaseModel):
-    """Everything that a rotation needs to know. Times are in seconds."""
+    """All settings of a rotation. Times are in seconds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     directory: str = "/var/lib/qmnode"
-    """The node's directory, which file key stores are in; ``{computer}`` stands for the computer's name."""
+    """The folder of a node that holds its file key store; ``{computer}`` stands for the computer's name."""
     security: SecuritySettings = SecuritySettings()
-    """The nodes' own settings of this name: they say where keys are, how long they are cached, and what may be weak."""
+    """The nodes' own ``security`` section: where keys are, how long they are cached, what may be weak."""
     modulus_length: int | None = Field(default=None, ge=512, le=16_384)
     """Bits of new keys; the provider's default when not set."""
 
     reload_interval: float = Field(default=60.0, ge=0)
-    """How often a node reads its key store. A new key is published only after this: every node that could be sent
-    something encrypted to it decrypts with it by then."""
+    """The time between two reads of the key store by a node. A new key is published only after this time, when every
+    node that can receive a message encrypted to it has read it."""
     replication_delay: float = Field(default=14_400.0, ge=0)
-    """How long a replica of the directory may show a key that was replaced."""
+    """The longest time for which a replica of the directory may show a replaced key."""
     offline_cache_age: float = Field(default=DAY, ge=0)
-    """How old what a node without its directory knows of other nodes' keys may be: no less than the nodes' setting
-    ``keys_for`` of their directory."""
+    """The greatest age of other nodes' keys that a node uses while its directory is unavailable: no less than
+    ``keys_for`` in the nodes' directory settings."""
     longest_time_to_reach_queue: float | None = Field(default=None, ge=0)
-    """The longest time that a message may take. Not set: the longer one of the nodes' setting of this name (under
-    ``security``), to which they keep whatever a message asks for, and the enterprise's default time to live."""
+    """The longest time that a message may take. The default is the longer of two times: the nodes' setting of this name
+    (under ``security``), which bounds every message, and the enterprise's default time to live."""
     destroy_after: float = Field(default=DAY, ge=0)
-    """How long a retired key can still be brought back."""
+    """The time for which a retired key can be brought back."""
     maximum_age: float = Field(default=365 * DAY, gt=0)
-    """The age at which a published key is to be replaced."""
+    """The age at which a published key should be replaced."""
 
     concurrency: int = Field(default=8, ge=1, le=256)
-    """Nodes that are worked on at a time."""
+    """The number of nodes that are worked on at a time."""
 
     @property
     def has_one_store(self) -> bool:
-        """Whether the key store of every node would be the same file."""
+        """Return whether these settings give every node the same key store file."""
         return self.security.key_store.startswith("file") and COMPUTER not in self.directory
 
 
 def load_key_settings(file: Path | None) -> KeySettings:
-    """The settings in a YAML file, or in the one that MQENTERPRISE_KEYS names, or the defaults.
+    """Read the settings from a YAML file, from the file that MQENTERPRISE_KEYS names, or take the defaults.
 
-    Raises :class:`KeyRotationError` with what is wrong and where.
+    Raises :class:`KeyRotationError` that names the fault and its place.
     """
     if file is None and os.environ.get(ENVIRONMENT):
         file = Path(os.environ[ENVIRONMENT])
@@ -73,7 +73,7 @@ def load_key_settings(file: Path | None) -> KeySettings:
 
 
 def key_settings_from(values: object, where: str) -> KeySettings:
-    """The settings that were written down. Raises :class:`KeyRotationError` with what is wrong in them."""
+    """Validate settings that were read. Raises :class:`KeyRotationError` that names each fault."""
     try:
         return KeySettings.model_validate(values)
     except ValidationError as error:

@@ -1,6 +1,6 @@
-"""Where messages go, for people: why each hop, whole tables, and what happens when something is out.
+"""Explain routing to people: the reason of each hop, whole tables, and the effect of an outage.
 
-``enterprise`` takes the topology from the directory or from a declaration, ``explanation`` says which rule of MS-MQBR
-decided at each hop and why, ``journeys`` are all ways to one destination, ``simulation`` compares those of two states.
+``enterprise`` reads the topology from the directory or from a declaration. ``explanation`` names the rule of MS-MQBR
+that decides at each hop, ``journeys`` finds all ways to one destination, and ``simulation`` compares two states.
 The routing itself is in ``qmnode.routing``.
 """

@@ -1,4 +1,4 @@
-"""The topology that questions are asked about, with names for its GUIDs."""
+"""The topology that commands ask about, with names for its GUIDs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class UnknownName(ValueError):
-    """Nothing in the enterprise has that name; the sentence has the nearest."""
+    """Nothing in the enterprise has that name; the message suggests the nearest one."""
 
 
 @dataclass(frozen=True)
 class NamedTopology:
-    """A snapshot, and the way from names to GUIDs and back."""
+    """A snapshot of the topology that translates names to GUIDs and back."""
 
     snapshot: TopologySnapshot
 
     def machine(self, name: str) -> Guid:
-        """The queue manager of that name, or of the path name ``computer\\queue``."""
+        """Return the queue manager with that name, or the one of the path name ``computer\\queue``."""
         computer = fold(name.partition("\\")[0])
         found = [each for each in self.snapshot.machines.values() if fold(each.name) == computer]
         if not found:
@@ -39,7 +39,7 @@ class NamedTopology:
         return found[0].identifier
 
     def site(self, name: str) -> Guid:
-        """The site of that name."""
+        """Return the site with that name."""
         found = [each for each in self.snapshot.sites.values() if fold(each.name) == fold(name)]
         if not found:
             names = (each.name for each in self.snapshot.sites.values())
@@ -47,7 +47,7 @@ class NamedTopology:
         return found[0].identifier
 
     def links(self, text: str) -> list[RoutingLink]:
-        """The links written ``A-B``; names may have hyphens of their own."""
+        """Return the links written ``A-B``. The names may contain hyphens."""
         parts = text.split("-")
         for cut in range(1, len(parts)):
             ends = [fold("-".join(half)) for half in (parts[:cut], parts[cut:])]
@@ -80,14 +80,14 @@ class NamedTopology:
 
 
 def of_directory(directory: EnterpriseDirectory) -> NamedTopology:
-    """What the directory holds now, as its nodes see it."""
+    """Read the topology from the directory, as the nodes see it."""
     return NamedTopology(
         snapshot_of(directory.sites.list(), directory.queue_managers.list(), directory.routing_links.list())
     )
 
 
 def of_declaration(declared: Declaration) -> NamedTopology:
-    """What is declared. GUIDs are made of the names, so among equal hops the directory's order may be another."""
+    """Take the topology of a declaration. GUIDs are made from names, so equal hops may be ordered differently."""
     machines = (
         Machine(
             _guid("machine", machine.name),

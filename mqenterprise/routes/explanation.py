@@ -1,4 +1,4 @@
-"""Why a message goes where it goes: at each hop every rule of MS-MQBR 3.1.5 in its order, and what it said."""
+"""Explain a route: at each hop, the rules of MS-MQBR 3.1.5 in their order, and the result of each."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SECTIONS = {
     Rule.SITE_GATE: "3.1.5.6",
     Rule.ROUTING_SERVER: "3.1.5.5",
 }
-"""Where MS-MQBR has each rule, in the order in which they are asked."""
+"""The section of MS-MQBR for each rule, in the order in which the rules are evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A rule that was asked: whether it decides, and why or why not."""
+    """An evaluated rule: whether it decides, and the reason."""
 
     rule: Rule
     applies: bool
@@ -39,18 +39,18 @@ class Considered:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """What one queue manager decides. ``next`` is None where the message has arrived, or cannot go on (``problem``)."""
+    """The decision of a queue manager. ``next`` is None where the message has arrived or cannot go on (``problem``)."""
 
     machine: Guid
     considered: tuple[Considered, ...]
     decision: NextHops | None
     next: Guid | None
     alternatives: tuple[Guid, ...] = ()
-    """Tried when ``next`` does not answer, in this order."""
+    """The hops that are tried in this order when ``next`` does not answer."""
     link: RoutingLink | None = None
-    """The routing link that is taken, where one is."""
+    """The routing link that the hop takes, if any."""
     detour: int | None = None
-    """The cost of the rest of the way if that link were out; None when there is no other way."""
+    """The cost of the remaining way without that link; None when there is no other way."""
     problem: str = ""
 
 
@@ -66,7 +66,7 @@ class Explanation:
 
     @property
     def cost(self) -> int:
-        """What the routing links of the whole way cost together."""
+        """The total cost of the routing links on the way."""
         return max((hop.decision.cost for hop in self.hops if hop.decision is not None), default=0)
 
 
@@ -89,7 +89,7 @@ def explain(topology: NamedTopology, source: Guid, destination: Guid) -> Explana
 def considered(
     topology: NamedTopology, source: Machine, destination: Machine, decision: NextHops | None
 ) -> Iterator[Considered]:
-    """Every rule up to the one that decides (GetNextHops, MS-MQBR 3.1.5.1, as ``Router`` has it)."""
+    """Return every rule up to the one that decides (GetNextHops, MS-MQBR 3.1.5.1, as in ``Router``)."""
     for rule, applies, why in _questions(topology, source, destination, decision):
         yield Considered(rule, applies, why)
         if applies:
@@ -186,7 +186,7 @@ def _link(topology: NamedTopology, at: Machine, decision: NextHops, hop: Guid) -
 
 
 def _detour(topology: NamedTopology, at: Guid, destination: Guid, link: RoutingLink) -> int | None:
-    """What the way costs without a link, or None where there is none."""
+    """Return the cost of the way without a link, or None when there is no other way."""
     try:
         return follow(topology.snapshot.without(links=[link]), at, destination).cost
     except NoRouteError:

@@ -1,4 +1,4 @@
-"""All journeys to one destination: every machine has one next hop for it, so they make a tree that is walked once."""
+"""All journeys to one destination. Every machine has one next hop for it, so they form a tree that is walked once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A journey: its path, or why there is none."""
+    """A journey: its path, or the reason why there is none."""
 
     path: tuple[Guid, ...] = ()
     cost: int = 0
@@ -25,7 +25,7 @@ class Way:
 
 
 class Journeys:
-    """Journeys in one state of the enterprise, in which the machines ``away`` do not answer."""
+    """Journeys in one state of the enterprise, in which the machines in ``away`` are down."""
 
     def __init__(self, costs: LeastCosts, away: Set[Guid]) -> None:
         self.snapshot = costs.snapshot
@@ -35,7 +35,7 @@ class Journeys:
         self._routers: dict[Guid, Router] = {}
 
     def router(self, machine: Guid) -> Router:
-        """The decisions of a machine, which keeps none of them: each is asked for once."""
+        """Return the router of a machine. It remembers a single decision, because each is needed only once."""
         router = self._routers.get(machine)
         if router is None:
             router = self._routers[machine] = Router(self.snapshot, machine, tables=self.tables, remember=1)
@@ -46,7 +46,7 @@ class Journeys:
 
 
 class JourneysTo:
-    """Those to one destination."""
+    """The journeys to one destination."""
 
     def __init__(self, journeys: Journeys, destination: Guid) -> None:
         self._journeys = journeys
@@ -55,11 +55,11 @@ class JourneysTo:
 
     @property
     def passed(self) -> Mapping[Guid, Way]:
-        """The machines that are on a way that was asked for, and the rest of the way from each."""
+        """The machines on the ways asked for so far, with the remaining way from each."""
         return self._known
 
     def way(self, source: Guid) -> Way:
-        """What ``follow`` says."""
+        """Return the same way as ``follow``."""
         journeys, known = self._journeys, self._known
         trail: dict[Guid, int] = {}
         at: Guid | None = source
@@ -85,7 +85,7 @@ class JourneysTo:
         return end
 
     def _followed(self, source: Guid) -> Way:
-        """A way that turns in a circle, which is told with all that it passes before."""
+        """Return a way that runs into a circle, with all machines that it passes before."""
         journeys = self._journeys
         try:
             found = follow(

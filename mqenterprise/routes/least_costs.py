@@ -1,7 +1,7 @@
-"""Routing tables of all sites for questions about many journeys, of which only what the journeys pass is worked out.
+"""Routing tables of all sites for questions about many journeys; only the parts that journeys pass are computed.
 
-What is on a least-cost way to a destination goes on along the same way. So the least costs from where a journey begins
-also answer for every site that it passes, and only one that leads elsewhere is begun from anew.
+Every site on a least-cost way goes on along the same way. The least costs from the start of a journey therefore hold
+for every site that it passes, and a new computation starts only where a journey leaves that way.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from qmnode.structures.guid import Guid
 
 KEPT: Final = 1_000
-"""Sites whose costs, and destinations whose ways are kept."""
+"""The number of sites whose costs are cached, and of destinations whose ways are cached."""
 KEPT_DESTINATIONS: Final = 16
-"""The same, when all sites ask for one destination after the other."""
+"""The number of cached destinations when all sites ask for one destination after the other."""
 _NO_WAY: Final = -1
 
 
 class LeastCosts:
-    """What ways between the sites of an enterprise cost, worked out when it is first asked for."""
+    """The costs of the ways between sites, computed on demand."""
 
     def __init__(self, snapshot: TopologySnapshot) -> None:
         self.snapshot = snapshot
         self.position = {site: index for index, site in enumerate(snapshot.sites)}
         self.near: list[list[tuple[int, int, RoutingLink]]] = [[] for _ in self.position]
-        """By site the sites that links join it with, the costs of these, and the links."""
+        """For each site: its neighbours, the costs of the links to them, and the links."""
         for link in snapshot.links:
             one, other = self.position[link.site1], self.position[link.site2]
             self.near[one].append((other, link.cost, link))
@@ -44,13 +44,13 @@ class LeastCosts:
         return {site: _Table(self, site) for site in self.position}
 
     def may_lead(self, link: RoutingLink, site: Guid) -> bool:
-        """Whether a link may be on a least-cost way to a site; to know it would take more than it saves here."""
+        """Return true: to find out whether a link is on a least-cost way costs more than it saves here."""
         return True
 
     def ways(self, site: int, destination: int) -> dict[int, int]:
-        """By site what the rest of the way costs, for all that least-cost ways from ``site`` pass, and for some others.
+        """Return the remaining cost by site, at least for all sites on the least-cost ways from ``site``.
 
-        Without ``site`` when there is no way.
+        The result lacks ``site`` when there is no way from it.
         """
         if destination not in self._ways and len(self._ways) >= KEPT:
             self._ways.clear()
@@ -60,7 +60,7 @@ class LeastCosts:
         return ways
 
     def _passed(self, site: int, destination: int) -> dict[int, int]:
-        """Back from the destination by every link of a least-cost way."""
+        """Walk back from the destination along every link of a least-cost way."""
         costs = self._from(site)
         whole = costs[destination]
         if whole == _NO_WAY:
@@ -76,7 +76,7 @@ class LeastCosts:
         return passed
 
     def _from(self, root: int) -> array[int]:
-        """Dijkstra's algorithm: by site, what the way from ``root`` costs."""
+        """Return the cost of the way from ``root`` to each site (Dijkstra's algorithm)."""
         known = self._costs.get(root)
         if known is not None:
             return known
@@ -98,10 +98,10 @@ class LeastCosts:
 
 
 class CostsToDestinations(LeastCosts):
-    """For journeys from everywhere to one destination after the other: ways cost the same there and back."""
+    """Costs for journeys from all sites to one destination after the other. Costs are the same in both directions."""
 
     def ways(self, site: int, destination: int) -> dict[int, int]:
-        """By site what the rest of the way costs."""
+        """Return the cost of the remaining way by site."""
         ways = self._ways.get(destination)
         if ways is None:
             if len(self._ways) >= KEPT_DESTINATIONS:
@@ -112,7 +112,7 @@ class CostsToDestinations(LeastCosts):
         return ways
 
     def may_lead(self, link: RoutingLink, site: Guid) -> bool:
-        """Whether a link may be on a least-cost way to a site. If not, all such ways are the same without it."""
+        """Return whether a link may be on a least-cost way to a site. If not, no such way changes without it."""
         costs = self._from(self.position[site])
         ends = [costs[self.position[end]] for end in (link.site1, link.site2)]
         return _NO_WAY not in ends and abs(ends[0] - ends[1]) == link.cost

@@ -1,7 +1,7 @@
-"""What happens when routing links or queue managers are out: which journeys change, which wait, which gates carry more.
+"""Simulate an outage of routing links or queue managers: journeys that change or wait, gates that carry more.
 
-A link that is out is out of everybody's tables. A queue manager that is out is still in the directory: whoever routes
-to it finds no answer and tries its next possible hop, as nodes do; where there is none, messages wait for its return.
+A link that is out is missing from all routing tables. A queue manager that is out is still in the directory: its
+neighbours get no answer and try their next possible hop, as nodes do. Where there is none, messages wait.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from qmnode.structures.guid import Guid
 
 MOST_JOURNEYS: Final = 1_000_000
-"""With more than these not all machines are asked for, but samples of them."""
+"""With more journeys than this, samples of the machines stand for all."""
 MOST_SAMPLED: Final = 10_000_000
 OVERLOAD: Final = 1.5
-"""A gate with this many times the journeys that it had before, and more than its even share, is overloaded."""
+"""A gate is overloaded when its journeys grow by this factor and exceed its even share."""
 
 
 class TooMuch(ValueError):
-    """There are more journeys than are looked at in one go; the sentence says how to ask for fewer."""
+    """The question covers too many journeys; the message says how to ask for fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedJourney:
-    """Messages from one machine to another that go another way than before, or do not arrive."""
+    """A journey from one machine to another that takes another way than before, or no longer arrives."""
 
     source: Guid
     destination: Guid
@@ -43,7 +43,7 @@ class ChangedJourney:
 
 @dataclass(frozen=True, slots=True)
 class GateLoad:
-    """How many of the journeys pass a site gate."""
+    """The number of journeys through a site gate."""
 
     gate: Guid
     before: int
@@ -53,17 +53,17 @@ class GateLoad:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What is different."""
+    """The differences between the two states."""
 
     journeys: int
     of: str
-    """Which machines the journeys are between: all, or samples of them."""
+    """The machines between which the journeys are: all, or samples of them."""
     changed: tuple[ChangedJourney, ...]
-    """Those that still arrive, on another path."""
+    """The journeys that still arrive, on another path."""
     waiting: tuple[ChangedJourney, ...]
-    """Those that arrived before and do not any more."""
+    """The journeys that arrived before and no longer do."""
     cut_off: tuple[Guid, ...]
-    """Sites that no other site reaches any more, or that reach no other, although they did before."""
+    """Sites that can no longer be reached from any other site, or can no longer reach any."""
     gates: tuple[GateLoad, ...]
 
     @property
@@ -96,7 +96,7 @@ def simulate(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Which journeys are looked at: from each of the sources to each destination in another site."""
+    """The journeys that are examined: from each source to each destination in another site."""
 
     sources: tuple[Machine, ...]
     destinations: tuple[Machine, ...]
@@ -104,7 +104,7 @@ class _Asked:
 
 
 def _asked(snapshot: TopologySnapshot, away: frozenset[Guid], only_from: Guid | None) -> _Asked:
-    """Journeys between all machines, or, where they are too many, those of some."""
+    """Choose the journeys between all machines, or between samples where those are too many."""
     everyone = [machine for machine in snapshot.machines.values() if machine.identifier not in away and machine.sites]
     samples = (
         ("every machine", everyone, MOST_JOURNEYS),
@@ -130,7 +130,7 @@ def _one_of_each_sort(machines: Iterable[Machine]) -> list[Machine]:
 
 
 def _one_of_each_site(machines: Iterable[Machine]) -> list[Machine]:
-    """Rather one that routes for nobody: what it sends passes the routing servers of its site."""
+    """Choose one machine of each site, preferably no routing server: its messages pass the site's routing servers."""
     found: dict[Guid, Machine] = {}
     for machine in sorted(machines, key=lambda each: each.routing_server):
         for site in machine.sites:
@@ -140,23 +140,23 @@ def _one_of_each_site(machines: Iterable[Machine]) -> list[Machine]:
 
 @dataclass(slots=True)
 class _Difference:
-    """What is different between two states, put together destination by destination."""
+    """The differences between two states, collected destination by destination."""
 
     before: Journeys
     after: Journeys
     out: tuple[RoutingLink, ...]
     """The links that are out."""
     other_gates: bool
-    """Whether machines are no site gates any more without them."""
+    """Whether machines stop being site gates without these links."""
     journeys: int = 0
     changed: list[ChangedJourney] = field(default_factory=list)
     waiting: list[ChangedJourney] = field(default_factory=list)
     arrives: dict[tuple[Guid, str], bool] = field(default_factory=dict)
-    """By site and role, for sites that had a way before: whether one of their journeys still arrives."""
+    """For each site and role that had a way before: whether one of its journeys still arrives."""
     carried: tuple[Counter[Guid], Counter[Guid]] = field(default_factory=lambda: (Counter(), Counter()))
 
     def add(self, sources: list[Guid], destination: Machine) -> None:
-        """Journeys from all sources to one destination."""
+        """Add the journeys from all sources to one destination."""
         to = destination.identifier
         before = self.before.to(to)
         ways = [(source, before.way(source)) for source in sources]
@@ -173,7 +173,7 @@ class _Difference:
                 (self.waiting if now.problem else self.changed).append(ChangedJourney(source, to, was, now))
 
     def _differs(self, before: JourneysTo, destination: Machine) -> bool:
-        """Whether any decision for a destination may be another: most ways do not pass what is out."""
+        """Return whether any decision for a destination may differ. Most ways do not pass the outage."""
         if self.other_gates or not self.after.away.isdisjoint(before.passed):
             return True
         return any(self.before.costs.may_lead(link, site) for link in self.out for site in destination.sites)
@@ -184,7 +184,7 @@ class _Difference:
                 self.arrives[site, role] = arrives or self.arrives.get((site, role), False)
 
     def found(self, of: str, order: dict[Guid, int]) -> Simulation:
-        """All of it, journeys in the order of the machines."""
+        """Return all differences, with the journeys in the order of the machines."""
 
         def place(each: ChangedJourney) -> tuple[int, int]:
             return order[each.source], order[each.destination]

@@ -1,6 +1,6 @@
 """The declared enterprise: YAML to models, plan, apply, export, drift.
 
-What lives here is pure until :mod:`mqenterprise.topology.apply`: a declaration and a snapshot of the directory are both
-turned into :class:`~mqenterprise.topology.resources.Resource` tables, and everything that follows compares those.
+Everything up to :mod:`mqenterprise.topology.apply` is free of I/O: a declaration and a snapshot of the directory both
+become tables of :class:`~mqenterprise.topology.resources.Resource`, and all later steps compare those tables.
 LDAP is behind the port in :mod:`mqenterprise.topology.target`.
 """

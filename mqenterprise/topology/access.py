@@ -1,4 +1,4 @@
-"""Access lists of queues as texts that two people, and two servers, write the same way.
+"""Access lists of queues in a normal form: equal lists have equal texts, on every server.
 
 ``Everyone: allow get_permissions get_properties`` is one entry; an access list is the sorted tuple of its entries. The
 names of the rights are those of MS-MQMQ 2.2.24 without ``MQSEC_`` and ``_MESSAGE``.
@@ -33,12 +33,12 @@ RIGHTS = {
 }
 """The declaration's names. ``receive`` and ``receive_journal`` include ``peek``, as in the specification."""
 
-# The wide rights first: receive and receive_journal take the bit of peek with them.
+# Wide rights come first: receive and receive_journal include the bit of peek.
 _PLAIN = tuple(name for name in RIGHTS if not name.startswith("generic_"))
 
 
 def mask(rights: Iterable[str]) -> int:
-    """The ACCESS_MASK of named rights."""
+    """Return the ACCESS_MASK of named rights."""
     value = 0
     for right in rights:
         value |= int(RIGHTS[right])
@@ -46,7 +46,7 @@ def mask(rights: Iterable[str]) -> int:
 
 
 def named(value: int) -> tuple[str, ...]:
-    """The fewest names whose mask is ``value``; bits without a name are written in hexadecimal."""
+    """Return the fewest names whose mask is ``value``. Bits without a name are written in hexadecimal."""
     if value == RIGHTS["generic_all"]:
         return ("generic_all",)
     names: list[str] = []
@@ -62,15 +62,15 @@ def named(value: int) -> tuple[str, ...]:
 
 
 def line(trustee: str, verb: str, value: int) -> str:
-    """One entry of a normal access list."""
+    """Return one entry of a normal access list."""
     return f"{trustee}: {verb} {' '.join(named(value))}"
 
 
 def normal(entries: Iterable[Access], canonical: Callable[[str], str]) -> tuple[str, ...]:
-    """A declared access list in normal form; ``canonical`` gives a trustee's one name."""
+    """Return a declared access list in normal form. ``canonical`` returns the one name of a trustee."""
     masks: dict[tuple[str, str], int] = {}
     for entry in entries:
-        # Two entries can be about one trustee under two of its names.
+        # Two entries may name the same trustee in two ways.
         for verb, rights in (("allow", entry.allow), ("deny", entry.deny)):
             if rights:
                 key = canonical(entry.to), verb

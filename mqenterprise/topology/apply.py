@@ -1,8 +1,8 @@
-"""Carrying a plan out: in order, several steps at a time, and safe to cut at any point.
+"""Carry out a plan: in order, several steps at a time, and safe to interrupt at any point.
 
-A step is one object brought to its new state, and doing it twice is doing it once. So nothing is remembered between
-runs: an apply that was cut is run again, finds in the directory what was done, and does the rest. The plan is
-recorded in a file before the first write, so that it can be rolled back even when it was cut.
+A step brings one object to its new state and is idempotent. Nothing is therefore remembered between runs: an
+interrupted apply that is run again finds the finished steps in the directory and carries out the rest. The plan is
+recorded in a file before the first write, so that even an interrupted apply can be rolled back.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from mqenterprise.topology.target import Snapshot, Target
 
 WORKERS = 4
-"""Steps under way at a time: as many as the directory keeps connections open for."""
+"""The number of concurrent steps: as many as the directory keeps connections open for."""
 
 
 class ApplyError(Exception):
-    """An apply that ended before its plan; the sentence says how far it came, why, and what to do."""
+    """The apply stopped before its plan was complete; the message says how far it came, why, and what to do."""
 
     def __init__(self, sentence: str, done: int) -> None:
         super().__init__(sentence)
@@ -42,14 +42,14 @@ class ApplyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an apply did: steps carried out now, and steps that a cut apply had carried out before."""
+    """The result of an apply: steps carried out now, and steps that an interrupted apply had carried out before."""
 
     done: int
     before: int = 0
 
 
 def remaining(plan: Plan, snapshot: Snapshot) -> tuple[Plan, int]:
-    """What of a saved plan is left to do, and how much was done. Raises :class:`ApplyError` if it cannot be used."""
+    """Return the remaining steps of a saved plan, and the number done. Raises :class:`ApplyError` if it is unusable."""
     if plan.directory != snapshot.directory:
         sentence = f"the plan is for the directory {plan.directory}, this one is {snapshot.directory}"
         raise ApplyError(sentence, 0)
@@ -77,7 +77,7 @@ def apply(
 ) -> Outcome:
     """Carry out all steps of a plan that was just made. Raises :class:`ApplyError` at the first that fails.
 
-    ``progress`` is told of each step that is done, one at a time, from any of the threads.
+    ``progress`` is called after each step, one call at a time, from any of the threads.
     """
     crew = _Crew(target, lease, progress)
     with ThreadPoolExecutor(workers, thread_name_prefix="apply") as pool:
@@ -98,7 +98,7 @@ def apply(
 
 
 class _Crew:
-    """Workers that take steps from one list until it is empty, or one of them fails."""
+    """Workers that take steps from one list until it is empty or a step fails."""
 
     def __init__(self, target: Target, lease: Lease, progress: Callable[[Step], None]) -> None:
         self._target, self._lease, self._progress = target, lease, progress
@@ -109,15 +109,15 @@ class _Crew:
         self.failure: tuple[Step, BaseException] | None = None
 
     def carry_out(self, steps: Iterable[Step], pool: ThreadPoolExecutor, workers: int) -> None:
-        """Steps that do not need each other."""
+        """Carry out steps that do not depend on each other."""
         self._steps = iter(steps)
         working = [pool.submit(self._work) for _ in range(workers)]
         wait(working)
         for worker in working:
-            worker.result()  # what went wrong outside of a step
+            worker.result()  # an error outside of a step
 
     def stop(self) -> None:
-        """Begin no further step."""
+        """Start no further step."""
         self._stopped = True
 
     def _work(self) -> None:
@@ -154,16 +154,16 @@ def _told(step: Step, error: BaseException, done: int, total: int) -> BaseExcept
 
 
 def state_directory() -> Path:
-    """Where the plans that were applied are recorded: ``$XDG_STATE_HOME/mqenterprise/applied``.
+    """Return the folder that records applied plans: ``$XDG_STATE_HOME/mqenterprise/applied``.
 
-    A relative value is ignored, as the variable's specification wants it: it would depend on the working directory.
+    A relative value is ignored, as the variable's specification demands: it would depend on the working directory.
     """
     base = Path(os.environ.get("XDG_STATE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".local/state") / "mqenterprise/applied"
 
 
 def record(plan: Plan, token: int, directory: Path) -> Path:
-    """Write a plan down before it is applied, durably; the file of the greatest token is the latest."""
+    """Record a plan durably before it is applied. The file with the greatest token is the latest."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     of = hashlib.sha256(plan.directory.encode()).hexdigest()[:12]
     path = directory / f"{token:010d}-{of}.json"
@@ -172,14 +172,14 @@ def record(plan: Plan, token: int, directory: Path) -> Path:
 
 
 def written(plan: Plan) -> str:
-    """A plan as JSON with a line for each step: quick to write, and two plans can be compared by line."""
+    """Return a plan as JSON with one line for each step: quick to write, and easy to compare line by line."""
     data = to_json(plan)
     steps = ",\n".join(json.dumps(step, ensure_ascii=False) for step in data.pop("steps"))
     return f'{json.dumps(data, ensure_ascii=False)[:-1]}, "steps": [\n{steps}\n]}}\n'
 
 
 def save(plan: Plan, path: Path) -> None:
-    """Write a plan to a file, whole or not at all."""
+    """Write a plan to a file atomically."""
     text = written(plan)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False, encoding="utf-8") as file:
         file.write(text)
@@ -194,7 +194,7 @@ def save(plan: Plan, path: Path) -> None:
 
 
 def latest_record(records: Iterable[Path], directory: str) -> Path | None:
-    """The plan that was applied to this directory last, or nothing."""
+    """Return the plan that was last applied to this directory, or None."""
     for path in sorted(records, reverse=True):
         if from_json(path.read_text("utf-8")).directory == directory:
             return path

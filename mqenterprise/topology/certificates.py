@@ -1,4 +1,4 @@
-"""The certificates that a declaration gives its users: PEM text or PEM files, checked where they are named."""
+"""Certificates of declared users: PEM text or PEM files. Problems are reported at the line that names them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_certificates(loaded: Loaded, found: list[Problem]) -> dict[str, tuple[str, ...]]:
-    """For each user (folded name) with declared certificates: their DER in base64, sorted, each once."""
+    """Return, for each user (folded name) with declared certificates, their DER in base64, sorted and unique."""
     certificates: dict[str, tuple[str, ...]] = {}
     for position, user in enumerate(loaded.declaration.users):
         if user.certificates is None:
@@ -51,7 +51,7 @@ def _read(source: str, beside: Path | None) -> list[str]:
 
 
 def described(encoded: str) -> str:
-    """A certificate in a few words, for a diff."""
+    """Describe a certificate in a few words, for a diff."""
     try:
         certificate = x509.load_der_x509_certificate(base64.b64decode(encoded, validate=True))
     except ValueError:
@@ -61,6 +61,6 @@ def described(encoded: str) -> str:
 
 
 def as_pem(encoded: str) -> str:
-    """A certificate as the PEM text that a declaration can hold."""
+    """Return a certificate as PEM text for a declaration."""
     body = "\n".join(encoded[at : at + 64] for at in range(0, len(encoded), 64))
     return f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"

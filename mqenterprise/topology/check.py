@@ -1,4 +1,4 @@
-"""What one model cannot know alone: names given twice, references to nothing, roles that do not fit."""
+"""Check the declaration as a whole: duplicate names, dangling references, roles that do not fit."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from mqenterprise.topology.loader import Sources
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A declaration that holds together, where its parts stand, and its users' certificates by folded name.
+    """A consistent declaration, the positions of its parts, and its users' certificates by folded name.
 
-    ``warnings`` say what it does not do although its author may think so.
+    ``warnings`` name effects that its author may expect and that it does not have.
     """
 
     declaration: Declaration
@@ -47,7 +47,7 @@ def load(start: FilePath) -> Checked:
 
 
 def contradictions(declared: Declaration) -> list[Problem]:
-    """What does not hold together in a declaration that no file holds."""
+    """Return the contradictions in a declaration that was not read from a file."""
     checker = _Checker(Loaded(declared, Sources()))
     checker.run()
     return checker.found
@@ -80,7 +80,7 @@ class _Checker:
         self.found.append(self.loaded.sources.problem(path, sentence))
 
     def _unique(self, section: str, names: Iterable[str], what: str) -> dict[str, int]:
-        """Positions by folded name; a name that stands twice is told with the place of the first."""
+        """Return positions by folded name. A duplicate is reported with the place of the first."""
         positions: dict[str, int] = {}
         for position, name in enumerate(names):
             first = positions.setdefault(fold(name), position)
@@ -99,7 +99,7 @@ class _Checker:
         if fold(name) in known:
             return True
         if self.loaded.incomplete:
-            return False  # it may be in what could not be read
+            return False  # it may be in a part that could not be read
         self._say(path, f"there is no {what} {name!r}" + did_you_mean(name, names()))
         return False
 
@@ -161,7 +161,7 @@ class _Checker:
         )
 
     def _sites_of_gates(self, links: Iterable[RoutingLink]) -> set[str]:
-        """The ends of links in which they have a site gate, folded."""
+        """Return the folded names of the sites in which a link has a site gate."""
         found: set[str] = set()
         for link in links:
             ends = {fold(name) for name in link.sites}
@@ -183,7 +183,7 @@ class _Checker:
         known = member | ends <= self.sites.keys() | self.foreign.keys() and len(ends) == 2
         if "routing_server" not in machine.roles:
             self._say(path, f"{machine.name} is no routing server; only a routing server can be a site gate")
-        if known and not member & ends:  # else what is wrong is told of the sites
+        if known and not member & ends:  # otherwise the faults of the sites are reported instead
             self._say(path, f"{machine.name} is in {', '.join(machine.sites)}, which this link does not join")
 
     def _machines(self) -> None:

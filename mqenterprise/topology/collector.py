@@ -1,4 +1,4 @@
-"""Python's cycle collector, paused while very many objects are made that are all kept."""
+"""Pause Python's cycle collector while very many long-lived objects are made."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """No collection meanwhile.
+    """Suspend garbage collection inside the block.
 
-    Making a million objects that stay has the collector look through all of them again and again: two thirds of the
-    time that a large declaration takes to read.
+    While a million objects are made that all stay alive, the collector scans them again and again. That takes two
+    thirds of the time in which a large declaration is read.
     """
     was_enabled = gc.isenabled()
     gc.disable()

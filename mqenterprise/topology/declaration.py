@@ -1,7 +1,7 @@
-"""The declared enterprise as pydantic models: every value, its range, its default, and the section that gives it.
+"""The declared enterprise as pydantic models: every value with its range, its default and its specification.
 
-A value left out means the specification's default, not "leave as it is": the declaration is the whole truth about the
-objects it names. The exceptions are ``access`` of a queue and ``certificates`` of a user, which are left alone when
+An omitted value means the specification's default, not "leave as it is": the declaration describes the objects that it
+names completely. The exceptions are ``access`` of a queue and ``certificates`` of a user, which are left alone when
 they are not declared.
 """
 

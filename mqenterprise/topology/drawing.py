@@ -1,4 +1,4 @@
-"""The enterprise in the terminal, and the names of what draws it as a picture."""
+"""Show the enterprise in the terminal, and re-export the functions that draw it as a picture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Graph", "LinkEdge", "SiteNode", "graph_of", "layout", "svg", "termin
 
 
 def terminal(graph: Graph) -> tuple[Grid, Grid]:
-    """Sites and links as tables."""
+    """Return sites and links as tables."""
     sites = Grid("Site", "Machines", "Queues", "Routing servers", "Linked to (cost)", title="Sites")
     neighbours: dict[int, list[str]] = {}
     for link in graph.links:

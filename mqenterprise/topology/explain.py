@@ -1,4 +1,4 @@
-"""pydantic's findings as sentences that say what would be right."""
+"""Turn pydantic's errors into sentences that say what is expected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WANTED = {
 
 
 def explain(error: ErrorDetails, choices: Mapping[str, Sequence[str]]) -> tuple[Path, str]:
-    """The path of the value that pydantic refused, and a sentence about it."""
+    """Return the path of the value that pydantic refused, and a sentence about it."""
     path: Path = tuple(error["loc"])
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     match kind:

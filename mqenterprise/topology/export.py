@@ -1,4 +1,4 @@
-"""A running directory as the declaration that says the same: its plan is empty."""
+"""Export a directory as a declaration whose plan against it is empty."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Item = dict[str, Any]
 
 
 def export(table: Table, name: str) -> str:
-    """The YAML text of what the directory holds.
+    """Return the contents of the directory as YAML.
 
-    What cannot be declared (a machine in a site that is gone, a name that is no name) is left out and told in a
-    comment at the top: left out of the declaration, it is left alone by a plan.
+    Objects that cannot be declared, such as a machine in a deleted site, are left out and listed in comments at the
+    top. A plan leaves them alone because they are not declared.
     """
     sections = declared_sections(table, name)
     left_out: list[str] = []
@@ -50,7 +50,7 @@ def _named(item: Item) -> str:
 
 
 def _refused(text: str) -> set[tuple[str, int, str]]:
-    """Items that a declaration cannot have: section, position, and the first reason."""
+    """Return the items that cannot be declared: section, position, and the first reason."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "export.yaml"
         file.write_text(text, "utf-8")
@@ -68,7 +68,7 @@ def _refused(text: str) -> set[tuple[str, int, str]]:
 
 
 def declared_sections(table: Table, name: str) -> dict[str, Any]:
-    """What a table holds as a declaration writes it, section by section; values that are the default are left out."""
+    """Return a table in the form of a declaration, section by section, without values that equal the default."""
     rows = sorted((row for row in table if not row.partial), key=lambda row: row.reference.key)
     sections: dict[str, Any] = {"enterprise": {"name": name}, **{section: [] for section in _SECTIONS}}
     foreign = {row.reference.key[0] for row in rows if row.kind is Kind.SITE and row.values["foreign"]}
@@ -93,7 +93,7 @@ def declared_sections(table: Table, name: str) -> dict[str, Any]:
 
 
 def _changed(model: type[BaseModel], values: Any, *but: str) -> Item:
-    """The values that differ from the model's defaults."""
+    """Return the values that differ from the model's defaults."""
     return {
         name: list(values[name]) if isinstance(values[name], tuple) else values[name]
         for name, field in model.model_fields.items()

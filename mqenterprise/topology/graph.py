@@ -1,4 +1,4 @@
-"""Sites and links of an enterprise as a graph, to be drawn."""
+"""Sites and links of an enterprise as a graph for drawing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SiteNode:
     routing_servers: tuple[str, ...]
     queues: int
     names: tuple[str, ...] = field(default=(), compare=False)
-    """Of its machines."""
+    """The names of its machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Graph:
 
 
 def graph_of(table: Table) -> Graph:
-    """The graph of a table. A link to a site that is not there is left out."""
+    """Return the graph of a table, without links to missing sites."""
     machines = {row.reference.key[0]: row for row in table if row.kind is Kind.MACHINE and not row.partial}
     queues = Counter(row.reference.key[0] for row in table if row.kind is Kind.QUEUE)
     members: dict[str, list[Resource]] = {}

@@ -1,7 +1,7 @@
-"""Which value of a resource is which attribute: the topology's words on the rows of the directory's mapping.
+"""Map the values of resources to LDAP attributes, based on the rows of the directory's mapping.
 
-Names of sites and machines are not here: they stand in the directory as GUIDs and distinguished names, which
-:mod:`mqenterprise.topology.ldap_reading` keeps an index of.
+Names of sites and machines are not among them: the directory refers to those by GUID and distinguished name, which
+:mod:`mqenterprise.topology.ldap_reading` indexes.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from mqenterprise.directory.entries import Entry
 
 MARK: Final = "adminDescription"
-"""The attribute that bears our mark: free text that every object of Active Directory may have, and nothing else reads.
+"""The attribute for our mark: free text that every object of Active Directory may have and that nothing else reads.
 
-Active Directory has it on class ``top``, so no schema is changed there; our OpenLDAP schema allows it everywhere.
+Active Directory has it on class ``top``, so its schema is not changed. Our OpenLDAP schema allows it everywhere.
 """
 _MARK: Final = re.compile(r"mqenterprise (\d{1,19})")
 
 
 def mark(token: int) -> bytes:
-    """The mark of an object that an apply with this fencing token wrote."""
+    """Return the mark of an object that an apply with this fencing token writes."""
     return f"mqenterprise {token}".encode()
 
 
 def token_of(entry: Entry) -> int | None:
-    """The fencing token of our mark, or nothing when the object is not ours."""
+    """Return the fencing token of our mark, or None when the object is not ours."""
     value = entry.first(MARK)
     found = _MARK.fullmatch(value.decode("utf-8", "replace")) if value else None
     return int(found[1]) if found else None
@@ -59,9 +59,9 @@ class Field:
         return self.row.codec.encode(self.to_field(value))
 
     def decode(self, entry: Entry) -> Value:
-        """The value; the specification's default when the attribute is not set.
+        """Return the value, or the specification's default when the attribute is not set.
 
-        What is there and cannot be understood becomes a text that no declaration has, so that a plan repairs it.
+        An attribute that cannot be decoded becomes a text that no declaration contains, so that a plan repairs it.
         """
         raw = entry.attributes.get(self.row.name.lower())
         if not raw:
@@ -154,22 +154,22 @@ QUEUE: Final = {
 
 
 def decode(fields: dict[str, Field], entry: Entry) -> dict[str, Value]:
-    """All values of an entry."""
+    """Return all values of an entry."""
     return {name: field.decode(entry) for name, field in fields.items()}
 
 
 def encode(fields: dict[str, Field], values: Any) -> dict[str, Values]:
-    """The attributes of those values that ``fields`` has; without values: to be taken away."""
+    """Return the attributes of the values that ``fields`` covers. An attribute without values is to be removed."""
     return {field.row.name: field.encode(values[name]) for name, field in fields.items() if name in values}
 
 
 def names(*tables: dict[str, Field]) -> tuple[str, ...]:
-    """The attributes that reading takes."""
+    """Return the names of the attributes to read."""
     return tuple(field.row.name for table in tables for field in table.values())
 
 
 def pack_certificates(encoded: tuple[str, ...]) -> dict[str, Values]:
-    """``mSMQSignCertificates`` and ``mSMQDigests`` (MS-MQDSSM 3.1.6.7.6.2) of certificates in base64."""
+    """Encode certificates in base64 as ``mSMQSignCertificates`` and ``mSMQDigests`` (MS-MQDSSM 3.1.6.7.6.2)."""
     if not encoded:
         return {"mSMQSignCertificates": (), "mSMQDigests": ()}
     certificates = []
@@ -182,7 +182,7 @@ def pack_certificates(encoded: tuple[str, ...]) -> dict[str, Values]:
 
 
 def unpack_certificates(entry: Entry) -> Value:
-    """The certificates of a user in base64, sorted; a text that says why when they cannot be understood."""
+    """Return a user's certificates in base64, sorted, or one text with the reason why they cannot be decoded."""
     packed = entry.first("mSMQSignCertificates")
     if packed is None:
         return ()

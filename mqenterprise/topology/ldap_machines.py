@@ -1,7 +1,7 @@
 """Machines in the directory: a computer, its mSMQConfiguration object, an mSMQSettings object in each site it serves.
 
-The order of writes is what makes a cut harmless: a machine begins with its computer and ends with its settings, and is
-deleted the other way, so that what is left of it is always a machine that is there, or a computer that bears our mark.
+The order of writes makes an interruption harmless. A machine is created from its computer to its settings and deleted
+in reverse order, so that the remainder is always either a machine or a computer with our mark.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def _names(value: Value) -> tuple[str, ...]:
 
 
 class Machines:
-    """Writes machines; ``index`` is kept up to date for those who refer to them."""
+    """Write machines, and keep ``index`` up to date for objects that refer to them."""
 
     def __init__(self, writer: Writer, index: Index) -> None:
         self._writer, self._index = writer, index
 
     def configurations(self, machines: Iterable[str]) -> tuple[bytes, ...]:
-        """The distinguished names of machines' mSMQConfiguration objects, as references have them."""
+        """Return the distinguished names of machines' mSMQConfiguration objects, as references hold them."""
         found = []
         for name in machines:
             place = self._index.machines.get(fold(name))
@@ -74,7 +74,7 @@ class Machines:
         return place
 
     def create(self, name: str, usual_dn: str, values: Values, token: int) -> None:
-        """Create a machine, or complete what is there of it."""
+        """Create a machine, or complete an unfinished one."""
         place = self._index.machines.get(fold(name))
         computer = encode(fields.COMPUTER, values)
         if place is None:
@@ -95,7 +95,7 @@ class Machines:
         self._keep_settings(name, place, values, token)
 
     def update(self, name: str, before: Values, after: Values, token: int) -> None:
-        """Bring a machine from ``before`` to ``after``, which both hold only what differs."""
+        """Bring a machine from ``before`` to ``after``, which hold only the values that differ."""
         place = self._index.machines[fold(name)]
         if place.configuration is None:
             raise MovedOn(f"the queue manager of {name} is gone")
@@ -113,7 +113,7 @@ class Machines:
             self._keep_settings(name, place, after, token)
 
     def _keep_settings(self, name: str, place: MachinePlace, values: Values, token: int) -> None:
-        """See that the sites have what the queue manager says, and no other site has (MS-MQDSSM 3.1.6.7.1.9)."""
+        """Keep mSMQSettings objects in the machine's sites only, equal to its values (MS-MQDSSM 3.1.6.7.1.9)."""
         assert place.configuration is not None
         declared = values.get("settings")
         wanted = set(place.settings) if declared is None else {fold(site) for site in _names(declared)}
@@ -141,12 +141,12 @@ class Machines:
             self._remove_settings(place.settings.pop(site).dn, token)
 
     def _remove_settings(self, dn: str, token: int) -> None:
-        """Delete what one site says of a machine, whoever wrote it: it says nothing without the machine."""
+        """Delete a machine's settings object in one site, ours or not: it means nothing without the machine."""
         self._writer.discard(dn)
         self._writer.remove_if_empty(parent_of(dn), token)
 
     def delete(self, name: str, token: int) -> None:
-        """Delete a machine of ours; its queues were steps of their own. A computer that is not ours stays."""
+        """Delete a machine of ours. Its queues are separate steps; a computer that is not ours stays."""
         place = self._index.machines.get(fold(name))
         if place is None:
             return

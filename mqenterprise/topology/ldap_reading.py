@@ -1,4 +1,4 @@
-"""The directory read whole: every entry of Message Queuing as a resource, and where each of them is."""
+"""Read the whole directory: every entry of Message Queuing as a resource, and the place of each."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ CONFIGURATION: Final = "msmq"
 """The name of every mSMQConfiguration object (MS-MQDSSM 2.2.1)."""
 SETTINGS: Final = "MSMQ Settings"
 DIFFERS: Final = " (differs)"
-"""Behind a site's name: there is an mSMQSettings object, and it does not say what the queue manager says."""
+"""Suffix of a site's name: its mSMQSettings object differs from the queue manager."""
 SERVICE_FLAGS: Final = (
-    # mSMQSettings, mSMQConfiguration (MS-MQDSSM 3.1.6.1.1.3), value of the resource
+    # attribute of mSMQSettings, attribute of mSMQConfiguration (MS-MQDSSM 3.1.6.1.1.3), value of the resource
     ("mSMQRoutingService", "mSMQRoutingServices", "routing_server"),
     ("mSMQDsService", "mSMQDsServices", "directory_server"),
     ("mSMQDependentClientService", "mSMQDependentClientServices", "supporting_server"),
@@ -41,7 +41,7 @@ SERVICE_FLAGS: Final = (
 
 @dataclass(slots=True)
 class Place:
-    """Where an object is, its GUID where others refer to it, and the token of our mark."""
+    """The place of an object, its GUID if other objects refer to it, and the token of our mark."""
 
     dn: str
     guid: bytes = b""
@@ -58,12 +58,12 @@ class MachinePlace:
     settings: dict[str, Place] = field(default_factory=dict)
     """mSMQSettings objects by folded site name."""
     servers: tuple[str, ...] = ()
-    """Server objects of ours, above the settings objects or left behind by a cut."""
+    """Our server objects, above the settings objects or left behind by an interruption."""
 
 
 @dataclass(slots=True)
 class Index:
-    """Places of all objects; kept up to date by those who write."""
+    """The places of all objects. Writers keep it up to date."""
 
     sites: dict[str, Place] = field(default_factory=dict)
     site_names: dict[bytes, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Index:
     """Routing links, queues and users."""
 
     def configuration_name(self, dn: str) -> str:
-        """The machine of an mSMQConfiguration object, also of one that is gone."""
+        """Return the name of the machine of an mSMQConfiguration object, even if the object is gone."""
         known = self.machine_names.get(normalized(dn))
         return known if known is not None else name_of(dn, 1) if len(split_dn(dn)) > 1 else dn
 
@@ -83,7 +83,7 @@ class Index:
 def read_all(
     connection: LdapConnection, trustees: Trustees, users: Collection[str], *, access: bool
 ) -> tuple[Table, Index]:
-    """Everything that can be declared. Access lists are read only when asked for: they are long."""
+    """Read everything that can be declared. Access lists are long, and read only on request."""
     reader = _Reader(connection, trustees, access)
     reader.enterprise()
     reader.sites()
@@ -145,7 +145,7 @@ class _Reader:
                 self._computer_alone(computer, settings)
 
     def _settings(self) -> dict[str, list[Entry]]:
-        """mSMQSettings objects by the folded name of their machine."""
+        """Return the mSMQSettings objects by the folded name of their machine."""
         attributes = ("mSMQQMID", "mSMQServices", MARK, *(flag for flag, _, _ in SERVICE_FLAGS))
         found: dict[str, list[Entry]] = {}
         for entry in self._search(self._contexts.sites, "(objectClass=mSMQSettings)", attributes):
@@ -153,7 +153,7 @@ class _Reader:
         return found
 
     def _our_servers(self) -> dict[str, tuple[str, ...]]:
-        """Server objects of ours by the folded name of their machine."""
+        """Return our server objects by the folded name of their machine."""
         found: dict[str, tuple[str, ...]] = {}
         for entry in self._search(self._contexts.sites, f"(&(objectClass=server)({MARK}=mqenterprise *))", ("cn",)):
             name = fold(name_of(entry.dn))
@@ -184,7 +184,7 @@ class _Reader:
         self.table.put(resource(Kind.MACHINE, (name,), values, owned=token is not None))
 
     def _computer_alone(self, computer: Entry, settings: dict[str, list[Entry]]) -> None:
-        """A computer without a queue manager: not a machine, or one that a cut apply of ours half made."""
+        """Read a computer without a queue manager: no machine, or one that an interrupted apply of ours half made."""
         name, token = name_of(computer.dn), token_of(computer)
         place = MachinePlace(Place(computer.dn, b"", token))
         place.servers = self._servers.get(fold(name), ())
@@ -246,6 +246,6 @@ def _number(value: bytes | None) -> int:
 
 
 def _agrees(settings: Entry, guid: bytes, service_type: int, values: dict[str, Value]) -> bool:
-    """Whether an mSMQSettings object says what the queue manager says."""
+    """Return whether an mSMQSettings object agrees with the queue manager."""
     flags = all((settings.first(flag) == b"TRUE") is values[value] for flag, _, value in SERVICE_FLAGS)
     return flags and settings.first("mSMQQMID") == guid and _number(settings.first("mSMQServices")) == service_type

@@ -1,10 +1,11 @@
 """A real directory as the target of plan and apply: OpenLDAP or Active Directory, through one connection.
 
-Every object that is created bears our mark with the fencing token of the lease under which it was written
-(:data:`~mqenterprise.topology.ldap_fields.MARK`). A change of an object first reads it, refuses it when it is not as
-it was planned or bears a later token, and then replaces exactly the values that it has read: whoever wrote in between
-makes the change fail instead of being overwritten. A deletion renews the mark under the same condition first, and is
-conditional on it where the server can do that; Active Directory cannot, which leaves a gap of one round trip there.
+Every object that is created carries our mark with the fencing token of the lease under which it was written
+(:data:`~mqenterprise.topology.ldap_fields.MARK`). A change first reads the object, and refuses it if it is not in the
+planned state or carries a later token. It then replaces exactly the values that it has read, so that a concurrent
+write makes the change fail instead of being overwritten. A deletion first renews the mark under the same condition, and
+is conditional on the mark where the server supports that. Active Directory does not, which leaves a gap of one round
+trip.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ if TYPE_CHECKING:
     from mqenterprise.topology.plan import Step, Values
 
 LONGEST_ACCOUNT_NAME: Final = 20
-"""Characters of a user's sAMAccountName."""
+"""The greatest length of a user's sAMAccountName."""
 LEASE_NAME: Final = "mqenterprise"
 """The container under ``CN=Services`` whose mark attribute holds the lease."""
 
 
 class Writer:
-    """Entries created, changed and deleted under the rules above. Safe for threads."""
+    """Create, change and delete entries under the rules above. Safe for threads."""
 
     def __init__(self, service: EnterpriseDirectory) -> None:
         self.connection = service.connection
@@ -67,9 +68,9 @@ class Writer:
         *,
         or_theirs: bool = False,
     ) -> Place:
-        """Create an entry of ours, or bring what a cut apply of ours left there to the same state.
+        """Create an entry of ours, or bring the remains of an interrupted apply of ours to the same state.
 
-        With ``or_theirs`` also what someone else left there; else that raises :class:`MovedOn`.
+        With ``or_theirs`` an entry of someone else is taken over too; otherwise it raises :class:`MovedOn`.
         """
         try:
             entry = self.connection.add(dn, classes, {**attributes, MARK: (mark(token),)})
@@ -83,14 +84,14 @@ class Writer:
         return Place(dn, entry.first("objectGUID") or b"", token)
 
     def ensure(self, dn: str, classes: Sequence[str], token: int) -> None:
-        """See that an entry is there, ours or not."""
+        """Create an entry unless it exists, ours or not."""
         try:
             self.connection.add(dn, classes, {MARK: (mark(token),)})
         except ObjectAlreadyExists:
             return
 
     def read(self, dn: str, attributes: Collection[str]) -> Entry:
-        """An entry with its mark. Raises :class:`MovedOn` when it is gone."""
+        """Read an entry with its mark. Raises :class:`MovedOn` when it is gone."""
         try:
             return self.connection.read(dn, (MARK, *attributes))
         except ObjectNotFound:
@@ -99,7 +100,7 @@ class Writer:
     def change(
         self, dn: str, attributes: Mapping[str, Sequence[bytes]], token: int, *, present: Entry | None = None
     ) -> None:
-        """Give an entry these attribute values; an attribute without values is taken away."""
+        """Set these attribute values of an entry. An attribute without values is removed."""
         entry = present or self.read(dn, tuple(attributes))
         changes = []
         for name, values in attributes.items():
@@ -125,7 +126,7 @@ class Writer:
             raise MovedOn(error.sentence) from error
 
     def remove(self, dn: str, token: int) -> None:
-        """Delete an entry of ours; one that is gone is gone."""
+        """Delete an entry of ours, if it still exists."""
         try:
             entry = self.connection.read(dn, (MARK,))
         except ObjectNotFound:
@@ -143,7 +144,7 @@ class Writer:
             raise MovedOn(error.sentence) from error
 
     def remove_if_empty(self, dn: str, token: int) -> None:
-        """Delete an entry if it is ours and holds nothing; else leave it."""
+        """Delete an entry if it is ours and empty."""
         try:
             entry = self.connection.read(dn, (MARK,))
         except ObjectNotFound:
@@ -153,7 +154,7 @@ class Writer:
             self.remove(dn, token)
 
     def discard(self, dn: str) -> None:
-        """Delete an entry, whoever made it; one that is gone is gone."""
+        """Delete an entry, ours or not, if it still exists."""
         try:
             self.connection.delete(dn)
         except ObjectNotFound:
@@ -161,9 +162,9 @@ class Writer:
 
 
 def _replacement(name: str, old: Sequence[bytes], new: tuple[bytes, ...]) -> list[Change]:
-    """Changes that fail when the present values are not ``old`` any more."""
+    """Return changes that fail when the present values are no longer ``old``."""
     if name == "nTSecurityDescriptor":
-        # A descriptor reads back as the server completed it, so there is no exact value to delete.
+        # The server completes a descriptor, so there is no exact value to delete.
         return [Change(ChangeKind.REPLACE, name, new)]
     changes = []
     if taken := tuple(value for value in old if value not in new):
@@ -174,7 +175,7 @@ def _replacement(name: str, old: Sequence[bytes], new: tuple[bytes, ...]) -> lis
 
 
 class LdapTarget:
-    """Implements :class:`mqenterprise.topology.target.Target`."""
+    """The :class:`mqenterprise.topology.target.Target` of a directory server."""
 
     def __init__(self, service: EnterpriseDirectory, *, access: bool = True) -> None:
         self._service = service
@@ -191,7 +192,7 @@ class LdapTarget:
 
     @property
     def directory(self) -> str:
-        """Which directory this is: the name of its root."""
+        """Identify the directory by the name of its root."""
         with _told():
             return self._connection.root
 
@@ -256,7 +257,7 @@ class LdapTarget:
 
     def _create_link(self, step: Step, token: int) -> None:
         places = [self._index.sites[fold(site)] for site in step.name]
-        # 3.1.6.1.4.2: the two GUIDs without anything but their hexadecimal digits.
+        # 3.1.6.1.4.2: only the hexadecimal digits of the two GUIDs.
         name = "".join(guid_to_text(guid_from_bytes(place.guid)).replace("-", "") for place in places)
         attributes = {
             "mSMQSite1": (places[0].dn.encode(),),
@@ -287,7 +288,7 @@ class LdapTarget:
         self._trustees.created(name)
 
     def _attributes(self, kind: Kind, values: Values) -> dict[str, tuple[bytes, ...]]:
-        """The attributes of values; for machines see :class:`Machines`."""
+        """Return the attributes of values; for machines see :class:`Machines`."""
         found = encode(_FIELDS[kind], values)
         if "site_gates" in values:
             gates = values["site_gates"]
@@ -321,13 +322,13 @@ class LdapTarget:
 
     @staticmethod
     def _as_planned(dn: str, table: dict[str, Field], entry: Entry, step: Step) -> None:
-        """Raise :class:`MovedOn` when a field is neither as it was nor as it is to be."""
+        """Raise :class:`MovedOn` when a field has neither its old nor its new value."""
         for name, field in table.items():
             if name in step.after and field.decode(entry) not in (step.before.get(name), step.after[name]):
                 raise MovedOn(f"{name} of {dn} is {field.decode(entry)!r} now")
 
     def _delete_site(self, dn: str, token: int) -> None:
-        """Delete a site, and first what a cut of ours may have left of machines that are gone."""
+        """Delete a site, after the remains that an interrupted apply of ours may have left of deleted machines."""
         servers = child("Servers", dn)
         for entry in list(self._connection.search(servers, "(objectClass=server)", ("cn", MARK), Scope.LEVEL)):
             self._writer.remove_if_empty(entry.dn, token)
@@ -364,7 +365,7 @@ _FIELDS: Final[dict[Kind, dict[str, Field]]] = {
 
 
 def account_name(name: str) -> str:
-    """A user's ``sAMAccountName``: its name, or one made from it where that is refused."""
+    """Return a user's ``sAMAccountName``: the name, or one derived from it if the name is not allowed."""
     plain = re.sub(r"[\"/\\\[\]:;|=,+*?<>\x00-\x1f]", "_", name).rstrip(".")
     if plain == name and len(name) <= LONGEST_ACCOUNT_NAME:
         return name
@@ -373,7 +374,7 @@ def account_name(name: str) -> str:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """The directory's errors as the port's."""
+    """Turn the directory's errors into those of the port."""
     try:
         yield
     except DirectoryUnavailable as error:
@@ -383,7 +384,7 @@ def _told() -> Iterator[None]:
     except LookupError as error:
         raise MovedOn(f"{error.args[0]} is not in the directory any more") from error
     except ValueError as error:
-        # Only from a plan file that somebody edited: what comes from a declaration was checked.
+        # Only an edited plan file has such values: those of a declaration were checked.
         raise TargetError(f"the value cannot be written: {error}") from error
 
 

@@ -1,12 +1,12 @@
 """One apply at a time: a lease in the directory, with a fencing token that grows each time it changes hands.
 
-The lease is one text that is only ever changed by compare and set, which both servers do atomically on one entry. A
-holder renews it; a contender takes over when it has watched the text stay the same for the holder's whole time to
-live, by its own clock, so that no two clocks are ever compared. A holder of this very machine whose process is gone
-does not have to be waited for.
+The lease is one text that only changes by compare and set, which both servers do atomically on one entry. The holder
+renews it. A contender takes over after it has seen the text unchanged for the holder's whole time to live; it measures
+that by its own clock, so that no two clocks are compared. There is no wait for a holder on the same machine whose
+process is gone.
 
-A holder that was stopped for longer than its time to live may wake up and still write. Its token is then an old one,
-and every object that it would change bears the token of its last writer, so that the change is refused there
+A holder that was suspended for longer than its time to live may wake up and try to write. Its token is outdated by
+then. Every object carries the token of its last writer, so the change is refused there
 (:class:`~mqenterprise.topology.target.MovedOn`).
 """
 
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 TIME_TO_LIVE = 20.0
 """Seconds without renewal after which a lease can be taken over."""
 LONGEST_TIME_TO_LIVE = 3600.0
-"""Seconds. A text that asks for more, or for no number, is none of ours: it would never run out."""
+"""The longest accepted time in seconds. A longer one, or no number, is not ours: it would never expire."""
 POLL = 0.5
-"""Seconds between two looks at a lease that someone else holds."""
+"""Seconds between two reads of a lease that someone else holds."""
 
 
 class LeaseTaken(TargetError):
-    """Someone else is applying; the sentence says who."""
+    """Someone else is applying a plan; the message says who."""
 
 
 class LeaseLost(TargetError):
-    """The lease was not renewed in time, or taken over: nothing more may be written."""
+    """The lease was not renewed in time or was taken over: nothing more may be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The lease's text. ``holder`` is empty while nobody has it; ``place`` and ``process`` tell a dead holder."""
+    """The lease's text. ``holder`` is empty while it is free; ``place`` and ``process`` reveal a dead holder."""
 
     token: int
     renewal: int = 0
@@ -62,7 +62,7 @@ class Record:
 
     @classmethod
     def parse(cls, text: str) -> Record:
-        """A record from its text. Raises :class:`TargetError` for a text that no apply wrote."""
+        """Parse a record. Raises :class:`TargetError` for a text that no apply wrote."""
         try:
             data = json.loads(text)
             record = cls(**data)
@@ -76,15 +76,15 @@ class Record:
 
 
 def this_place() -> str:
-    """This machine since its last start, and this process's view of process numbers."""
+    """Identify this boot of this machine and this process's namespace of process numbers."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
 
 
 def process_mark(pid: int) -> str | None:
-    """A process as number and start time, or nothing when there is none of that number."""
+    """Return a process as number and start time, or None when no running process has that number."""
     try:
-        # The command's name may hold anything, so the fields are counted from its closing parenthesis.
+        # The command's name may contain anything, so the fields are counted from its closing parenthesis.
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
@@ -92,7 +92,7 @@ def process_mark(pid: int) -> str | None:
 
 
 def is_dead(record: Record) -> bool:
-    """Whether the holder was a process of this machine that does not run any more."""
+    """Return whether the holder was a process of this machine that no longer runs."""
     if not record.place or record.place != this_place():
         return False
     number = record.process.partition("/")[0]
@@ -101,14 +101,14 @@ def is_dead(record: Record) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time that passes: seconds that only grow, and waiting. Tests give a false one."""
+    """A monotonic time in seconds, and waiting. Tests pass a fake clock."""
 
     now: Callable[[], float] = time.monotonic
     wait: Callable[[float], None] = time.sleep
 
 
 class Lease:
-    """A held lease. Use it as a context manager: it is renewed meanwhile, and given back at the end."""
+    """A held lease. As a context manager it is renewed inside the block and released at its end."""
 
     def __init__(self, entry: LeaseEntry, record: Record, confirmed: float, clock: Clock) -> None:
         self._entry, self._record, self._clock = entry, record, clock
@@ -119,11 +119,11 @@ class Lease:
 
     @property
     def token(self) -> int:
-        """The fencing token: greater than that of every holder before."""
+        """The fencing token: greater than those of all earlier holders."""
         return self._record.token
 
     def check(self) -> None:
-        """Raise :class:`LeaseLost` when we cannot be sure to hold it any more."""
+        """Raise :class:`LeaseLost` when the lease may have been lost."""
         late = self._clock.now() - self._confirmed
         if not self._lost and late >= self._record.time_to_live:
             self._lost = f"it could not be renewed for {late:.0f} s"
@@ -131,14 +131,14 @@ class Lease:
             raise LeaseLost(f"another apply may be running: the lease was lost ({self._lost}); run again")
 
     def renew(self) -> None:
-        """Extend the lease once. Being told that it is another's is final; an error only lets time run."""
+        """Extend the lease once. An answer that another process holds it is final; an error only costs time."""
         asked = self._clock.now()
         new = replace(self._record, renewal=self._record.renewal + 1)
         try:
             if self._entry.swap(self._record.text(), new.text()):
                 self._record, self._confirmed = new, asked
                 return
-            # A renewal whose answer was lost has taken effect: then the directory holds what we meant to write.
+            # If only the answer to a renewal was lost, the directory holds the text that we meant to write.
             if self._entry.read() == new.text():
                 self._record, self._confirmed = new, asked
                 return
@@ -160,7 +160,7 @@ class Lease:
         self._stop.set()
         self._thread.join()
         free = Record(self._record.token, self._record.renewal + 1, self._record.time_to_live)
-        # Not given back, it runs out; that must not hide what went wrong before.
+        # An unreleased lease expires. A failed release must not hide an earlier error.
         with contextlib.suppress(TargetError):
             self._entry.swap(self._record.text(), free.text())
 
@@ -173,9 +173,9 @@ def acquire(
     waiting: Callable[[str], None] = lambda holder: None,
     clock: Clock | None = None,
 ) -> Lease:
-    """Get the lease, waiting at most ``patience`` seconds for whoever has it.
+    """Get the lease, waiting at most ``patience`` seconds for its holder.
 
-    ``waiting`` is told once whom we wait for. Raises :class:`LeaseTaken` when patience ends.
+    ``waiting`` is called once with the holder. Raises :class:`LeaseTaken` when the time is over.
     """
     clock = clock or Clock()
     begun, seen, since, told = clock.now(), None, clock.now(), False

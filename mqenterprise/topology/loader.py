@@ -1,10 +1,11 @@
 """YAML files to a :class:`~mqenterprise.topology.declaration.Declaration`.
 
-One file, or a directory of ``*.yaml`` and ``*.yml`` read in the order of their names; a file may ``include`` others
-(a list of paths relative to it). Lists of several files are joined; ``enterprise`` stands in exactly one.
+The declaration is one file, or a directory of ``*.yaml`` and ``*.yml`` that are read in the order of their names. A
+file may ``include`` others (a list of paths relative to it). Lists of several files are joined; ``enterprise`` is in
+exactly one of them.
 
-Line numbers cost nothing while all is well: files are read into plain data, and a file is parsed a second time with
-its marks only when something in it has to be pointed at.
+Line numbers cost nothing without errors: files are read into plain data, and parsed a second time with their marks only
+when an error in them needs a line.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAXIMUM_FILE = 64 << 20
-"""Bytes of one file."""
+"""The greatest size of one file in bytes."""
 MAXIMUM_FILES = 10_000
 MAXIMUM_VALUES = 5_000_000
-"""Values of one file after its aliases are followed: what an alias bomb runs into."""
+"""The greatest number of values in one file with its aliases expanded: the limit that stops an alias bomb."""
 MAXIMUM_DEPTH = 32
 
 _ADVICE: dict[type[OSError], str] = {
@@ -43,7 +44,7 @@ _Base: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc,valid-type]
-    """A safe loader that leaves dates as the text that they are."""
+    """A safe loader that leaves dates as text."""
 
 
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: loader.construct_scalar(node))
@@ -52,10 +53,10 @@ _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 
 
 def _plain_data(text: str) -> Any:
-    """The one document of a text as plain data; a key given twice is refused.
+    """Return the single document of a text as plain data. Duplicate keys are refused.
 
-    PyYAML's own constructor takes two thirds of the time of a large declaration; nearly all of one are mappings, lists
-    and texts, which are made here. Raises ``yaml.YAMLError`` and ``ValueError``.
+    PyYAML's own constructor takes two thirds of the time for a large declaration. Nearly all of a declaration is
+    mappings, lists and texts, which are made here. Raises ``yaml.YAMLError`` and ``ValueError``.
     """
     loader = _Loader(text)
     try:
@@ -74,7 +75,7 @@ class _Builder:
     def build(self, node: yaml.Node) -> Any:
         if isinstance(node, yaml.ScalarNode):
             return node.value if node.tag == _TEXT else self._loader.construct_object(node)
-        key = id(node)  # what an alias means was made before
+        key = id(node)  # the target of an alias was made before
         if key in self._made:
             return self._made[key]
         if key in self._making:
@@ -86,7 +87,7 @@ class _Builder:
         elif isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
             made = self._mapping(node)
         else:
-            made = self._loader.construct_object(node, deep=True)  # refuses what is not safe
+            made = self._loader.construct_object(node, deep=True)  # refuses unsafe tags
         self._making.remove(key)
         self._made[key] = made
         return made
@@ -121,7 +122,7 @@ def _refused(sentence: str, node: yaml.Node) -> yaml.MarkedYAMLError:
 
 @dataclass(slots=True)
 class Sources:
-    """Where each part of a joined declaration came from."""
+    """The origin of each part of a joined declaration."""
 
     files: list[Path] = field(default_factory=list)
     enterprise: Path | None = None
@@ -132,14 +133,14 @@ class Sources:
     _trees: dict[Path, yaml.Node | None] = field(default_factory=dict)
 
     def problem(self, path: faults.Path, sentence: str) -> Problem:
-        """A :class:`Problem` at a path of the joined declaration."""
+        """Return a :class:`Problem` at a path of the joined declaration."""
         file, local = self.locate(path)
         if file is None:
             return Problem(str(self.files[0]) if self.files else "(nothing)", 0, faults.in_words(path), sentence)
         return Problem(str(file), self.line(file, local), faults.in_words(local), sentence)
 
     def locate(self, path: faults.Path) -> tuple[Path | None, faults.Path]:
-        """The file that holds ``path``, and the path inside that file."""
+        """Return the file that holds ``path``, and the path inside that file."""
         if not path or path[0] == "enterprise":
             return self.enterprise, path
         section, origins = str(path[0]), self.origins.get(str(path[0]), [])
@@ -150,7 +151,7 @@ class Sources:
         return (origins[0][1] if origins else None), path
 
     def line(self, file: Path, path: faults.Path) -> int:
-        """The line of ``path`` in ``file``, or of the nearest thing around it that is there."""
+        """Return the line of ``path`` in ``file``, or of the nearest enclosing part that exists."""
         if file not in self._trees:
             try:
                 self._trees[file] = yaml.compose(decoded(file.read_bytes()), Loader=_Loader)
@@ -178,10 +179,10 @@ def _child(node: yaml.Node | None, step: str | int) -> tuple[int, yaml.Node] | N
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A declaration, where its parts stand, and what is wrong with its single values.
+    """A declaration, the positions of its parts, and the problems of its single values.
 
-    With ``problems`` the declaration is the rest of it (:mod:`mqenterprise.topology.salvage`), to be checked but not
-    used; of the ``doubtful`` names (folded) nothing more is to be said.
+    With ``problems`` the declaration is only the usable rest (:mod:`mqenterprise.topology.salvage`), which is checked
+    but not applied. Nothing more is reported about the ``doubtful`` names (folded).
     """
 
     declaration: Declaration
@@ -193,9 +194,9 @@ class Loaded:
 
 
 def load_models(start: Path) -> Loaded:
-    """Read ``start`` (a file or a directory) into models, without looking at what refers to what.
+    """Read ``start`` (a file or a directory) into models, without checking references.
 
-    Raises :class:`DeclarationError` with every problem of every file when nothing of it can be checked further.
+    Raises :class:`DeclarationError` with all problems of all files when nothing can be checked further.
     """
     found: list[Problem] = []
     sources = Sources()
@@ -230,7 +231,7 @@ def load_models(start: Path) -> Loaded:
 
 
 def _files(start: Path, found: list[Problem]) -> Iterator[Path]:
-    """Every file of the declaration once, includes after the file that names them."""
+    """Return every file of the declaration once, includes after the file that names them."""
     if start.is_dir():
         waiting = sorted(path for path in start.iterdir() if path.suffix in (".yaml", ".yml") and path.is_file())
         if not waiting:
@@ -258,7 +259,7 @@ def _includes(file: Path, found: list[Problem]) -> list[Path]:
             return []
         root = yaml.compose(text, Loader=_Loader)
     except (OSError, ValueError, Unreadable, RecursionError, yaml.YAMLError):
-        return []  # _read tells of it
+        return []  # _read reports it
     entry = _child(root, "include")
     if entry is None:
         return []
@@ -281,7 +282,7 @@ def _includes(file: Path, found: list[Problem]) -> list[Path]:
 
 
 def _read(file: Path, found: list[Problem]) -> dict[str, Any] | None:
-    """One file as plain data; what is wrong with it as YAML goes to ``found``."""
+    """Read one file as plain data. Faults of its YAML go to ``found``."""
     try:
         if file.stat().st_size > MAXIMUM_FILE:
             found.append(Problem(str(file), 0, "", f"the file is larger than {MAXIMUM_FILE >> 20} MiB; split it"))
@@ -323,7 +324,7 @@ def _parsed(content: bytes) -> Any:
 
 
 def _bounded(data: Any) -> None:
-    """Raise ValueError when following the aliases of ``data`` gives more than a declaration can hold."""
+    """Raise ValueError when ``data`` with expanded aliases is larger than a declaration can be."""
     count, waiting = 0, [(data, 0)]
     while waiting:
         value, depth = waiting.pop()

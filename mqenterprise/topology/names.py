@@ -1,4 +1,4 @@
-"""Names of the declared enterprise: what each kind of name may hold, and when two of them are the same name.
+"""Names of the declared enterprise: the characters that each kind allows, and when two names are equal.
 
 Directory names are compared without regard to case (RFC 4517 4.2.11, ``caseIgnoreMatch``), so two declarations whose
 names differ only in case are one object declared twice.
@@ -20,15 +20,15 @@ MAXIMUM_LABEL = 124
 MAXIMUM_MACHINE_NAME = 15
 """Characters of a NetBIOS name, which ComputerName is (MS-MQDMPR 3.1.1.1)."""
 
-# What sAMAccountName refuses; a machine is a computer object, so its name is held to that on every server.
+# Characters that sAMAccountName refuses: a machine is a computer object, so every server's machines keep to them.
 _NOT_IN_MACHINE_NAME = frozenset('"/\\[]:;|=,+*?<> .@')
 
 
 def fold(name: str) -> str:
     """The form under which two names of the directory are the same: case folded, composed, spaces squeezed.
 
-    Folding a letter can give what composes with the next one (``ß`` and an acute accent), and composing can give a
-    capital, so both are done until nothing changes: the form of a form is that form.
+    Case folding can produce a letter that composes with the next one (``ß`` and an acute accent), and composing can
+    produce a capital. Both are therefore repeated until nothing changes, so that folding is idempotent.
     """
     if name.isascii():
         return " ".join(name.lower().split())
@@ -72,7 +72,7 @@ def _machine_name(name: str) -> str:
 
 
 def _queue_name(name: str) -> str:
-    # The newer grammars of 2.1.1 also leave out plus, comma and quote; MSMQ 1.0's allows them, directories hold such
+    # The newer grammars of 2.1.1 also exclude plus, comma and quote; MSMQ 1.0's allows them, directories hold such
     # queues, and the mapping escapes them, so they are accepted here.
     _printable(name, "a queue name")
     if not 1 <= utf16_length(name) <= MAXIMUM_QUEUE_NAME:

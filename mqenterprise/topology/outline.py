@@ -1,4 +1,4 @@
-"""Many sites as an outline: each under the one that its cheapest link leads to, with its other links in words."""
+"""Draw many sites as an outline: each under the neighbour of its cheapest link, with its other links in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMN: Final = 560.0
 _ROW: Final = 38.0
 _INDENT: Final = 16.0
 _DEEPEST: Final = 10
-"""Steps that a site is indented at most."""
+"""The greatest number of steps by which a site is indented."""
 _NAMED: Final = 6
 
 
@@ -29,7 +29,7 @@ class _Row(NamedTuple):
 
 
 def outline(canvas: Canvas | None, graph: Graph, top: float) -> tuple[float, float]:
-    """Draw it below ``top``, in two columns; its width, and where it ends. Nothing is drawn without a canvas."""
+    """Draw it below ``top`` in two columns, and return its width and lower end. Without a canvas only measure it."""
     rows = _rows(graph)
     each = -(-len(rows) // 2)
     width = 2 * _COLUMN + 3 * _MARGIN
@@ -63,7 +63,7 @@ def outline(canvas: Canvas | None, graph: Graph, top: float) -> tuple[float, flo
 
 
 def _connect(canvas: Canvas, drawn: dict[int, tuple[float, float, int]], row: _Row) -> None:
-    """A line to the site above, if that is in the same column."""
+    """Draw a line to the parent site, if that is in the same column."""
     if row.parent is None:
         return
     x, y, column = drawn[row.site]
@@ -95,7 +95,7 @@ def _inside(names: tuple[str, ...], routers: tuple[str, ...], gates: set[str]) -
 
 
 def _rows(graph: Graph) -> list[_Row]:
-    """Least-cost spanning trees (Prim's algorithm), from the site with the most links of each part on."""
+    """Return least-cost spanning trees (Prim's algorithm), each rooted at the site with the most links."""
     near: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for link in graph.links:
         near[link.first].append((link.cost, link.second))

@@ -1,8 +1,8 @@
-"""The enterprise as an SVG document: a ring of sites while they are few, an outline of them when they are many.
+"""Draw the enterprise as an SVG document: few sites as a ring, many as an outline.
 
-Places are chosen so that nothing lies on anything else: the sites are points of an ellipse and their cards lie outside
-of it, so no link, which is a chord, passes under a card; a cost stands beside its link where no other link or text is.
-The same enterprise gives the same picture, in light or dark as the viewer prefers.
+Nothing overlaps: sites are points of an ellipse with their cards outside of it, so that no link, which is a chord,
+passes under a card. A cost stands beside its link, clear of other links and texts. The same enterprise gives the same
+picture, in light or dark as the viewer prefers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mqenterprise.topology.graph import Graph, LinkEdge
 
 MOST_IN_RING: Final = 16
-"""Sites up to which a ring is read at a glance."""
+"""The greatest number of sites for which a ring is readable at a glance."""
 _MARGIN: Final = 24.0
 _LEAST_WIDTH: Final = 560.0
 _LEGEND: Final = (
@@ -32,7 +32,7 @@ _LEGEND: Final = (
 
 @dataclass(slots=True)
 class _Head:
-    """Title and legend, and where the picture begins below them."""
+    """Title and legend, and the position below them where the picture begins."""
 
     canvas: Canvas
     width: float
@@ -57,7 +57,7 @@ class _Head:
 
 
 def svg(graph: Graph, title: str) -> str:
-    """The graph as an SVG document; what a site or link holds shows when it is pointed at."""
+    """Return the graph as an SVG document. Pointing at a site or link shows its contents."""
     canvas = Canvas(title)
     if len(graph.sites) > MOST_IN_RING:
         width = outline(None, graph, 0.0)[0]
@@ -78,7 +78,7 @@ def svg(graph: Graph, title: str) -> str:
 
 
 def layout(graph: Graph) -> list[tuple[float, float]]:
-    """Places of the sites in pixels, all positive."""
+    """Return the positions of the sites in pixels, all positive."""
     if len(graph.sites) > MOST_IN_RING:
         return [(_MARGIN, _MARGIN + index * LINE) for index in range(len(graph.sites))]
     return list(ring_of(graph).moved(_MARGIN, _MARGIN).points)
@@ -107,7 +107,7 @@ def _draw(canvas: Canvas, graph: Graph, ring: Ring) -> None:
 
 
 def _links(canvas: Canvas, graph: Graph, width: float, top: float) -> float:
-    """Every link in words, with its gates; where the last line ends."""
+    """List every link in words with its gates, and return where the last line ends."""
     if not graph.links:
         return top - 20
     canvas.text(_MARGIN, top, "Routing links", "name", 14)
@@ -129,7 +129,7 @@ def _about(graph: Graph, link: LinkEdge) -> str:
 
 
 def _sample(canvas: Canvas, kind: str, x: float, y: float) -> None:
-    """What the legend explains, beside a line of text with its foot at ``y``."""
+    """Draw a sample of a symbol for the legend, beside a line of text with its baseline at ``y``."""
     match kind:
         case "gate":
             canvas.add(path(f"M{x + 6} {y - 10}l5.5 5.5l-5.5 5.5l-5.5-5.5z", "gate"))

@@ -1,4 +1,4 @@
-"""What has to be done: the difference of two tables as ordered steps, its inverse, and its form in a file."""
+"""A plan: the difference of two tables as ordered steps, its inverse, and its file format."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Values = Mapping[str, Value]
 
 
 class Action(enum.StrEnum):
-    """What a step does."""
+    """The kind of a step."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -43,8 +43,8 @@ class Action(enum.StrEnum):
 class Step:
     """One resource brought from ``before`` to ``after``.
 
-    For an update both hold only what differs. ``rank`` orders the steps of a plan: creation and change upwards, then
-    deletion downwards; steps of one rank do not need each other.
+    For an update both hold only the values that differ. ``rank`` orders the steps of a plan: creations and changes
+    upwards, then deletions downwards. Steps of the same rank do not depend on each other.
     """
 
     action: Action
@@ -56,12 +56,12 @@ class Step:
 
     @property
     def title(self) -> str:
-        """The kind and the name as an operator reads it."""
+        """The kind and the name for an operator."""
         return Resource(self.reference, self.name, {}).title
 
 
 class Note(enum.StrEnum):
-    """Why something that differs is left as it is."""
+    """The reason why a difference is left alone."""
 
     UNMANAGED = "not declared, and not made by this tool: left alone"
     PRUNABLE = "not declared any more: would be deleted with --prune"
@@ -70,7 +70,7 @@ class Note(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A resource of the directory that a plan leaves as it is, and why."""
+    """A resource of the directory that a plan leaves alone, and the reason."""
 
     note: Note
     title: str
@@ -78,37 +78,37 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Ordered steps, what is left alone, and the directory that it was made for."""
+    """Ordered steps, the differences that are left alone, and the directory that the plan is for."""
 
     directory: str
     steps: tuple[Step, ...]
     remarks: tuple[Remark, ...] = ()
 
     def inverse(self) -> Plan:
-        """The plan that undoes this one."""
-        # The settings of the enterprise are there as long as the directory is.
+        """Return the plan that undoes this one."""
+        # The settings of the enterprise exist as long as the directory does.
         lasting = Reference(Kind.ENTERPRISE, ())
         steps = (step for step in self.steps if step.action is not Action.CREATE or step.reference != lasting)
         return Plan(self.directory, order(_inverse(step) for step in steps))
 
 
 class PlanFileError(ValueError):
-    """A file that is no plan; the sentence says why."""
+    """The file is not a plan; the message says why."""
 
 
 class FixedError(ValueError):
-    """A change that the directory cannot make to a thing that exists; the sentence names the way out."""
+    """The directory cannot change this property of an existing object; the message names the way out."""
 
 
 _HIGHEST = 1_000
 SERVICES = frozenset({"routing_server", "supporting_server", "directory_server"})
-"""What a machine does for others: values that its settings objects repeat (MS-MQDSSM 3.1.6.7.1.9)."""
+"""The services of a machine: values that its settings objects repeat (MS-MQDSSM 3.1.6.7.1.9)."""
 
 
 def make_plan(directory: str, wanted: Table, actual: Table, *, prune: bool = False) -> Plan:
-    """The steps that make ``actual`` into ``wanted``.
+    """Return the steps that turn ``actual`` into ``wanted``.
 
-    Raises :class:`FixedError` when a declared change is one that nothing but a new object can bring about.
+    Raises :class:`FixedError` when a declared change requires a new object.
     """
     steps: list[Step] = []
     fixed: list[str] = []
@@ -123,7 +123,7 @@ def make_plan(directory: str, wanted: Table, actual: Table, *, prune: bool = Fal
         if row.kind is Kind.QUEUE and "transactional" in changed:
             fixed.append(f"{row.title}: a queue stays transactional or not as it was created; delete it first")
         if row.kind is Kind.MACHINE and SERVICES.intersection(changed) and "settings" not in changed:
-            changed.append("settings")  # which repeat the services, also where the sites stay the same
+            changed.append("settings")  # settings objects repeat the services, even where the sites stay the same
         before = {name: present.values.get(name) for name in changed}
         after = {name: row.values[name] for name in changed}
         steps.append(Step(Action.UPDATE, row.reference, present.name, row.rank, before, after))
@@ -141,7 +141,7 @@ def _left_over(wanted: Table, actual: Table, prune: bool) -> tuple[list[Step], l
     for row in left:
         if not row.owned:
             if row.kind is Kind.USER and not row.values.get("certificates"):
-                continue  # a directory is full of users that have nothing to do with Message Queuing
+                continue  # most users of a directory have nothing to do with Message Queuing
             remarks.append(Remark(Note.UNMANAGED, row.title))
         elif row.reference in holding:
             remarks.append(Remark(Note.HOLDS_OTHERS, row.title))
@@ -153,7 +153,7 @@ def _left_over(wanted: Table, actual: Table, prune: bool) -> tuple[list[Step], l
 
 
 def _holders_of_others(wanted: Table, left: Iterable[Resource]) -> set[Reference]:
-    """Undeclared resources that must stay, because something that stays is in them or refers to them."""
+    """Return undeclared resources that must stay because others that stay are in them or refer to them."""
     staying = [*wanted, *(row for row in left if not row.owned)]
     held: set[Reference] = set()
     while staying:
@@ -164,7 +164,7 @@ def _holders_of_others(wanted: Table, left: Iterable[Resource]) -> set[Reference
 
 
 def needs(row: Resource) -> Iterable[Reference]:
-    """What a resource cannot be without: where it is, and what it names."""
+    """Return the resources that a resource depends on: its container and those that it names."""
     match row.kind:
         case Kind.QUEUE:
             yield Reference(Kind.MACHINE, row.reference.key[:1])
@@ -179,7 +179,7 @@ def needs(row: Resource) -> Iterable[Reference]:
 
 
 def order(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Steps in the order in which they can be carried out; equal plans have equal order."""
+    """Sort steps into the order in which they can be carried out. Equal plans get the same order."""
     return tuple(sorted(steps, key=lambda step: (step.rank, step.reference.kind, step.reference.key)))
 
 
@@ -193,7 +193,7 @@ def _inverse(step: Step) -> Step:
 
 
 class Standing(enum.Enum):
-    """How the directory stands to a step that was planned before."""
+    """The state of the directory with regard to a step that was planned earlier."""
 
     PENDING = "to do"
     DONE = "done already"
@@ -201,9 +201,9 @@ class Standing(enum.Enum):
 
 
 def standing(step: Step, actual: Table) -> Standing:
-    """Whether a step is still to be done, was done (by an apply that was cut), or was overtaken by another change.
+    """Return whether a step is pending, done (by an interrupted apply), or overtaken by another change.
 
-    What an apply left half done counts as to do: ours and not complete, or each field either old or new.
+    A half-done step is pending: the object is ours and incomplete, or each field has its old or its new value.
     """
     row = actual.get(step.reference)
     if row is None:
@@ -218,13 +218,13 @@ def standing(step: Step, actual: Table) -> Standing:
         return Standing.DONE
     if step.action is Action.CREATE:
         return Standing.PENDING if row.owned else Standing.MOVED_ON
-    # The settings are the last thing that a change of a machine writes, so they may be behind.
+    # A change of a machine writes the settings objects last, so they may be behind.
     old = [name == "settings" or same(name, step.before.get(name), row.values.get(name)) for name in step.after]
     return Standing.PENDING if all(o or n for o, n in zip(old, new, strict=True)) else Standing.MOVED_ON
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan as plain data, as `plan --json` prints it and a plan file holds it."""
+    """Return the plan as plain data, as in `plan --json` and in plan files."""
     return {
         "format": FORMAT,
         "directory": plan.directory,
@@ -244,7 +244,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 
 def from_json(text: str) -> Plan:
-    """A plan from its file. Raises :class:`PlanFileError`."""
+    """Read a plan from the text of its file. Raises :class:`PlanFileError`."""
     try:
         data = json.loads(text)
     except ValueError as error:
@@ -263,7 +263,7 @@ def _step(data: Mapping[str, Any]) -> Step:
     key: Key = () if kind is Kind.ENTERPRISE else tuple(fold(part) for part in name)
     before, after = ({k: _value(v) for k, v in data[side].items()} for side in ("before", "after"))
     for field_name, value in after.items():
-        # A truth value is a number to Python, and nowhere here.
+        # Python counts a truth value as a number; a plan does not.
         if type(value) not in FIELDS[kind].get(field_name, ()):
             raise TypeError(f"{value!r} is no {field_name} of a {kind}")
     if not all(name) or len(name) != NAME_PARTS[kind]:

@@ -1,4 +1,4 @@
-"""What is wrong with a declaration: where, what, and what would be right; collected, to be told all at once."""
+"""Problems of a declaration: place, fault and remedy, collected so that all are reported at once."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Path = tuple[str | int, ...]
-"""Where in a document: mapping keys and list positions from its root."""
+"""A place in a document: mapping keys and list positions from its root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One fault of a declaration.
 
-    ``file`` and ``line`` (from 1, 0 when the whole file is meant) say where; ``where`` is the path in words;
-    ``sentence`` says what is wrong and what would be right.
+    ``file`` and ``line`` (from 1; 0 for the whole file) give the place, ``where`` the path in words. ``sentence`` names
+    the fault and the remedy.
     """
 
     file: str
@@ -35,7 +35,7 @@ class Problem:
 class DeclarationError(Exception):
     """The declaration cannot be used; ``problems`` holds every reason, in the order of files and lines.
 
-    ``warnings`` hold what would not have kept it from being used.
+    ``warnings`` hold the problems that alone would not prevent its use.
     """
 
     def __init__(self, problems: Iterable[Problem], warnings: Iterable[Problem] = ()) -> None:
@@ -45,12 +45,12 @@ class DeclarationError(Exception):
 
 
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """By file and line."""
+    """Return problems sorted by file and line."""
     return tuple(sorted(problems, key=lambda p: (p.file, p.line, p.where)))
 
 
 def in_words(path: Path) -> str:
-    """``("queues", 3, "quota")`` as ``queues[3].quota``."""
+    """Return a path in words: ``("queues", 3, "quota")`` is ``queues[3].quota``."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -58,7 +58,7 @@ def in_words(path: Path) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`` (did you mean X?)`` for the nearest known name, or what is known when they are few, else nothing."""
+    """Return `` (did you mean X?)`` for the nearest known name, a short list of known names, or nothing."""
     names = sorted(set(known))
     near = nearest(name, names, 0.5)
     if near is not None:

@@ -1,4 +1,4 @@
-"""Bytes of a YAML file to text, and what is wrong with either in words, each with its line."""
+"""Decode YAML files, and describe faults of encoding and syntax in words, each with its line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml
 
 _REFUSED: Final = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What YAML 1.1 (5.1) has no place for."""
+"""Characters that YAML 1.1 (5.1) does not allow."""
 _NESTED: Final = 100
 _MARKS: Final = (
     (b"\xff\xfe", "UTF-16"),
@@ -32,7 +32,7 @@ _WORDS: Final = (
 
 
 class Unreadable(Exception):
-    """A file that is no YAML: the line, and a sentence."""
+    """The file is not YAML: the line, and a sentence about the fault."""
 
     def __init__(self, line: int, sentence: str) -> None:
         super().__init__(line, sentence)
@@ -41,7 +41,7 @@ class Unreadable(Exception):
 
 
 def decoded(content: bytes) -> str:
-    """The text of a file. Raises :class:`Unreadable`."""
+    """Return the text of a file. Raises :class:`Unreadable`."""
     for mark, what in _MARKS:
         if content.startswith(mark):
             raise Unreadable(1, f"the file is {what}; save it as text in UTF-8")
@@ -58,7 +58,7 @@ def decoded(content: bytes) -> str:
 
 
 def in_plain_words(error: yaml.MarkedYAMLError) -> str:
-    """What the parser says, or for common mistakes what to do."""
+    """Return the parser's message, or advice for a common mistake."""
     problem = str(error.problem)
     for begins, words in _WORDS:
         if begins in problem:
@@ -67,7 +67,7 @@ def in_plain_words(error: yaml.MarkedYAMLError) -> str:
 
 
 def deepest_line(text: str) -> int:
-    """The line where brackets are nested too deep, or the one that is indented most."""
+    """Return the line where brackets are nested too deeply, or the line with the deepest indentation."""
     depth = 0
     deepest, line_of_deepest = 0, 1
     for number, line in enumerate(text.splitlines(), 1):
@@ -82,11 +82,11 @@ def deepest_line(text: str) -> int:
 
 
 def unfolding_line(text: str, loader: Any, most: int, deepest: int) -> int:
-    """The line of the innermost value that unfolds to more than ``most`` values, or is more than ``deepest`` deep."""
+    """Return the line of the innermost value with more than ``most`` values or ``deepest`` levels after expansion."""
     sizes: dict[int, tuple[int, int]] = {}
 
     def size(node: yaml.Node) -> tuple[int, int]:
-        """Values and levels; a value inside of itself has more than enough."""
+        """Return the numbers of values and levels. A value that contains itself exceeds both limits."""
         known = sizes.get(id(node))
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""Plans for people: a coloured diff, what is left alone and why, and the count at the end."""
+"""Show plans to people: a coloured diff, the resources left alone with the reason, and a summary."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SIGNS = {Action.CREATE: ("+", "green"), Action.UPDATE: ("~", "yellow"), Action.D
 WORDS = {Action.CREATE: "to create", Action.UPDATE: "to change", Action.DELETE: "to delete"}
 DONE = {Action.CREATE: "created", Action.UPDATE: "changed", Action.DELETE: "deleted"}
 MANY = 200
-"""Steps from which on new and deleted objects are shown by name alone, unless everything is asked for."""
+"""From this number of steps, new and deleted objects are shown by name only, unless all details are requested."""
 
 
 def plan_lines(plan: Plan, *, full: bool = False) -> Iterator[Text]:
-    """The plan, line by line."""
+    """Yield the lines that show a plan."""
     brief = len(plan.steps) > MANY and not full
     for step in plan.steps:
         sign, style = SIGNS[step.action]
@@ -37,7 +37,7 @@ def plan_lines(plan: Plan, *, full: bool = False) -> Iterator[Text]:
 
 
 def summary(plan: Plan) -> str:
-    """How many steps of which kind."""
+    """Return the number of steps of each kind, in words."""
     prunable = sum(remark.note is Note.PRUNABLE for remark in plan.remarks)
     if not plan.steps and not prunable:
         return "Nothing to do: the directory is as declared."
@@ -49,7 +49,7 @@ def summary(plan: Plan) -> str:
 
 
 def done_summary(plan: Plan) -> str:
-    """What an apply did."""
+    """Return the number of objects that an apply created, changed and deleted."""
     counts = Counter(step.action for step in plan.steps)
     return ", ".join(f"{counts[action]} {DONE[action]}" for action in Action if counts[action]) + "."
 
@@ -82,7 +82,7 @@ def _items(name: str, old: Value, new: Value) -> Iterator[Text]:
 
 
 def shown(name: str, value: Value) -> str:
-    """A value as an operator reads it; control characters and the like are escaped, so that no name plays tricks."""
+    """Return a value for display. Control characters and the like are escaped, to protect the terminal."""
     match value:
         case None | () | "":
             return "(none)"

@@ -1,8 +1,8 @@
-"""The normal form that declarations and directories are compared in: a table of flat resources.
+"""The normal form in which declarations and directories are compared: a table of flat resources.
 
-A resource is one thing that an operator declares; references are names, not GUIDs, so that a declaration that was
-never applied and a directory full of GUIDs have the same form. Values are texts, numbers, truth values, nothing, or
-sorted tuples of texts: equal values mean an equal object.
+A resource is one declared object. References are names, not GUIDs, so that a declaration that was never applied and a
+directory full of GUIDs have the same form. Values are texts, numbers, truth values, None, or sorted tuples of texts:
+equal values mean equal objects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Key = tuple[str, ...]
 
 
 class Kind(enum.StrEnum):
-    """What can be declared, in the order in which one needs the other; deletion goes the other way."""
+    """The kinds of declared objects in the order of creation, by dependency. Deletion goes the other way."""
 
     ENTERPRISE = "enterprise"
     SITE = "site"
@@ -63,22 +63,22 @@ FIELDS: Mapping[Kind, Mapping[str, tuple[type, ...]]] = {
         "access": (tuple, type(None)),
     },
 }
-"""The values that each kind can have, and their types."""
+"""The fields of each kind, and their types."""
 
 NAME_PARTS: Mapping[Kind, int] = dict.fromkeys(Kind, 1) | {
     Kind.ENTERPRISE: 0,
     Kind.ROUTING_LINK: 2,
     Kind.QUEUE: 2,
 }
-"""Of how many names the name of each kind consists."""
+"""The number of parts in the name of each kind."""
 
 NAMES = frozenset({"sites", "settings", "site_gates", "out_routing_servers", "in_routing_servers"})
-"""Values that are names of other resources: compared without regard to case, as the directory does."""
+"""Fields that hold names of other resources. They are compared without regard to case, as the directory does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Which resource: its kind and its folded names."""
+    """A reference to a resource: its kind and its folded names."""
 
     kind: Kind
     key: Key
@@ -86,10 +86,10 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One declared, or one present, thing.
+    """One declared or existing object.
 
-    ``name`` has the names as they are written; ``owned`` says that the directory's entry bears our mark, ``partial``
-    that it is ours and only half there, because what made or deleted it was cut.
+    ``name`` has the names as they are written. ``owned`` means that the directory's entry has our mark; ``partial``
+    that it is ours and incomplete, because its creation or deletion was interrupted.
     """
 
     reference: Reference
@@ -104,13 +104,13 @@ class Resource:
 
     @property
     def title(self) -> str:
-        """The kind and the name as an operator reads it."""
+        """The kind and the name for an operator."""
         joint = "\\" if self.kind is Kind.QUEUE else " - "
         return f"{self.kind} {joint.join(self.name)}".strip()
 
     @property
     def rank(self) -> int:
-        """Place in the order of creation: routing servers come before the machines that refer to them."""
+        """The place in the order of creation: routing servers come before the machines that refer to them."""
         if self.kind is Kind.MACHINE and self.values.get("routing_server"):
             return RANK[Kind.MACHINE] - 1
         return RANK[self.kind]
@@ -119,7 +119,7 @@ class Resource:
 def resource(
     kind: Kind, name: tuple[str, ...], values: Mapping[str, Value], *, owned: bool = False, partial: bool = False
 ) -> Resource:
-    """A resource whose key is made of its names; the two sites of a routing link have no order."""
+    """Make a resource with a key from its names. The two sites of a routing link have no order."""
     if kind is Kind.ROUTING_LINK:
         name = tuple(sorted(name, key=fold))
     key = () if kind is Kind.ENTERPRISE else tuple(fold(part) for part in name)
@@ -127,7 +127,7 @@ def resource(
 
 
 def same(field_name: str, one: Value, other: Value) -> bool:
-    """Whether two values of a field are equal to the directory."""
+    """Return whether the directory treats two values of a field as equal."""
     if field_name in NAMES and isinstance(one, tuple) and isinstance(other, tuple):
         return sorted(map(fold, one)) == sorted(map(fold, other))
     return one == other
@@ -135,7 +135,7 @@ def same(field_name: str, one: Value, other: Value) -> bool:
 
 @dataclass(slots=True)
 class Table:
-    """Resources by reference."""
+    """A collection of resources by reference."""
 
     rows: dict[Reference, Resource] = field(default_factory=dict)
 

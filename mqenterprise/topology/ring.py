@@ -19,16 +19,16 @@ Point = tuple[float, float]
 
 _WIDEST: Final = 190.0
 _NAMES: Final = 6
-"""Machines whose names a card holds."""
+"""The greatest number of machine names on a card."""
 _GAP: Final = 12.0
 _NEAREST: Final = 72.0
-"""Pixels between two sites."""
+"""The smallest distance between two sites in pixels."""
 _PLACES: Final = tuple(0.5 + sign * step / 20 for step in range(9) for sign in ((1, -1) if step else (1,)))
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A text in a card, with its place there; ``kind`` is the sign before it."""
+    """A text in a card with its position; ``kind`` selects the symbol before it."""
 
     x: float
     y: float
@@ -40,7 +40,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What is written of a site."""
+    """The texts about a site."""
 
     box: Box
     lines: tuple[Line, ...]
@@ -48,7 +48,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Places from the upper left corner of the ring on. ``labels`` holds None for a cost that has no free place."""
+    """Positions from the upper left corner of the ring. ``labels`` holds None for a cost without a free position."""
 
     points: tuple[Point, ...]
     cards: tuple[Card, ...]
@@ -64,7 +64,7 @@ class Ring:
 
 
 def ring_of(graph: Graph) -> Ring:
-    """The smallest ring on which no two cards touch."""
+    """Return the smallest ring on which no two cards touch."""
     gates = {fold(gate) for link in graph.links for gate in link.site_gates}
     cards = [_card(site, gates) for site in graph.sites]
     order = _order(graph)
@@ -80,7 +80,7 @@ def ring_of(graph: Graph) -> Ring:
 
 
 def _placed(cards: Sequence[Card], order: Sequence[int], radius: float) -> tuple[list[Point], list[Card]]:
-    """Sites at equal steps of the ellipse, and cards that only touch its tangent there."""
+    """Place sites at equal steps of the ellipse, with cards that only touch its tangent there."""
     points: list[Point] = [(0.0, 0.0)] * len(cards)
     placed = list(cards)
     count = len(cards)
@@ -102,7 +102,7 @@ def _placed(cards: Sequence[Card], order: Sequence[int], radius: float) -> tuple
 
 
 def _cut(points: Sequence[Point], cards: Sequence[Card], labels: Sequence[Box | None]) -> Ring:
-    """Begin at zero, and end where the last thing ends."""
+    """Shift the picture to begin at zero, and cut it where its last part ends."""
     spots = [Box(x - 6, y - 6, x + 6, y + 6) for x, y in points]
     boxes = [*(card.box for card in cards), *spots, *(label for label in labels if label is not None)]
     left, top = min((box.left for box in boxes), default=0.0), min((box.top for box in boxes), default=0.0)
@@ -132,7 +132,7 @@ def _card(site: SiteNode, gates: set[str]) -> Card:
 
 
 def _order(graph: Graph) -> list[int]:
-    """Sites around the ring so that linked ones are near each other: places are exchanged while that gets better."""
+    """Order the sites so that linked ones are close: exchange positions as long as that helps."""
     count = len(graph.sites)
     place = list(range(count))
 
@@ -155,7 +155,7 @@ def _order(graph: Graph) -> list[int]:
 
 
 def _labels(graph: Graph, points: Sequence[Point]) -> list[Box | None]:
-    """Beside each link, near its middle if it is free there."""
+    """Place a cost beside each link, near its middle if there is room."""
     lines = [(*points[link.first], *points[link.second]) for link in graph.links]
     taken = [Box(x - 9, y - 9, x + 9, y + 9) for x, y in points]
     labels: list[Box | None] = []

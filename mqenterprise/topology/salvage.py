@@ -1,7 +1,7 @@
-"""What can still be checked of a declaration with wrong values: all the rest of it.
+"""Salvage a declaration with invalid values, so that all the rest of it can still be checked.
 
-An item with a wrong value is taken with that value's default, or with a stand-in that refers to nothing where a value
-has to be given, so that every item keeps its position and what it refers to is checked at once with the others.
+An invalid value is replaced by its default, or, where a value is required, by a stand-in that refers to nothing. Every
+item thus keeps its position, and its references are checked together with those of the others.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _MODELS: dict[str, type[BaseModel]] = {
 }
 _NAMED = ("sites", "foreign_sites", "machines")
 _ACCEPTED: dict[str, Any] = {"name": "x", "machine": "x", "sites": ("x", "y"), "cost": declaration.MINIMUM_COST}
-"""For each value that has to be given one that its model accepts."""
+"""For each required value, one that its model accepts."""
 
 
 def salvage(
     joined: Mapping[str, Any], errors: Sequence[ErrorDetails]
 ) -> tuple[declaration.Declaration, frozenset[str]] | None:
-    """The declaration without its wrong values, and the folded names that nothing more is to be said about.
+    """Return the declaration without its invalid values, and the folded names about which nothing more is reported.
 
-    Nothing when the errors are not those of single items.
+    Return None when the errors are not those of single items.
     """
     sections: dict[str, Any] = dict(joined)
     doubtful: set[str] = set()

@@ -1,4 +1,4 @@
-"""The whole way of an apply: read, plan, get the lease, record, carry out."""
+"""The steps of an apply: read, plan, get the lease, record, carry out."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Who is told how an apply gets on."""
+    """The observer of an apply's progress."""
 
     def waiting(self, holder: str) -> None:
-        """Someone else is applying, and is waited for."""
+        """The apply waits for another one, by this holder, to end."""
         ...
 
     def begin(self, total: int) -> None:
-        """That many steps are to be done."""
+        """The apply starts with this number of steps."""
         ...
 
     def step(self) -> None:
-        """One more is done."""
+        """One more step is done."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of an apply: its plan, what was done now and before, and where the plan is recorded."""
+    """The result of an apply: its plan, the steps done now and before, and where the plan is recorded."""
 
     plan: Plan
     done: int
@@ -46,15 +46,15 @@ class Applied:
 
 
 Agree = Callable[[Plan], None]
-"""Is shown a plan before anything is written, and raises what ends the apply when it may not be carried out."""
+"""Called with the plan before anything is written; raises an error to stop the apply."""
 
 
 def agreed(plan: Plan) -> None:
-    """Nobody is asked."""
+    """Agree to every plan."""
 
 
 def plan_declared(checked: Checked, target: Target, *, prune: bool = False) -> Plan:
-    """The plan that makes the directory as declared."""
+    """Return the plan that makes the directory as declared."""
     with paused_collector():
         snapshot = target.snapshot([user.name for user in checked.declaration.users])
         return make_plan(snapshot.directory, wanted(checked, snapshot.canonical), snapshot.table, prune=prune)
@@ -71,7 +71,7 @@ def apply_declared(
     time_to_live: float = TIME_TO_LIVE,
     agree: Agree = agreed,
 ) -> Applied:
-    """Make the directory as declared. Writes nothing at all when it is so already."""
+    """Make the directory as declared. Write nothing if it already is."""
 
     def plan() -> tuple[Plan, int]:
         return plan_declared(checked, target, prune=prune), 0
@@ -89,7 +89,7 @@ def apply_plan(
     keep_record: bool = True,
     agree: Agree = agreed,
 ) -> Applied:
-    """Carry out a plan made before, or what a cut apply left of it. A rollback keeps no record of itself."""
+    """Carry out a saved plan, or the rest of it after an interrupted apply. A rollback is not recorded."""
 
     def plan() -> tuple[Plan, int]:
         users = [step.name[0] for step in saved.steps if step.reference.kind == "user"]
@@ -118,7 +118,7 @@ def _apply(
     target.prepare()
     with acquire(entry, patience=patience, time_to_live=time_to_live, waiting=observer.waiting) as lease:
         if lease.token != token + 1:
-            # Someone else applied between our reading and our getting the lease.
+            # Another apply ran between our reading and our getting the lease.
             fresh, before = plan()
             if fresh.steps != planned.steps:
                 agree(fresh)
@@ -130,7 +130,7 @@ def _apply(
 
 
 def _token(entry: LeaseEntry) -> int:
-    """The token of the last lease; nobody's is -1, as someone who holds it now is writing."""
+    """Return the token of the last lease, or -1 while the lease is held: its holder is writing now."""
     text = entry.read()
     if text is None:
         return 0

@@ -1,4 +1,4 @@
-"""Boxes, texts and lines of an SVG document, and how much room a text takes."""
+"""Boxes, texts and lines of an SVG document, and the room that a text takes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LINE: Final = 17.0
-"""Height of a line of text."""
+"""The height of a line of text."""
 _NARROW, _USUAL, _BROAD, _FULL = 0.42, 0.64, 0.98, 1.1
-"""Widths of characters in the height of the font, those of a broad font."""
+"""Widths of characters as fractions of the font size, taken from a broad font."""
 
 _STYLE: Final = """
 :root{--page:#fff;--ink:#1b2733;--soft:#51606e;--line:#6b7c8c;
@@ -33,7 +33,7 @@ line,.link{stroke:var(--line);stroke-width:2;fill:none}.stub,.tree{stroke:var(--
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle."""
+    """A rectangle in pixels, sides parallel to the page."""
 
     left: float
     top: float
@@ -52,7 +52,7 @@ class Box:
         )
 
     def meets_line(self, x1: float, y1: float, x2: float, y2: float) -> bool:
-        """Whether any of a line is inside (Liang and Barsky 1984)."""
+        """Return whether any part of a line is inside (Liang and Barsky 1984)."""
         begin, end = 0.0, 1.0
         dx, dy = x2 - x1, y2 - y1
         for step, room in ((-dx, x1 - self.left), (dx, self.right - x1), (-dy, y1 - self.top), (dy, self.bottom - y1)):
@@ -69,7 +69,7 @@ class Box:
 
 
 def text_width(text: str, size: float) -> float:
-    """Pixels that a text takes at most, in the fonts of a browser."""
+    """Return the greatest width of a text in pixels, in the fonts of a browser."""
     return size * sum(map(_width, text))
 
 
@@ -84,7 +84,7 @@ def _width(character: str) -> float:
 
 
 def fitted(text: str, size: float, width: float) -> str:
-    """The text, or as much of it as a width holds and an ellipsis."""
+    """Return the text, cut with an ellipsis if it is wider than the given width."""
     if text_width(text, size) <= width:
         return text
     left = width - size
@@ -96,7 +96,7 @@ def fitted(text: str, size: float, width: float) -> str:
 
 
 def path(data: str, style: str) -> str:
-    """A path element."""
+    """Return a path element with this outline."""
     return f'<path class="{style}" d="{data}"/>'
 
 
@@ -108,18 +108,18 @@ class Canvas:
         self._parts: list[str] = []
 
     def add(self, element: str) -> None:
-        """Put an element on what is there."""
+        """Add an element on top."""
         self._parts.append(element)
 
     @contextmanager
     def group(self, about: str) -> Iterator[None]:
-        """Elements that belong together, with what shows when they are pointed at."""
+        """Group elements, with a text that shows when the group is pointed at."""
         self.add(f"<g><title>{_xml(about)}</title>")
         yield
         self.add("</g>")
 
     def text(self, x: float, y: float, text: str, style: str, size: float, whole: str | None = None) -> None:
-        """A line of text with its foot at ``y``; ``whole`` shows when it is pointed at, if it was cut."""
+        """Add a line of text with its baseline at ``y``. If it was cut, pointing at it shows ``whole``."""
         more = f"<title>{_xml(whole)}</title>" if whole is not None and whole != text else ""
         self.add(f'<text class="{style}" font-size="{size:g}" x="{x:.1f}" y="{y:.1f}">{_xml(text)}{more}</text>')
 
@@ -137,7 +137,7 @@ class Canvas:
         self.add(f'<circle{named} cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"/>')
 
     def document(self, width: float, height: float) -> str:
-        """All of it on a page of that size."""
+        """Return all elements on a page of that size."""
         size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
         head = [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
@@ -148,10 +148,10 @@ class Canvas:
 
 
 def _xml(text: str) -> str:
-    # XML has no place for most control characters, not even escaped.
+    # XML does not allow most control characters, not even escaped.
     return escape("".join(c if c.isprintable() else "\ufffd" for c in text))
 
 
 def counted(number: int, thing: str) -> str:
-    """A number with its thing, in the plural unless it is one."""
+    """Return a number with its noun, in the plural unless the number is one."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

@@ -1,7 +1,7 @@
-"""One object of the enterprise brought to a state, with the rest of the directory as it is.
+"""Bring one object of the enterprise to a state, and leave the rest of the directory as it is.
 
-What is said of the object is laid over what the directory has of it; what is not said stays, and is the default of a
-new object. The result is held to the rules of a whole declaration, and done as a plan of one step.
+The given values replace those of the directory. Omitted values stay, or are the defaults of a new object. The result
+must keep the rules of a whole declaration, and is carried out as a plan of one step.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from mqenterprise.topology.ldap_target import LdapTarget
 
 Item = dict[str, Any]
-"""An object as a declaration writes it."""
+"""An object in the form of a declaration."""
 
 _MISSING: Final = "there is no"
-"""How a sentence about something that is not there begins."""
+"""The beginning of a sentence about a missing object."""
 _CHOICES: Final = {
     "roles": get_args(declaration.Role),
     "allow": get_args(declaration.Right),
@@ -58,15 +58,15 @@ _SECTIONS: Final = {
 
 
 class NotPossible(ValueError):
-    """The object cannot be brought to that state; the sentences say why, and what would be right."""
+    """The object cannot be brought to that state; the sentences give the reasons and the remedies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be done to one object: no step, or one.
+    """The change of one object: no step, or one step.
 
-    ``before`` and ``after`` hold all its values; None where there is no object. ``missing`` says what has to be there
-    first, where that was to be foreseen only.
+    ``before`` and ``after`` hold all its values, or None where there is no object. ``missing`` names the objects that
+    have to exist first, if the change is only foreseen.
     """
 
     plan: Plan
@@ -80,7 +80,7 @@ class Change:
 
 
 def names_in(kind: Kind, item: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names by which an item is found."""
+    """Return the names that identify an item."""
     match kind:
         case Kind.ROUTING_LINK:
             return tuple(item["sites"])
@@ -90,7 +90,7 @@ def names_in(kind: Kind, item: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def items(snapshot: Snapshot, kind: Kind) -> Iterator[Item]:
-    """All objects of a kind with all their values; of a site also whether it is ``foreign``."""
+    """Return all objects of a kind with all their values; a site also says whether it is ``foreign``."""
     sections = declared_sections(snapshot.table, "")
     for section in _SECTIONS[kind]:
         for item in sections.get(section, ()):
@@ -98,9 +98,9 @@ def items(snapshot: Snapshot, kind: Kind) -> Iterator[Item]:
 
 
 def plan_present(snapshot: Snapshot, kind: Kind, said: Mapping[str, Any], *, foresee: bool = False) -> Change:
-    """How an object gets to be there as it is said. Raises :class:`NotPossible` and ``FixedError``.
+    """Plan the change that gives an object these values. Raises :class:`NotPossible` and ``FixedError``.
 
-    ``foresee``: what it refers to may be made before it, and is told in :attr:`Change.missing` when it is not there.
+    With ``foresee``, objects that it refers to may be created first; :attr:`Change.missing` names the missing ones.
     """
     sections = declared_sections(snapshot.table, "")
     said, foreign = dict(said), said.get("foreign") if kind is Kind.SITE else None
@@ -131,7 +131,7 @@ def plan_present(snapshot: Snapshot, kind: Kind, said: Mapping[str, Any], *, for
 
 
 def plan_absent(snapshot: Snapshot, kind: Kind, name: tuple[str, ...]) -> Change:
-    """How an object gets to be gone. Raises :class:`NotPossible` when something that stays needs it."""
+    """Plan the deletion of an object. Raises :class:`NotPossible` when something that stays needs it."""
     row = snapshot.table.get(resource(kind, name, {}).reference)
     if row is None:
         return Change(Plan(snapshot.directory, ()), None, None)
@@ -151,7 +151,7 @@ def plan_absent(snapshot: Snapshot, kind: Kind, name: tuple[str, ...]) -> Change
 
 
 def carry_out(change: Change, target: LdapTarget, service: EnterpriseDirectory, *, patience: float) -> None:
-    """Do it, unless it is done. Raises ``ApplyError``, :class:`TargetError` and ``DirectoryError``."""
+    """Carry out a change unless it is done. Raises ``ApplyError``, :class:`TargetError` and ``DirectoryError``."""
     if not change.changed:
         return
     step = change.plan.steps[0]
@@ -162,16 +162,16 @@ def carry_out(change: Change, target: LdapTarget, service: EnterpriseDirectory, 
 
 
 class _Quiet:
-    """An observer of one step, which is over at once."""
+    """An observer that ignores the progress of a single step."""
 
     def waiting(self, holder: str) -> None:
-        """Whoever waits too long is told by the error."""
+        """Ignore the wait: if it takes too long, an error reports it."""
 
     def begin(self, total: int) -> None:
-        """One."""
+        """Ignore the start of the single step."""
 
     def step(self) -> None:
-        """Done."""
+        """Ignore the end of the single step."""
 
 
 def _owned(target: LdapTarget, reference: Reference) -> bool:
@@ -180,7 +180,7 @@ def _owned(target: LdapTarget, reference: Reference) -> bool:
 
 
 def _delete(service: EnterpriseDirectory, step: Step) -> None:
-    """Delete what someone else made, and we were told to: a queue, a link, a queue manager without queues."""
+    """Delete, on request, an object that someone else made: a queue, a link, a queue manager without queues."""
     repositories: dict[Kind, tuple[Any, str]] = {
         Kind.QUEUE: (service.queues, "\\"),
         Kind.ROUTING_LINK: (service.routing_links, "|"),
@@ -205,7 +205,7 @@ def _find(sections: Mapping[str, list[Item]], kind: Kind, reference: Reference) 
 
 
 def _complete(section: str, item: Item) -> Item:
-    """An item with every value that the directory holds, the defaults as well."""
+    """Return an item with every value that the directory holds, including defaults."""
     model = _MODELS[section]
     fields = model.model_fields.items()
     values = {name: field.default for name, field in fields if not field.is_required() and name != "addresses"}
@@ -229,7 +229,7 @@ def _sentence(path: tuple[str | int, ...], sentence: str) -> str:
 def _contradicted(
     sections: Mapping[str, list[Item]], place: tuple[str, int] | None, section: str, model: Model
 ) -> list[str]:
-    """A sentence for each rule that holds in the whole enterprise, and would not any more."""
+    """Return a sentence for each rule of the whole enterprise that the change would break."""
     before = {name: [_unchecked(name, each) for each in sections.get(name, ())] for name in _MODELS}
     after = {name: list(models) for name, models in before.items()}
     if place is not None and place[0] == section:
@@ -239,15 +239,15 @@ def _contradicted(
         if place is not None:
             del after[place[0]][place[1]]
     if section != "queues":
-        before["queues"] = after["queues"] = []  # nothing but the machine of a queue depends on others
+        before["queues"] = after["queues"] = []  # no rule about the other sections depends on queues
     told = Counter(problem.sentence for problem in contradictions(_declaration(before)))
-    # The directory's own older faults are not this object's; but it may have one that another has too.
+    # Older faults of the directory are not this object's faults, but it may share a fault with another object.
     found = Counter(problem.sentence for problem in contradictions(_declaration(after)))
     return list(found - told)
 
 
 def _unchecked(section: str, item: Item) -> Model:
-    """What the directory has, which its servers let in; nothing depends on the access lists of other queues."""
+    """Take the directory's objects without checks: its servers accepted them, and no rule needs other access lists."""
     return _MODELS[section].model_construct(**{name: value for name, value in item.items() if name != "access"})
 
 
@@ -267,7 +267,7 @@ def _access(queue: declaration.Queue, snapshot: Snapshot, wrong: list[str]) -> V
 
 
 def _written(table: Table, kind: Kind, name: tuple[str, ...]) -> tuple[str, ...]:
-    """The name with its references as the directory writes them."""
+    """Return the name with its references spelled as in the directory."""
     if kind is Kind.QUEUE and (machine := table.get(Reference(Kind.MACHINE, (fold(name[0]),)))) is not None:
         return machine.name[0], name[1]
     return name

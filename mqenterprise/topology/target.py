@@ -1,4 +1,4 @@
-"""The port: what plan and apply need of a directory. :mod:`mqenterprise.topology.ldap_target` is the real one."""
+"""The port to a directory for plan and apply. :mod:`mqenterprise.topology.ldap_target` implements it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 class TargetError(Exception):
-    """The directory did not do it; the sentence says what and why."""
+    """The directory refused an operation; the message says which and why."""
 
 
 class TargetUnavailable(TargetError):
-    """The directory is away. What was done stays done; running again goes on from there."""
+    """The directory is unavailable. Finished steps remain; another run continues from there."""
 
 
 class MovedOn(TargetError):
-    """The object is no longer as it was when the plan was made: someone else changed it meanwhile."""
+    """The object is not in its planned state: someone else changed it since the plan was made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The directory at one time: which directory it is, what is in it, and whom its names mean.
+    """The directory at one time: its identity, its contents, and the meaning of its names.
 
-    ``canonical`` gives the one name of a user or group known under any of its names, or nothing.
+    ``canonical`` returns the one name of a user or group that is known under any of its names, or None.
     """
 
     directory: str
@@ -37,39 +37,39 @@ class Snapshot:
 
 
 class Target(Protocol):
-    """A directory that can be read whole and changed one step at a time."""
+    """A directory that is read as a whole and changed one step at a time."""
 
     def snapshot(self, users: Collection[str] = ()) -> Snapshot:
         """Read everything that can be declared. Raises :class:`TargetError`.
 
-        Of a directory's many users only those are read that have certificates, bear our mark, or are named here.
+        Of the directory's many users, only those with certificates, with our mark, or named here are read.
         """
         ...
 
     def prepare(self) -> None:
-        """Create what must be there before the first step: containers, settings. Idempotent."""
+        """Create the containers and settings that must exist before the first step. Idempotent."""
         ...
 
     def carry_out(self, step: Step, token: int) -> None:
-        """Do one step; doing it again, or over what a cut left half made of ours, gives the same.
+        """Carry out one step. It is idempotent, also on an object of ours that an interruption left incomplete.
 
-        ``token`` is the fencing token of the lease and goes into the mark of what is written: an object that bears a
-        later one is not touched. Called from several threads after one :meth:`snapshot`. Raises :class:`TargetError`.
+        ``token`` is the fencing token of the lease and is written into the mark. An object with a later token is not
+        touched. Called from several threads after one :meth:`snapshot`. Raises :class:`TargetError`.
         """
         ...
 
     def lease_entry(self) -> LeaseEntry:
-        """Where the lease is kept."""
+        """Return the entry that holds the lease."""
         ...
 
 
 class LeaseEntry(Protocol):
-    """One text in the directory that is changed by compare and set."""
+    """One text in the directory that only changes by compare and set."""
 
     def read(self) -> str | None:
-        """The text, or nothing when there is none yet. Raises :class:`TargetError`."""
+        """Return the text, or None when there is none yet. Raises :class:`TargetError`."""
         ...
 
     def swap(self, old: str | None, new: str) -> bool:
-        """Replace ``old`` by ``new`` if it still is ``old``; whether it was. Raises :class:`TargetError`."""
+        """Replace ``old`` by ``new``. Return False if the text is no longer ``old``. Raises :class:`TargetError`."""
         ...

@@ -1,7 +1,7 @@
 """Users and groups by name and by security identifier, and access lists as security descriptors.
 
-OpenLDAP keeps a queue's descriptor as Message Queuing has it, Active Directory in its own form
-(:mod:`mqenterprise.directory.security`). Inherited entries and owners are the server's and left alone.
+OpenLDAP stores a queue's descriptor in the form of Message Queuing, Active Directory in its own form
+(:mod:`mqenterprise.directory.security`). Inherited entries and owners belong to the server and are left alone.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ _UNDERSTOOD_KEPT: Final = 4096
 
 
 class Trustees:
-    """Names and security identifiers of one directory, remembered until :meth:`forget`."""
+    """Names and security identifiers of one directory, cached until :meth:`forget`."""
 
     def __init__(self, connection: LdapConnection) -> None:
         self._connection = connection
         self.forget()
 
     def forget(self) -> None:
-        """Ask the directory anew from now on."""
+        """Empty the cache, so that the directory is asked anew."""
         self._names: dict[bytes, str] = {known.write(): name for known, name in WELL_KNOWN.items()}
         self._understood: dict[bytes, tuple[str, ...]] = {}
         self._identifiers: dict[str, bytes | None] = {fold(name): known for known, name in self._names.items()}
         self._identifiers |= {name: known.write() for name, known in _ALIASES.items()}
 
     def created(self, name: str) -> None:
-        """A user of this name is there now."""
+        """Forget the cached answer for this name, because the user exists now."""
         self._identifiers.pop(fold(name), None)
 
     def canonical(self, name: str) -> str | None:
-        """The one name of a user or group, or nothing when there is none of that name, or several."""
+        """Return the one name of a user or group, or None when the name is unknown or ambiguous."""
         identifier = self.identifier(name)
         return None if identifier is None else self.name(identifier)
 
     def identifier(self, name: str) -> bytes | None:
-        """The security identifier of a name."""
+        """Return the security identifier of a name."""
         key = fold(name)
         if key not in self._identifiers:
             self._identifiers[key] = self._look_up(name)
@@ -87,12 +87,12 @@ class Trustees:
         return found.pop() if len(found) == 1 else None
 
     def name(self, identifier: bytes) -> str:
-        """The name that a security identifier is known by; its text form when it is nobody's."""
+        """Return the name for a security identifier, or its text form when no object has it."""
         if identifier not in self._names:
             filter = f"(objectSid={escape_filter(identifier)})"
             entries = self._connection.search(self._connection.dialect.contexts.domain, filter, ("cn",))
             found = next((name_of(entry.dn) for entry in entries), None)
-            # A name that means several objects would not lead back here.
+            # An ambiguous name would not lead back to this identifier.
             if found is not None and self.identifier(found) == identifier:
                 self._names[identifier] = found
             else:
@@ -100,7 +100,7 @@ class Trustees:
         return self._names[identifier]
 
     def new_identifier(self) -> bytes:
-        """A security identifier for a new user where the server gives none: of a domain made from the root's name."""
+        """Make a security identifier for a new user where the server assigns none, in a domain named after the root."""
         domain = struct.unpack("<3I", hashlib.sha256(self._connection.root.lower().encode()).digest()[:12])
         number = 1000 + secrets.randbelow(0x7FFF_0000)
         return Sid.from_text("-".join(["S-1-5-21", *map(str, domain), str(number)])).write()
@@ -110,7 +110,7 @@ class Trustees:
         return self._connection.dialect.kind is ServerKind.ACTIVE_DIRECTORY
 
     def descriptor(self, lines: Iterable[str]) -> bytes:
-        """The security descriptor of a normal access list. Raises :class:`LookupError` for a name that is nobody's."""
+        """Return the security descriptor of a normal access list. Raises :class:`LookupError` for an unknown name."""
         entries = []
         for line in lines:
             trustee, verb, mask = access.parsed(line)
@@ -124,13 +124,13 @@ class Trustees:
         return to_active_directory(written, QUEUE_RIGHTS) if self._active else written
 
     def lines(self, descriptor: bytes | None) -> tuple[str, ...] | None:
-        """A descriptor as a normal access list, nothing without one.
+        """Return a descriptor as a normal access list, or None without a descriptor.
 
-        What cannot be understood becomes a line that says so.
+        A descriptor that cannot be decoded becomes one line that says so.
         """
         if not descriptor:
             return None
-        # Most queues of an enterprise have one of a few descriptors.
+        # The queues of an enterprise mostly share a few descriptors.
         known = self._understood.get(descriptor)
         if known is None:
             try:

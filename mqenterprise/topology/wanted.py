@@ -1,4 +1,4 @@
-"""A declaration in normal form."""
+"""Turn a declaration into the normal form."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
-    """The table of what is declared.
+    """Return the table of the declared resources.
 
-    ``canonical`` gives the one name of a user or group that the directory has, or nothing. Raises
-    :class:`DeclarationError` for every access entry that names nobody.
+    ``canonical`` returns the one name of a user or group in the directory, or None. Raises :class:`DeclarationError`
+    with every access entry that names an unknown user or group.
     """
     declared, table = checked.declaration, Table()
     table.put(resource(Kind.ENTERPRISE, (), _enterprise(declared.enterprise)))
@@ -39,7 +39,7 @@ def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
 
 
 def values_of(item: Site | Machine | RoutingLink | Queue) -> dict[str, Value]:
-    """The values of one declared thing; a queue's access list is not among them, as it takes names to resolve."""
+    """Return the values of one declared object, without a queue's access list, whose names must be resolved."""
     match item:
         case Machine():
             return _machine(item)
