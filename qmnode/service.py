@@ -27,6 +27,7 @@ from qmnode.settings.node import ConfigurationError, LogSettings, NodeSettings, 
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from qmnode.amqp.door import AmqpDoor
     from qmnode.management.server import ManagementServer
 
 log = structlog.get_logger(__name__)
@@ -97,6 +98,7 @@ class Service:
         self.manager: QueueManager
         self.audit_log: AuditLog
         self.management: ManagementServer
+        self.door: AmqpDoor | None = None
         self.ready = False
         self._stop = asyncio.Event()
 
@@ -136,6 +138,7 @@ class Service:
                 await self._start_network()
                 rooms.push_async_callback(self.manager.network.stop)
             await self._serve_remote_readers(directory, rooms)
+            await self._open_amqp_door(directory, rooms)
             disk = DiskWatch(self.manager, self.settings.data, self.settings.storage)
             self.ready = True
             notify_service_manager("READY=1\nSTATUS=")
@@ -239,6 +242,22 @@ class Service:
         await server.start()
         rooms.push_async_callback(server.stop)
 
+    async def _open_amqp_door(self, directory: Directory | None, rooms: contextlib.AsyncExitStack) -> None:
+        if not self.settings.amqp.enabled:
+            return
+        try:
+            await _load_beside("proton")
+        except ImportError:
+            raise ConfigurationError(
+                "amqp.enabled needs the extra amqp, which is compiled when it is installed: install a C compiler, then "
+                "pip install 'qmnode[amqp]'"
+            ) from None
+        from qmnode.amqp.door import AmqpDoor
+
+        self.door = AmqpDoor(self.manager, self.settings, directory or WorkgroupDirectory())
+        await self.door.start()
+        rooms.push_async_callback(self.door.stop)
+
     def stop(self) -> None:
         """Stop: let what is under way finish, close what is open, sync what is written."""
         self._stop.set()
@@ -268,6 +287,8 @@ class Service:
             configure_log(fresh.log)
             self.manager.apply_settings(fresh)
             self.management.reload()
+            if self.door is not None:
+                self.door.reload()
             self.manager.network.keys.read_soon()
             self.manager.signing.signers.forget()
             changed = [name for name in _FIXED if getattr(fresh, name) != getattr(self.settings, name)]
@@ -279,5 +300,5 @@ class Service:
 
 _FIXED: Final = (
     "data", "computer_name", "storage", "read_ahead", "local", "management", "directory",
-    "transport", "session", "transfer", "security", "remote_read", "hardened_security", "export",
+    "transport", "session", "transfer", "security", "remote_read", "amqp", "hardened_security", "export",
 )  # fmt: skip

@@ -19,6 +19,7 @@ from qmnode.model.reading import (
     Cursor,
     Delete,
     Lock,
+    ReadOutcome,
     TransactionClaim,
     WaitingMessageReadOperation,
     timed_out,
@@ -109,6 +110,51 @@ class OpenQueueDescriptor(SendingDescriptor):
             self._refuse(_RECEIVE)
         return message
 
+    async def receive_begin_many(self, limit: int, timeout: float | None = None) -> list[Message]:
+        """Dequeue Message Begin, up to ``limit`` times. Finish each with ``end_read``, or hand it to a transaction."""
+        self.check_read(timeout, _RECEIVE)
+        messages = await self._dequeue(limit, timeout, _LOCK)
+        self.begun.update(message.lookup_identifier for message in messages)
+        if not self._open:
+            self._give_back()
+            self._refuse(_RECEIVE)
+        return messages
+
+    def end_read(self, lookup_identifier: int, outcome: ReadOutcome) -> None:
+        """Finish a two-phase read in this pass's batch. Nothing happens if the queue was deleted meanwhile."""
+        queue = self.queue
+        self.begun.discard(lookup_identifier)
+        position = queue.locked.get(lookup_identifier)
+        if position is None or position.transaction is not None:
+            return
+        if position.state is PositionState.PURGE_PENDING or outcome in (ReadOutcome.TAKEN, ReadOutcome.RETURNED):
+            self._end_read(lookup_identifier, delete=outcome is ReadOutcome.TAKEN)
+            return
+        value = queue.unlock(lookup_identifier).value
+        if outcome is ReadOutcome.REJECTED:
+            self.context.outcomes.rejected(queue, lookup_identifier, value)
+        else:
+            self.context.outcomes.poison.aborted(queue, lookup_identifier, value)
+
+    def end_read_in(self, lookup_identifier: int, transaction: InTransaction) -> None:
+        """Hand a message that is locked to a transaction: received if it commits, in its old place if it aborts.
+
+        MQ_ERROR_TRANSACTION_USAGE if the queue is not transactional.
+        """
+        if transaction is None or not self.queue.transactional:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_TRANSACTION_USAGE,
+                f"{self.queue.pathname} is not transactional: receive without a transaction",
+            )
+        unit = unit_of_work(self.context, transaction)
+        position = self.queue.locked.get(lookup_identifier)
+        if position is None or position.transaction is not None:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, f"message {lookup_identifier:#x} is no longer locked"
+            )
+        self.begun.discard(lookup_identifier)
+        unit.adopt(self.queue, lookup_identifier, position)
+
     async def receive_end(self, lookup_identifier: int, delete: bool) -> None:
         """Dequeue Message End (3.1.7.1.12)."""
         self.check_read(None, _RECEIVE)
@@ -134,7 +180,7 @@ class OpenQueueDescriptor(SendingDescriptor):
 
     def _give_back(self) -> None:
         """Make the messages of unfinished two-phase reads available again."""
-        for lookup_identifier in list(self.begun):
+        for lookup_identifier in sorted(self.begun):  # others may wait: they get them in the queue's order
             self.give_back(lookup_identifier)
 
     def give_back(self, lookup_identifier: int) -> None:

@@ -139,6 +139,22 @@ class Outcomes:
         if value[FLAGS] & TRANSACTIONAL and network is not None and not (queue.is_dead_letter or queue.is_journal):
             network.message_left(value, reason)
 
+    def rejected(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
+        """A receiver rejected this message (already unlocked): it is kept as a dead letter, asked for or not.
+
+        One that was a dead letter stays where it is.
+        """
+        if queue.is_dead_letter:
+            queue.make_available(lookup_identifier, value)
+            return
+        reason = MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED
+        asked = bool(value[FLAGS] & NEGATIVE_JOURNAL)
+        queue.delete(lookup_identifier, value, reason)
+        if not asked:
+            message = received_message(lookup_identifier, value)
+            kept_in = dead_letter_queue(self._context, message, len(value) - PREFIX_SIZE)
+            kept_in.insert(lookup_identifier, with_class(kept(value), reason))
+
     def arrived(self, lookup_identifier: int, value: bytes) -> None:
         """A message reached its queue here: acknowledge that, and keep a copy if it was sent from here."""
         message = received_message(lookup_identifier, value)

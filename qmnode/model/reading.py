@@ -75,6 +75,19 @@ class Lock:
             queue.make_available(lookup_identifier, value)
 
 
+class ReadOutcome(Enum):
+    """How a two-phase read ends."""
+
+    TAKEN = auto()
+    """The message is gone: its receiver has it."""
+    RETURNED = auto()
+    """It is available again, in its old place."""
+    FAILED = auto()
+    """The same, and counted as an aborted receive."""
+    REJECTED = auto()
+    """It is a dead letter: nobody could do anything with it."""
+
+
 class TransactionClaim:
     """A receive in a transaction: the message is locked until the transaction ends."""
 

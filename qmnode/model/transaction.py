@@ -14,7 +14,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import InTransaction, TransactionApi
 from qmnode.model.packet import mark_last_in_transaction
 from qmnode.model.ports import Entry
-from qmnode.model.positions import PositionState
+from qmnode.model.positions import LockedPosition, PositionState
 from qmnode.model.record import moved
 from qmnode.model.serialization import TransactionFields
 from qmnode.structures.error_codes import ErrorCode
@@ -123,6 +123,11 @@ class Transaction(TransactionApi):
         self.operations.append(
             TransactionalOperation(OperationType.DEQUEUE, queue, lookup_identifier, value, None, reason)
         )
+
+    def adopt(self, queue: "Queue", lookup_identifier: int, position: LockedPosition) -> None:
+        """A message that a two-phase read has locked is received in this transaction."""
+        position.transaction = self
+        self.operations.append(TransactionalOperation(OperationType.DEQUEUE, queue, lookup_identifier, position.value))
 
     def move(self, queue: "Queue", lookup_identifier: int, value: bytes, target: "Queue") -> None:
         """Move Message in a transaction (3.1.7.1.16): a taken message is locked, and in its new queue at commit."""

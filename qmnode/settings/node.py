@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.errors import ConfigurationError as ConfigurationError
+from qmnode.settings.amqp import AmqpSettings
 from qmnode.settings.environment import with_environment
 from qmnode.settings.mistakes import explained, unreadable
 from qmnode.settings.protocol import SessionSettings, TransferSettings
@@ -256,6 +257,7 @@ class NodeSettings(Settings):
     """Directory of the message store."""
     local: LocalSettings = LocalSettings()
     management: ManagementSettings = ManagementSettings()
+    amqp: AmqpSettings = AmqpSettings()
     log: LogSettings = LogSettings()
     directory: DirectoryMembershipSettings = DirectoryMembershipSettings()
 

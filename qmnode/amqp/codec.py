@@ -1,0 +1,301 @@
+"""The type system of AMQP 1.0 (part 1): values from bytes and back, within limits.
+
+====================  ===================================================================
+AMQP                  Python
+====================  ===================================================================
+null, boolean         None, bool
+ubyte ... long        int; :class:`UInt`, :class:`ULong` and :class:`UByte` where the type counts
+float, double         float
+decimal, char         bytes of their encoding, str
+timestamp             :class:`Timestamp`, milliseconds since 1970 (UTC)
+uuid, binary          UUID, bytes
+string, symbol        str, :class:`Symbol`
+list, array           list
+map                   dict; a key that cannot be one, such as a list, is an error
+described             :class:`Described`
+====================  ===================================================================
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+MAXIMUM_DEPTH: Final = 32
+"""The deepest nesting of values that is decoded."""
+MAXIMUM_ITEMS: Final = 20_000
+"""Values in one message or frame."""
+
+
+class CodecError(ValueError):
+    """Bytes that are no AMQP value, or more of one than is taken."""
+
+
+class Symbol(str):
+    """A name out of a fixed vocabulary, in ASCII."""
+
+    __slots__ = ()
+
+
+class UByte(int):
+    """An unsigned number of 8 bits."""
+
+    __slots__ = ()
+
+
+class UInt(int):
+    """An unsigned number of 32 bits."""
+
+    __slots__ = ()
+
+
+class ULong(int):
+    """An unsigned number of 64 bits."""
+
+    __slots__ = ()
+
+
+class Timestamp(int):
+    """Milliseconds since 1970 (UTC)."""
+
+    __slots__ = ()
+
+
+class Described(NamedTuple):
+    """A value with a descriptor that says what it is: a number or a symbol."""
+
+    descriptor: Any
+    value: Any
+
+
+_EMPTY: Final[dict[int, Any]] = {
+    0x40: None,
+    0x41: True,
+    0x42: False,
+    0x43: UInt(0),
+    0x44: ULong(0),
+}
+_FIXED: Final[dict[int, tuple[struct.Struct, Callable[[Any], Any]]]] = {
+    0x50: (struct.Struct(">B"), UByte),
+    0x51: (struct.Struct(">b"), int),
+    0x52: (struct.Struct(">B"), UInt),
+    0x53: (struct.Struct(">B"), ULong),
+    0x54: (struct.Struct(">b"), int),
+    0x55: (struct.Struct(">b"), int),
+    0x56: (struct.Struct(">B"), bool),
+    0x60: (struct.Struct(">H"), int),
+    0x61: (struct.Struct(">h"), int),
+    0x70: (struct.Struct(">I"), UInt),
+    0x71: (struct.Struct(">i"), int),
+    0x72: (struct.Struct(">f"), float),
+    0x73: (struct.Struct(">4s"), lambda four: _character(four)),
+    0x74: (struct.Struct(">4s"), bytes),
+    0x80: (struct.Struct(">Q"), ULong),
+    0x81: (struct.Struct(">q"), int),
+    0x82: (struct.Struct(">d"), float),
+    0x83: (struct.Struct(">q"), Timestamp),
+    0x84: (struct.Struct(">8s"), bytes),
+    0x94: (struct.Struct(">16s"), bytes),
+    0x98: (struct.Struct(">16s"), lambda sixteen: UUID(bytes=sixteen)),
+}
+_ONE: Final = struct.Struct(">B")
+_FOUR: Final = struct.Struct(">I")
+_VARIABLE: Final[dict[int, tuple[struct.Struct, Callable[[bytes], Any]]]] = {
+    0xA0: (_ONE, bytes),
+    0xA1: (_ONE, lambda data: data.decode("utf-8")),
+    0xA3: (_ONE, lambda data: Symbol(data.decode("ascii"))),
+    0xB0: (_FOUR, bytes),
+    0xB1: (_FOUR, lambda data: data.decode("utf-8")),
+    0xB3: (_FOUR, lambda data: Symbol(data.decode("ascii"))),
+}
+_LISTS: Final = {0xC0: _ONE, 0xD0: _FOUR}
+_MAPS: Final = {0xC1: _ONE, 0xD1: _FOUR}
+_ARRAYS: Final = {0xE0: _ONE, 0xF0: _FOUR}
+
+
+def _character(four: bytes) -> str:
+    try:
+        return four.decode("utf-32-be")
+    except UnicodeDecodeError as error:
+        raise CodecError(f"a character that is none: {error.reason}") from None
+
+
+class Decoder:
+    """Reads values out of bytes, one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+        self._items = 0
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything has been read."""
+        return self.position >= len(self.data)
+
+    def value(self) -> Any:
+        """The next value. CodecError."""
+        try:
+            return self._value(0)
+        except (UnicodeDecodeError, struct.error, OverflowError) as error:
+            raise CodecError(f"a value that cannot be read: {error}") from None
+
+    def _take(self, size: int) -> bytes:
+        start, end = self.position, self.position + size
+        if end > len(self.data):
+            raise CodecError(f"a value of {size} bytes, of which {len(self.data) - start} are there")
+        self.position = end
+        return self.data[start:end]
+
+    def _number(self, form: struct.Struct) -> int:
+        return int(form.unpack(self._take(form.size))[0])
+
+    def _value(self, depth: int) -> Any:
+        return self._of(self._take(1)[0], depth)
+
+    def _of(self, code: int, depth: int) -> Any:
+        """The value whose constructor has been read."""
+        self._items += 1
+        if depth > MAXIMUM_DEPTH or self._items > MAXIMUM_ITEMS:
+            raise CodecError(f"more than {MAXIMUM_DEPTH} values within values, or {MAXIMUM_ITEMS} values")
+        if code in _EMPTY:
+            return _EMPTY[code]
+        if (fixed := _FIXED.get(code)) is not None:
+            return fixed[1](fixed[0].unpack(self._take(fixed[0].size))[0])
+        if (variable := _VARIABLE.get(code)) is not None:
+            return variable[1](self._take(self._number(variable[0])))
+        if code == 0x00:
+            descriptor = self._value(depth + 1)
+            return Described(descriptor, self._value(depth + 1))
+        if code == 0x45:
+            return []
+        if (form := _LISTS.get(code)) is not None:
+            return self._items_of(form, depth)
+        if (form := _MAPS.get(code)) is not None:
+            return self._map(form, depth)
+        if (form := _ARRAYS.get(code)) is not None:
+            return self._array(form, depth)
+        raise CodecError(f"no type of AMQP has the constructor 0x{code:02x}")
+
+    def _head(self, form: struct.Struct) -> tuple[int, int]:
+        """Where a compound value ends, and how many values it has."""
+        size = self._number(form)
+        end = self.position + size
+        if size < form.size or end > len(self.data):
+            raise CodecError(f"a compound value of {size} bytes, which are not there")
+        return end, self._number(form)
+
+    def _ended(self, end: int) -> None:
+        if self.position != end:
+            raise CodecError("a compound value has another size than it says")
+
+    def _items_of(self, form: struct.Struct, depth: int) -> list[Any]:
+        end, count = self._head(form)
+        if count > end - self.position:
+            raise CodecError(f"a list of {count} values in {end - self.position} bytes")
+        values = [self._value(depth + 1) for _ in range(count)]
+        self._ended(end)
+        return values
+
+    def _map(self, form: struct.Struct, depth: int) -> dict[Any, Any]:
+        end, count = self._head(form)
+        if count % 2 or count > end - self.position:
+            raise CodecError(f"a map of {count} keys and values")
+        found: dict[Any, Any] = {}
+        for _ in range(count // 2):
+            key = self._value(depth + 1)
+            try:
+                found[key] = self._value(depth + 1)
+            except TypeError:
+                raise CodecError("a map with a key that is a list or a map") from None
+        self._ended(end)
+        return found
+
+    def _array(self, form: struct.Struct, depth: int) -> list[Any]:
+        end, count = self._head(form)
+        code = self._take(1)[0]
+        if code == 0x00:
+            self._value(depth + 1)  # all values have this descriptor, which nothing here asks for
+            code = self._take(1)[0]
+        if count > MAXIMUM_ITEMS:
+            raise CodecError(f"an array of {count} values: at most {MAXIMUM_ITEMS} are taken")
+        values = [self._of(code, depth + 1) for _ in range(count)]
+        self._ended(end)
+        return values
+
+
+def _sized(short: int, long: int, data: bytes) -> bytes:
+    if len(data) < 256:
+        return bytes((short, len(data))) + data
+    return bytes((long,)) + _FOUR.pack(len(data)) + data
+
+
+def _compound(short: int, long: int, count: int, data: bytes) -> bytes:
+    if len(data) < 255 and count < 256:
+        return bytes((short, len(data) + 1, count)) + data
+    return bytes((long,)) + _FOUR.pack(len(data) + 4) + _FOUR.pack(count) + data
+
+
+def _unsigned(value: int, small: int, large: int, form: str, zero: int) -> bytes:
+    if value == 0:
+        return bytes((zero,))
+    if 0 < value < 256:
+        return bytes((small, value))
+    return bytes((large,)) + struct.pack(form, value)
+
+
+def _whole(value: int) -> bytes:
+    match value:
+        case UByte():
+            return struct.pack(">BB", 0x50, value)
+        case UInt():
+            return _unsigned(value, 0x52, 0x70, ">I", 0x43)
+        case ULong():
+            return _unsigned(value, 0x53, 0x80, ">Q", 0x44)
+        case Timestamp():
+            return b"\x83" + struct.pack(">q", value)
+    if -(1 << 31) <= value < 1 << 31:
+        return b"\x71" + struct.pack(">i", value)
+    return b"\x81" + struct.pack(">q", value) if value < 1 << 63 else b"\x80" + struct.pack(">Q", value)
+
+
+def encode(value: Any) -> bytes:
+    """The bytes of a value. CodecError if AMQP has none for it."""
+    try:
+        return _encode(value)
+    except (struct.error, UnicodeEncodeError) as error:
+        raise CodecError(f"{value!r:.80} has no encoding: {error}") from None
+
+
+def _encode(value: Any) -> bytes:
+    match value:
+        case None:
+            return b"\x40"
+        case bool():
+            return b"\x41" if value else b"\x42"
+        case int():
+            return _whole(value)
+        case float():
+            return b"\x82" + struct.pack(">d", value)
+        case Symbol():
+            return _sized(0xA3, 0xB3, value.encode("ascii"))
+        case str():
+            return _sized(0xA1, 0xB1, value.encode("utf-8"))
+        case bytes():
+            return _sized(0xA0, 0xB0, value)
+        case UUID():
+            return b"\x98" + value.bytes
+        case Described():
+            return b"\x00" + _encode(value.descriptor) + _encode(value.value)
+        case list():
+            return _compound(0xC0, 0xD0, len(value), b"".join(map(_encode, value))) if value else b"\x45"
+        case dict():
+            data = b"".join(_encode(key) + _encode(one) for key, one in value.items())
+            return _compound(0xC1, 0xD1, 2 * len(value), data)
+    raise CodecError(f"{type(value).__name__} has no counterpart in AMQP")
+
+
+def symbols(names: list[str]) -> bytes:
+    """An array of symbols, which is how AMQP lists what is offered."""
+    data = b"\xb3" + b"".join(_FOUR.pack(len(name)) + name.encode("ascii") for name in names)
+    return b"\xf0" + _FOUR.pack(len(data) + 4) + _FOUR.pack(len(names)) + data

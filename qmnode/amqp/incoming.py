@@ -1,0 +1,234 @@
+"""A link on which a program sends: each message is in its queue, on disk, before it is accepted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from proton import Delivery, Described, ulong
+
+from qmnode.amqp.codec import CodecError
+from qmnode.amqp.conditions import DECODE, SIZE, RefusedError, of_message
+from qmnode.amqp.links import credit_to_give, refuse, reject
+from qmnode.amqp.mapping import from_amqp
+from qmnode.amqp.sections import parse
+from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
+from qmnode.errors import MessageQueuingError
+from qmnode.model.message import INFINITE
+from qmnode.model.open_queue import OpenQueueDescriptor
+
+if TYPE_CHECKING:
+    from proton import Receiver
+
+    from qmnode.amqp.links import Host
+    from qmnode.model.api import InTransaction, QueueApi
+    from qmnode.model.message import Message
+
+_LOOK_AGAIN: Final = 0.5
+"""Seconds between two looks whether a full queue, or a full disk, has room again."""
+_TYPICAL: Final = 2048
+"""Bytes of a message of which nothing is known yet."""
+_KB: Final = 1024
+
+
+class Body:
+    """The bytes of one delivery after the other, as they come."""
+
+    def __init__(self, host: Host, link: Receiver, limit: int) -> None:
+        self._host = host
+        self._link = link
+        self._limit = limit
+        self._partial = bytearray()
+
+    def read(self, delivery: Delivery) -> bytes | None:
+        """The whole message, once it is there. RefusedError if it is too large."""
+        pending = delivery.pending
+        if pending:
+            self._host.take_partial(pending)
+            self._partial += self._link.recv(pending) or b""
+        if delivery.aborted:
+            self.drop()
+            self._link.advance()
+            delivery.settle()
+            return None
+        if len(self._partial) > self._limit:
+            size = len(self._partial)
+            self.drop()
+            raise RefusedError(SIZE, f"a message of more than {size} bytes: at most {self._limit} are taken")
+        if delivery.partial:
+            return None
+        data = bytes(self._partial)
+        self.drop()
+        self._link.advance()
+        return data
+
+    def drop(self) -> None:
+        """Forget what there is of a message."""
+        self._host.take_partial(-len(self._partial))
+        self._partial.clear()
+
+
+class IncomingLink:
+    """Messages from a program into a queue."""
+
+    def __init__(self, host: Host, link: Receiver, number: int, queue: QueueApi, *, transactional: bool) -> None:
+        """``transactional``: each message that is in no transaction is one of its own."""
+        self.number = number
+        self._host = host
+        self._link = link
+        self._queue = queue
+        self._single: InTransaction = "single" if transactional else None
+        self._body = Body(host, link, host.settings.message_size)
+        self._came: list[tuple[Delivery, Message]] = []
+        self._under_way = 0
+        self._average = _TYPICAL
+        self._looking = False
+        self._closed = False
+        self._replenish()
+
+    # Events of the peer
+
+    def flow(self) -> None:
+        """A sender's flow says what it has; it gets its credit anyway."""
+
+    def delivery(self, delivery: Delivery) -> None:
+        """Bytes of a message have come, or its sender has settled it."""
+        if self._closed or not delivery.readable:
+            if delivery.settled and not delivery.readable:
+                delivery.settle()
+            return
+        try:
+            data = self._body.read(delivery)
+        except RefusedError as error:
+            refuse(self._link, error)
+            return
+        if data is None:
+            return
+        self._average = (7 * self._average + len(data)) // 8
+        try:
+            message = from_amqp(parse(data), self._host.place)
+        except CodecError as error:
+            self._end(delivery, RefusedError(DECODE, str(error)))
+        except MessageQueuingError as error:
+            self._end(delivery, of_message(error))
+        else:
+            self._under_way += 1
+            if delivery.remote_state == TRANSACTIONAL:
+                self._host.spawn(self._send_in_transaction(delivery, message))
+            else:
+                self._came.append((delivery, message))
+
+    def pass_ended(self) -> None:
+        """Store what came in this pass with one sync."""
+        if self._came:
+            came, self._came = self._came, []
+            self._host.spawn(self._store(came))
+        elif not self._closed:
+            self._replenish()
+
+    async def close(self) -> None:
+        """The link has ended."""
+        self._closed = True
+        self._body.drop()
+        await self._queue.close()
+
+    # Answers of the node
+
+    async def _store(self, came: list[tuple[Delivery, Message]]) -> None:
+        outcomes = await self._send([message for _, message in came])
+        self._under_way -= len(came)
+        for (delivery, _), error in zip(came, outcomes, strict=True):
+            self._end(delivery, None if error is None else of_message(error))
+        self._replenish()
+
+    async def _send(self, messages: list[Message]) -> list[MessageQueuingError | None]:
+        """Send them as one, or each for itself; why each was refused."""
+        if self._single is None:
+            try:
+                await self._queue.send_many(messages)
+            except MessageQueuingError as error:
+                if len(messages) == 1:
+                    return [error]
+            else:
+                return [None] * len(messages)
+        results = await asyncio.gather(
+            *(self._queue.send(message, self._single) for message in messages), return_exceptions=True
+        )
+        return [_error(result) for result in results]
+
+    async def _send_in_transaction(self, delivery: Delivery, message: Message) -> None:
+        identifier = transaction_of(delivery.remote.data)
+        refused = None
+        try:
+            await self._queue.send(message, self._host.transactions.find(identifier))
+        except RefusedError as error:
+            refused = error
+        except MessageQueuingError as error:
+            refused = of_message(error)
+        self._under_way -= 1
+        self._end(delivery, refused, identifier)
+        self._replenish()
+
+    def _end(self, delivery: Delivery, refused: RefusedError | None, transaction: bytes | None = None) -> None:
+        counts = self._host.counts
+        if refused is None:
+            counts.accepted += 1
+        else:
+            counts.rejected += 1
+        if self._closed or self._host.closed:
+            return
+        if not delivery.settled:
+            if refused is not None:
+                reject(delivery, refused)
+            elif transaction is not None:
+                delivery.local.data = [transaction, Described(ulong(ACCEPTED), [])]
+                delivery.update(TRANSACTIONAL)
+            else:
+                delivery.update(Delivery.ACCEPTED)
+        delivery.settle()
+
+    # Credit
+
+    def _replenish(self) -> None:
+        """Give credit, as much as the queue has room for."""
+        if self._closed or self._host.closed:
+            return
+        room = self._room()
+        more = credit_to_give(self._host.settings.credit, self._link.credit, self._under_way, room)
+        if more:
+            self._link.flow(more)
+            self._host.flush()
+        elif room is not None and self._link.credit == 0 and not self._looking:
+            self._looking = True
+            self._host.later(_LOOK_AGAIN, self._look_again)
+
+    def _look_again(self) -> None:
+        self._looking = False
+        self._replenish()
+
+    def _room(self) -> int | None:
+        """Messages that the queue has room for; None if nothing limits it."""
+        queue = self._queue
+        try:
+            self._host.manager.context.store.check()
+        except MessageQueuingError:  # a full disk, or one that fails: until it works again
+            return 0
+        if not isinstance(queue, OpenQueueDescriptor):
+            return None
+        quotas, model = queue.context.quotas, queue.queue
+        left = quotas.limit - quotas.used
+        if model.quota != INFINITE:
+            left = min(left, model.quota * _KB - model.total_bytes - model.reserved_bytes)
+        if left >= self._average * self._host.settings.credit:
+            return None
+        if not model.message_count and left > 0:
+            return max(1, int(left // self._average))  # one that does not even fit an empty queue is rejected
+        return max(0, int(left // self._average))
+
+
+def _error(result: Any) -> MessageQueuingError | None:
+    if isinstance(result, MessageQueuingError):
+        return result
+    if isinstance(result, BaseException):
+        raise result
+    return None

@@ -1,0 +1,118 @@
+"""The common parts of links, without I/O: their refusal, and the credit of those that bring messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from proton import Condition, Delivery, Endpoint
+
+from qmnode.amqp.conditions import RefusedError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Coroutine
+
+    from qmnode.amqp.mapping import Place
+    from qmnode.amqp.principals import Principal
+    from qmnode.amqp.transactions import Transactions
+    from qmnode.model.queue_manager import QueueManager
+    from qmnode.settings.amqp import AmqpSettings
+
+_REMOTE_CLOSED: Final = Endpoint.REMOTE_CLOSED
+
+
+class Host(Protocol):
+    """The connection as its links see it."""
+
+    manager: QueueManager
+    settings: AmqpSettings
+    place: Place
+    principal: Principal
+    transactions: Transactions
+    counts: Counts
+    held_bytes: int
+    """Bytes of the messages that the connection's links have locked."""
+    closed: bool
+    writable: bool
+    """Whether the peer takes what is sent."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> Any:
+        """Start work that waits for the node; what it has for the peer is sent when it ends."""
+
+    def flush(self) -> None:
+        """Send soon what the engine has for the peer."""
+
+    def later(self, seconds: float, work: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call back after a time, unless the connection has ended by then."""
+
+    def take_partial(self, size: int) -> None:
+        """Count bytes of a message that is not whole, or no longer. RefusedError if there are too many."""
+
+
+class Counts:
+    """Counters of the door since the node's start."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        """Connections that are open now."""
+        self.links = 0
+        """Links that are open now."""
+        self.accepted = 0
+        self.rejected = 0
+        self.delivered = 0
+        self.taken = 0
+        self.refused_connections = 0
+        """Turned away: too many, or without proof of who they are."""
+
+
+class DoorLink(Protocol):
+    """One link, as the connection sees it."""
+
+    number: int
+
+    def flow(self) -> None:
+        """Use the credit that the peer has given or taken back."""
+
+    def delivery(self, delivery: Delivery) -> None:
+        """Something has happened to a delivery."""
+
+    def pass_ended(self) -> None:
+        """Finish the work of one pass, after its last event."""
+
+    async def close(self) -> None:
+        """The link has ended: give back what it holds."""
+
+
+def refuse(endpoint: Any, error: RefusedError) -> None:
+    """Close a link, session or connection, opening it first if need be, and say why."""
+    if endpoint.state & Endpoint.LOCAL_UNINIT:
+        endpoint.open()
+    if not endpoint.state & Endpoint.LOCAL_CLOSED:
+        endpoint.condition = Condition(error.condition, error.description)
+        endpoint.close()
+
+
+def is_gone(link: Any) -> bool:
+    """Whether the peer has closed a link meanwhile."""
+    return bool(link.state & _REMOTE_CLOSED)
+
+
+def reject(delivery: Delivery, error: RefusedError) -> None:
+    """The outcome of a message that is not taken."""
+    delivery.local.condition = Condition(error.condition, error.description)
+    delivery.update(Delivery.REJECTED)
+
+
+def credit_to_give(window: int, given: int, under_way: int, room: int | None) -> int:
+    """Messages more that a sender may send.
+
+    ``window`` is what one link may have under way at most, of which ``given`` is credit that is not used and
+    ``under_way`` waits for the disk. ``room`` is what the queue has room for; None for any number. New credit is given
+    when half of the window is used, so that not each message costs a frame.
+    """
+    used = given + under_way
+    wanted = window - used
+    if room is not None:
+        wanted = min(wanted, room - used)
+        return max(0, wanted)
+    return wanted if wanted * 2 >= window else 0

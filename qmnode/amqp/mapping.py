@@ -1,0 +1,350 @@
+"""Messages of AMQP as messages of Message Queuing, and back: the table in docs/amqp.md, which a test reads.
+
+Application properties travel in ``extension``, as headers of NServiceBus or Rebus do. So do the other fields without a
+property of Message Queuing, under names that begin with ``AMQP.``.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from qmnode.amqp.addresses import address_of, reply_name
+from qmnode.amqp.codec import CodecError, Symbol, Timestamp, UByte, UInt, ULong
+from qmnode.amqp.sections import DATA, VALUE, AmqpMessage
+from qmnode.bodies.choice import HEADER_FORMATS, read_headers, write_headers
+from qmnode.bodies.limits import BodyError
+from qmnode.errors import MessageQueuingError
+from qmnode.model.message import INFINITE, Message
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import guid_from_text, guid_to_text
+from qmnode.structures.message_classes import MessageClass
+
+NSERVICEBUS, REBUS = HEADER_FORMATS
+_OURS: Final = "AMQP."
+_TYPES: Final = "AMQP.types"
+_BODY: Final = "AMQP.body"
+_SUBJECT: Final = "AMQP.subject"
+_LONGEST_LABEL: Final = 249
+_NO_PRIORITY: Final = 4
+"""The priority of AMQP that says nothing, and is the default of Message Queuing."""
+
+_VT_NULL: Final = 1
+_KEPT: Final = {
+    "content_type": "AMQP.content-type",
+    "content_encoding": "AMQP.content-encoding",
+    "group_id": "AMQP.group-id",
+    "reply_to_group_id": "AMQP.reply-to-group-id",
+}
+_IDENTIFIERS: Final = {"message_id": "AMQP.message-id", "correlation_id": "AMQP.correlation-id"}
+_GROUP_SEQUENCE: Final = "AMQP.group-sequence"
+_REPLY_TO: Final = "AMQP.reply-to"
+
+CLASS: Final = Symbol("x-opt-msmq-class")
+APP_SPECIFIC: Final = Symbol("x-opt-msmq-app-specific")
+BODY_TYPE: Final = Symbol("x-opt-msmq-body-type")
+EXTENSION: Final = Symbol("x-opt-msmq-extension")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The node as the mapping sees it."""
+
+    computer_name: str
+    is_here: Callable[[str], bool]
+    """Whether a format name is of a queue of this node."""
+    now: Callable[[], float]
+
+
+# Identifiers
+
+
+def identifier_text(identifier: bytes) -> str:
+    """An OBJECTID as Message Queuing writes it: ``12345678-...\\42``."""
+    return f"{guid_to_text(identifier[:16])}\\{int.from_bytes(identifier[16:20], 'little')}"
+
+
+def identifier_of(value: Any) -> bytes | None:
+    """The OBJECTID that a text is, or None."""
+    if not isinstance(value, str):
+        return None
+    guid, separator, number = value.partition("\\")
+    if not separator or not number.isascii() or not number.isdigit() or int(number) >= 1 << 32:
+        return None
+    try:
+        return bytes(guid_from_text(guid.strip("{}"))) + int(number).to_bytes(4, "little")
+    except ValueError:
+        return None
+
+
+def _typed(value: Any) -> tuple[str, str]:
+    """The name of a simple value's type, and the value as text."""
+    match value:
+        case None:
+            return "null", ""
+        case bool():
+            return "boolean", "true" if value else "false"
+        case Symbol():
+            return "symbol", str(value)
+        case str():
+            return "", value
+        case Timestamp() | UByte() | UInt() | ULong():
+            return type(value).__name__.lower(), str(int(value))
+        case int():
+            return "int", str(value)
+        case float():
+            return "double", repr(value)
+        case UUID():
+            return "uuid", str(value)
+        case bytes():
+            return "binary", value.hex()
+    raise CodecError(f"{value!r:.80} is no simple value: properties have numbers, text, bytes and the like")
+
+
+_READERS: Final[dict[str, Callable[[str], Any]]] = {
+    "null": lambda text: None,
+    "boolean": lambda text: text == "true",
+    "symbol": Symbol,
+    "timestamp": lambda text: Timestamp(int(text)),
+    "ubyte": lambda text: UByte(int(text)),
+    "uint": lambda text: UInt(int(text)),
+    "ulong": lambda text: ULong(int(text)),
+    "int": int,
+    "double": float,
+    "uuid": UUID,
+    "binary": bytes.fromhex,
+}
+
+
+def _value(text: str, kind: str) -> Any:
+    try:
+        return _READERS[kind](text) if kind else text
+    except (KeyError, ValueError):  # somebody else wrote the headers
+        return text
+
+
+# In
+
+
+def from_amqp(message: AmqpMessage, place: Place) -> Message:
+    """The message to be sent. MessageQueuingError or CodecError if there is none for it."""
+    properties: dict[str, Any] = {"recoverable": bool(message.header.get("durable", False))}
+    headers, types = _application_headers(message.application_properties)
+    if "priority" in message.header:
+        properties["priority"] = min(max(message.header["priority"] - 1, 0), 7)
+    properties["time_to_be_received"] = _lifetime(message, place.now())
+    if subject := message.properties.get("subject"):
+        properties["label"] = subject[:_LONGEST_LABEL].replace("\0", " ")
+        if properties["label"] != subject:
+            headers[_SUBJECT] = subject
+    _read_identifiers(message, properties, headers, types)
+    if reply_to := message.properties.get("reply_to"):
+        try:
+            properties["response_queue_format_name"] = _reply_name(reply_to, place)
+        except MessageQueuingError:  # a topic, a temporary queue of another broker: kept for the way back
+            headers[_REPLY_TO] = reply_to
+    headers |= {name: message.properties[field] for field, name in _KEPT.items() if message.properties.get(field)}
+    if "group_sequence" in message.properties:
+        headers[_GROUP_SEQUENCE] = str(message.properties["group_sequence"])
+    _read_annotations(message, properties)
+    body, body_type = _body_in(message, headers, properties.pop("body_type", 0))
+    if types:
+        headers[_TYPES] = json.dumps(types, separators=(",", ":"))
+    if headers:
+        properties["extension"] = _extension(headers)
+    return Message(body, body_type=body_type, **properties)
+
+
+def _reply_name(address: str, place: Place) -> str:
+    from qmnode.structures.names import QueueNameError, parse_format_name
+
+    name = reply_name(address, place.computer_name)
+    try:
+        parse_format_name(name)
+    except QueueNameError as error:
+        raise MessageQueuingError(error.code, error.sentence) from None
+    return name
+
+
+def _lifetime(message: AmqpMessage, now: float) -> int:
+    """TimeToBeReceived, in seconds: the shorter of ttl and what is left until absolute-expiry-time."""
+    left = [INFINITE]
+    if message.header.get("ttl"):  # clients send 0 for none
+        left.append(math.ceil(message.header["ttl"] / 1000))
+    if message.properties.get("absolute_expiry_time"):
+        left.append(max(0, math.ceil(message.properties["absolute_expiry_time"] / 1000 - now)))
+    return min(left)
+
+
+def _application_headers(properties: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    headers: dict[str, str] = {}
+    types: dict[str, str] = {}
+    for name, value in properties.items():
+        if name.startswith(_OURS):
+            continue
+        kind, headers[name] = _typed(value)
+        if kind:
+            types[name] = kind
+    return headers, types
+
+
+def _read_identifiers(
+    message: AmqpMessage, properties: dict[str, Any], headers: dict[str, str], types: dict[str, str]
+) -> None:
+    for field, name in _IDENTIFIERS.items():
+        value = message.properties.get(field)
+        if value is None:
+            continue
+        if not isinstance(value, str | int | bytes | UUID) or isinstance(value, bool):
+            raise CodecError(f"{field.replace('_', '-')} is a number, a UUID, bytes or text")
+        if field == "correlation_id" and (identifier := identifier_of(value)) is not None:
+            properties["correlation_identifier"] = identifier
+            continue
+        kind, headers[name] = _typed(value)
+        if kind:
+            types[name] = kind
+
+
+def _read_annotations(message: AmqpMessage, properties: dict[str, Any]) -> None:
+    for name, field, most in ((APP_SPECIFIC, "app_specific", 1 << 32), (BODY_TYPE, "body_type", 1 << 16)):
+        value = message.annotations.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < most:
+            properties[field] = value
+    extension = message.annotations.get(EXTENSION)
+    if isinstance(extension, bytes):
+        properties["extension"] = extension
+
+
+def _extension(headers: dict[str, str]) -> bytes:
+    form = NSERVICEBUS if any(name.startswith("NServiceBus.") for name in headers) else REBUS
+    try:
+        return write_headers(headers, form)
+    except (BodyError, ValueError) as error:
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_PROPERTY, f"the application properties: {error}") from None
+
+
+def _body_in(message: AmqpMessage, headers: dict[str, str], body_type: int) -> tuple[bytes, int]:
+    from qmnode.bodies import activex
+
+    if message.body_kind == DATA:
+        return message.body, body_type
+    if message.body_kind == VALUE:
+        if message.body is None:
+            return b"", _VT_NULL
+        if _is_simple(message.body):
+            try:
+                return activex.encode(_plain(message.body))
+            except BodyError:  # a text with half a surrogate pair, a number of no type
+                pass
+    headers[_BODY] = "sections"
+    return message.body_bytes, 0
+
+
+def _is_simple(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str | bytes | UUID) and not isinstance(value, Timestamp | Symbol)
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+# Out
+
+
+def to_amqp(message: Message, address: str, place: Place) -> AmqpMessage:
+    """The message to be delivered from the queue with this address."""
+    found = read_headers(message.extension)
+    headers = dict(found.values)
+    types = _types_of(headers)
+    out = AmqpMessage()
+    out.header = {"durable": bool(message.recoverable or message.transactional), "priority": message.priority + 1}
+    if message.time_to_be_received != INFINITE:
+        expires = message.sent_time + message.time_to_be_received
+        out.header["ttl"] = min(max(0, math.ceil((expires - place.now()) * 1000)), INFINITE)
+        out.properties["absolute_expiry_time"] = expires * 1000
+    if message.aborted_receives:
+        out.header["delivery_count"] = message.aborted_receives
+    out.properties |= {
+        "message_id": _identifier(headers, types, "message_id") or identifier_text(message.identifier),
+        "to": address,
+        "creation_time": message.sent_time * 1000,
+    }
+    _write_properties(message, headers, types, out, place)
+    _write_annotations(message, out, is_opaque=bool(message.extension) and not found.format)
+    _body_out(message, headers, out)
+    names = [name for name in headers if not name.startswith(_OURS)]
+    out.application_properties = {name: _value(headers[name], types.get(name, "")) for name in names}
+    return out
+
+
+def _types_of(headers: dict[str, str]) -> dict[str, str]:
+    try:
+        types = json.loads(headers.get(_TYPES, "{}"))
+    except ValueError:
+        return {}
+    return {name: kind for name, kind in types.items() if isinstance(kind, str)} if isinstance(types, dict) else {}
+
+
+def _identifier(headers: dict[str, str], types: dict[str, str], field: str) -> Any:
+    name = _IDENTIFIERS[field]
+    if name not in headers:
+        return None
+    value = _value(headers[name], types.get(name, ""))
+    return ULong(value) if isinstance(value, int) and 0 <= value < 1 << 64 else value
+
+
+def _write_properties(
+    message: Message, headers: dict[str, str], types: dict[str, str], out: AmqpMessage, place: Place
+) -> None:
+    properties = out.properties
+    if subject := headers.get(_SUBJECT) or message.label:
+        properties["subject"] = subject
+    correlation = _identifier(headers, types, "correlation_id")
+    if correlation is None and any(message.correlation_identifier):
+        correlation = identifier_text(message.correlation_identifier)
+    if correlation is not None:
+        properties["correlation_id"] = correlation
+    if message.response_queue_format_name:
+        properties["reply_to"] = address_of(message.response_queue_format_name, place.is_here)
+    elif _REPLY_TO in headers:
+        properties["reply_to"] = headers[_REPLY_TO]
+    for field, name in _KEPT.items():
+        text = headers.get(name)
+        if text and (text.isascii() or field not in ("content_type", "content_encoding")):
+            properties[field] = text
+    sequence = headers.get(_GROUP_SEQUENCE, "")
+    if sequence.isascii() and sequence.isdigit() and int(sequence) < 1 << 32:
+        properties["group_sequence"] = int(sequence)
+
+
+def _write_annotations(message: Message, out: AmqpMessage, *, is_opaque: bool) -> None:
+    if message.message_class != MessageClass.MQMSG_CLASS_NORMAL:
+        out.annotations[CLASS] = UInt(message.message_class)
+    if message.app_specific:
+        out.annotations[APP_SPECIFIC] = UInt(message.app_specific)
+    if is_opaque:
+        out.annotations[EXTENSION] = message.extension
+
+
+def _body_out(message: Message, headers: dict[str, str], out: AmqpMessage) -> None:
+    if _BODY in headers:
+        from qmnode.amqp.sections import parse
+
+        try:
+            sections = parse(message.body)
+        except CodecError:  # somebody else changed the body
+            sections = AmqpMessage(body=message.body)
+        out.body_kind, out.body, out.body_bytes = sections.body_kind, sections.body, sections.body_bytes
+        return
+    if message.body_type == _VT_NULL and not message.body:
+        out.body_kind, out.body = VALUE, None
+        return
+    if message.body_type:
+        decoded = message.decoded(format="activex")
+        if not decoded.reason and _is_simple(decoded.value):
+            out.body_kind, out.body = VALUE, decoded.value
+            return
+        out.annotations[BODY_TYPE] = UInt(message.body_type)
+    out.body = message.body

@@ -1,0 +1,263 @@
+"""A link on which a program receives: a message is locked until its outcome comes, and returned if none does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from proton import Delivery, Described, Link, ulong
+
+from qmnode.administration.messages import browse
+from qmnode.amqp.codec import CodecError
+from qmnode.amqp.conditions import NOT_IMPLEMENTED, RefusedError, of_endpoint
+from qmnode.amqp.links import refuse
+from qmnode.amqp.mapping import to_amqp
+from qmnode.amqp.sections import AmqpMessage, write
+from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
+from qmnode.errors import MessageQueuingError
+from qmnode.model.reading import ReadOutcome
+from qmnode.structures.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from proton import Sender
+
+    from qmnode.amqp.links import Host
+    from qmnode.model.message import Message
+    from qmnode.model.open_queue import OpenQueueDescriptor
+
+log = structlog.get_logger(__name__)
+
+_AT_ONCE: Final = 64
+"""Messages that are read from the queue at a time."""
+_BUFFERED: Final = 1024 * 1024
+"""Bytes that wait in a session for its window; more are not read from the queue."""
+_LOOK_AGAIN: Final = 0.5
+"""Seconds between two looks of a browser that is at the end of the queue."""
+
+
+def outcome_of(delivery: Delivery) -> ReadOutcome | None:
+    """The end of the message's read for the receiver's outcome (docs/amqp.md); None if it is no outcome yet."""
+    match delivery.remote_state:
+        case Delivery.ACCEPTED:
+            return ReadOutcome.TAKEN
+        case Delivery.REJECTED:
+            return ReadOutcome.REJECTED
+        case Delivery.RELEASED:
+            return ReadOutcome.RETURNED
+        case Delivery.MODIFIED:
+            if delivery.remote.undeliverable:
+                return ReadOutcome.REJECTED
+            return ReadOutcome.FAILED if delivery.remote.failed else ReadOutcome.RETURNED
+    return ReadOutcome.RETURNED if delivery.settled else None
+
+
+class OutgoingLink:
+    """Messages from a queue to a program."""
+
+    def __init__(
+        self, host: Host, link: Sender, number: int, queue: OpenQueueDescriptor, address: str, *, browses: bool
+    ) -> None:
+        self.number = number
+        self._host = host
+        self._link = link
+        self._queue = queue
+        self._address = address
+        self._browses = browses
+        self._presettled = link.remote_snd_settle_mode == Link.SND_SETTLED
+        self._held: dict[int, tuple[int, int]] = {}
+        """Lookup identifier and bytes of each locked message, by delivery tag."""
+        self._tag = 0
+        self._task: asyncio.Task[None] | None = None
+        self._waits = False
+        """Whether the task does nothing but wait for a message."""
+        self._seen: int | None = None
+        """Where a browser is."""
+        self._ended: list[Delivery] = []
+        self._closed = False
+
+    # Events of the peer
+
+    def flow(self) -> None:
+        """Credit has come, or is wanted back."""
+        if self._task is None:
+            self._pump_soon()
+        elif self._waits and (self._link.drain_mode or self._link.credit <= 0):
+            self._task.cancel()  # a message that it was about to receive stays in its queue
+
+    def delivery(self, delivery: Delivery) -> None:
+        """A receiver said what becomes of a message."""
+        if self._closed or not delivery.updated:
+            return
+        found = self._held.get(int(delivery.tag))
+        if found is None:
+            if delivery.settled:
+                delivery.settle()
+            return
+        if delivery.remote_state == TRANSACTIONAL:
+            self._receive_in_transaction(delivery, found[0])
+        elif (outcome := outcome_of(delivery)) is not None:
+            if outcome is ReadOutcome.REJECTED:
+                self._report(delivery, found[0])
+            if not self._browses:
+                self._queue.end_read(found[0], outcome)
+            self._let_go(delivery)
+            if outcome is ReadOutcome.TAKEN:
+                self._host.counts.taken += 1
+
+    def _receive_in_transaction(self, delivery: Delivery, lookup_identifier: int) -> None:
+        """The message is received if the transaction commits."""
+        state = delivery.remote.data
+        identifier = transaction_of(state)
+        try:
+            if self._browses or not _accepts(state):
+                raise RefusedError(NOT_IMPLEMENTED, "in a transaction messages are accepted, or left alone")
+            self._queue.end_read_in(lookup_identifier, self._host.transactions.find(identifier))
+        except RefusedError as error:
+            refuse(self._link, error)
+            return
+        except MessageQueuingError as error:
+            refuse(self._link, of_endpoint(error))
+            return
+        self._let_go(delivery, settle=False)
+        if not delivery.settled:
+            delivery.local.data = [identifier, Described(ulong(ACCEPTED), [])]
+            delivery.update(TRANSACTIONAL)
+        delivery.settle()
+
+    def _let_go(self, delivery: Delivery, *, settle: bool = True) -> None:
+        _, size = self._held.pop(int(delivery.tag))
+        self._host.held_bytes -= size
+        if settle:
+            self._ended.append(delivery)
+
+    def _report(self, delivery: Delivery, lookup_identifier: int) -> None:
+        condition = delivery.remote.condition
+        log.info(
+            "a receiver rejected a message: it is a dead letter", queue=self._queue.queue.pathname,
+            principal=self._host.principal.name, lookup_identifier=lookup_identifier,
+            condition=str(condition.name)[:200] if condition is not None else "",
+            description=str(condition.description)[:500] if condition is not None else "",
+        )  # fmt: skip
+
+    def pass_ended(self) -> None:
+        """Settle what was ended in this pass, with one sync."""
+        if self._ended:
+            ended, self._ended = self._ended, []
+            self._host.spawn(self._settle(ended))
+        self.flow()
+
+    async def _settle(self, ended: list[Delivery]) -> None:
+        durable = self._queue.context.store.durable()
+        if durable is not None:
+            await durable
+        for delivery in ended:
+            if self._closed or self._host.closed:
+                return
+            delivery.settle()
+
+    async def close(self) -> None:
+        """The link has ended: everything that has no outcome is available again."""
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+        self._host.held_bytes -= sum(size for _, size in self._held.values())
+        self._held.clear()
+        await self._queue.close()
+
+    # Messages of the node
+
+    @property
+    def _ready(self) -> bool:
+        """Whether the receiver wants messages, and there is room for them on their way."""
+        host = self._host
+        return (
+            not (self._closed or host.closed)
+            and self._link.credit > 0
+            and host.writable
+            and len(self._held) < host.settings.prefetch
+            and (not host.held_bytes or host.held_bytes < host.settings.held_bytes)
+            and self._link.session.outgoing_bytes < _BUFFERED
+        )
+
+    def _pump_soon(self) -> None:
+        if self._task is None and self._ready:
+            self._task = self._host.spawn(self._run())
+
+    async def _run(self) -> None:
+        try:
+            await self._pump()
+        except asyncio.CancelledError:
+            if self._closed or self._host.closed:
+                raise
+        except MessageQueuingError as error:
+            if not self._closed and not self._host.closed:
+                refuse(self._link, of_endpoint(error))
+        finally:
+            self._task, self._waits = None, False
+            if not self._closed and self._ready and self._link.drain_mode:
+                self._pump_soon()
+
+    async def _pump(self) -> None:
+        while self._ready:
+            drain = self._link.drain_mode
+            limit = min(self._link.credit, self._host.settings.prefetch - len(self._held), _AT_ONCE)
+            self._waits = not drain
+            messages = await self._next(limit, wait=not drain)
+            self._waits = False
+            if not messages and drain:
+                self._link.drained()
+                self._host.flush()
+                return
+            for message in messages:
+                self._deliver(message)
+            self._host.flush()
+            await asyncio.sleep(0)
+
+    async def _next(self, limit: int, *, wait: bool) -> list[Message]:
+        """The next messages; none at the end of the queue if there is no time to wait."""
+        if self._browses:
+            return await self._browse(limit, wait=wait)
+        read = self._queue.receive_many if self._presettled else self._queue.receive_begin_many
+        try:
+            return await read(limit, None if wait else 0)
+        except MessageQueuingError as error:
+            if error.code == ErrorCode.MQ_ERROR_IO_TIMEOUT:
+                return []
+            raise
+
+    async def _browse(self, limit: int, *, wait: bool) -> list[Message]:
+        while True:
+            found: list[Message] = []
+            async for message in browse(self._queue, self._seen):
+                found.append(message)
+                self._seen = message.lookup_identifier
+                if len(found) >= limit:
+                    break
+            if found or not wait:
+                return found
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    def _deliver(self, message: Message) -> None:
+        """Put a message on the link. One that cannot be put into AMQP goes as the bytes of its body."""
+        try:
+            data = write(to_amqp(message, self._address, self._host.place))
+        except (CodecError, ValueError):  # headers with half a surrogate pair, say: a bad packet holds nobody up
+            data = write(AmqpMessage(body=message.body))
+        self._tag += 1
+        delivery = self._link.delivery(str(self._tag))
+        self._link.stream(data)
+        self._host.counts.delivered += 1
+        if self._presettled:
+            delivery.settle()
+        else:
+            self._held[self._tag] = (message.lookup_identifier, len(data))
+            self._host.held_bytes += len(data)
+        self._link.advance()
+
+
+def _accepts(state: Any) -> bool:
+    """Whether the outcome within a transactional state is that the message is taken."""
+    outcome = state[1] if isinstance(state, list) and len(state) > 1 else None
+    descriptor = getattr(outcome, "descriptor", None)
+    return outcome is None or descriptor == ACCEPTED or descriptor == "amqp:accepted:list"

@@ -1,0 +1,299 @@
+"""One connection of AMQP 1.0 over the engine of Qpid Proton, without I/O: bytes in, bytes out, events in between.
+
+The engine does the framing, the sessions' windows and the links' credit. The links do the rest:
+:mod:`qmnode.amqp.incoming`, :mod:`qmnode.amqp.outgoing` and :mod:`qmnode.amqp.coordinator`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from proton import Collector, Connection, Endpoint, Event, Terminus, Transport, symbol
+
+from qmnode.amqp.addresses import opened_name
+from qmnode.amqp.conditions import (
+    INTERNAL,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    RESOURCE_LIMIT,
+    RefusedError,
+    of_endpoint,
+)
+from qmnode.amqp.coordinator import CoordinatorLink
+from qmnode.amqp.incoming import IncomingLink
+from qmnode.amqp.links import is_gone, refuse
+from qmnode.amqp.outgoing import OutgoingLink
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access
+from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.version import program_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qmnode.amqp.links import DoorLink, Host
+    from qmnode.model.api import QueueApi
+
+log = structlog.get_logger(__name__)
+
+_REMOTE_SETTLE_FIRST: Final = 0
+_WINDOW: Final = 2 * 1024 * 1024
+"""Bytes that a session may bring before the node has taken them."""
+TRANSACTIONAL: Final = "qmnode:transactional"
+"""Property of a link that sends to a transactional queue of another machine, which nobody here can see."""
+
+
+class Peer:
+    """The engine of one connection, and its links."""
+
+    def __init__(self, host: Host) -> None:
+        settings = host.settings
+        self._host = host
+        self._transport = Transport(Transport.SERVER)
+        self._transport.max_frame_size = settings.frame_size
+        self._transport.channel_max = settings.sessions - 1
+        self._transport.idle_timeout = settings.idle_timeout
+        self._connection = Connection()
+        self._collector = Collector()
+        self._connection.collect(self._collector)
+        self._transport.bind(self._connection)
+        self._links: dict[int, DoorLink] = {}
+        self._last_number = 0
+        self._attached = 0
+        """Links that the engine has, those that were refused included."""
+        self._handlers: dict[Any, Callable[[Any], None]] = {
+            Event.CONNECTION_REMOTE_OPEN: self._connection_opened,
+            Event.CONNECTION_REMOTE_CLOSE: lambda event: event.connection.close(),
+            Event.SESSION_REMOTE_OPEN: self._session_opened,
+            Event.SESSION_REMOTE_CLOSE: self._session_closed,
+            Event.LINK_REMOTE_OPEN: self._link_opened,
+            Event.LINK_REMOTE_CLOSE: self._link_closed,
+            Event.LINK_REMOTE_DETACH: self._link_closed,
+            Event.LINK_FLOW: self._flow,
+            Event.DELIVERY: self._delivery,
+            Event.TRANSPORT_ERROR: self._transport_failed,
+        }
+        self.is_open = False
+        """Whether the peer has opened the connection."""
+
+    # Bytes
+
+    def receive(self, data: bytes) -> None:
+        """Pass received bytes to the engine, and handle its events."""
+        view = memoryview(data)
+        while len(view):
+            capacity = self._transport.capacity()
+            if capacity <= 0:
+                return
+            self._transport.push(bytes(view[:capacity]))
+            view = view[capacity:]
+            self.dispatch()
+
+    def take_output(self) -> bytes:
+        """Return the bytes that are to be sent now."""
+        pending = self._transport.pending()
+        if pending <= 0:
+            return b""
+        data = self._transport.peek(pending) or b""
+        self._transport.pop(len(data))
+        return bytes(data)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is to be sent any more."""
+        return bool(self._transport.pending() < 0)
+
+    def tick(self, now: float) -> float:
+        """Let the time pass; when to do that again, 0 for never."""
+        deadline = float(self._transport.tick(now))
+        self.dispatch()
+        return deadline
+
+    def refuse(self, error: RefusedError) -> None:
+        """Close the connection for a reason."""
+        refuse(self._connection, error)
+
+    async def close(self) -> None:
+        """The connection is lost: everything that it holds is returned."""
+        links, self._links = list(self._links.values()), {}
+        for link in links:
+            self._host.counts.links -= 1
+            await link.close()
+        self._transport.unbind()
+        self._connection.free()
+        self._collector = None
+        self._handlers = {}
+
+    # Events
+
+    def dispatch(self) -> None:
+        """Do what the events of the engine ask for."""
+        collector = self._collector
+        while collector is not None and (event := collector.peek()) is not None:
+            handler = self._handlers.get(event.type)
+            if handler is not None:
+                try:
+                    handler(event)
+                except RefusedError as error:
+                    self.refuse(error)
+                except Exception:
+                    log.exception("an AMQP connection fails", principal=self._host.principal.name)
+                    self.refuse(RefusedError(INTERNAL, "the node could not do this: its log says why"))
+            collector.pop()
+        for link in list(self._links.values()):
+            link.pass_ended()
+
+    def _connection_opened(self, event: Any) -> None:
+        connection = event.connection
+        self.is_open = True
+        connection.container = self._host.manager.computer_name
+        connection.properties = {symbol("product"): "qmnode", symbol("version"): program_version()}
+        connection.open()
+
+    @staticmethod
+    def _session_opened(event: Any) -> None:
+        event.session.incoming_capacity = _WINDOW
+        event.session.open()
+
+    def _session_closed(self, event: Any) -> None:
+        session = event.session
+        link = session.connection.link_head(0)
+        ended = []
+        while link is not None:
+            following = link.next(0)
+            if link.session == session:
+                ended.append(link)
+            link = following
+        for one in ended:
+            self._end(one)
+        session.close()
+        session.free()
+
+    def _transport_failed(self, event: Any) -> None:
+        condition = event.transport.condition
+        log.info(
+            "an AMQP connection ends", principal=self._host.principal.name,
+            reason=str(condition.description or condition.name)[:200] if condition is not None else "unknown",
+        )  # fmt: skip
+
+    # Links
+
+    def _link_opened(self, event: Any) -> None:
+        link = event.link
+        self._attached += 1
+        limit = self._host.settings.links
+        if self._attached > 2 * limit:
+            raise RefusedError(RESOURCE_LIMIT, f"a connection has at most {limit} links")
+        if len(self._links) >= limit:
+            refuse(link, RefusedError(RESOURCE_LIMIT, f"this connection has {limit} links: close some"))
+            return
+        self._last_number += 1
+        link.number = self._last_number
+        self._host.spawn(self._attach(link, self._last_number))
+
+    async def _attach(self, link: Any, number: int) -> None:
+        try:
+            self._host.principal.check()
+            opened = await (
+                self._attach_sender(link, number) if link.is_sender else self._attach_receiver(link, number)
+            )
+        except RefusedError as error:
+            self._refuse_link(link, error)
+        except MessageQueuingError as error:
+            self._refuse_link(link, of_endpoint(error))
+        else:
+            if self._host.closed or is_gone(link):
+                await opened.close()
+                return
+            self._links[number] = opened
+            self._host.counts.links += 1
+            opened.flow()
+            self.dispatch()
+
+    def _refuse_link(self, link: Any, error: RefusedError) -> None:
+        if not self._host.closed and not is_gone(link):
+            log.info("an AMQP link is refused", principal=self._host.principal.name, reason=error.description)
+            refuse(link, error)
+
+    async def _attach_receiver(self, link: Any, number: int) -> DoorLink:
+        """A link on which the peer sends."""
+        target = link.remote_target
+        if target.type == Terminus.COORDINATOR:
+            self._open(link)
+            return CoordinatorLink(self._host, link, number)
+        _check_dynamic(target)
+        queue = await self._open_queue(target.address, Access.SEND, link)
+        properties = link.remote_properties or {}
+        transactional = properties.get(symbol(TRANSACTIONAL)) is True
+        if isinstance(queue, OpenQueueDescriptor):
+            transactional |= queue.queue.transactional
+        link.max_message_size = self._host.settings.message_size
+        self._open(link)
+        return IncomingLink(self._host, link, number, queue, transactional=transactional)
+
+    async def _attach_sender(self, link: Any, number: int) -> DoorLink:
+        """A link on which the peer receives."""
+        source = link.remote_source
+        _check_dynamic(source)
+        if _has_filter(source):
+            raise RefusedError(NOT_IMPLEMENTED, "queues are not filtered: receive without a selector")
+        browses = source.distribution_mode == Terminus.DIST_MODE_COPY
+        queue = await self._open_queue(source.address, Access.PEEK if browses else Access.RECEIVE, link)
+        if not isinstance(queue, OpenQueueDescriptor):
+            await queue.close()
+            raise RefusedError(NOT_IMPLEMENTED, "queues of other machines are only sent to: connect to that machine")
+        link.snd_settle_mode = link.remote_snd_settle_mode
+        self._open(link)
+        return OutgoingLink(self._host, link, number, queue, source.address, browses=browses)
+
+    async def _open_queue(self, address: str | None, access: Access, link: Any) -> QueueApi:
+        host = self._host
+        queue = await host.manager.open_queue(opened_name(address), access, caller=host.principal.token)
+        if host.closed or is_gone(link):
+            await queue.close()
+            raise RefusedError(NOT_ALLOWED, "the link was closed while its queue was opened")
+        return queue
+
+    @staticmethod
+    def _open(link: Any) -> None:
+        link.source.copy(link.remote_source)
+        link.target.copy(link.remote_target)
+        link.rcv_settle_mode = link.remote_rcv_settle_mode
+        link.open()
+
+    def _link_closed(self, event: Any) -> None:
+        self._end(event.link)
+
+    def _end(self, link: Any) -> None:
+        self._attached -= 1
+        opened = self._links.pop(getattr(link, "number", 0), None)
+        if opened is not None:
+            self._host.counts.links -= 1
+            self._host.spawn(opened.close())
+        if not link.state & Endpoint.LOCAL_CLOSED:
+            link.close()
+        link.free()
+
+    def _of(self, link: Any) -> DoorLink | None:
+        return self._links.get(getattr(link, "number", 0))
+
+    def _flow(self, event: Any) -> None:
+        if (link := self._of(event.link)) is not None:
+            link.flow()
+
+    def _delivery(self, event: Any) -> None:
+        delivery = event.delivery
+        if (link := self._of(delivery.link)) is not None:
+            link.delivery(delivery)
+
+
+def _check_dynamic(terminus: Any) -> None:
+    if terminus.dynamic:
+        raise RefusedError(NOT_IMPLEMENTED, "there are no temporary queues: give the name of a queue")
+
+
+def _has_filter(source: Any) -> bool:
+    found = source.filter
+    found.rewind()
+    return found.next() is not None and bool(found.get_object())

@@ -1,0 +1,110 @@
+"""Transactions of AMQP 1.0 (part 4) as the node's own, without I/O: declared, used and discharged by their numbers."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from qmnode.amqp.codec import Described
+from qmnode.amqp.conditions import (
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    RESOURCE_LIMIT,
+    ROLLBACK,
+    UNKNOWN_TRANSACTION,
+    RefusedError,
+)
+from qmnode.amqp.sections import VALUE, AmqpMessage
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import QueueManagerApi, TransactionApi
+
+DECLARED: Final = 0x33
+"""Delivery states of part 4.5, beside those of part 3.4."""
+TRANSACTIONAL: Final = 0x34
+ACCEPTED: Final = 0x24
+_DECLARE: Final = 0x31
+_DISCHARGE: Final = 0x32
+_NAMES: Final = {"amqp:declare:list": _DECLARE, "amqp:discharge:list": _DISCHARGE}
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """A request to begin a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discharge:
+    """A request to end a transaction."""
+
+    identifier: bytes
+    fail: bool
+
+
+def read_request(message: AmqpMessage) -> Declare | Discharge:
+    """The request in a message to the coordinator. RefusedError."""
+    body = message.body
+    if message.body_kind == VALUE and isinstance(body, Described) and isinstance(body.value, list):
+        number = _NAMES.get(body.descriptor, body.descriptor)
+        fields = [*body.value, None, None]
+        if number == _DECLARE:
+            if fields[0] is not None:
+                raise RefusedError(
+                    NOT_IMPLEMENTED, "there are no distributed transactions: declare without a global-id"
+                )
+            return Declare()
+        if number == _DISCHARGE and isinstance(fields[0], bytes):
+            return Discharge(fields[0], fields[1] is True)
+    raise RefusedError(NOT_ALLOWED, "the coordinator takes declare and discharge, and nothing else")
+
+
+def transaction_of(state: Any) -> bytes | None:
+    """The number of the transaction in the fields of a transactional state."""
+    identifier = state[0] if isinstance(state, list) and state else None
+    return bytes(identifier) if isinstance(identifier, bytes | memoryview) else None
+
+
+class Transactions:
+    """The transactions of one connection that have not ended."""
+
+    def __init__(self, manager: QueueManagerApi, limit: int) -> None:
+        self._manager = manager
+        self._limit = limit
+        self._last = 0
+        self._open: dict[bytes, TransactionApi] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def declare(self) -> bytes:
+        """Begin one; its number. RefusedError when there are too many."""
+        if len(self._open) >= self._limit:
+            raise RefusedError(RESOURCE_LIMIT, f"{self._limit} transactions are open: discharge some")
+        self._last += 1
+        identifier = self._last.to_bytes(8, "big")
+        self._open[identifier] = self._manager.transaction()
+        return identifier
+
+    def find(self, identifier: bytes | None) -> TransactionApi:
+        """An open transaction. RefusedError."""
+        unit = self._open.get(identifier or b"")
+        if unit is None:
+            raise RefusedError(UNKNOWN_TRANSACTION, "there is no such transaction: it has ended, or took too long")
+        return unit
+
+    async def discharge(self, request: Discharge) -> None:
+        """End one. RefusedError if it cannot be committed: then nothing of it has happened."""
+        unit = self.find(request.identifier)
+        del self._open[request.identifier]
+        try:
+            await (unit.abort() if request.fail else unit.commit())
+        except MessageQueuingError as error:
+            raise RefusedError(ROLLBACK, str(error)) from None
+
+    async def abort(self, identifier: bytes) -> None:
+        """Roll one back that nobody will discharge any more."""
+        unit = self._open.pop(identifier, None)
+        if unit is not None:
+            await unit.abort()
+
+    async def abort_all(self) -> None:
+        """The connection, or the link to the coordinator, is gone."""
+        for identifier in list(self._open):
+            await self.abort(identifier)

@@ -1,0 +1,89 @@
+"""Settings of the AMQP 1.0 door."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from qmnode.settings.units import Bytes
+
+_MIB = 1024 * 1024
+
+
+class AmqpSettings(BaseModel):
+    """The AMQP 1.0 door (docs/amqp.md); needs the extra ``amqp``. Durations are in seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = False
+    """Whether programs may use the queues over AMQP 1.0."""
+    address: str = ""
+    """The IP address to listen at; empty is every address of the machine."""
+    port: int | None = Field(default=None, ge=0, le=0xFFFF)
+    """By default 5671 with a certificate and 5672 without one; 0 for any that is free."""
+    certificate: Path | None = None
+    """PEM file with the door's certificate chain. With it the door speaks TLS and nothing else."""
+    private_key: Path | None = None
+    authorities: Path | None = None
+    """PEM file of the authorities whose client certificates are believed: their owners may use EXTERNAL. Names come
+    from the subject's common name."""
+    tokens: Path | None = None
+    """YAML file of the names and secrets for PLAIN, as ``management.tokens``, which is the default."""
+    anonymous: bool = False
+    """Whether clients may come without a name. They are anonymous to the queues' access lists."""
+
+    connections: int = Field(default=2_000, ge=1)
+    """Connections at a time, and those of one address."""
+    connections_per_peer: int = Field(default=500, ge=1)
+    links: int = Field(default=256, ge=1)
+    """Links of one connection."""
+    sessions: int = Field(default=64, ge=1, le=32_768)
+    """Sessions of one connection."""
+    transactions: int = Field(default=64, ge=1)
+    """Transactions of one connection that have not ended."""
+    transaction_timeout: float = Field(default=300.0, gt=0)
+    """A transaction that takes longer is rolled back."""
+    message_size: Bytes = Field(default=5 * _MIB, ge=1024)
+    """Bytes of a message in AMQP. Message Queuing has 4 MiB for the body."""
+    frame_size: Bytes = Field(default=64 * 1024, ge=512, le=16 * _MIB)
+    credit: int = Field(default=200, ge=1)
+    """Messages that a sender may have under way on one link."""
+    prefetch: int = Field(default=1_000, ge=1)
+    """Messages that one link has locked and not settled, however much credit its receiver gives."""
+    held_bytes: Bytes = Field(default=32 * _MIB, ge=1)
+    """Bytes of them of one connection. One message it may have, however large."""
+    partial_bytes: Bytes = Field(default=64 * _MIB, ge=_MIB)
+    """Bytes of messages that all connections have begun to send and not completed. Over it, the connection that goes
+    on is closed."""
+    handshake_timeout: float = Field(default=10.0, gt=0)
+    """Until then a connection is authenticated and open."""
+    idle_timeout: float = Field(default=60.0, ge=1)
+    """A connection that sends nothing for so long, not even an empty frame, is closed."""
+
+    @model_validator(mode="after")
+    def _secrets_are_protected(self) -> Self:
+        if (self.certificate is None) != (self.private_key is None):
+            raise ValueError("amqp.certificate and amqp.private_key belong together: set both or neither")
+        if self.authorities is not None and self.certificate is None:
+            raise ValueError("amqp.authorities are for TLS: set amqp.certificate and amqp.private_key too")
+        return self
+
+    @property
+    def listening_port(self) -> int:
+        """The port to listen on."""
+        if self.port is not None:
+            return self.port
+        return 5672 if self.certificate is None else 5671
+
+    @property
+    def takes_passwords(self) -> bool:
+        """Whether PLAIN is offered: not where others could read the password on its way."""
+        if self.certificate is not None:
+            return True
+        try:
+            return ip_address(self.address).is_loopback
+        except ValueError:
+            return False

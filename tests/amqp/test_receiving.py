@@ -1,0 +1,191 @@
+"""A program receives over AMQP 1.0: locked until its outcome comes, and what each outcome does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from proton import Condition, Delivery, Timeout
+from proton.reactor import AtLeastOnce, AtMostOnce
+
+from qmnode.structures.message_classes import MessageClass
+from tests.amqp.conftest import Browsing, amqp_message, connected, in_thread, take
+from tests.lab.waiting import holds
+
+if TYPE_CHECKING:
+    from tests.amqp.conftest import Door
+
+
+async def test_messages_come_in_order_and_are_gone_once_accepted(door: Door) -> None:
+    await door.send("orders", *(b"%d" % number for number in range(50)))
+
+    def work() -> list[bytes]:
+        with connected(door.url) as client:
+            receiver = client.create_receiver("orders", credit=7)
+            bodies = []
+            for _ in range(50):
+                bodies.append(take(receiver))
+                receiver.accept()
+            return bodies
+
+    assert await in_thread(work) == [b"%d" % number for number in range(50)]
+    await is_empty(door, "orders")
+
+
+async def is_empty(door: Door, name: str) -> None:
+    async def empty() -> bool:
+        return (await door.manager.queue(f".\\private$\\{name}")).message_count == 0
+
+    await holds(empty, 10, f"{name} is empty")
+
+
+async def test_a_message_is_locked_while_its_receiver_has_it_and_returns_with_the_link(door: Door) -> None:
+    await door.send("orders", b"1", b"2", b"3")
+
+    def receive() -> Any:
+        with connected(door.url) as client:
+            receiver = client.create_receiver("orders", credit=2)
+            first = receiver.receive(timeout=10)
+            second = receiver.receive(timeout=10)
+            with connected(door.url) as other:
+                third = other.create_receiver("orders", credit=3).receive(timeout=10)
+            return [bytes(one.body) for one in (first, second, third)]
+
+    assert await in_thread(receive) == [b"1", b"2", b"3"]
+
+    async def back() -> bool:
+        return await door.bodies("orders") == [b"1", b"2", b"3"]
+
+    await holds(back, 10, "all messages are back in their places")
+    assert all(message.aborted_receives == 0 for message in await door.messages("orders"))
+
+
+@pytest.mark.parametrize(
+    ("state", "failed", "undeliverable", "left", "aborts", "dead"),
+    [
+        (Delivery.ACCEPTED, False, False, [b"2"], 0, []),
+        (Delivery.RELEASED, False, False, [b"1", b"2"], 0, []),
+        (Delivery.MODIFIED, False, False, [b"1", b"2"], 0, []),
+        (Delivery.MODIFIED, True, False, [b"1", b"2"], 1, []),
+        (Delivery.MODIFIED, True, True, [b"2"], 0, [b"1"]),
+        (Delivery.REJECTED, False, False, [b"2"], 0, [b"1"]),
+    ],
+)
+@pytest.mark.parametrize("queue", ["orders", "exact"])
+async def test_each_outcome_does_what_the_table_says(
+    door: Door,
+    queue: str,
+    state: Any,
+    failed: bool,
+    undeliverable: bool,
+    left: list[bytes],
+    aborts: int,
+    dead: list[bytes],
+) -> None:
+    await door.send(queue, b"1", b"2")
+
+    def work() -> None:
+        with connected(door.url) as client:
+            receiver = client.create_receiver(queue, credit=1)
+            receiver.receive(timeout=10)
+            delivery = receiver.fetcher.unsettled.popleft()
+            delivery.local.failed, delivery.local.undeliverable = failed, undeliverable
+            delivery.local.condition = Condition("app:no", "cannot be read")
+            delivery.update(state)
+            delivery.settle()
+            client.wait(lambda: True)
+
+    await in_thread(work)
+
+    async def settled() -> bool:
+        return await door.bodies(queue) == left
+
+    await holds(settled, 10, f"{left} are left")
+    assert (await door.messages(queue))[0].aborted_receives == aborts
+    letters = await door.messages(r".\SYSTEM$;DEADXACT" if queue == "exact" else r".\SYSTEM$;DEADLETTER")
+    assert [letter.body for letter in letters] == dead
+    assert all(letter.message_class == MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED for letter in letters)
+
+
+async def test_presettled_messages_are_gone_when_they_are_sent(door: Door) -> None:
+    await door.send("orders", b"1")
+
+    def work() -> bytes:
+        with connected(door.url) as client:
+            return take(client.create_receiver("orders", credit=1, options=AtMostOnce()))
+
+    assert await in_thread(work) == b"1"
+    assert await door.bodies("orders") == []
+
+
+async def test_a_presettled_message_is_stored(door: Door) -> None:
+    def work() -> None:
+        with connected(door.url) as client:
+            sender = client.create_sender("orders", options=AtMostOnce())
+            sender.link.send(amqp_message(b"x"))
+            client.wait(lambda: sender.link.queued == 0)
+
+    await in_thread(work)
+
+    async def there() -> bool:
+        return await door.bodies("orders") == [b"x"]
+
+    await holds(there, 10, "the message is stored")
+
+
+async def test_browsing_takes_nothing(door: Door) -> None:
+    await door.send("orders", b"1", b"2", b"3")
+
+    def work() -> list[bytes]:
+        with connected(door.url) as client:
+            receiver = client.create_receiver("orders", credit=10, options=[Browsing(), AtLeastOnce()])
+            bodies = []
+            for _ in range(3):
+                bodies.append(take(receiver))
+                receiver.accept()
+            return bodies
+
+    assert await in_thread(work) == [b"1", b"2", b"3"]
+    assert await door.bodies("orders") == [b"1", b"2", b"3"]
+
+
+async def test_a_receiver_that_waits_gets_what_comes_later(door: Door) -> None:
+    def work() -> bytes:
+        with connected(door.url) as client:
+            receiver = client.create_receiver("orders", credit=1)
+            client.create_sender("orders").send(amqp_message(b"later"))
+            return take(receiver)
+
+    assert await in_thread(work) == b"later"
+
+
+async def test_credit_that_is_drained_leaves_the_messages_in_their_queue(door: Door) -> None:
+    def work() -> int:
+        with connected(door.url) as client:
+            receiver = client.create_receiver("orders", credit=5)
+            with pytest.raises(Timeout):
+                receiver.receive(timeout=0.2)
+            receiver.link.drain(0)
+            client.wait(lambda: not receiver.link.draining() and receiver.link.credit == 0)
+            return receiver.link.credit
+
+    assert await in_thread(work) == 0
+    await door.send("orders", b"1")
+    assert await door.bodies("orders") == [b"1"]
+
+
+async def test_dead_letters_journals_and_subqueues_are_received_from(door: Door) -> None:
+    await door.manager.set_queue(r".\private$\orders", journaling=True)
+    await door.send("orders", b"1")
+
+    def work() -> list[bytes]:
+        with connected(door.url) as client:
+            bodies = []
+            for address in ("orders", "orders;journal"):
+                receiver = client.create_receiver(address, credit=1)
+                bodies.append(take(receiver))
+                receiver.accept()
+                receiver.close()
+            return bodies
+
+    assert await in_thread(work) == [b"1", b"1"]
