@@ -1,4 +1,4 @@
-"""A directory in one YAML file that several nodes of a machine share: for tests, and for installations of a few nodes.
+"""A directory in one YAML file that several nodes of a machine share: for tests, and for small installations.
 
 Objects are lists of mappings under ``queue_managers``, ``queues``, ``users``, ``sites``, ``routing_links`` and
 ``enterprise``, with the attributes' names of :mod:`qmnode.directory.port`. GUIDs are text, other bytes hexadecimal.
@@ -46,7 +46,7 @@ _SECTIONS: Final[dict[type[DirectoryObject], str]] = {
 }
 _UNIONS: Final = (typing.Union, types.UnionType)
 _NAMES: Final = {"computer", "computer_name", "pathname", "name", "qualified_computer_name"}
-"""Attributes that compare without regard to case."""
+"""Attributes whose comparison ignores case."""
 _COMPARISONS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.EQUALS: lambda one, other: one == other,
     Operator.NOT_EQUALS: lambda one, other: one != other,
@@ -162,7 +162,7 @@ class FileDirectory(port.WorkgroupDirectory):
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[dict[type[DirectoryObject], list[DirectoryObject]]]:
-        """The objects, to change; the file is replaced as a whole when that succeeded."""
+        """Yield the objects for changes; the file is replaced as a whole if the block succeeds."""
         with self._path.with_name(self._path.name + ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             objects = {kind: list(found) for kind, found in self._read().items()}
@@ -214,7 +214,7 @@ def _hints(kind: type[DirectoryObject]) -> dict[str, Any]:
 
 
 def _value(hint: Any, value: Any) -> Any:
-    """A value of the file as the attribute's type."""
+    """Convert a value of the file to the attribute's type."""
     if typing.get_origin(hint) in _UNIONS:
         return None if value is None else _value(typing.get_args(hint)[0], value)
     if typing.get_origin(hint) is tuple:

@@ -1,7 +1,8 @@
-"""A node's membership in its directory: who it is there, what it knows of it, and the timers that keep that fresh.
+"""A node's membership in its directory: its identity there, its view of the enterprise, and the timers that refresh it.
 
-MS-MQDMPR 3.1.3 for a node whose QueueManager.DirectoryIntegrated is true. A directory that is away keeps no node from
-starting: it runs under the identifier that it has and from its cache, and settles the rest when the directory is back.
+MS-MQDMPR 3.1.3 for a node whose QueueManager.DirectoryIntegrated is true. A directory that is down does not prevent a
+node from starting: it runs under its present identifier and from its cache, and completes the rest when the directory
+is back.
 """
 
 import asyncio
@@ -33,11 +34,13 @@ log = structlog.get_logger(__name__)
 
 _TROUBLE = "directory"
 LOOK = 5.0
-"""Seconds between two looks whether a timer was started meanwhile, as any call that finds no directory starts one."""
+"""Seconds between checks for a newly started timer; any call that finds the directory down starts one."""
 
 
 def directory_of(settings: NodeSettings) -> Directory | None:
-    """The directory that the settings name; nothing in workgroup mode. ConfigurationError when it cannot be opened."""
+    """The directory that the settings name; None in workgroup mode. Raises ConfigurationError if it cannot be
+    opened.
+    """
     wanted = settings.directory
     if wanted.name is None:
         return None
@@ -49,7 +52,7 @@ def directory_of(settings: NodeSettings) -> Directory | None:
 
 
 ADOPTION_DELAY = 0.5
-"""Seconds between a notice of a change and the look at what is published as ours."""
+"""Seconds between a notice of a change and the check for newly published queues of this node."""
 
 
 class Membership:
@@ -63,7 +66,7 @@ class Membership:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settled = False
-        """Whether the identifier is the one that the directory has."""
+        """Whether the identifier is the one in the directory."""
         self._directory = directory
         self._manager = manager
         durations = {
@@ -78,7 +81,7 @@ class Membership:
         self._is_adopting = False
 
     async def join(self) -> None:
-        """Take the identifier that the directory has for this node, read what it says of it, and follow its changes."""
+        """Adopt the identifier that the directory has for this node, read its data there, and follow changes."""
         await self._settle()
         await self.upkeep.initialise()
         self._name_site()
@@ -90,7 +93,7 @@ class Membership:
         known = {queue.identifier for queue in self._manager.queue_collection.values() if queue.is_published}
         if identifier is None or identifier in known:
             self._spawn(self.follow(identifier))
-        if identifier not in known and not self._is_adopting:  # when anything may have changed, one may be new as well
+        if identifier not in known and not self._is_adopting:  # after an unspecified change, a queue may be new as well
             self._is_adopting = True
             self._spawn(self._adopt_soon())
 
@@ -100,13 +103,15 @@ class Membership:
         task.add_done_callback(self._following.discard)
 
     async def _adopt_soon(self) -> None:
-        """An apply changes many objects of the enterprise; those of one moment are one look at our own queues."""
+        """Check for our own queues soon: an apply changes many objects, and changes close together share one check."""
         await asyncio.sleep(ADOPTION_DELAY)
         self._is_adopting = False
         await self.adopt()
 
     async def adopt(self) -> None:
-        """Have every public queue that the directory says is ours: an administrator may have published it there."""
+        """Create every public queue that the directory assigns to this node: an administrator may have published it
+        there.
+        """
         try:
             ours = equals("computer", self._manager.computer_name)
             found = [queue async for queue in search(self._directory, Queue, [ours])]
@@ -123,7 +128,7 @@ class Membership:
                 log.info("public queue taken over from the directory", queue=queue.pathname)
 
     async def follow(self, identifier: Guid | None = None) -> None:
-        """Take over what the directory says of our public queues, of one or of all."""
+        """Apply the directory's data to one of our public queues, or to all of them."""
         for queue in tuple(self._manager.queue_collection.values()):
             if not queue.is_published or identifier not in (None, queue.identifier):
                 continue
@@ -136,7 +141,7 @@ class Membership:
                 log.info("public queue changed in the directory", queue=queue.pathname)
 
     async def run(self) -> None:
-        """Do what the timers ask for, as long as the node runs."""
+        """Process the timers as long as the node runs."""
         while True:
             due = self.upkeep.next_expiration
             pause = LOOK if due is None else min(max(due - self._clock(), 0.0), LOOK)
@@ -150,7 +155,7 @@ class Membership:
             self._tell()
 
     def _tell(self) -> None:
-        """Whoever watches the node is to know when its directory is away."""
+        """Report in the node's troubles when its directory is down."""
         if self._directory.offline:
             self._manager.troubles[_TROUBLE] = "it does not answer; what it said last is used until it does"
         else:

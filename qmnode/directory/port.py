@@ -1,8 +1,8 @@
-"""The port: what a node needs of a directory, and the workgroup answer of a node that has none.
+"""The port: the directory interface of a node, and the workgroup answer of a node without a directory.
 
-The directory attributes of the ADM elements (MS-MQDMPR 3.1.1.1, 3.1.1.2, 3.1.1.6 to 3.1.1.8, 3.1.1.15), the directory
-events (3.1.7.1.18 to 3.1.7.1.25) as a protocol, and :class:`WorkgroupDirectory`. How an event reaches a server is not
-here: an implementation is found through the entry point group ``qmnode.directory``.
+It has the directory attributes of the ADM elements (MS-MQDMPR 3.1.1.1, 3.1.1.2, 3.1.1.6 to 3.1.1.8, 3.1.1.15), the
+directory events (3.1.7.1.18 to 3.1.7.1.25) as a protocol, and :class:`WorkgroupDirectory`. The way an event reaches a
+server is not defined here: an implementation is found through the entry point group ``qmnode.directory``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNLIMITED_QUOTA = 0xFFFFFFFF
 
 
 class DirectoryOperationResult(enum.Enum):
-    """What became of a directory operation (MS-MQDMPR 3.1.1.17)."""
+    """The result of a directory operation (MS-MQDMPR 3.1.1.17)."""
 
     SUCCESS = "Success"
     GENERIC_ERROR = "GenericError"
@@ -68,16 +68,16 @@ class DirectoryServerType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryObject:
-    """What every object of the directory has (MS-MQDMPR 3.1.1).
+    """The attributes that every object of the directory has (MS-MQDMPR 3.1.1).
 
-    An attribute that is ``None`` is not populated: it is neither written nor was it read.
+    An attribute that is ``None`` is not populated: it is not written, or was not read.
     """
 
     identifier: Guid | None = None
     full_path: str | None = None
     """The distinguished name, set by the directory."""
     annotation: str | None = None
-    """``adminDescription``: the mark of the tool that keeps this object. Message Queuing does not read it."""
+    """``adminDescription``: the mark of the tool that maintains this object. Message Queuing does not read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Enterprise(DirectoryObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site(DirectoryObject):
-    """A site, also a foreign one (MS-MQDMPR 3.1.1.7, MS-MQDSSM 3.1.6.11.4)."""
+    """A site, possibly a foreign one (MS-MQDMPR 3.1.1.7, MS-MQDSSM 3.1.6.11.4)."""
 
     name: str
     intra_site_replication_interval: int = 2
@@ -142,12 +142,13 @@ class QueueManager(DirectoryObject):
     supporting_server: bool = False
     clustered: bool = False
     public_encryption_key_list: bytes | None = None
-    """MQDSPUBLICKEYS (MS-MQMQ 2.2.2)."""
+    """The keys that encrypt messages to this queue manager: MQDSPUBLICKEYS (MS-MQMQ 2.2.2)."""
     public_signing_key_list: bytes | None = None
     """MQUSERSIGNCERTS (MS-MQMQ 2.2.21), on the computer object (MS-MQDSSM 3.1.6.7.1.8)."""
     public_signing_keys: bytes | None = None
-    """MQDSPUBLICKEYS (MS-MQMQ 2.2.2), which is what MS-MQDMPR 3.1.1.1 says that PublicSigningKeyList is. The schema has
-    an attribute for each; whoever verifies looks into both."""
+    """MQDSPUBLICKEYS (MS-MQMQ 2.2.2), the type of PublicSigningKeyList by MS-MQDMPR 3.1.1.1. The schema has an
+    attribute for each; verification uses both.
+    """
     security: bytes | None = None
 
 
@@ -156,7 +157,7 @@ class Queue(DirectoryObject):
     """A public queue (MS-MQDMPR 3.1.1.2, MS-MQDSSM 3.1.6.11.2)."""
 
     pathname: str
-    """``computer\\queue``, in lower case when it was read (MS-MQDSSM 3.1.6.11.2.1)."""
+    r"""``computer\queue``, in lower case when it was read (MS-MQDSSM 3.1.6.11.2.1)."""
     qualified_pathname: str | None = None
     label: str = ""
     create_time: int | None = None
@@ -183,19 +184,19 @@ class User(DirectoryObject):
     """A user and the certificates that messages are signed with (MS-MQDMPR 3.1.1.15, MS-MQDSSM 3.1.6.11.6)."""
 
     name: str
-    """The account name; not of the ADM, but what people and declarations know a user by."""
+    """The account name; not part of the ADM, but the name that people and declarations use."""
     security_identifier: bytes | None = None
     certificate_digest_list: tuple[bytes, ...] = ()
     """MD5 digests, in the order of the certificates."""
     certificates: bytes | None = None
-    """MQUSERSIGNCERTS (MS-MQMQ 2.2.21)."""
+    """The user's certificates as MQUSERSIGNCERTS (MS-MQMQ 2.2.21)."""
 
 
 AnyDirectoryObject = TypeVar("AnyDirectoryObject", bound=DirectoryObject)
 
 
 class Operator(enum.Enum):
-    """How an attribute-filter expression compares (MS-MQDMPR 3.1.7.1.20)."""
+    """The comparison of an attribute-filter expression (MS-MQDMPR 3.1.7.1.20)."""
 
     EQUALS = "="
     NOT_EQUALS = "!="
@@ -216,7 +217,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class SortOrder:
-    """An attribute-sort-order value (MS-MQDMPR 3.1.7.1.21). Higher priorities weigh more, 0 takes no part."""
+    """An attribute-sort-order value (MS-MQDMPR 3.1.7.1.21). Higher priorities weigh more; 0 is not used for sorting."""
 
     attribute: str
     priority: int = 1
@@ -224,30 +225,30 @@ class SortOrder:
 
 
 def equals(attribute: str, value: object) -> Filter:
-    """The filter that everyone writes: ``attribute EQUALS value``."""
+    """The most common filter: ``attribute EQUALS value``."""
     return Filter(attribute, Operator.EQUALS, value)
 
 
 class Directory(Protocol):
     """The directory events of MS-MQDMPR 3.1.7.1.18 to 3.1.7.1.25.
 
-    Every call is bounded in time and raises :class:`DirectoryOperationError`; none of them blocks the event loop. A
-    directory that is away answers ``DirectoryNotConnected``, or from the cache where it has what was asked for.
+    Every call is bounded in time and raises :class:`DirectoryOperationError`; none of them blocks the event loop. When
+    the directory is down, calls are answered from the cache where possible, or fail with ``DirectoryNotConnected``.
     """
 
     @property
     def offline(self) -> bool:
-        """QueueManager.DirectoryOffline: whether the node runs without its directory at the moment."""
+        """QueueManager.DirectoryOffline: whether the node is without its directory at the moment."""
         ...
 
     async def create_directory_object(
         self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
     ) -> Guid:
-        """Create Directory Object (3.1.7.1.18): the GUID that the directory gave."""
+        """Create Directory Object (3.1.7.1.18): return the GUID that the directory assigned."""
         ...
 
     async def delete_directory_object(self, directory_object: DirectoryObject) -> None:
-        """Delete Directory Object (3.1.7.1.19)."""
+        """Delete Directory Object (3.1.7.1.19), by its identifier."""
         ...
 
     async def read_directory(
@@ -276,13 +277,13 @@ class Directory(Protocol):
         ...
 
     async def read_directory_end(self, handle: int) -> None:
-        """Read Directory End (3.1.7.1.23)."""
+        """Read Directory End (3.1.7.1.23): close the handle."""
         ...
 
     async def write_directory(
         self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
     ) -> None:
-        """Write Directory (3.1.7.1.24)."""
+        """Write Directory (3.1.7.1.24): write the named attributes."""
         ...
 
     async def resolve_distribution_list(self, identifier: Guid) -> tuple[str, ...]:
@@ -298,20 +299,20 @@ class Directory(Protocol):
         ...
 
     def watch(self, on_changed: Callable[[Guid | None], None]) -> None:
-        """From now on call this, in the present event loop, with the identifier of each object that changes.
+        """Call ``on_changed``, in the current event loop, with the identifier of each object that changes from now on.
 
-        Nothing instead of an identifier means that anything may have changed, also that something was deleted.
+        None instead of an identifier means that any object may have changed, or that one was deleted.
         """
         ...
 
     async def close(self) -> None:
-        """Give connections and threads back. Calls that still run end with ``DirectoryNotConnected``."""
+        """Close connections and threads. Calls that are still running end with ``DirectoryNotConnected``."""
         ...
 
 
 @runtime_checkable
 class GroupExpansion(Protocol):
-    """What a directory that knows groups of users can do beside the events: the token of a sender.
+    """An additional ability of a directory that knows groups of users: the token of a sender.
 
     MS-MQQB 3.1.5.8.3 takes it from the local security authority and a Kerberos PAC, which only Windows has.
     """
@@ -319,7 +320,7 @@ class GroupExpansion(Protocol):
     async def expand_groups(self, security_identifier: bytes) -> tuple[bytes, ...]:
         """The SIDs of all groups that the user is a member of, directly or through other groups.
 
-        Bounded in time; raises :class:`DirectoryOperationError`, ``ObjectNotFound`` for a SID that is no user's.
+        Bounded in time. Raises :class:`DirectoryOperationError`, with ``ObjectNotFound`` for a SID that is no user's.
         """
         ...
 
@@ -390,7 +391,7 @@ class WorkgroupDirectory:
         raise self._refuse()
 
     async def read_directory_end(self, handle: int) -> None:
-        """Nothing was begun, so there is nothing to end."""
+        """Does nothing, as no reading was begun."""
 
     async def write_directory(
         self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
@@ -407,28 +408,28 @@ class WorkgroupDirectory:
         return False
 
     def watch(self, on_changed: Callable[[Guid | None], None]) -> None:
-        """Nothing changes in a directory that is not there."""
+        """Does nothing: without a directory there are no changes."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there are no connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryOptions:
-    """What a directory's implementation is opened with."""
+    """The arguments for opening a directory's implementation."""
 
     settings: Mapping[str, Any]
     """The implementation's own settings, as the node's configuration states them."""
     cache_path: Path
-    """Where it keeps what it read, for the time when the directory is away."""
+    """The path of its cache, for times when the directory is down."""
     identifier: Guid | None = None
-    """QueueManager.Identifier of the node, when it is settled already."""
+    """QueueManager.Identifier of the node, if it is settled already."""
 
 
 def open_directory(name: str | None, options: DirectoryOptions, *, factories: Iterable[Any] | None = None) -> Directory:
     """The directory of that name from the entry point group ``qmnode.directory``; workgroup mode without a name.
 
-    Raises :class:`DirectoryOperationError` when nothing of that name is installed.
+    Raises :class:`DirectoryOperationError` if no implementation of that name is installed.
     """
     if name is None:
         return WorkgroupDirectory()

@@ -1,8 +1,8 @@
-"""The node's copy of what the directory says of it, and the timers that keep it fresh.
+"""The node's copy of its directory data, and the timers that keep it fresh.
 
-MS-MQDMPR 3.1.3 (the part about the directory), 3.1.2.1, 3.1.2.2, 3.1.2.5, 3.1.6.1, 3.1.6.2 and 3.1.7.1.25. Nothing
-here reads a clock or sleeps: time comes from the clock that is passed in, and :meth:`DirectoryUpkeep.expire` does what
-is due.
+MS-MQDMPR 3.1.3 (the part about the directory), 3.1.2.1, 3.1.2.2, 3.1.2.5, 3.1.6.1, 3.1.6.2 and 3.1.7.1.25. Nothing here
+reads a clock or sleeps: time comes from the clock that is passed in, and :meth:`DirectoryUpkeep.expire` processes due
+timers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class Timer(enum.Enum):
-    """The directory's timers."""
+    """The timers of directory upkeep."""
 
     SITES_UPDATE = "Directory Sites Update Timer"
     SITE_GATES_UPDATE = "Directory Site Gates Update Timer"
@@ -48,11 +48,11 @@ DURATIONS: Final[Mapping[Timer, float]] = {
     Timer.SITE_GATES_UPDATE: 3600.0,  # 3.1.2.2
     Timer.ONLINE: 60.0,  # 3.1.2.5
 }
-"""Seconds."""
+"""The duration of each timer in seconds."""
 
 
 class IdentityChanged(Exception):
-    """The directory knows this node under another GUID, and there are messages under the present one."""
+    """The directory has this node under another GUID, and there are messages under the present one."""
 
 
 @dataclass(slots=True)
@@ -62,18 +62,18 @@ class LocalView:
     queue_manager: QueueManager
     sites: dict[Guid, Site] = field(default_factory=dict)
     site_gates: dict[Guid, dict[Guid, QueueManager]] = field(default_factory=dict)
-    """By site."""
+    """The gates of each site."""
     enterprise: Enterprise | None = None
     public_queues: dict[Guid, Queue] = field(default_factory=dict)
-    """The public queues of this node, with their properties as the directory has them."""
+    """The public queues of this node, with their properties in the directory."""
 
 
 async def settle_identity(directory: Directory, queue_manager: QueueManager, *, drained: bool = False) -> QueueManager:
-    """The queue manager under the GUID that the directory has for it, created there when it is not yet.
+    """The queue manager under the GUID that the directory has for it, created there if it does not exist yet.
 
     Active Directory assigns the GUID, so it is known only after the object exists; it must be known before the first
-    session. ``drained`` says that no message is kept under the present GUID. Raises :class:`IdentityChanged` when the
-    directory has another one and messages are.
+    session. ``drained`` means that no message is kept under the present GUID. Raises :class:`IdentityChanged` if the
+    directory has another GUID and there are such messages.
     """
     try:
         known = await directory.read_directory(
@@ -127,12 +127,12 @@ class DirectoryUpkeep:
 
     @property
     def next_expiration(self) -> float | None:
-        """When :meth:`expire` has something to do next, on the clock's scale."""
+        """When :meth:`expire` is next due, on the clock's scale."""
         self._watch()
         return min(self._due.values(), default=None)
 
     async def expire(self) -> list[Timer]:
-        """Raise the events of the timers that are due; which these were."""
+        """Raise the events of the timers that are due, and return those timers."""
         self._watch()
         now = self._clock()
         expired = [timer for timer, due in self._due.items() if due <= now]
@@ -146,7 +146,9 @@ class DirectoryUpkeep:
         return expired
 
     def _watch(self) -> None:
-        """Any event may have found the directory away (3.1.7.1.18 and on): the Directory Online Timer runs then."""
+        """Start the Directory Online Timer if the directory is down, which any event may have found (3.1.7.1.18 and
+        on).
+        """
         if self._directory.offline:
             self.start(Timer.ONLINE)
 
@@ -155,8 +157,8 @@ class DirectoryUpkeep:
     async def initialise(self) -> None:
         """The directory's part of initialisation (3.1.3): synchronise, read sites and enterprise, start the timers.
 
-        A directory that is away does not keep the node from starting: what the cache has is used, and the Directory
-        Online Timer catches up.
+        A directory that is down does not prevent the node from starting: the cache is used, and the Directory Online
+        Timer catches up.
         """
         await self._tolerant(self._synchronise)
         await self._tolerant(self._read_enterprise)
@@ -177,8 +179,8 @@ class DirectoryUpkeep:
     async def directory_site_gates_update(self) -> None:
         """Directory Site Gates Update (3.1.6.2): read the gates of each site anew.
 
-        Which queue managers are gates is said by the routing links (3.1.1.8), so these are read with them: a gate that
-        was declared after the node started is found as well.
+        The routing links name the gates (3.1.1.8), so they are read as well: this finds a gate that was declared after
+        the node started.
         """
         links: list[RoutingLink] = []
         try:
@@ -197,7 +199,9 @@ class DirectoryUpkeep:
         self._changed()
 
     async def check_directory_online(self) -> None:
-        """Check Directory Online (3.1.7.1.25): when the directory is back, read ourselves and our public queues."""
+        """Check Directory Online (3.1.7.1.25): when the directory is back, read this node's object and public
+        queues.
+        """
         identifier = self.view.queue_manager.identifier
         if identifier is None:
             online = await self._directory.check_directory_online()
@@ -218,7 +222,7 @@ class DirectoryUpkeep:
             fresh = await self._read(Queue, queue)
             if fresh is not None:
                 self.view.public_queues[queue] = fresh
-        if self.view.enterprise is None:  # the node was started while the directory was away
+        if self.view.enterprise is None:  # the node was started while the directory was down
             await self._tolerant(self._read_enterprise)
         if not set(self.view.queue_manager.site_identifier_list) <= set(self.view.sites):
             await self._tolerant(self._synchronise)
@@ -247,7 +251,7 @@ class DirectoryUpkeep:
             self.view.enterprise = Enterprise(non_ldap_capable_queue_manager_notification=True)
 
     async def _read(self, kind: type[AnyDirectoryObject], identifier: Guid) -> AnyDirectoryObject | None:
-        """An object as it is now, or nothing when it cannot be read; what was known of it stays then."""
+        """The current state of an object, or None if it cannot be read; the previous state is then kept."""
         try:
             return await self._directory.read_directory(kind, [equals("identifier", identifier)])
         except DirectoryOperationError as error:

@@ -1,4 +1,4 @@
-"""From blocks of events to the columns of a segment."""
+"""Converts blocks of events to the columns of a segment."""
 
 import json
 import re
@@ -47,7 +47,7 @@ guid_text: Final = lru_cache(4096)(guid_to_text)
 
 
 class Rows:
-    """Columns that grow by one event after the other."""
+    """Columns that grow by one event at a time."""
 
     def __init__(self, labels: bool = True) -> None:
         self.columns: dict[str, list[Any]] = {name: [] for name in COLUMNS if name not in ("node_id", "node", "site")}
@@ -55,12 +55,12 @@ class Rows:
         self._labels = labels
 
     def add_block(self, first: int, block: bytes) -> None:
-        """The events of a block, whose first has this sequential identifier."""
+        """Add the events of a block, whose first has this sequential identifier."""
         for offset, event in enumerate(read_block(block), first):
             self._add(offset, event)
 
     def add_blocks(self, blocks: Iterable[tuple[int, bytes]]) -> None:
-        """Several."""
+        """Add several blocks, each with its first sequential identifier."""
         for first, block in blocks:
             self.add_block(first, block)
 
@@ -85,7 +85,7 @@ class Rows:
         try:
             row = message_row(event.content, self._labels)
         except BROKEN:
-            return {"message_class": None}  # of a damaged record: that it came or went is all that is known
+            return {"message_class": None}  # of a damaged record, only its arrival or departure is known
         message_class = row["message_class"]
         match kind:
             case EventKind.REACHED if message_class == MessageClass.MQMSG_CLASS_REPORT:
@@ -107,7 +107,7 @@ _ABOUT_MESSAGES: Final = frozenset(KINDS[: KINDS.index(EventKind.SESSION_OPENED)
 
 
 def message_row(value: bytes, labels: bool = True) -> dict[str, Any]:
-    """What the headers of a stored message say, by columns."""
+    """The columns that come from the headers of a stored message."""
     (
         _, _, _, _, place, _, _, _, _, base_flags, _, size, reach, source, address, lifetime, sent, number, flags,
     ) = HEAD.unpack_from(value)  # fmt: skip
@@ -141,7 +141,7 @@ def message_row(value: bytes, labels: bool = True) -> dict[str, Any]:
 
 
 def sender_of(value: bytes, flags: int) -> str | None:
-    """The SID in the SecurityHeader (MS-MQMQ 2.2.20.6) of a stored message that has one; None if it names nobody."""
+    """The SID in the SecurityHeader (MS-MQMQ 2.2.20.6) of a stored message that has one; None if it contains no SID."""
     names = Names(value, b"", b"")
     for shift in (DESTINATION_SHIFT, ADMINISTRATION_SHIFT, RESPONSE_SHIFT):
         names.skip(flags >> shift & 7)
@@ -149,7 +149,7 @@ def sender_of(value: bytes, flags: int) -> str | None:
     if flags & HAS_TRANSACTION:
         offset += TRANSACTION.size + (16 if value[offset] & 1 else 0)
     security_flags, size = SECURITY_SIZES.unpack_from(value, offset)[:2]
-    if not size or security_flags & 0x0F != 1:  # only a SID is a name
+    if not size or security_flags & 0x0F != 1:  # only a SID identifies a user
         return None
     start = offset + SECURITY_SIZES.size
     try:
@@ -159,13 +159,13 @@ def sender_of(value: bytes, flags: int) -> str | None:
 
 
 def _provider(value: bytes) -> str:
-    """The provider that the privacy level is of."""
+    """The cryptographic provider of the privacy level."""
     level = PROPERTIES.unpack_from(value, PROPERTIES_OFFSET.unpack_from(value, 4)[0])[8]
     return _PROVIDERS.get(level, str(level))
 
 
 def _acknowledgment(value: bytes, message_class: int) -> dict[str, Any]:
-    """Of which message an administration acknowledgment tells: its correlation identifier (MS-MQQB 3.1.7.15)."""
+    """The message that an administration acknowledgment is about: its correlation identifier (MS-MQQB 3.1.7.15)."""
     correlation = PROPERTIES.unpack_from(value, PROPERTIES_OFFSET.unpack_from(value, 4)[0])[3]
     return {
         "kind": EventKind.ACKNOWLEDGMENT.value,
@@ -176,7 +176,7 @@ def _acknowledgment(value: bytes, message_class: int) -> dict[str, Any]:
 
 
 def _report(value: bytes, row: dict[str, Any]) -> dict[str, Any]:
-    """Of which message a trace report tells: its text says (MS-MQQB 3.1.5.8.9)."""
+    """The message that a trace report is about, according to its text (MS-MQQB 3.1.5.8.9)."""
     start = PROPERTIES_OFFSET.unpack_from(value, 4)[0]
     label_length = value[start + 1]
     extension, body = PROPERTIES.unpack_from(value, start)[-1], row["body_size"]

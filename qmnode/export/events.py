@@ -1,32 +1,32 @@
-"""What can happen at a node, and the columns in which it is told. Read without pyarrow."""
+"""The events of a node, and the columns that describe them. Imported without pyarrow."""
 
 import re
 from enum import StrEnum
 from typing import Final
 
 FORMAT: Final = 1
-"""Of segments. Raised when an older reader would misunderstand what a newer node writes; a new column is no reason."""
+"""The format of segments. Raised when older readers would misunderstand newer segments; a new column is no reason."""
 
 
 class EventKind(StrEnum):
-    """What happened. Every event is one row of a segment."""
+    """The kind of an event. Every event is one row of a segment."""
 
     SENT = "sent"
-    """An application, or the queue manager itself, sent the message here; a transaction: at its commit."""
+    """An application, or the queue manager itself, sent the message here; in a transaction, at its commit."""
     ACCEPTED = "accepted"
-    """The message came from another queue manager, to be passed on."""
+    """The message came from another queue manager, to be forwarded."""
     TRANSFERRED = "transferred"
     """The next hop has the message: it left this node."""
     REACHED = "reached"
     """The message is in its destination queue."""
     RECEIVED = "received"
-    """An application took it from there; a transaction: at its commit."""
+    """An application received it there; in a transaction, at its commit."""
     MOVED = "moved"
-    """To a subqueue, or back."""
+    """The message was moved to a subqueue, or back."""
     DIED = "died"
-    """It ended here and was not received."""
+    """The message ended here without being received."""
     REFUSED = "refused"
-    """It arrived and was not taken: it never was in a queue here."""
+    """The message arrived and was refused: it never was in a queue here."""
     DEAD_LETTER = "dead_letter"
     """A copy went to a dead-letter queue."""
     JOURNALED = "journaled"
@@ -34,9 +34,9 @@ class EventKind(StrEnum):
     REMOVED = "removed"
     """A copy left a journal or a dead-letter queue."""
     ACKNOWLEDGMENT = "acknowledgment"
-    """An administration acknowledgment reached its queue: told in the place of ``reached``."""
+    """An administration acknowledgment reached its queue; recorded instead of ``reached``."""
     REPORT = "report"
-    """A trace report reached its queue: told in the place of ``reached``."""
+    """A trace report reached its queue; recorded instead of ``reached``."""
     SESSION_OPENED = "session_opened"
     SESSION_CLOSED = "session_closed"
     QUEUE_STATE = "queue_state"
@@ -44,12 +44,12 @@ class EventKind(StrEnum):
     KEY_USED = "key_used"
     """A message was decrypted with one of this node's keys."""
     SAMPLE = "sample"
-    """How full a queue, or the whole node, was."""
+    """The fill level of a queue, or of the whole node."""
     STARTED = "started"
     """The node started; express messages that were in its queues are lost."""
     STOPPED = "stopped"
     DROPPED = "dropped"
-    """So many events before this one were not kept, because the limit of the disk was reached."""
+    """A number of earlier events was discarded, because the limit of the disk was reached."""
 
 
 COLUMNS: Final[dict[str, str]] = {
@@ -93,9 +93,9 @@ COLUMNS: Final[dict[str, str]] = {
 """The columns of a segment in their order, and their types; timestamps are microseconds in UTC."""
 
 REQUIRED: Final = ("offset", "time", "kind", "node_id", "node", "site")
-"""Columns without nulls."""
+"""Columns that never contain nulls."""
 
 
 def shown(address: str) -> str:
-    """The address of a place for a log: without the credentials that it may have."""
+    """The address of a place for a log, without any credentials."""
     return re.sub(r"(?<=://)[^/@]*@", "", address)

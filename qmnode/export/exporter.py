@@ -1,7 +1,7 @@
-"""From the store to segments: when there is enough or it is time, the oldest events go out as one segment.
+"""Exports the store's events: when there are enough, or when it is time, the oldest become one segment.
 
-The range of a segment is settled in the store before it is written, and its events leave the store after. So a crash
-in between writes the same segment again under the same name, and no event is in two.
+The range of a segment is recorded in the store before it is written, and its events leave the store after that. So a
+crash in between writes the same segment again under the same name, and no event is in two segments.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _SETTLED: Final = "events_segment"
 _PATIENCE: Final = (1.0, 60.0)
 """Seconds until another attempt, and the most that they grow to."""
 _LAST_WORD: Final = 15.0
-"""Seconds that the last segment may take when the node stops; else it goes out after the next start."""
+"""Seconds that the last segment may take when the node stops; otherwise it is written after the next start."""
 _KB: Final = 1024
 _INFINITE: Final = 0xFFFF_FFFF
 _LINE: Final = 1 << 20
@@ -45,7 +45,7 @@ class ExportError(Exception):
 
 
 def check_export(settings: ExportSettings) -> None:
-    """ConfigurationError if what is asked for cannot be done here."""
+    """Raise ConfigurationError if the requested export is not possible here."""
     if settings.target and importlib.util.find_spec("pyarrow") is None:
         raise ConfigurationError("export.target is set, and pyarrow is not installed: pip install 'qmnode[export]'")
 
@@ -64,16 +64,16 @@ class Exporter:
         self._task: asyncio.Task[None] | None = None
         self._sampled = 0.0
         self.segments = 0
-        """Written since the start."""
+        """Segments written since the start."""
         self.failure = ""
-        """Why the last attempt failed; empty when it did not."""
+        """Why the last attempt failed; empty if it succeeded."""
 
     def start(self) -> None:
-        """Begin."""
+        """Begin to record and export events."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="export")
 
     async def stop(self) -> None:
-        """Record no more, write what there is if it can be done soon, and end."""
+        """Stop recording, write the remaining events if that can be done soon, and end."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -110,7 +110,7 @@ class Exporter:
         return recorder.backlog >= settings.roll_bytes or time.monotonic() - recorder.oldest >= settings.roll_seconds
 
     async def export(self) -> None:
-        """Write the oldest events as one segment. ExportError."""
+        """Write the oldest events as one segment. Raises ExportError."""
         blocks = self._settled()
         if not blocks:
             return
@@ -129,7 +129,7 @@ class Exporter:
         await self._store.durable()
 
     def _settled(self) -> list[tuple[int, bytes]]:
-        """The blocks of the next segment: those that were settled before a crash, or as many as make one."""
+        """The blocks of the next segment: those recorded before a crash, or as many as fill one."""
         record = self._store.get_meta(_SETTLED)
         first, last = json.loads(record) if record else (0, 0)
         if last > self._recorder.exported and first == self._recorder.exported + 1:
@@ -189,7 +189,7 @@ class Exporter:
             process.kill()
             await process.wait()
 
-    # How full the queues are
+    # Samples of fill levels
 
     def _sample(self) -> None:
         now = time.monotonic()

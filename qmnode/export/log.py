@@ -1,7 +1,7 @@
-"""Events in the store, until they are exported: one block for each batch of the store, written with it.
+"""Events in the store until they are exported: one block for each batch of the store, written with it.
 
-A block is its number of events, a table of names, and the events: fixed fields, then the message as it is stored but
-for its body, or for an event of the node a JSON object. What that means is found out when it is exported, elsewhere.
+A block is its number of events, a table of names, and the events. Each has fixed fields, then the stored message
+without its body, or a JSON object for an event of the node. They are interpreted only on export, in another process.
 """
 
 import struct
@@ -12,13 +12,13 @@ from qmnode.export.events import EventKind
 
 _HEAD: Final = struct.Struct("<BII")
 _EVENT: Final = struct.Struct("<BIIIqI")
-"""Kind, queue and peer (places in the table), reason, time, size of what follows."""
+"""Kind, queue and peer (indexes in the table), reason, time, size of the rest."""
 _LENGTH: Final = struct.Struct("<H")
 _VERSION: Final = 1
 KINDS: Final = tuple(EventKind)
-"""Their places are what blocks have: a new one goes at the end of its enumeration."""
+"""Blocks contain indexes into this: new kinds go to the end of the enumeration."""
 SENT_AND_REACHED: Final = 0xFF
-"""Recorded once, told as two events: most messages that are sent to a queue of the same node."""
+"""Recorded once, exported as two events: the case of most messages sent to a queue of the same node."""
 PLACES: Final = {kind: place for place, kind in enumerate(KINDS)}
 
 
@@ -29,7 +29,7 @@ class Event(NamedTuple):
     """An event as it is recorded."""
 
     kind: int
-    """Its place in ``KINDS``."""
+    """Its index in ``KINDS``."""
     queue: str
     peer: str
     reason: int
@@ -39,7 +39,7 @@ class Event(NamedTuple):
 
 
 def write_block(events: Iterable[tuple[int, str, str, int, int, bytes]]) -> bytes:
-    """Events as one block."""
+    """Encode events as one block."""
     names: dict[str, int] = {}
     place = names.setdefault
     pack = _EVENT.pack
@@ -59,12 +59,12 @@ def write_block(events: Iterable[tuple[int, str, str, int, int, bytes]]) -> byte
 
 
 def count_of(block: bytes) -> int:
-    """How many events a block has."""
+    """The number of events in a block."""
     return int(_HEAD.unpack_from(block)[1])
 
 
 def read_block(block: bytes) -> Iterator[Event]:
-    """The events of a block. ValueError if a newer program wrote it."""
+    """Decode the events of a block. Raises ValueError if a newer program wrote it."""
     version, count, named = _HEAD.unpack_from(block)
     if version != _VERSION:
         raise ValueError(f"a block of events has version {version}, and this program reads {_VERSION}")

@@ -1,7 +1,7 @@
-"""Directories and buckets by one name: ``/var/lib/segments``, ``file:///...`` or ``s3://bucket/prefix``.
+"""Directories and buckets under one kind of name: ``/var/lib/segments``, ``file:///...`` or ``s3://bucket/prefix``.
 
-Region, endpoint and credentials of a bucket come from the environment as AWS's own tools read it, or the endpoint from
-the address: ``s3://bucket/prefix?endpoint_override=http://127.0.0.1:9000``.
+Region, endpoint and credentials of a bucket come from the environment as AWS's own tools read it. The address may also
+give the endpoint: ``s3://bucket/prefix?endpoint_override=http://127.0.0.1:9000``.
 """
 
 import os
@@ -22,28 +22,28 @@ class StoredFile:
     """A file in a place."""
 
     path: str
-    """As its file system names it."""
+    """The path in its file system."""
     size: int
     modified: datetime
 
     @property
     def name(self) -> str:
-        """Without its directories."""
+        """The name without its directories."""
         return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A directory in a file system. It is opened where it is used: a file system does not travel between processes."""
+    """A directory in a file system. Opened where it is used, because a file system cannot be sent between processes."""
 
     address: str
-    """As the operator wrote it."""
+    """The address as the operator wrote it."""
     root: str
     file_system: Any
 
     @classmethod
     def open(cls, address: str) -> Self:
-        """ConfigurationError for an address that names no file system known here."""
+        """Open the place of an address. Raises ConfigurationError for an unknown file system."""
         if "://" not in address:
             return cls(address, str(Path(address).absolute()), fs.LocalFileSystem())
         try:
@@ -58,8 +58,8 @@ class Place:
         return isinstance(self.file_system, fs.LocalFileSystem)
 
     def files(self, suffix: str = "") -> Iterator[StoredFile]:
-        """All files below, at any depth, but temporary ones; none if the place is not there. OSError."""
-        # A selector of a bucket's prefix that is a file itself finds nothing, so that case is asked for first.
+        """All files below, at any depth, except temporary ones; none if the place does not exist. Raises OSError."""
+        # A selector for a prefix that is itself a file finds nothing, so check that case first.
         root = self.file_system.get_file_info(self.root)
         found = [root] if root.type == fs.FileType.File else self._below()
         for one in found:
@@ -74,7 +74,9 @@ class Place:
         return found
 
     def put(self, path: str, content: Any) -> None:
-        """Write a file whole: nobody sees a part of it, and a crash leaves it whole or absent. OSError."""
+        """Write a file atomically: readers never see a part of it, and a crash leaves it whole or absent. Raises
+        OSError.
+        """
         full = f"{self.root}/{path}"
         if not self.is_local:
             with self.file_system.open_output_stream(full) as stream:
@@ -95,11 +97,11 @@ class Place:
             os.close(folder)
 
     def delete(self, path: str) -> None:
-        """Delete a file, as ``files`` names it. OSError."""
+        """Delete a file, by its path in ``files``. Raises OSError."""
         self.file_system.delete_file(path)
 
 
 def below(address: str, folder: str) -> str:
-    """The address of a folder in a place, whatever parameters the address has."""
+    """The address of a folder in a place, keeping the parameters of the address."""
     path, mark, parameters = address.partition("?") if "://" in address else (address, "", "")
     return f"{path.rstrip('/')}/{folder}{mark}{parameters}"

@@ -1,7 +1,7 @@
-"""What happens at a node, recorded in the batch of the store in which it happens.
+"""Records a node's events in the same batch of the store as the changes that they describe.
 
-So no event tells what a crash has undone, and none is missing of what it has not. Events of express messages and of
-sessions, which no crash leaves anything of, wait a moment for a batch to go with: recording never makes a sync.
+Events of work that a crash rolled back are never exported; events of durable work always are. Events of express
+messages and of sessions, which a crash erases anyway, wait a moment for another batch: recording never causes a sync.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _LAZY: Final = 0.5
-"""Seconds for which events may wait in memory that no crash makes untrue."""
+"""Seconds for which such events may wait in memory."""
 _IN_MEMORY: Final = 4096
-"""Such events at most."""
+"""The most such events in memory."""
 _DROPPED: Final = "events_dropped"
 _REPORT: Final = MessageClass.MQMSG_CLASS_REPORT.value
 _RECEIVED: Final = MessageClass.MQMSG_CLASS_ACK_RECEIVE.value
 _unpack_place: Final = PROPERTIES_OFFSET.unpack_from
 _FIXED: Final = PROPERTIES.size
 _MOVES: Final = 3
-"""Where in a stored value the number of moves is."""
+"""The offset of the number of moves in a stored value."""
 _OUTGOING: Final = QueueType.OUTGOING
 _SENT, _ACCEPTED, _TRANSFERRED, _REACHED, _KIND_RECEIVED, _MOVED, _DIED, _DEAD, _JOURNALED, _REMOVED = (
     PLACES[kind]
@@ -60,36 +60,36 @@ class EventRecorder:
         self._limit = backlog_limit
         self._manager: QueueManager | None = None
         self._events: list[tuple[int, str, str, int, int, bytes]] = []
-        """As :class:`~qmnode.export.log.Event`, which takes longer to make."""
+        """Tuples with the fields of :class:`~qmnode.export.log.Event`, which is slower to create."""
         self._must = False
-        """Events are waiting that belong to the batch that is written next."""
+        """Whether events are waiting that belong to the next batch."""
         self._timer: asyncio.TimerHandle | None = None
         self._before_write = store.before_write
         self.exported = int.from_bytes(store.get_meta(EVENTS_EXPORTED) or b"", "big")
-        """Sequential identifier of the last event that is out of the store."""
+        """Sequential identifier of the last exported event."""
         self._next = self.exported + 1
         self.backlog = 0
         """Bytes of events in the store."""
         self.oldest: float | None = None
         """When the oldest of them was written, by the loop's clock; None when there is none."""
         self.dropped = int.from_bytes(store.get_meta(_DROPPED) or b"", "big")
-        """Events that were not kept, and that no event tells of yet."""
+        """Discarded events that no ``dropped`` event has reported yet."""
         for key, block in store.scan(Family.EVENTS, b""):
             self._next = EVENTS_KEY.unpack(key)[0] + count_of(block)
             self.backlog += len(block)
             self.oldest = 0.0
 
     def attach(self, manager: "QueueManager") -> None:
-        """Record what this queue manager does from now on."""
+        """Record the events of this queue manager from now on."""
         self._manager = manager
         self._before_write = self._store.before_write
         self._store.before_write = self._write
         self.node_event(EventKind.STARTED)
 
-    # What the model and the transfer tell (qmnode.model.ports.Recorder)
+    # Called by the model and the transfer (qmnode.model.ports.Recorder)
 
     def inserted(self, queue: "Queue", value: bytes) -> None:
-        """A message came into a queue: what that means depends on the queue."""
+        """A message arrived in a queue: the event depends on the kind of queue."""
         if queue.is_dead_letter or queue.is_journal:
             assert self._manager is not None
             dead = queue.is_dead_letter and queue is not self._manager.journal_queue
@@ -120,7 +120,7 @@ class EventRecorder:
         self._record(_TRANSFERRED, queue, value, peer=queue.peer)  # type: ignore[attr-defined]
 
     def refused(self, packet: bytes, reason: int) -> None:
-        """A packet that arrived was not taken."""
+        """A packet that arrived was refused."""
         self._record_packet(EventKind.REFUSED, packet, "", reason)
 
     def key_used(self, packet: bytes, fingerprint: str) -> None:
@@ -133,11 +133,11 @@ class EventRecorder:
         self.node_event(kind, peer=f"{peer} {guid_to_text(peer_identifier)}", incoming=incoming, state=state or None)
 
     def queue_state(self, queue: "Queue", state: str, peer: str) -> None:
-        """An outgoing queue is in another state."""
+        """The state of an outgoing queue changed."""
         self.node_event(EventKind.QUEUE_STATE, queue=queue.pathname, peer=peer, state=state)
 
     def node_event(self, kind: EventKind, queue: str = "", peer: str = "", **facts: Any) -> None:
-        """Something that is not about a message."""
+        """Record an event that is not about a message."""
         self._events.append((PLACES[kind], queue, peer, 0, self._time(), json.dumps(facts).encode()))
         self._soon()
 
@@ -145,7 +145,7 @@ class EventRecorder:
         return int(self._clock.time() * 1e6)
 
     def _record(self, kind: int, queue: "Queue", value: bytes, reason: int = 0, peer: str = "") -> None:
-        # Once or more for each message: nothing here that can wait.
+        # Runs once or more for each message: only the necessary work here.
         told = _told(value)
         self._events.append((kind, queue.pathname, peer, reason, int(self._clock.time() * 1e6), told))
         if value[FLAGS] & EXPRESS:
@@ -173,7 +173,7 @@ class EventRecorder:
             self._store.durable()
 
     def _write(self) -> None:
-        """Before every batch of the store."""
+        """Put waiting events into the batch, before the store writes it."""
         self._before_write()
         if self._must:
             self._must = False
@@ -203,7 +203,7 @@ class EventRecorder:
         self._store.put_meta(_DROPPED, count.to_bytes(8, "big"))
 
     def flush(self) -> None:
-        """Have everything that was recorded in the store."""
+        """Write all recorded events to the store."""
         self._must = True
         self._store.flush()
 
@@ -218,7 +218,7 @@ class EventRecorder:
         return found
 
     def forget(self, blocks: list[tuple[int, bytes]]) -> None:
-        """These blocks are where they were to go: in the next batch they are out of the store."""
+        """Remove exported blocks from the store, in the next batch."""
         first, (last, block) = blocks[0][0], blocks[-1]
         end = last + count_of(block)
         self._store.delete_range(Family.EVENTS, EVENTS_KEY.pack(first), EVENTS_KEY.pack(end))
@@ -228,7 +228,7 @@ class EventRecorder:
         self.oldest = time.monotonic() if self.backlog > 0 else None
 
     def stop(self) -> None:
-        """Record no more; what was recorded is in the store when its last batch is."""
+        """Stop recording; earlier events are in the store's last batch."""
         self.node_event(EventKind.STOPPED)
         self._must = True
         if self._timer is not None:
@@ -237,17 +237,17 @@ class EventRecorder:
 
 
 def _told(value: bytes) -> bytes:
-    """What of a stored message is told: all but its body, and that of a trace report too."""
+    """The exported part of a stored message: without its body, except for a trace report."""
     start = _unpack_place(value, 4)[0]
     if start + _FIXED > len(value):
-        return value  # of a damaged record
+        return value  # a damaged record
     if value[start + 2] == _REPORT and not value[start + 3]:
         return value
     return value[: start + _FIXED + 2 * value[start + 1]]
 
 
 def _is_dead_letter(value: bytes) -> bool:
-    """Whether a message lies in the dead-letter queue that its application named."""
+    """Whether a message is in the dead-letter queue that its application named."""
     return bool(value[FLAGS] & NAMED_DEAD_LETTER) and is_negative_acknowledgment(_class_of(value))
 
 

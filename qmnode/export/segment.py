@@ -1,7 +1,7 @@
 """One segment: its schema, its name and its footer, written whole and read back.
 
-A segment is a Parquet file of events of one node, in the order of their offsets. Its name says whose and which, its
-footer in which format: a reader lists a place and knows what is new without opening what it knows.
+A segment is a Parquet file of events of one node, in the order of their offsets. Its name identifies the node and the
+range, its footer the format: a reader lists a place and finds new segments without opening known ones.
 """
 
 import re
@@ -17,11 +17,11 @@ from qmnode.export.events import COLUMNS, FORMAT, REQUIRED
 from qmnode.export.places import Place
 
 ROW_LIMIT: Final = 1 << 20
-"""Rows of a segment at most: a reader takes one whole."""
+"""The most rows of a segment: a reader loads one whole."""
 SUFFIX: Final = ".parquet"
 _ROW_GROUP: Final = 1 << 17
 _TAIL: Final = 8
-"""Bytes at the end of a Parquet file: the length of what it says of itself, which is before them, and ``PAR1``."""
+"""Bytes at the end of a Parquet file: the length of the preceding metadata, and ``PAR1``."""
 _META: Final = "qmnode.segment."
 _TYPES: Final = {
     "int64": pa.int64(),
@@ -31,7 +31,7 @@ _TYPES: Final = {
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
 SCHEMA: Final = pa.schema([pa.field(name, _TYPES[kind], name not in REQUIRED) for name, kind in COLUMNS.items()])
-"""Of every segment of this format."""
+"""The schema of every segment of this format."""
 
 _NAME: Final = re.compile(
     r"(?P<node>.+)_(?P<node_id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})_(?P<first>\d{20})_(?P<last>\d{20})\.parquet"
@@ -40,7 +40,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]")
 
 
 class SegmentError(Exception):
-    """A segment cannot be used; the sentence says why. ``reason`` is one word for a table."""
+    """A segment cannot be used; the sentence explains why. ``reason`` is one word for a table."""
 
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -49,10 +49,10 @@ class SegmentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who tells: what is the same in every row of a node."""
+    """The node that recorded the events: values that are the same in all its rows."""
 
     node: str
-    """ComputerName."""
+    """ComputerName of the node."""
     node_id: str
     """GUID of the queue manager, lower case, without braces."""
     site: str = ""
@@ -61,7 +61,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentName:
-    """What the name of a segment says."""
+    """The contents of a segment's name."""
 
     node_id: str
     first: int
@@ -73,7 +73,7 @@ class SegmentName:
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """From a file's name, without directories; None for one that is no segment's."""
+        """Parse a file's name, without directories; None if it is not the name of a segment."""
         match = _NAME.fullmatch(name)
         if match is None or (first := int(match["first"])) > (last := int(match["last"])):
             return None
@@ -82,7 +82,7 @@ class SegmentName:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a segment says about itself."""
+    """The contents of a segment's footer."""
 
     name: SegmentName
     rows: int
@@ -91,11 +91,11 @@ class Footer:
     last_time: int
     site: str
     schema: pa.Schema
-    """Of its rows."""
+    """The schema of the segment's rows."""
 
 
 def table_of(columns: Mapping[str, Sequence[object]], origin: Origin, rows: int) -> pa.Table:
-    """Rows of events of one node from columns of values; those that are not given are null, the origin is filled in."""
+    """A table of one node's events from columns of values. Missing columns are null, and the origin is filled in."""
     told = {"node_id": origin.node_id, "node": origin.node, "site": origin.site}
     arrays = []
     for field in SCHEMA:
@@ -109,9 +109,9 @@ def table_of(columns: Mapping[str, Sequence[object]], origin: Origin, rows: int)
 
 
 def write_segment(place: Place, table: pa.Table, origin: Origin, *, first: int = 0, last: int = 0) -> SegmentName:
-    """Write events of one node, in the order of their offsets, as one segment. OSError if it cannot be written.
+    """Write events of one node, in the order of their offsets, as one segment. Raises OSError if it cannot be written.
 
-    ``first`` and ``last`` are the range of offsets that the segment stands for, when it is more than its rows have.
+    ``first`` and ``last`` are the offsets that the segment covers, if that is more than its rows.
     """
     offsets, times = table.column("offset"), table.column("time").cast(pa.int64())
     name = SegmentName(origin.node_id, first or offsets[0].as_py(), last or offsets[-1].as_py(), origin.node)
@@ -141,15 +141,15 @@ def write_segment(place: Place, table: pa.Table, origin: Origin, *, first: int =
 
 
 def segment_path(name: SegmentName, first_time: int) -> str:
-    """Where in its place a segment goes; ``first_time`` in microseconds since 1970."""
+    """The path of a segment in its place; ``first_time`` in microseconds since 1970."""
     file = str(name)
     day = datetime.fromtimestamp(first_time // 1_000_000, UTC).date()
     return f"{file.partition('_')[0]}/{day}/{file}"
 
 
 def read_footer(place: Place, path: str) -> Footer:
-    """Check a segment as far as its footer says, and read only that. SegmentError if it is broken, of a newer format,
-    another's or gone; OSError if its place does not answer: that is no fault of the segment.
+    """Read and check only the footer of a segment. Raises SegmentError if the segment is broken, of a newer format,
+    another node's or missing, and OSError if its place does not answer, which is no fault of the segment.
     """
     with _opened(place, path) as file:
         size = file.size()
@@ -162,14 +162,14 @@ def read_footer(place: Place, path: str) -> Footer:
 
 
 def read_segment(place: Place, path: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a segment whole, or those columns of it, checked. SegmentError if it is broken, newer or gone; OSError if
-    its place does not answer: that is no fault of the segment.
+    """Read a segment, or some of its columns, and check it. Raises SegmentError if it is broken, newer or missing, and
+    OSError if its place does not answer, which is no fault of the segment.
 
-    Columns that it does not have are null: an older node did not tell them. Those that are not known here are left.
+    Missing columns are null: an older node did not record them. Unknown columns are left out.
     """
     wanted = pa.schema([SCHEMA.field(name) for name in columns]) if columns is not None else SCHEMA
     with _opened(place, path) as stored:
-        content = stored.read_buffer()  # whatever goes wrong with the bytes afterwards is their own fault
+        content = stored.read_buffer()  # any later error is in the bytes themselves
     try:
         with parquet.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
             _footer(file.metadata, path)
@@ -192,7 +192,7 @@ def read_segment(place: Place, path: str, columns: Sequence[str] | None = None) 
 
 
 def _empty_columns(metadata: parquet.FileMetaData) -> set[str]:
-    """Columns that have nothing but nulls, of which most segments have many: there is nothing to read of them."""
+    """Columns with only nulls, which need not be read; most segments have many."""
     filled: set[str] = set()
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)

@@ -1,8 +1,8 @@
-"""The process beside a node that writes its segments: what takes time and memory is not the node's.
+"""The process that writes a node's segments, so that their time and memory do not burden the node.
 
 It reads jobs from standard input and answers each with a line of JSON on standard output: ``{"segment": NAME}`` or
-``{"error": SENTENCE}``. A job is a line of JSON, then the blocks of events that the line gives the sizes of. The end of
-the input ends it.
+``{"error": SENTENCE}``. A job is a line of JSON with the sizes of the blocks of events that follow it. The process ends
+with its input.
 """
 
 import json
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def serve(jobs: BinaryIO, answers: BinaryIO) -> None:
-    """Do jobs, one after the other."""
+    """Execute jobs, one after the other."""
     while line := jobs.readline():
         job = json.loads(line)
         blocks = [(first, jobs.read(size)) for first, size in job["blocks"]]
@@ -36,7 +36,9 @@ def serve(jobs: BinaryIO, answers: BinaryIO) -> None:
 
 
 def export(job: dict[str, Any], blocks: list[tuple[int, bytes]]) -> SegmentName:
-    """Write blocks of events as one segment; then keep to the limit of the directory. OSError, ConfigurationError."""
+    """Write blocks of events as one segment, then apply the limit of the directory. Raises OSError,
+    ConfigurationError.
+    """
     origin = Origin(**job["origin"])
     rows = Rows(job["labels"])
     rows.add_blocks(blocks)
@@ -48,7 +50,7 @@ def export(job: dict[str, Any], blocks: list[tuple[int, bytes]]) -> SegmentName:
 
 
 def _keep_to(place: Place, node_id: str, limit: int) -> None:
-    """Delete the oldest segments of a node, so that no more bytes are left than the limit; the newest one stays."""
+    """Delete the oldest segments of a node until the rest fits the limit; the newest one stays."""
     found = [
         (name, file)
         for file in place.files(SUFFIX)

@@ -1,4 +1,4 @@
-"""Remote read: the interfaces qm2qm (MS-MQQP) and, of qmcomm (MS-MQMP), what opens a queue, on :mod:`qmnode.dcerpc`.
+"""Remote read: the interface qm2qm (MS-MQQP) and the queue-opening part of qmcomm (MS-MQMP), on :mod:`qmnode.dcerpc`.
 
 * ``qm2qm``, ``qmcomm``, ``queue_format``, ``transfer_buffer``: the interfaces and their structures, declared;
 * :mod:`~qmnode.remote_read.opened`, :mod:`~qmnode.remote_read.qm2qm_server`,

@@ -1,4 +1,6 @@
-"""Who remote callers are to the access check: the SIDs of a principal, and what nobody in particular gets."""
+"""The identities of remote callers for the access check: the SIDs of a principal, and the rights of anonymous
+callers.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class Identities:
-    """Tokens of remote callers."""
+    """Tokens of remote callers for the access check."""
 
     def __init__(self, manager: QueueManager, settings: SecuritySettings, directory: Directory) -> None:
         self._manager = manager
@@ -37,10 +39,10 @@ class Identities:
         self._accounts = {account.casefold(): account for account in settings.account_security_identifiers}
 
     async def token(self, principal: str) -> Token:
-        """The token of a principal, ``DOMAIN\\user`` or ``user@REALM``; the anonymous user's for an empty one.
+        r"""The token of a principal, ``DOMAIN\user`` or ``user@REALM``; the anonymous user's for an empty one.
 
-        An authenticated user of whom nobody knows a SID is one of Authenticated Users and nothing more. Raises
-        MQ_ERROR_NO_DS while the directory cannot say in which groups a user is.
+        An authenticated user without a known SID gets only the SID of Authenticated Users. Raises MQ_ERROR_NO_DS if the
+        directory cannot report the user's groups.
         """
         if not principal:
             return Token(anonymous(self._settings).sids)
@@ -63,16 +65,16 @@ class Identities:
         except PacketError as error:
             reason = str(error)
         except DirectoryOperationError as error:
-            if error.result is DirectoryOperationResult.OBJECT_NOT_FOUND:  # known to the settings of this node only
+            if error.result is DirectoryOperationResult.OBJECT_NOT_FOUND:  # only this node's settings know the user
                 return set()
             reason = error.sentence
-        # An access list may deny a group what it allows everybody.
+        # An access list may deny a group rights that it allows everyone.
         raise MessageQueuingError(
             ErrorCode.MQ_ERROR_NO_DS, f"the groups of {user} are not known now, so nothing is allowed: {reason}"
         )
 
     async def may_use(self, caller: Caller, queue: RemoteQueue) -> bool:
-        """Whether a caller may use a queue that it knows the number of: its own, or one that it could open itself."""
+        """Whether a caller may use a queue whose number it knows: one of its own, or one that it could open itself."""
         opener = queue.opener
         if caller.principal == opener.principal and (
             caller.principal or caller.association in (opener.association, queue.owner)
@@ -85,7 +87,9 @@ class Identities:
 
     @staticmethod
     def may_be_seen(caller: Caller, queue: Queue) -> bool:
-        """System queues have no descriptor of their own that could say what nobody in particular may do there."""
+        """Whether a caller may see the queue. System queues have no descriptor of their own to limit anonymous
+        callers.
+        """
         return bool(caller.principal) or queue.queue_type is not QueueType.SYSTEM or queue.parent is not None
 
 

@@ -1,7 +1,7 @@
-"""What remote readers have open: the abstract data model of MS-MQQP 3.1.1 and of qmcomm (MS-MQMP 3.1.1.7).
+"""Queues open to remote readers: the abstract data model of MS-MQQP 3.1.1 and of qmcomm (MS-MQMP 3.1.1.7).
 
-A queue is opened through qmcomm, which gives out a number for it; whoever opens it through qm2qm with that number owns
-it from then on. The numbers are random: nobody finds another client's by counting.
+A queue is opened through qmcomm, which issues a number for it; the caller that then opens that number through qm2qm
+owns the queue. The numbers are random, so that no client finds another's by counting.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RemoteReadState(Enum):
-    """RemoteReadState of an OpenQueueDescriptor: MS-MQDMPR 3.1.1.16. There is none for other descriptors."""
+    """RemoteReadState of an OpenQueueDescriptor: MS-MQDMPR 3.1.1.16. Other descriptors have none."""
 
     OPENED = "opened"
     READY_FOR_READ = "ready for read"
@@ -32,7 +32,7 @@ class RemoteReadState(Enum):
 
 @dataclass(eq=False, slots=True)
 class RemoteQueue:
-    """An OpenQueueDescriptor that was opened to be read remotely."""
+    """An OpenQueueDescriptor that was opened for remote reading."""
 
     number: int
     """Its Handle, as clients know it."""
@@ -42,25 +42,25 @@ class RemoteQueue:
     owner: Association | None = None
     """The association that opened it through qm2qm."""
     principal: str = ""
-    """Who that is."""
+    """The principal of that association."""
     cursors: dict[int, Cursor] = field(default_factory=dict)
     """CursorCollection, by the handles that clients know."""
     reads: dict[int, RemoteReadEntry] = field(default_factory=dict)
-    """RemoteReadEntryCollection, by RequestId: reads that have not been answered."""
+    """RemoteReadEntryCollection, by RequestId: unanswered reads."""
     begun: set[RemoteReadEntry] = field(default_factory=set)
     """Reads whose messages are locked."""
 
 
 @dataclass(eq=False, slots=True)
 class RemoteOpenContext:
-    """RemoteQueueOpenContextHandle: what a PCTX_OPENREMOTE_HANDLE_TYPE stands for (MS-MQMP 3.1.1.8)."""
+    """RemoteQueueOpenContextHandle: the object behind a PCTX_OPENREMOTE_HANDLE_TYPE (MS-MQMP 3.1.1.8)."""
 
     queue: RemoteQueue
 
 
 @dataclass(eq=False, slots=True)
 class OpenQueueEntry:
-    """OpenQueueEntry: what a PCTX_RRSESSION_HANDLE_TYPE stands for (MS-MQQP 3.1.1.4)."""
+    """OpenQueueEntry: the object behind a PCTX_RRSESSION_HANDLE_TYPE (MS-MQQP 3.1.1.4)."""
 
     queue: RemoteQueue
     client_id: Guid = ZERO_GUID
@@ -68,17 +68,17 @@ class OpenQueueEntry:
 
 @dataclass(eq=False, slots=True)
 class RemoteReadEntry:
-    """RemoteReadEntry: what a PCTX_REMOTEREAD_HANDLE_TYPE stands for (MS-MQQP 3.1.1.2)."""
+    """RemoteReadEntry: the object behind a PCTX_REMOTEREAD_HANDLE_TYPE (MS-MQQP 3.1.1.2)."""
 
     queue: RemoteQueue
     request_id: int
     task: asyncio.Task[object]
-    """The call that waits."""
+    """The task of the waiting call."""
     cancelled: bool = False
     lookup_identifier: int = 0
-    """Of the message that is locked, once there is one."""
+    """The lookup identifier of the locked message, once there is one."""
     held: int = 0
-    """Its bytes, which count for the association until the read has ended."""
+    """Bytes of that message, charged to the association until the read has ended."""
 
     def cancel(self) -> None:
         """End the wait: the call returns MQ_INFORMATION_REMOTE_CANCELED_BY_CLIENT."""
@@ -86,13 +86,13 @@ class RemoteReadEntry:
         self.task.cancel()
 
     def hold(self, association: Association, size: int) -> None:
-        """The message is locked for this client."""
+        """Charge the association for the message that is locked for this client."""
         self.held = size
         association.held += size
         self.queue.begun.add(self)
 
     def release(self) -> None:
-        """The read has ended."""
+        """Release the charge after the read has ended."""
         if self.queue.owner is not None:
             self.queue.owner.held -= self.held
         self.held = 0
@@ -116,33 +116,33 @@ class RemoteQueues:
         return len(self._by_number)
 
     def check_room(self) -> None:
-        """Raise MQ_ERROR_INSUFFICIENT_RESOURCES when no more may be opened."""
+        """Raise MQ_ERROR_INSUFFICIENT_RESOURCES if no more queues may be opened."""
         if len(self._by_number) >= self._limit:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, f"{self._limit} queues are open to remote readers"
             )
 
     def add(self, descriptor: OpenQueueDescriptor, opener: Caller) -> RemoteQueue:
-        """A queue has been opened."""
+        """Add a queue that has been opened."""
         queue = RemoteQueue(_free_number(self._by_number), descriptor, opener)
         self._by_number[queue.number] = queue
         return queue
 
     def find(self, number: int) -> RemoteQueue | None:
-        """Any queue."""
+        """Any open queue, by its number."""
         return self._by_number.get(number)
 
     def of_owner(self, number: int, caller: Caller) -> RemoteQueue | None:
-        """A queue that the caller's own association has opened through qm2qm, as the same principal."""
+        """A queue that the caller's own association opened through qm2qm, as the same principal."""
         queue = self._by_number.get(number)
         if queue is None or queue.owner is not caller.association or queue.principal != caller.principal:
             return None
         return queue
 
     def of_client(self, number: int, caller: Caller) -> RemoteQueue | None:
-        """A queue that the caller has opened, as the same principal, perhaps in another association from its machine.
+        """A queue that the caller opened, as the same principal, possibly in another association from its machine.
 
-        Clients that make one call at a time on a connection cancel a read that waits over another one.
+        Clients that make one call at a time on a connection cancel a waiting read over another connection.
         """
         queue = self._by_number.get(number)
         if queue is None or queue.owner is None or queue.principal != caller.principal:
@@ -150,7 +150,7 @@ class RemoteQueues:
         return queue if queue.owner is caller.association or queue.owner.peer == caller.peer else None
 
     def close(self, queue: RemoteQueue) -> None:
-        """Close Queue (MS-MQDMPR 3.1.7.1.6): its waiting reads end, messages that were not ended are given back."""
+        """Close Queue (MS-MQDMPR 3.1.7.1.6): end its waiting reads and return messages whose reads have not ended."""
         if self._by_number.pop(queue.number, None) is None:
             return
         for entry in list(queue.reads.values()):
@@ -161,7 +161,7 @@ class RemoteQueues:
         queue.cursors.clear()
 
     def add_cursor(self, queue: RemoteQueue) -> int:
-        """Open Cursor (MS-MQDMPR 3.1.7.1.1): its number."""
+        """Open Cursor (MS-MQDMPR 3.1.7.1.1) and return its number."""
         if len(queue.cursors) >= self._cursors:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, f"the queue has {self._cursors} cursors: close some"
@@ -171,7 +171,7 @@ class RemoteQueues:
         return number
 
     def close_all(self) -> None:
-        """The server stops."""
+        """Close all queues, because the server stops."""
         for queue in list(self._by_number.values()):
             self.close(queue)
 

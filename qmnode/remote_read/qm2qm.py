@@ -1,4 +1,4 @@
-"""qm2qm: MS-MQQP, appendix A. Eleven methods; the explicit binding handle of each does not travel."""
+"""qm2qm: MS-MQQP, appendix A. Eleven methods; their explicit binding handles are not transmitted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from qmnode.structures.guid import ZERO_GUID, Guid
 INFINITE: Final = 0xFFFFFFFF
 """ulTimeout: wait for ever."""
 MAXIMUM_BUFFER: Final = 0x00420000
-"""Bytes of a UserMessage packet, at most (2.2.2.1)."""
+"""The largest UserMessage packet in bytes (2.2.2.1)."""
 
 
 class RemoteReadAck(IntEnum):
@@ -39,7 +39,7 @@ class RemoteReadAck(IntEnum):
 
 
 class Action(IntEnum):
-    """ulAction, 2.2.2.1."""
+    """The action of a read: ulAction, 2.2.2.1."""
 
     MQ_ACTION_RECEIVE = 0x00000000
     MQ_ACTION_PEEK_CURRENT = 0x80000000
@@ -62,7 +62,7 @@ class PortType(IntEnum):
 
 
 class RemoteReadDesc(NdrStructure):
-    """REMOTEREADDESC, 2.2.2.1."""
+    """The description of a read: REMOTEREADDESC, 2.2.2.1."""
 
     remote_queue: int = member(U32, "hRemoteQueue", default=0)
     cursor: int = member(U32, "hCursor", default=0)
@@ -78,26 +78,26 @@ class RemoteReadDesc(NdrStructure):
 
 
 class RemoteReadDesc2(NdrStructure):
-    """REMOTEREADDESC2, 2.2.2.2."""
+    """The description with a sequential id: REMOTEREADDESC2, 2.2.2.2."""
 
     remote_read_desc: RemoteReadDesc | None = member(Pointer(RemoteReadDesc), "pRemoteReadDesc")
     sequential_id: int = member(U64, "SequentialId", default=0)
 
 
 class Status(Parameters):
-    """A response that is a status and nothing else."""
+    """A response that contains only a status."""
 
     status: int = member(U32, "return value")
 
 
 class StartReceiveRequest(Parameters):
-    """RemoteQMStartReceive, 3.1.4.1."""
+    """Request of RemoteQMStartReceive, 3.1.4.1."""
 
     desc: RemoteReadDesc = member(RemoteReadDesc, "lpRemoteReadDesc")
 
 
 class StartReceiveResponse(Parameters):
-    """RemoteQMStartReceive, 3.1.4.1."""
+    """Response of RemoteQMStartReceive, 3.1.4.1."""
 
     context: bytes = member(CONTEXT_HANDLE, "pphContext", default=NULL_CONTEXT_HANDLE)
     desc: RemoteReadDesc = member(RemoteReadDesc, "lpRemoteReadDesc")
@@ -105,7 +105,7 @@ class StartReceiveResponse(Parameters):
 
 
 class EndReceiveRequest(Parameters):
-    """RemoteQMEndReceive, 3.1.4.2."""
+    """Request of RemoteQMEndReceive, 3.1.4.2."""
 
     context: bytes = member(CONTEXT_HANDLE, "pphContext")
     ack: int = member(U32, "dwAck", allowed=range(1, 3))
@@ -119,7 +119,7 @@ class ContextResponse(Parameters):
 
 
 class OpenQueueRequest(Parameters):
-    """RemoteQMOpenQueue, 3.1.4.3."""
+    """Request of RemoteQMOpenQueue, 3.1.4.3."""
 
     license_guid: Guid = member(GUID, "pLicGuid", default=ZERO_GUID)
     mqs: int = member(U32, "dwMQS", default=0, allowed=range(17))
@@ -129,20 +129,20 @@ class OpenQueueRequest(Parameters):
 
 
 class CloseQueueRequest(Parameters):
-    """RemoteQMCloseQueue, 3.1.4.4."""
+    """Request of RemoteQMCloseQueue, 3.1.4.4."""
 
     context: bytes = member(CONTEXT_HANDLE, "pphContext")
 
 
 class CloseCursorRequest(Parameters):
-    """RemoteQMCloseCursor, 3.1.4.5."""
+    """Request of RemoteQMCloseCursor, 3.1.4.5."""
 
     queue: int = member(U32, "hQueue")
     cursor: int = member(U32, "hCursor")
 
 
 class CancelReceiveRequest(Parameters):
-    """RemoteQMCancelReceive, 3.1.4.6."""
+    """Request of RemoteQMCancelReceive, 3.1.4.6."""
 
     h_queue: int = member(U32, "hQueue")
     p_queue: int = member(U32, "pQueue")
@@ -150,26 +150,26 @@ class CancelReceiveRequest(Parameters):
 
 
 class PurgeQueueRequest(Parameters):
-    """RemoteQMPurgeQueue, 3.1.4.7."""
+    """Request of RemoteQMPurgeQueue, 3.1.4.7."""
 
     queue: int = member(U32, "hQueue")
 
 
 class ServerPortRequest(Parameters):
-    """RemoteQMGetQMQMServerPort, 3.1.4.8.
+    """Request of RemoteQMGetQMQMServerPort, 3.1.4.8.
 
-    The text demands 0 for a wrong value, which the range of the IDL, 0 to 3, would make a fault of: the text wins.
+    The text requires 0 for a wrong value, but the range of the IDL, 0 to 3, would make that a fault: the text wins.
     """
 
     port_type: int = member(U32, "dwPortType")
 
 
 class GetVersionRequest(Parameters):
-    """RemoteQmGetVersion, 3.1.4.9: nothing."""
+    """The empty request of RemoteQmGetVersion, 3.1.4.9."""
 
 
 class GetVersionResponse(Parameters):
-    """RemoteQmGetVersion, 3.1.4.9: the one method that returns no status."""
+    """Response of RemoteQmGetVersion, 3.1.4.9: the one method that returns no status."""
 
     major: int = member(U8, "pMajor")
     minor: int = member(U8, "pMinor")
@@ -177,13 +177,13 @@ class GetVersionResponse(Parameters):
 
 
 class StartReceive2Request(Parameters):
-    """RemoteQMStartReceive2, 3.1.4.10."""
+    """Request of RemoteQMStartReceive2, 3.1.4.10."""
 
     desc2: RemoteReadDesc2 = member(RemoteReadDesc2, "lpRemoteReadDesc2")
 
 
 class StartReceive2Response(Parameters):
-    """RemoteQMStartReceive2, 3.1.4.10, and RemoteQMStartReceiveByLookupId, 3.1.4.11."""
+    """Response of RemoteQMStartReceive2, 3.1.4.10, and of RemoteQMStartReceiveByLookupId, 3.1.4.11."""
 
     context: bytes = member(CONTEXT_HANDLE, "pphContext", default=NULL_CONTEXT_HANDLE)
     desc2: RemoteReadDesc2 = member(RemoteReadDesc2, "lpRemoteReadDesc2")
@@ -191,7 +191,7 @@ class StartReceive2Response(Parameters):
 
 
 class StartReceiveByLookupIdRequest(Parameters):
-    """RemoteQMStartReceiveByLookupId, 3.1.4.11."""
+    """Request of RemoteQMStartReceiveByLookupId, 3.1.4.11."""
 
     lookup_id: int = member(U64, "LookupId")
     desc2: RemoteReadDesc2 = member(RemoteReadDesc2, "lpRemoteReadDesc2")

@@ -1,4 +1,4 @@
-"""qm2qm, the server's side: MS-MQQP 3.1.4. Every read is answered by a task of its own, so none holds up another."""
+"""The server side of qm2qm: MS-MQQP 3.1.4. Every read is answered by a task of its own, so none delays another."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ MQ_OK: Final = 0
 STATUS_INVALID_PARAMETER: Final = 0xC000000D
 STATUS_NOT_FOUND: Final = 0xC0000225
 CANCELED_BY_CLIENT: Final = 0x400E03E9
-"""MQ_INFORMATION_REMOTE_CANCELED_BY_CLIENT, 3.1.4.6."""
+"""The status MQ_INFORMATION_REMOTE_CANCELED_BY_CLIENT, 3.1.4.6."""
 VERSION: Final = (6, 1, 7601)
-"""RemoteQmGetVersion: 3.1.4.9 and its notes 22 to 24."""
+"""The version that RemoteQmGetVersion returns: 3.1.4.9 and its notes 22 to 24."""
 _SEQUENTIAL_ID: Final = (1 << 56) - 1
 _RETURNED_BY_SERVER: Final = 1
 _SERVER_PORTS: Final = (PortType.IP_HANDSHAKE, PortType.IP_READ)
 _LOOKUPS: Final[dict[int, tuple[bool, Seek]]] = {
-    # Whether the message is taken, and where it is from the lookup identifier.
+    # Whether the message is removed, and its position relative to the lookup identifier.
     Action.MQ_LOOKUP_PEEK_CURRENT: (False, "current"),
     Action.MQ_LOOKUP_PEEK_NEXT: (False, "next"),
     Action.MQ_LOOKUP_PEEK_PREV: (False, "prev"),
@@ -65,7 +65,7 @@ _LAST: Final = 0xFFFFFFFFFFFFFFFF
 
 
 class _Read(NamedTuple):
-    """How a read ended: the three things that every StartReceive returns."""
+    """The result of a read: the three values that every StartReceive returns."""
 
     status: int
     context: bytes = NULL_CONTEXT_HANDLE
@@ -76,7 +76,7 @@ class Qm2qmServer:
     """Lets other queue managers read the queues of this one."""
 
     def __init__(self, queues: RemoteQueues, identities: Identities, port: Callable[[], int], held_bytes: int) -> None:
-        """``held_bytes``: of messages that may be locked for one client at a time; one message always may."""
+        """``held_bytes`` limits the messages that may be locked for one client at a time; one message always may."""
         self._held_bytes = held_bytes
         self._queues = queues
         self._identities = identities
@@ -104,14 +104,14 @@ class Qm2qmServer:
     # Reads
 
     async def start_receive(self, caller: Caller, request: qm2qm.StartReceiveRequest) -> qm2qm.StartReceiveResponse:
-        """RemoteQMStartReceive, 3.1.4.1."""
+        """Answer RemoteQMStartReceive, 3.1.4.1: peek, or lock for a receive."""
         read = await self._read(caller, request.desc)
         return qm2qm.StartReceiveResponse(
             context=read.context, desc=_answered(request.desc, read.message), status=read.status
         )
 
     async def start_receive2(self, caller: Caller, request: qm2qm.StartReceive2Request) -> StartReceive2Response:
-        """RemoteQMStartReceive2, 3.1.4.10."""
+        """Answer RemoteQMStartReceive2, 3.1.4.10, which also returns the SequentialId."""
         desc = request.desc2.remote_read_desc
         if desc is None:
             return StartReceive2Response(desc2=request.desc2, status=ErrorCode.MQ_ERROR_INVALID_HANDLE)
@@ -120,7 +120,7 @@ class Qm2qmServer:
     async def start_receive_by_lookup_id(
         self, caller: Caller, request: qm2qm.StartReceiveByLookupIdRequest
     ) -> StartReceive2Response:
-        """RemoteQMStartReceiveByLookupId, 3.1.4.11."""
+        """Answer RemoteQMStartReceiveByLookupId, 3.1.4.11: read the named message."""
         desc = request.desc2.remote_read_desc
         if desc is None:
             return StartReceive2Response(desc2=request.desc2, status=ErrorCode.MQ_ERROR_INVALID_HANDLE)
@@ -158,7 +158,7 @@ class Qm2qmServer:
             seek = "first"
         elif seek == "prev" and lookup_id == _LAST:
             seek = "last"
-        # The section has the message removed at once, whatever becomes of it on its way: it is locked here, too.
+        # The section removes the message at once, even if it is lost on its way: here it is locked first, too.
         descriptor = queue.descriptor
         read = descriptor.receive_begin_by_lookup_id if locks else descriptor.peek_by_lookup_id
         return await self._wait(caller, queue, desc, read(lookup_id, seek), locks=locks)
@@ -200,7 +200,7 @@ class Qm2qmServer:
         return _Read(MQ_OK, handle, message)
 
     async def end_receive(self, caller: Caller, request: qm2qm.EndReceiveRequest) -> qm2qm.ContextResponse:
-        """RemoteQMEndReceive, 3.1.4.2."""
+        """Answer RemoteQMEndReceive, 3.1.4.2: delete or unlock the message."""
         handles = caller.association.handles
         entry = handles.get(request.context, RemoteReadEntry, caller.principal)
         if entry is None:
@@ -215,7 +215,7 @@ class Qm2qmServer:
         return qm2qm.ContextResponse(status=MQ_OK)
 
     async def cancel_receive(self, caller: Caller, request: qm2qm.CancelReceiveRequest) -> Status:
-        """RemoteQMCancelReceive, 3.1.4.6."""
+        """Answer RemoteQMCancelReceive, 3.1.4.6: end a waiting read."""
         if not request.p_queue or request.p_queue != request.h_queue:
             return Status(status=ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         queue = self._queues.of_client(request.h_queue, caller)
@@ -232,10 +232,10 @@ class Qm2qmServer:
     # Queues and cursors
 
     async def open_queue(self, caller: Caller, request: qm2qm.OpenQueueRequest) -> qm2qm.ContextResponse:
-        """RemoteQMOpenQueue, 3.1.4.3.
+        """Answer RemoteQMOpenQueue, 3.1.4.3.
 
-        The section takes whoever knows the number. Here that has to be who opened it, or somebody who may read the
-        queue himself; and a queue has one owner.
+        The section accepts any caller that knows the number. Here the caller must have opened the queue, or be allowed
+        to read it itself; and a queue has one owner.
         """
         if not request.p_queue or request.p_queue != request.context:
             return qm2qm.ContextResponse(status=ErrorCode.MQ_ERROR_INVALID_PARAMETER)
@@ -250,7 +250,7 @@ class Qm2qmServer:
         return qm2qm.ContextResponse(context=handle, status=MQ_OK)
 
     async def close_queue(self, caller: Caller, request: qm2qm.CloseQueueRequest) -> qm2qm.ContextResponse:
-        """RemoteQMCloseQueue, 3.1.4.4."""
+        """Answer RemoteQMCloseQueue, 3.1.4.4: close the caller's queue."""
         handles = caller.association.handles
         entry = handles.get(request.context, OpenQueueEntry, caller.principal)
         if entry is None:
@@ -260,7 +260,7 @@ class Qm2qmServer:
         return qm2qm.ContextResponse(status=MQ_OK)
 
     async def close_cursor(self, caller: Caller, request: qm2qm.CloseCursorRequest) -> Status:
-        """RemoteQMCloseCursor, 3.1.4.5."""
+        """Answer RemoteQMCloseCursor, 3.1.4.5: close one cursor."""
         queue = self._queues.of_owner(request.queue, caller)
         cursor = queue.cursors.pop(request.cursor, None) if queue is not None else None
         if cursor is None:
@@ -269,7 +269,7 @@ class Qm2qmServer:
         return Status(status=MQ_OK)
 
     async def purge_queue(self, caller: Caller, request: qm2qm.PurgeQueueRequest) -> Status:
-        """RemoteQMPurgeQueue, 3.1.4.7."""
+        """Answer RemoteQMPurgeQueue, 3.1.4.7: delete all messages."""
         queue = self._queues.of_owner(request.queue, caller)
         if queue is None:
             return Status(status=ErrorCode.MQ_ERROR_INVALID_HANDLE)
@@ -284,17 +284,17 @@ class Qm2qmServer:
     # The server
 
     async def get_server_port(self, caller: Caller, request: qm2qm.ServerPortRequest) -> Status:
-        """RemoteQMGetQMQMServerPort, 3.1.4.8: one port serves all interfaces; there is none over SPX."""
+        """Answer RemoteQMGetQMQMServerPort, 3.1.4.8: one port serves all interfaces; there is none over SPX."""
         return Status(status=self._port() if request.port_type in _SERVER_PORTS else 0)
 
     async def get_version(self, caller: Caller, request: qm2qm.GetVersionRequest) -> qm2qm.GetVersionResponse:
-        """RemoteQmGetVersion, 3.1.4.9."""
+        """Answer RemoteQmGetVersion, 3.1.4.9, with ``VERSION``."""
         major, minor, build_number = VERSION
         return qm2qm.GetVersionResponse(major=major, minor=minor, build_number=build_number)
 
 
 def _work_of(queue: RemoteQueue, cursor: Cursor | None, desc: RemoteReadDesc) -> Awaitable[Message] | None:
-    """The event of the data model that an action is; None when it is no action of these."""
+    """The data model's event for an action; None if the action is none of these."""
     timeout = None if desc.timeout == INFINITE else desc.timeout / 1000
     match desc.action:
         case Action.MQ_ACTION_RECEIVE:
@@ -308,7 +308,7 @@ def _work_of(queue: RemoteQueue, cursor: Cursor | None, desc: RemoteReadDesc) ->
 
 
 def _answered(desc: RemoteReadDesc, message: Message | None) -> RemoteReadDesc:
-    """The description as it goes back: with the packet as it is stored, and when it came into the queue."""
+    """The description for the response: with the packet as stored, and its arrival time in the queue."""
     desc.reserved = _RETURNED_BY_SERVER
     desc.buffer = None
     if message is not None:

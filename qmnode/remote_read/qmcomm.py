@@ -1,4 +1,4 @@
-"""qmcomm: of MS-MQMP what opening a remote queue and its cursors needs. The other methods are for applications of a
+"""qmcomm (MS-MQMP): the methods that open a remote queue and its cursors. The other methods are for applications of a
 supporting server, which a node is not: MS-MQMP 3.1.4 has it answer them with an error.
 """
 
@@ -15,7 +15,7 @@ from qmnode.structures.guid import ZERO_GUID, Guid
 
 
 class OpenRemoteQueueRequest(Parameters):
-    """R_QMOpenRemoteQueue, 3.1.4.2."""
+    """Request of R_QMOpenRemoteQueue, 3.1.4.2."""
 
     queue_format: QueueFormatValue | None = member(Pointer(QueueFormatValue), "pQueueFormat")
     calling_process_id: int = member(U32, "dwCallingProcessID", default=0)
@@ -26,7 +26,7 @@ class OpenRemoteQueueRequest(Parameters):
 
 
 class OpenRemoteQueueResponse(Parameters):
-    """R_QMOpenRemoteQueue, 3.1.4.2."""
+    """Response of R_QMOpenRemoteQueue, 3.1.4.2."""
 
     handle: bytes = member(CONTEXT_HANDLE, "pphContext", default=NULL_CONTEXT_HANDLE)
     context: int = member(U32, "pdwContext", default=0)
@@ -42,21 +42,21 @@ class CloseRemoteQueueContext(Parameters):
 
 
 class CreateRemoteCursorRequest(Parameters):
-    """R_QMCreateRemoteCursor, 3.1.4.4."""
+    """Request of R_QMCreateRemoteCursor, 3.1.4.4."""
 
     buffer: TransferBuffer = member(TransferBuffer, "ptb1")
     queue: int = member(U32, "hQueue")
 
 
 class CreateRemoteCursorResponse(Parameters):
-    """R_QMCreateRemoteCursor, 3.1.4.4."""
+    """Response of R_QMCreateRemoteCursor, 3.1.4.4."""
 
     cursor: int = member(U32, "phCursor", default=0)
     status: int = member(U32, "return value")
 
 
 class ServerPortRequest(Parameters):
-    """R_QMGetRTQMServerPort, 3.1.4.24."""
+    """Request of R_QMGetRTQMServerPort, 3.1.4.24."""
 
     ip: int = member(U32, "fIP")
 
@@ -71,7 +71,7 @@ CREATE_REMOTE_CURSOR: Final = Method(
 GET_SERVER_PORT: Final = Method("R_QMGetRTQMServerPort", 31, ServerPortRequest, Status, "3.1.4.24")
 
 SUPPORTING_SERVER_ONLY: Final = frozenset({1, *range(6, 13), *range(14, 21), 22, 23, 26, 27, 28})
-"""Opnums that a server which is no supporting server answers with an error (3.1.4); 1 is obsolete besides (3.1.4.1)."""
+"""Opnums that a server which is not a supporting server answers with an error (3.1.4); 1 is also obsolete (3.1.4.1)."""
 
 QMCOMM: Final[Interface] = interface(
     "qmcomm",

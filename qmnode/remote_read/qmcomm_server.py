@@ -1,4 +1,4 @@
-"""qmcomm, the server's side: what of MS-MQMP 3.1.4 opens a remote queue and its cursors."""
+"""The server side of qmcomm: the methods of MS-MQMP 3.1.4 that open a remote queue and its cursors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 STATUS_SHARING_VIOLATION: Final = 0xC0000043
-"""What MS-MQMP 3.1.4.2 has for MQ_ERROR_SHARING_VIOLATION."""
+"""The status for MQ_ERROR_SHARING_VIOLATION in MS-MQMP 3.1.4.2."""
 _READABLE: Final = (DirectFormatName, PublicFormatName, PrivateFormatName, MachineFormatName)
 _ACCESS: Final = {int(one): one for one in (Access.RECEIVE, Access.PEEK)}
 
@@ -71,7 +71,7 @@ class QmcommServer:
     async def open_remote_queue(
         self, caller: Caller, request: qmcomm.OpenRemoteQueueRequest
     ) -> qmcomm.OpenRemoteQueueResponse:
-        """R_QMOpenRemoteQueue, 3.1.4.2."""
+        """Answer R_QMOpenRemoteQueue, 3.1.4.2, with the number of the queue."""
         try:
             self._queues.check_room()
             queue = await self._open(caller, request)
@@ -110,7 +110,9 @@ class QmcommServer:
         return self._queues.add(opened, caller)
 
     def _at_home(self, name: FormatName, caller: Caller) -> FormatName:
-        """The address that the caller has connected to is one of this computer's, whatever the settings know."""
+        """The name with a local address: the one that the caller has connected to is this computer's, even if the
+        settings do not know it.
+        """
         if not isinstance(name, DirectFormatName) or name.protocol not in (DirectProtocol.TCP, DirectProtocol.OS):
             return name
         if name.path.computer != caller.local_address:
@@ -124,7 +126,7 @@ class QmcommServer:
     async def close_remote_queue_context(
         self, caller: Caller, request: qmcomm.CloseRemoteQueueContext
     ) -> qmcomm.CloseRemoteQueueContext:
-        """R_QMCloseRemoteQueueContext, 3.1.4.3. A queue that is being read stays open."""
+        """Answer R_QMCloseRemoteQueueContext, 3.1.4.3. A queue that is being read stays open."""
         context = caller.association.handles.get(request.handle, RemoteOpenContext, caller.principal)
         if context is not None:
             caller.association.handles.close(request.handle)
@@ -134,7 +136,7 @@ class QmcommServer:
     async def create_remote_cursor(
         self, caller: Caller, request: qmcomm.CreateRemoteCursorRequest
     ) -> qmcomm.CreateRemoteCursorResponse:
-        """R_QMCreateRemoteCursor, 3.1.4.4."""
+        """Answer R_QMCreateRemoteCursor, 3.1.4.4, with the number of the cursor."""
         queue = self._queues.find(request.queue)
         try:
             if queue is None or not await self._identities.may_use(caller, queue):
@@ -144,7 +146,7 @@ class QmcommServer:
             return qmcomm.CreateRemoteCursorResponse(status=int(error.code))
 
     async def get_server_port(self, caller: Caller, request: qmcomm.ServerPortRequest) -> Status:
-        """R_QMGetRTQMServerPort, 3.1.4.24: one port serves all interfaces; there is none over SPX."""
+        """Answer R_QMGetRTQMServerPort, 3.1.4.24: one port serves all interfaces; there is none over SPX."""
         return Status(status=self._port() if request.ip in (PortType.IP_HANDSHAKE, PortType.IP_READ) else 0)
 
 

@@ -1,4 +1,4 @@
-"""QUEUE_FORMAT (MS-MQMQ 2.2.7) as it travels in stub data, and its way to and from format names.
+"""QUEUE_FORMAT (MS-MQMQ 2.2.7) as stub data, and its conversion to and from format names.
 
 The union without NDR is in ``qmnode.structures.queue_format_union``: its rules on suffixes are used here.
 """
@@ -17,21 +17,21 @@ from qmnode.structures.queue_format_union import QueueFormat, format_name_of, qu
 
 
 class ObjectIdentifier(NdrStructure):
-    """OBJECTID, 2.2.8."""
+    """The identifier of a private queue: OBJECTID, 2.2.8."""
 
     lineage: Guid = member(GUID, "Lineage")
     uniquifier: int = member(U32, "Uniquifier")
 
 
 class DistributionList(NdrStructure):
-    """DL_ID, 2.2.9."""
+    """The identifier of a distribution list: DL_ID, 2.2.9."""
 
     identifier: Guid = member(GUID, "m_DlGuid")
     domain: str | None = member(Pointer(WIDE_STRING), "m_pwzDomain", default=None)
 
 
 class Multicast(NdrStructure):
-    """MULTICAST_ID, 2.2.10."""
+    """A multicast address and port: MULTICAST_ID, 2.2.10."""
 
     address: int = member(U32, "m_address")
     port: int = member(U32, "m_port")
@@ -55,7 +55,7 @@ _IDENTIFIER: Final = Union(
 
 
 class QueueFormatValue(NdrStructure):
-    """QUEUE_FORMAT."""
+    """QUEUE_FORMAT with its union."""
 
     format_type: int = member(U8, "m_qft")
     suffix_and_flags: int = member(U8, "m_SuffixAndFlags", default=0)
@@ -64,7 +64,7 @@ class QueueFormatValue(NdrStructure):
 
 
 def to_queue_format(name: FormatName) -> QueueFormatValue:
-    """The value that means a format name."""
+    """The value for a format name."""
     value = queue_format_of(name)
     identifier: Any = value.identifier
     match identifier:
@@ -82,7 +82,7 @@ def to_queue_format(name: FormatName) -> QueueFormatValue:
 
 
 def to_format_name(value: QueueFormatValue) -> FormatName:
-    """The format name that a value means. FormatNameError, PacketError or ValueError when it means none."""
+    """The format name of a value. Raises FormatNameError, PacketError or ValueError if it has none."""
     identifier = value.identifier
     match identifier:
         case str():

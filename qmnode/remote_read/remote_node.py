@@ -1,4 +1,4 @@
-"""A queue manager elsewhere, as a remote reader sees it: finding its ports, opening its queues (MS-MQQP 3.2.4.1)."""
+"""Another queue manager, as a remote reader sees it: finding its ports, opening its queues (MS-MQQP 3.2.4.1)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 ENDPOINT_MAPPER_PORT: Final = 135
 DEFAULT_PORT: Final = 2103
-"""Of qmcomm, when no endpoint mapper is asked (MS-MQMP 3.1.4.24)."""
+"""The port of qmcomm if no endpoint mapper is asked (MS-MQMP 3.1.4.24)."""
 OPEN_TIMEOUT: Final = 300.0
 """Seconds that opening may take: 3.2.4.1."""
 CALL_TIMEOUT: Final = 60.0
-"""Seconds for other calls that wait for nothing."""
+"""Seconds for other calls that do not wait for a message."""
 TICKET_TIMEOUT: Final = 30.0
-"""Seconds that a domain controller has to give a ticket."""
+"""Seconds that a domain controller has to issue a ticket."""
 _OLD_VERSION: Final = (5, 1)
-"""Below this RemoteQMStartReceive2 is missing (3.2.4.2)."""
+"""Servers below this version lack RemoteQMStartReceive2 (3.2.4.2)."""
 _STATUS: Final = {
     0xC000000D: ErrorCode.MQ_ERROR_INVALID_PARAMETER,
     0xC0000043: ErrorCode.MQ_ERROR_SHARING_VIOLATION,
@@ -51,17 +51,17 @@ _CODES: Final = {int(code): code for code in ErrorCode}
 
 @dataclass(frozen=True, slots=True)
 class RemoteReadOptions:
-    """How to reach a queue manager, and as whom."""
+    """The way to reach a queue manager, and the identity to use."""
 
     endpoint_mapper_port: int = ENDPOINT_MAPPER_PORT
-    """0: none is asked."""
+    """The port of the endpoint mapper; 0 to ask none."""
     port: int = DEFAULT_PORT
-    """Where qmcomm is when no endpoint mapper is asked."""
+    """The port of qmcomm when no endpoint mapper is asked."""
     own_address: str = ""
     security: Callable[[str], SecurityContext] | None = None
-    """Makes the initiator's side of a security context for a host; None: as nobody in particular."""
+    """Makes the initiator's side of a security context for a host; None to read anonymously."""
     representations: Sequence[Representation] = ()
-    """Which transfer syntaxes to offer; none means all."""
+    """The transfer syntaxes to offer; none means all."""
     identifier: Guid = field(default_factory=new_guid)
     """pLicGuid: QueueManager.Identifier of this side."""
     mqs: int = 0
@@ -69,7 +69,7 @@ class RemoteReadOptions:
 
 
 class RemoteNode:
-    """Connections to one queue manager. Queues that are opened through it share them; ``close`` ends all."""
+    """Connections to one queue manager. Its open queues share them; ``close`` ends all."""
 
     def __init__(self, host: str, options: RemoteReadOptions, client: RpcClient, reader: RpcClient) -> None:
         self.host = host
@@ -81,17 +81,18 @@ class RemoteNode:
         self.takes_lookup_ids = True
         """Whether the server has RemoteQMStartReceive2 and RemoteQMStartReceiveByLookupId."""
         self.queues: set[RemoteReadQueue] = set()
-        """RemoteOpenQueueEntryCollection, 3.2.1.4."""
+        """RemoteOpenQueueEntryCollection, 3.2.1.4: the queues opened through it."""
         self.on_idle: Callable[[RemoteNode], object] | None = None
-        """Called when no queue is open any more."""
+        """Called when no queue is open any longer."""
         self._opening: set[asyncio.Future[RemoteReadQueue]] = set()
         self._closing: set[asyncio.Future[None]] = set()
 
     @classmethod
     async def connect(cls, host: str, options: RemoteReadOptions | None = None) -> Self:
-        """Connect, by way of the endpoint mapper and the port that qmcomm names for qm2qm.
+        """Connect, through the endpoint mapper and the port that qmcomm names for qm2qm.
 
-        MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE when nobody answers, MQ_ERROR_ACCESS_DENIED when who asks is not believed.
+        Raises MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE if there is no answer, MQ_ERROR_ACCESS_DENIED if authentication
+        fails.
         """
         options = options or RemoteReadOptions()
         try:
@@ -114,7 +115,9 @@ class RemoteNode:
 
     @staticmethod
     async def _reader(host: str, port: int, client: RpcClient, options: RemoteReadOptions) -> RpcClient:
-        """A server whose qm2qm is on another port than its qmcomm says so; else one connection is enough."""
+        """Connect to qm2qm if it is on another port than qmcomm, which reports its port; otherwise share one
+        connection.
+        """
         request = qmcomm.ServerPortRequest(ip=PortType.IP_READ)
         read_port = (await client.call(QMCOMM, qmcomm.GET_SERVER_PORT, request)).status
         if read_port in (0, port):
@@ -125,7 +128,7 @@ class RemoteNode:
         try:
             version = await self.reader.call(QM2QM, qm2qm.GET_VERSION, qm2qm.GetVersionRequest())
         except RpcFault:
-            self.takes_lookup_ids = False  # the first servers do not have the method (note 21)
+            self.takes_lookup_ids = False  # the first servers lack the method (note 21)
         else:
             self.takes_lookup_ids = (version.major, version.minor) >= _OLD_VERSION
 
@@ -135,12 +138,12 @@ class RemoteNode:
         return self._client.lost is not None or self.reader.lost is not None
 
     def next_request_id(self) -> int:
-        """RequestId, 3.2.1.1: of no other read that waits, since four billion do not."""
+        """A RequestId, 3.2.1.1, that no waiting read has, since there are never four billion of them."""
         self.request_id = self.request_id % 0xFFFFFFFF + 1
         return self.request_id
 
     async def call(self, interface: Interface, method: Method, request: Parameters, limit: float = CALL_TIMEOUT) -> Any:
-        """Call a method that waits for nothing; errors are the field's."""
+        """Call a method that does not wait for a message; raises errors with MQ_ERROR codes."""
         client = self.reader if interface is QM2QM else self._client
         try:
             async with asyncio.timeout(limit):
@@ -157,7 +160,7 @@ class RemoteNode:
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            if not opening.cancelled():  # it is open there in a moment, or is already: for nobody
+            if not opening.cancelled():  # it is open there, or soon will be, for no user
                 closing = asyncio.ensure_future(_close_when_open(opening))
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
@@ -173,7 +176,7 @@ class RemoteNode:
         self.queue_closed()
 
     async def _open_queue(self, name: FormatName, access: Access, share: Share) -> RemoteReadQueue:
-        from qmnode.remote_read.remote_queue import RemoteReadQueue  # it needs this module
+        from qmnode.remote_read.remote_queue import RemoteReadQueue  # imported here because it imports this module
 
         options = self._options
         opened = await self.call(
@@ -207,7 +210,7 @@ class RemoteNode:
         return queue
 
     def queue_closed(self) -> None:
-        """A queue was closed, or could not be opened."""
+        """Count a queue that was closed, or could not be opened."""
         if not self.queues and not self._opening and self.on_idle is not None:
             self.on_idle(self)
 
@@ -215,12 +218,12 @@ class RemoteNode:
         """Close the queues, then the connections."""
         self.on_idle = None
         for queue in list(self.queues):
-            with contextlib.suppress(MessageQueuingError):  # what is not closed is run down with the connection
+            with contextlib.suppress(MessageQueuingError):  # the connection's end closes the rest
                 await queue.close()
         self.abort()
 
     def abort(self) -> None:
-        """End the connections at once: what is open there is run down."""
+        """End the connections at once: the server closes everything that they opened."""
         self._client.abort()
         self.reader.abort()
 
@@ -257,7 +260,7 @@ async def _find_port(host: str, options: RemoteReadOptions) -> int:
 async def _connect(host: str, port: int, interfaces: Sequence[Interface], options: RemoteReadOptions) -> RpcClient:
     security = None
     if options.security is not None:
-        # A domain controller that is slow to give a ticket holds up nobody else.
+        # A domain controller that issues tickets slowly must not delay other work.
         async with asyncio.timeout(TICKET_TIMEOUT):
             security = await asyncio.to_thread(options.security, host)
     return await RpcClient.connect(
@@ -271,7 +274,7 @@ async def _connect(host: str, port: int, interfaces: Sequence[Interface], option
 
 
 def unavailable(host: str, error: Exception) -> MessageQueuingError:
-    """Nobody answers there, or not as a queue manager would."""
+    """The error for a host that does not answer, or not as a queue manager would."""
     reason = reason_of(error) or "no answer in time"
     return MessageQueuingError(
         ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE,
@@ -280,9 +283,9 @@ def unavailable(host: str, error: Exception) -> MessageQueuingError:
 
 
 def rpc_error(host: str, error: Exception) -> MessageQueuingError:
-    """What a failed call is to an application."""
+    """The error of a failed call for an application."""
     if isinstance(error, RpcFault):
-        if error.status in _CODES:  # Windows throws some failures (note 18)
+        if error.status in _CODES:  # Windows reports some failures as faults (note 18)
             return MessageQueuingError(_CODES[error.status], f"{host} says so")
         if error.status == FaultStatus.ACCESS_DENIED:
             return MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{host} denies access")
@@ -291,7 +294,7 @@ def rpc_error(host: str, error: Exception) -> MessageQueuingError:
 
 
 def check_status(status: int, what: str) -> None:
-    """Raise what a status says, unless it is MQ_OK."""
+    """Raise the error of a status, unless it is MQ_OK."""
     if not status:
         return
     code = _STATUS.get(status) or _CODES.get(status)

@@ -1,8 +1,8 @@
-"""An open queue of another queue manager: MS-MQQP 3.2.4. Read it like one that is here.
+"""An open queue of another queue manager: MS-MQQP 3.2.4. Read it like a local one.
 
-A message is received in two steps: it is locked there and comes here, then it is acknowledged there and is this side's.
-What ends in between leaves it, or puts it back, in its place. When the connection is lost while the acknowledgment is
-under way, nobody here can know whether it was heard: the message is returned, and may be there a second time.
+A message is received in two steps: the server locks it and transfers it, then this side acknowledges it and owns it. A
+failure in between leaves it, or puts it back, in its place. If the connection is lost during the acknowledgment, this
+side cannot know whether it arrived: the message is returned to the caller, and may still be on the server.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 0xFFFFFFFE
 _AT_ONCE: Final = 32
-"""Reads of one ``receive_many`` under way."""
+"""Concurrent reads of one ``receive_many``."""
 _LAST: Final = 0xFFFFFFFFFFFFFFFF
 _GIVE_UP: Final = 10.0
-"""Seconds that a cancelled read may take to be given up there."""
+"""Seconds in which the server must confirm the end of a cancelled read."""
 _SEEKS: Final[dict[Seek, tuple[Action, Action]]] = {
-    # What peeks and what receives.
+    # Actions that peek and actions that receive.
     "current": (Action.MQ_LOOKUP_PEEK_CURRENT, Action.MQ_LOOKUP_RECEIVE_CURRENT),
     "next": (Action.MQ_LOOKUP_PEEK_NEXT, Action.MQ_LOOKUP_RECEIVE_NEXT),
     "first": (Action.MQ_LOOKUP_PEEK_NEXT, Action.MQ_LOOKUP_RECEIVE_NEXT),
@@ -51,7 +51,7 @@ _SEEKS: Final[dict[Seek, tuple[Action, Action]]] = {
 
 
 class _Read:
-    """PendingRemoteReadEntry, 3.2.1.1: a message that has come, and the handle with which it is ended."""
+    """PendingRemoteReadEntry, 3.2.1.1: a message that has arrived, and the handle to end its read."""
 
     __slots__ = ("context", "message")
 
@@ -61,7 +61,7 @@ class _Read:
 
 
 class RemoteReadQueue(QueueApi):
-    """One queue of another queue manager, opened to be read."""
+    """One queue of another queue manager, opened for reading."""
 
     def __init__(
         self, node: RemoteNode, format_name: str, access: Access, share: Share, handle: int, queue: int, session: bytes
@@ -73,19 +73,19 @@ class RemoteReadQueue(QueueApi):
         self.handle = handle
         """OpenQueueDescriptorHandle: hRemoteQueue and hQueue of every call."""
         self.pending: set[int] = set()
-        """PendingRemoteReadEntryCollection, 3.2.1.2: the request identifiers of reads that wait."""
+        """PendingRemoteReadEntryCollection, 3.2.1.2: the request identifiers of waiting reads."""
         self._queue = queue
         self._session = session
         self._begun: dict[int, _Read] = {}
         self._kept: deque[Message] = deque()
-        """Acknowledged while their callers were cancelled: the next receives return them."""
+        """Messages acknowledged while their callers were cancelled: the next receives return them."""
         self._ending: set[asyncio.Task[None]] = set()
         self._open = True
 
     # Receiving
 
     async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
-        """3.2.4.3: RemoteQMStartReceive2, RemoteQMEndReceive."""
+        """Receive a message, 3.2.4.3: RemoteQMStartReceive2, RemoteQMEndReceive."""
         _refuse_transaction(transaction)
         if self._kept:
             return self._kept.popleft()
@@ -94,7 +94,7 @@ class RemoteReadQueue(QueueApi):
     async def receive_many(
         self, limit: int, timeout: float | None = None, transaction: InTransaction = None
     ) -> list[Message]:
-        """As many as there are, up to ``limit``; each is acknowledged for itself."""
+        """Receive up to ``limit`` available messages; each is acknowledged separately."""
         if limit < 1:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, "receive_many: the limit is at least 1")
         messages = [await self.receive(timeout, transaction)]
@@ -109,7 +109,7 @@ class RemoteReadQueue(QueueApi):
             self._kept.extend(messages)
             raise
         except MessageQueuingError:
-            pass  # what was received is the caller's; the next call says what is wrong
+            pass  # the caller keeps received messages; the next call reports the error
         return messages
 
     async def _receive_at_once(self, wanted: int) -> list[Message]:
@@ -127,7 +127,7 @@ class RemoteReadQueue(QueueApi):
         return found
 
     async def receive_by_lookup_id(self, lookup_identifier: int, transaction: InTransaction = None) -> Message:
-        """RemoteQMStartReceiveByLookupId, RemoteQMEndReceive."""
+        """Receive by lookup identifier: RemoteQMStartReceiveByLookupId, RemoteQMEndReceive."""
         _refuse_transaction(transaction)
         return await self._acknowledge(await self._start_by_lookup_id(lookup_identifier, "current", take=True))
 
@@ -141,7 +141,7 @@ class RemoteReadQueue(QueueApi):
         return read.message
 
     async def receive_end(self, lookup_identifier: int, delete: bool) -> None:
-        """RemoteQMEndReceive. After MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE it is not known whether it was heard."""
+        """End the read: RemoteQMEndReceive. After MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE its outcome is unknown."""
         read = self._begun.pop(lookup_identifier, None)
         if read is None:
             raise MessageQueuingError(
@@ -169,7 +169,7 @@ class RemoteReadQueue(QueueApi):
         return read.message
 
     async def _keep(self, call: asyncio.Future[Any], message: Message) -> None:
-        """The message is this side's by now, and its receiver is gone: it is for the next who receives here."""
+        """Keep an acknowledged message whose receiver was cancelled, for the next receive."""
         try:
             async with asyncio.timeout(_GIVE_UP):
                 if (await call).status:
@@ -182,13 +182,13 @@ class RemoteReadQueue(QueueApi):
         self._kept.append(message)
 
     async def _see_to(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let work come to its end, also when whoever waits for it is cancelled once more."""
+        """Let work finish, even if its waiter is cancelled again."""
         task = asyncio.ensure_future(work)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
         await asyncio.shield(task)
 
-    # Starting a read, and giving one up
+    # Starting a read, and cancelling one
 
     async def _start(self, action: Action, timeout: float | None, cursor: int = 0) -> _Read:
         desc = RemoteReadDesc(
@@ -252,7 +252,7 @@ class RemoteReadQueue(QueueApi):
         return _Read(response.context, received_message(lookup_identifier, value))
 
     async def _abandon(self, call: asyncio.Future[Any], request_id: int) -> None:
-        """Canceling a Pending Peek or Receive, 3.2.4.7. A message that came in the same moment goes back."""
+        """Canceling a Pending Peek or Receive, 3.2.4.7. A message that arrived in the same moment is returned."""
         try:
             async with asyncio.timeout(_GIVE_UP):
                 if not call.done():
@@ -265,27 +265,27 @@ class RemoteReadQueue(QueueApi):
                     await self.node.reader.call(QM2QM, qm2qm.END_RECEIVE, _end_of(response.context, _NACK))
         except (RpcError, TimeoutError) as error:
             if not isinstance(error, ConnectionLostError):
-                self.node.reader.abort()  # then the server gives back what it holds
+                self.node.reader.abort()  # the server then unlocks its messages
 
     # Peeking
 
     async def peek(self, timeout: float | None = None) -> Message:
-        """3.2.4.2."""
+        """Peek at a message, 3.2.4.2."""
         return (await self._start(Action.MQ_ACTION_PEEK_CURRENT, timeout)).message
 
     async def peek_by_lookup_id(self, lookup_identifier: int = 0, seek: Seek = "current") -> Message:
-        """RemoteQMStartReceiveByLookupId."""
+        """Peek by lookup identifier: RemoteQMStartReceiveByLookupId."""
         return (await self._start_by_lookup_id(lookup_identifier, seek, take=False)).message
 
     def cursor(self) -> CursorApi:
-        """A cursor; the other side hears of it with the first call."""
+        """A cursor, which the server creates with the first call."""
         self._check_open()
         return RemoteReadCursor(self)
 
     # The queue
 
     async def purge(self) -> None:
-        """3.2.4.4."""
+        """Purge the queue, 3.2.4.4."""
         self._check_open()
         purged = await self._call(qm2qm.PURGE_QUEUE, qm2qm.PurgeQueueRequest(queue=self.handle))
         check_status(purged.status, self.format_name)
@@ -300,7 +300,7 @@ class RemoteReadQueue(QueueApi):
             )
 
     async def close(self) -> None:
-        """3.2.4.9. Reads that wait are cancelled there."""
+        """Close the queue, 3.2.4.9. The server cancels waiting reads."""
         if not self._open:
             return
         self._open = False
@@ -311,25 +311,25 @@ class RemoteReadQueue(QueueApi):
         finally:
             self.node.queue_closed()
 
-    # What is only done at home
+    # Operations that are only possible on local queues
 
     async def send(self, message: Message, transaction: InTransaction = None) -> bytes:
-        """Not on a queue that is open to be read."""
+        """Refused: the queue is open for reading."""
         raise _read_only(self.format_name)
 
     async def send_many(self, messages: Iterable[Message], transaction: InTransaction = None) -> list[bytes]:
-        """Not on a queue that is open to be read."""
+        """Refused: the queue is open for reading."""
         raise _read_only(self.format_name)
 
     async def move(self, lookup_identifier: int, target: QueueApi, transaction: InTransaction = None) -> None:
-        """The protocol moves no messages."""
+        """Refused: the protocol cannot move messages."""
         raise MessageQueuingError(
             ErrorCode.MQ_ERROR_ILLEGAL_OPERATION, "messages of another computer's queue are moved there"
         )
 
 
 class RemoteReadCursor(CursorApi):
-    """A cursor of a queue elsewhere."""
+    """A cursor of a remote queue."""
 
     def __init__(self, queue: RemoteReadQueue) -> None:
         self._queue = queue
@@ -344,7 +344,7 @@ class RemoteReadCursor(CursorApi):
         return await asyncio.shield(self._handle)
 
     async def _create(self) -> int:
-        """R_QMCreateRemoteCursor, MS-MQMP 3.1.4.4."""
+        """Create the cursor: R_QMCreateRemoteCursor, MS-MQMP 3.1.4.4."""
         request = qmcomm.CreateRemoteCursorRequest(buffer=TransferBuffer(), queue=self._queue.handle)
         created = await self._queue.node.call(QMCOMM, qmcomm.CREATE_REMOTE_CURSOR, request)
         check_status(created.status, self._queue.format_name)
@@ -352,22 +352,22 @@ class RemoteReadCursor(CursorApi):
         return cursor
 
     async def peek(self, timeout: float | None = None) -> Message:
-        """3.2.4.5."""
+        """Peek at the cursor, 3.2.4.5."""
         return (await self._queue._start(Action.MQ_ACTION_PEEK_CURRENT, timeout, await self._opened())).message
 
     async def peek_next(self, timeout: float | None = None) -> Message:
-        """3.2.4.5."""
+        """Peek at the next message, 3.2.4.5."""
         return (await self._queue._start(Action.MQ_ACTION_PEEK_NEXT, timeout, await self._opened())).message
 
     async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
-        """3.2.4.6."""
+        """Receive at the cursor, 3.2.4.6."""
         _refuse_transaction(transaction)
         queue = self._queue
         read = await queue._start(Action.MQ_ACTION_RECEIVE, timeout, await self._opened())
         return await queue._acknowledge(read)
 
     async def close(self) -> None:
-        """3.2.4.8."""
+        """Close the cursor, 3.2.4.8."""
         if self._closed:
             return
         self._closed = True

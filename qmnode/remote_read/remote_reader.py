@@ -1,4 +1,4 @@
-"""Opens queues of other queue managers for this one: what ``open_queue`` does with a name of another computer."""
+"""Opens queues of other queue managers: ``open_queue`` with the name of another computer."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Attempt:
-    """A connection that is being made, and how many wait for it."""
+    """A connection that is being made, and the number of callers that wait for it."""
 
     task: asyncio.Task[RemoteNode]
     waiting: int = 0
 
 
 class RemoteReader:
-    """Connections to the queue managers whose queues are open here, one for each."""
+    """One connection to each queue manager whose queues are open here."""
 
     def __init__(self, manager: QueueManager, security: Callable[[str], SecurityContext] | None = None) -> None:
-        """``security`` makes security contexts for hosts; without it this node reads as nobody in particular."""
+        """``security`` makes security contexts for hosts; without it this node reads anonymously."""
         self._manager = manager
         self._security = security
         self._nodes: dict[str, RemoteNode] = {}
@@ -50,7 +50,7 @@ class RemoteReader:
         )
 
     def reads(self, name: FormatName, access: Access) -> bool:
-        """Whether a queue can be opened so over there."""
+        """Whether a remote queue can be opened with this access."""
         return access in (Access.RECEIVE, Access.PEEK) and isinstance(
             name, DirectFormatName | PublicFormatName | PrivateFormatName
         )
@@ -75,12 +75,12 @@ class RemoteReader:
         try:
             _, computer = await self._manager.published.get_queue_path(name)
         except MessageQueuingError as error:
-            # The name is a good one; this node does not know whose it is.
+            # The name is valid, but this node does not know its owner.
             raise MessageQueuingError(ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, error.sentence) from None
         return computer
 
     async def _node(self, host: str) -> RemoteNode:
-        """The connection to a computer. Who asks while it is being made waits for that one, and hears how it ended."""
+        """The connection to a computer. Callers that ask while it is being made share it and its outcome."""
         key = host.upper()
         node = self._nodes.get(key)
         if node is not None and not node.is_lost:
@@ -112,7 +112,7 @@ class RemoteReader:
         return node
 
     def _give_up(self, key: str, attempt: _Attempt) -> None:
-        """Nobody waits any more for a connection, which is perhaps there just now. The next who asks makes another."""
+        """Abandon a connection without waiters, which may just have been made. The next caller makes another."""
         task = attempt.task
         if not task.done():
             task.cancel()
@@ -128,7 +128,7 @@ class RemoteReader:
         node.abort()
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close the connections to all queue managers."""
         nodes, self._nodes = self._nodes, {}
         for node in nodes.values():
             await node.close()

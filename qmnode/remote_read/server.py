@@ -1,4 +1,4 @@
-"""Remote read, put together: the interfaces on their port, and the endpoint mapper on its own."""
+"""The remote read server: the interfaces on their port, and the endpoint mapper on its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _ANNOTATIONS: Final = {QMCOMM: "Message Queuing - QMRT V1", QM2QM: "Message Queuing - RemoteRead V1"}
-"""What the endpoint mapper says of them, in Windows' words."""
+"""The annotations of the interfaces at the endpoint mapper, in Windows' words."""
 _STEP: Final = 11
 _ATTEMPTS: Final = 100
 
@@ -68,11 +68,13 @@ class RemoteReadServer:
 
     @property
     def port(self) -> int:
-        """Where the interfaces are."""
+        """The port of the interfaces."""
         return self.server.port
 
     async def start(self) -> None:
-        """Listen. MQ_ERROR_SERVICE_NOT_AVAILABLE when a port cannot be had or the node is in hardened mode."""
+        """Start to listen. Raises MQ_ERROR_SERVICE_NOT_AVAILABLE if a port is not available or the node is in hardened
+        mode.
+        """
         settings = self.settings
         if self._manager.settings.hardened_security:
             # HardenedSecurity, MS-MQDMPR 3.1.1.1: no RPC request is responded to.
@@ -94,7 +96,7 @@ class RemoteReadServer:
                 ) from error
 
     async def _listen(self) -> None:
-        """3.1.4.8: while the port is in use, try the one eleven further."""
+        """Listen, 3.1.4.8: while the port is in use, try the one eleven further."""
         settings = self.settings
         port = settings.port
         for _ in range(_ATTEMPTS):
@@ -115,7 +117,7 @@ class RemoteReadServer:
         )
 
     async def stop(self) -> None:
-        """Stop listening; what was not ended is given back."""
+        """Stop listening; messages of unfinished reads are returned."""
         await self.endpoint_mapper.stop()
         await self.server.stop()
         self.queues.close_all()

@@ -1,6 +1,6 @@
 """CACTransferBufferV1: MS-MQMP 2.2.3.2, which R_QMCreateRemoteCursor carries and ignores.
 
-It has to be read all the same, since what follows it cannot be found otherwise.
+It must still be parsed, because the data after it cannot be found otherwise.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _COUNTED_WIDE: Final = Pointer(Pointer(Array(U16, varying=True)))
 _FORMAT_NAME: Final = range(1025)
 
 CREATE_CURSOR: Final = 2
-"""CACTB_CREATECURSOR, 2.2.2.1."""
+"""The type that creates a cursor: CACTB_CREATECURSOR, 2.2.2.1."""
 
 
 class CreateRemoteCursor(NdrStructure):
-    """CACCreateRemoteCursor, 2.2.3.4."""
+    """The part for cursors: CACCreateRemoteCursor, 2.2.3.4."""
 
     cursor: int = member(U32, "hCursor", default=0)
     server_queue: int = member(U32, "srv_hACQueue", default=0)
@@ -59,7 +59,7 @@ class _UnitOfWork(NdrStructure):
 
 
 class TransferBuffer(NdrStructure):
-    """CACTransferBufferV1. Zeroed out, as clients send it, but for the type."""
+    """CACTransferBufferV1 of all zeros, as clients send it, except for the type."""
 
     transfer_type: int = member(U32, "uTransferType", default=CREATE_CURSOR, allowed=range(3))
     transfer: Any = member(

@@ -1,1 +1,1 @@
-"""Where a queue manager keeps things: RocksDB, written in batches that many callers share."""
+"""The store of a queue manager: RocksDB, written in batches that many callers share."""

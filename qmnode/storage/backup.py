@@ -1,4 +1,4 @@
-"""Copies of a store: made beside the running node, and put where a node will be started on them."""
+"""Backups of a store: made beside the running node, and restored to a directory for a node to start on."""
 
 import asyncio
 import os
@@ -15,21 +15,21 @@ from qmnode.storage.store import Store, make_private
 _PRIVATE: Final = 0o700
 _CHUNK: Final = 4 * 1024 * 1024
 _CURRENT: Final = "CURRENT"
-"""The file that every store of RocksDB has: a directory without it is no store."""
+"""The file that every RocksDB store has: a directory without it is no store."""
 
 
 async def back_up(store: Store, path: Path) -> None:
-    """A checkpoint in the new directory ``path``, readable for its owner only. The node goes on meanwhile.
+    """Write a checkpoint to the new directory ``path``, readable for its owner only, while the node continues.
 
-    Files are hard links where the file system is the store's own, copies elsewhere. StoreError if it is there already
-    or cannot be written; nothing is left behind then.
+    Files are hard links on the store's own file system, copies elsewhere. Raises StoreError if the directory exists or
+    cannot be written, and then leaves nothing behind.
     """
     store.flush()
     try:
         await asyncio.to_thread(_write, store, path)
     except StoreError:
         raise
-    except Exception as error:  # RocksDB's own, which have no common class
+    except Exception as error:  # RocksDB's exceptions have no common class
         raise StoreError(f"the backup {path} cannot be written: {error}") from error
 
 
@@ -48,10 +48,11 @@ def _write(store: Store, path: Path) -> None:
 
 
 def restore(backup: Path, data: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Copy a backup into ``data``, which is empty or not there; a node can be started on it then. The bytes copied.
+    """Copy a backup into ``data``, which is empty or missing, so that a node can be started on it. Return the bytes
+    copied.
 
-    The node will know that it runs on a copy. ``progress`` is told bytes done and bytes in all. StoreError if the
-    backup is none, ``data`` is not empty, or something cannot be copied; then ``data`` is left empty.
+    The node will know that it runs on a copy. ``progress`` is called with the bytes done and the total. Raises
+    StoreError if the backup is invalid, ``data`` is not empty, or copying fails; then ``data`` is left empty.
     """
     if not (backup / _CURRENT).is_file():
         raise StoreError(f"{backup} is no backup: there is no file {_CURRENT} in it; name what qmnode backup wrote")
@@ -67,7 +68,7 @@ def restore(backup: Path, data: Path, progress: Callable[[int, int], None] = lam
 
 def _copy(backup: Path, data: Path, progress: Callable[[int, int], None]) -> int:
     files = sorted(path for path in backup.iterdir() if path.is_file() and path.name not in ("LOCK", _CURRENT))
-    # CURRENT last: until it is there nothing takes the directory for a store.
+    # CURRENT last: without it, the directory is not taken for a store.
     files.append(backup / _CURRENT)
     total, done = sum(path.stat().st_size for path in files), 0
     (data / COPY_MARKER).touch()
@@ -85,7 +86,7 @@ def _copy(backup: Path, data: Path, progress: Callable[[int, int], None]) -> int
 
 
 def _sync(folder: Path) -> None:
-    """What is in a directory is there after a power cut too."""
+    """Make the entries of a directory survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""Express messages in memory: as they are, until there are too many; the store keeps the others in files without a log.
+"""Express messages in memory up to a limit; the store keeps the rest in files without a log.
 
-Most are received, or sent on, before the store would have written them anywhere.
+Most are received, or sent on, before the store would have written them to a file.
 """
 
 from bisect import bisect_left
@@ -11,7 +11,7 @@ from qmnode.model.ports import Entry
 
 
 class _Queue:
-    """The messages of one queue. ``order`` may have some that are gone; it is cleaned when they are the most."""
+    """The messages of one queue. ``order`` may contain deleted ones; it is cleaned when they are the majority."""
 
     __slots__ = ("order", "values")
 
@@ -21,11 +21,11 @@ class _Queue:
 
 
 _DEAD: int = 64
-"""So many lookup identifiers of messages that are gone do not matter."""
+"""Deleted lookup identifiers in ``order`` that do not matter yet."""
 
 
 class ExpressMemory:
-    """What is in memory, by queue and lookup identifier: not more than ``limit`` bytes."""
+    """The messages in memory by queue and lookup identifier, ``limit`` bytes at most."""
 
     __slots__ = ("_queues", "limit", "used")
 
@@ -35,7 +35,7 @@ class ExpressMemory:
         self._queues: dict[int, _Queue] = {}
 
     def put(self, queue_id: int, lookup_identifier: int, value: bytes) -> bool:
-        """Keep a message, or another value of one that is kept. False: there is no room."""
+        """Keep a message, or a new value of a kept one. Return False if there is no room."""
         if self.used + len(value) > self.limit:
             self.delete(queue_id, lookup_identifier)
             return False
@@ -55,7 +55,7 @@ class ExpressMemory:
         return True
 
     def delete(self, queue_id: int, lookup_identifier: int) -> bool:
-        """Forget a message. False: it is not here."""
+        """Forget a message. Return False if it is not in memory."""
         queue = self._queues.get(queue_id)
         value = queue.values.pop(lookup_identifier, None) if queue is not None else None
         if queue is None or value is None:
@@ -71,7 +71,7 @@ class ExpressMemory:
             del self._queues[queue_id]
 
     def delete_range(self, queue_id: int, first: int, stop: int) -> None:
-        """Forget messages from ``first`` up to but without ``stop``."""
+        """Forget messages from ``first`` up to, but not including, ``stop``."""
         queue = self._queues.get(queue_id)
         if queue is None:
             return
@@ -81,12 +81,12 @@ class ExpressMemory:
         self._clean(queue_id, queue)
 
     def get(self, queue_id: int, lookup_identifier: int) -> bytes | None:
-        """A message."""
+        """The value of a message, if it is in memory."""
         queue = self._queues.get(queue_id)
         return None if queue is None else queue.values.get(lookup_identifier)
 
     def read(self, queue_id: int, first: int, last: int, limit: int, size: int) -> list[Entry]:
-        """Messages from ``first`` to ``last`` until ``limit`` messages or ``size`` bytes are there."""
+        """Messages from ``first`` to ``last``, until ``limit`` messages or ``size`` bytes."""
         queue = self._queues.get(queue_id)
         if queue is None:
             return []

@@ -1,4 +1,4 @@
-"""Where things are in the store: column families, and keys whose order is the order they are read in.
+"""The layout of the store: column families, and keys that sort in the order in which they are read.
 
 The order of delivery is the order of keys: a queue's number, then the lookup identifier, whose top byte is 7 minus the
 priority and whose other seven grow with arrival (MS-MQDMPR 3.1.7.1.9). All numbers in keys are big-endian.
@@ -7,13 +7,13 @@ priority and whose other seven grow with arrival (MS-MQDMPR 3.1.7.1.9). All numb
 |---|---|---|
 | meta | name | facts about the node: format version, identifier blocks, origin |
 | messages | queue (u32), lookup identifier (u64) | prefix (20 bytes), UserMessage packet: qmnode.model.record |
-| express | the same | the same, what memory has no room for; written without the log, emptied at every start |
+| express | the same | the same, if memory has no room; written without the log, emptied at every start |
 | expiry | second (u32), queue (u32), lookup identifier (u64) | nothing; groups: see qmnode.model.expiry |
 | queues | queue (u32) | definition, JSON |
 | counters | queue (u32) | bytes, and per priority the count and the head (qmnode.model.queue) |
 | transactions | transaction identifier | prepared transaction |
 | incoming, outgoing | the protocol's | the protocol's transfer information |
-| history | the protocol's | message identifiers that came in |
+| history | the protocol's | identifiers of received messages |
 | events | sequential identifier of the first (u64) | events of one batch (qmnode.export.log), until they are exported |
 """
 
@@ -22,10 +22,11 @@ from enum import StrEnum
 from typing import Final
 
 FORMAT_VERSION: Final = 1
-"""Of a new store. Raised when an older program could not read what a newer one writes."""
+"""The version of a new store. Raised when older programs cannot read the new format."""
 NAMED_DEAD_LETTERS: Final = 2
-"""Of a store that has, or had, messages with a dead-letter queue of their own: an older program would send what is
-behind their packets."""
+"""The version of a store that has, or had, messages with a dead-letter queue of their own: an older program would
+transmit the data behind their packets.
+"""
 NEWEST_FORMAT: Final = NAMED_DEAD_LETTERS
 
 MESSAGE_KEY: Final = struct.Struct(">IQ")

@@ -1,6 +1,6 @@
-"""Writes that were synced and are gone: a log that was cut, removed, or came back older than it was.
+"""Detects synced writes that are missing: a log that was truncated, removed, or replaced by an older one.
 
-Whoever looks at a store notes first what its directory has (:func:`examine`), opens it, and compares.
+First record the state of the directory (:func:`examine`), then open the store and compare.
 """
 
 import json
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from qmnode.storage.store import Store
 
 LOSSES: Final = "losses"
-"""The fact about the node: losses that a start found, as JSON."""
+"""The key of the losses that starts have found, as JSON."""
 REPORTED_FOR: Final = 7 * 24 * 3600.0
 """Seconds for which a loss is reported after a start found it."""
 _KEPT: Final = 20
 _ALL: Final = 1 << 64
-"""A sequence number after all that can be."""
+"""Greater than any sequence number."""
 _ADVICE: Final = (
     "Messages of that time may be missing, and others may be received again: restore a backup, or have them sent again"
 )
@@ -34,24 +34,24 @@ _ADVICE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What may be missing."""
+    """Synced writes that are missing."""
 
     writes: int
-    """Records that were written and are not there; 0 if nobody knows how many."""
+    """Missing records; 0 if the number is unknown."""
     messages: int
-    """About how many messages were stored by these writes."""
+    """Approximate number of messages that these writes stored."""
     since: float
-    """When the last write was made that is still there, in seconds since 1970; 0 if unknown."""
+    """When the last remaining write was made, in seconds since 1970; 0 if unknown."""
     until: float
-    """When the last write was made that was synced."""
+    """When the last synced write was made."""
     logs: tuple[str, ...] = ()
-    """What is wrong with logs."""
+    """Damage found in the logs."""
     found: float = 0.0
-    """When a start found it."""
+    """When a start found the loss."""
 
     @property
     def sentence(self) -> str:
-        """For people: what is missing, and what to do."""
+        """An explanation for people: the missing data, and what to do."""
         parts = ["writes that were synced are gone"]
         if self.writes:
             count = f"{self.writes} records of about {self.messages} stored messages"
@@ -63,7 +63,7 @@ class Loss:
 
     @classmethod
     def read(cls, record: bytes | None) -> list[Self]:
-        """Those that starts have found, the oldest first."""
+        """Decode the losses that starts have found, the oldest first."""
         if record is None:
             return []
         return [cls(**one | {"logs": tuple(one["logs"])}) for one in json.loads(record)]
@@ -75,19 +75,19 @@ def _moment(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """A directory before its store was opened, which changes the logs."""
+    """A directory as it was before opening its store, which changes the logs."""
 
     synced: Synced | None
     logs: dict[int, int]
 
 
 def examine(path: Path) -> Before:
-    """What is there before it is opened."""
+    """Examine a store's directory before it is opened."""
     return Before(read_synced(path), logs_in(path))
 
 
 def find_loss(before: Before, recovered: int, first_needed_log: Callable[[], int]) -> Loss | None:
-    """Compare with the number that the store was recovered to. ``first_needed_log`` is asked if a log is missing."""
+    """Compare with the number that the store was recovered to. ``first_needed_log`` is called if a log is missing."""
     synced = before.synced
     if synced is None:
         return None
@@ -117,12 +117,12 @@ def _damaged_logs(synced: Synced, there: dict[int, int]) -> dict[int, str]:
 
 
 def needed_log(database: Rdict) -> int:
-    """The oldest log that has records which are in no sorted file. Only a store opened to be read still knows it."""
+    """The oldest log with records that are not in sorted files. Only a store opened for reading still knows it."""
     return int(database.property_value("rocksdb.min-log-number-to-keep") or 0)
 
 
 def check_files(path: Path, before: Before) -> None:
-    """Refuse what was a store and is none any more: RocksDB would begin an empty one in its place."""
+    """Refuse a directory that was a store and no longer is: RocksDB would create an empty one in its place."""
     if before.synced is None or not before.synced.mark.number:
         return
     there = set(Rdict.list_cf(str(path), Options(raw_mode=True))) if (path / "CURRENT").exists() else set()
@@ -135,9 +135,9 @@ def check_files(path: Path, before: Before) -> None:
 
 
 def first_needed_log(path: Path, before: Before) -> int:
-    """The oldest log whose records are not in sorted files yet, where one that should be there may be missing.
+    """The oldest log whose records are not in sorted files yet, in case a needed log is missing.
 
-    Opening the store forgets it.
+    Opening the store for writing destroys this information.
     """
     if find_loss(before, _ALL, lambda: 0) is None:
         return 0
@@ -152,12 +152,12 @@ def first_needed_log(path: Path, before: Before) -> int:
 
 
 def remember(store: "Store", loss: Loss) -> None:
-    """Note what a start has found, for those who ask later."""
+    """Record a loss that a start has found, for later reports."""
     known = [*Loss.read(store.get_meta(LOSSES)), replace(loss, found=time.time())]
     store.put_meta(LOSSES, json.dumps([asdict(one) for one in known[-_KEPT:]]).encode())
     store.flush()
 
 
 def recent(record: bytes | None) -> list[Loss]:
-    """Losses that are still reported."""
+    """The losses that are still reported."""
     return [loss for loss in Loss.read(record) if loss.found + REPORTED_FOR > time.time()]

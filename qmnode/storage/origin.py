@@ -1,8 +1,8 @@
-"""Whether a store is the one it was, or a copy of it: restored from a backup, or cloned with its machine.
+"""Detects whether a store is a copy: restored from a backup, or cloned with its machine.
 
-Message identifiers and sequence numbers that were given out after the copy was made are not in the copy. If it gave
-them out again, receivers would take its new messages for duplicates and drop them. So a copy skips a large block of
-identifiers and starts its sequences with a newer time stamp (TxSequenceID, MS-MQMQ 2.2.18.1.2).
+A copy lacks the message identifiers and sequence numbers that were used after it was made. If it used them again,
+receivers would take its new messages for duplicates and drop them. So a copy skips a large block of identifiers and
+starts its sequences with a newer time stamp (TxSequenceID, MS-MQMQ 2.2.18.1.2).
 """
 
 import time
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from qmnode.storage.store import Store
 
 COPY_MARKER: Final = "COPY"
-"""A file that a checkpoint carries; the first start removes it."""
+"""The file that marks a checkpoint; the first start removes it."""
 
 IDENTIFIERS: Final = "message_identifier"
 SEQUENCE_TIME_STAMP: Final = "sequence_time_stamp"
 EVENTS_EXPORTED: Final = "events_exported"
-"""The sequential identifier of the last event that is out of the store."""
+"""The sequential identifier of the last exported event."""
 _EVENT_JUMP: Final = 1 << 40
 _ORIGIN: Final = "origin"
 _MACHINE_ID: Final = Path("/etc/machine-id")
 
 
 def take_origin(store: "Store", *, lost: bool = False) -> None:
-    """Find out, skip what must be skipped, and remember where the store is now.
+    """Detect a copy, skip identifiers if necessary, and record the place of the store.
 
-    A store that has lost writes skips as a copy does: identifiers given out since are as unknown to it.
+    A store that has lost writes skips like a copy: it does not know the identifiers used since.
     """
     marker = store.path / COPY_MARKER
     here = _fingerprint(store.path)
@@ -48,23 +48,23 @@ def take_origin(store: "Store", *, lost: bool = False) -> None:
 
 
 def skip_identifiers(store: "Store") -> None:
-    """Never give out the message identifiers that follow the last known one."""
+    """Skip a block of message identifiers after the last known one."""
     last = int.from_bytes(store.get_meta(IDENTIFIERS) or b"", "big")
     store.put_meta(IDENTIFIERS, (last + store.settings.identifier_jump).to_bytes(8, "big"))
 
 
 def skip_events(store: "Store") -> None:
-    """Events have other sequential identifiers than those that the original has given out since."""
+    """Give events other sequential identifiers than those that the original has used since."""
     last = int.from_bytes(store.get_meta(EVENTS_EXPORTED) or b"", "big")
     for key, _ in store.scan(Family.EVENTS, b""):
         last = max(last, int.from_bytes(key, "big"))
-    # The original exports what is in its log; here it would be told again.
+    # The original exports the events in its log; here they would be exported twice.
     store.delete_range(Family.EVENTS, b"", b"\xff" * 9)
     store.put_meta(EVENTS_EXPORTED, (last + _EVENT_JUMP).to_bytes(8, "big"))
 
 
 def new_sequence_time_stamp(store: "Store") -> None:
-    """Outgoing sequences that start from now on are newer than any the original started."""
+    """Make outgoing sequences that start from now on newer than any of the original."""
     last = int.from_bytes(store.get_meta(SEQUENCE_TIME_STAMP) or b"", "big")
     store.put_meta(SEQUENCE_TIME_STAMP, max(last + 1, int(time.time())).to_bytes(8, "big"))
 

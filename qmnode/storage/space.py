@@ -1,4 +1,4 @@
-"""The room on the disk under a store, and whether it takes writes."""
+"""The free space on the disk under a store, and whether it accepts writes."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ _PROBE_SIZE: Final = 1024 * 1024
 
 
 def space(path: Path) -> tuple[int, int]:
-    """Bytes that are free for this process, and bytes in all, of the file system. Zeros if it does not say."""
+    """The free bytes (for this process) and the total bytes of the file system. Zeros if unknown."""
     try:
         found = os.statvfs(path)
     except OSError:
@@ -19,7 +19,7 @@ def space(path: Path) -> tuple[int, int]:
 
 
 def probe(path: Path) -> OSError | None:
-    """Write and sync a mebibyte in this directory. What went wrong, or None."""
+    """Write and sync a mebibyte in this directory. Return the error, or None."""
     file = path / _PROBE
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

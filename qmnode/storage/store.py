@@ -1,4 +1,4 @@
-"""A store on RocksDB: opening it, and the reads and writes that the model asks for."""
+"""A store on RocksDB: opening it, and the reads and writes of the model."""
 
 from collections.abc import Callable, Iterator, Mapping
 from heapq import merge
@@ -59,7 +59,8 @@ def _options(settings: StorageSettings) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
-    # A torn record at the end of the log is a write that nobody was told of. One in the middle is damage: say so.
+    # A torn record at the end of the log is a write that was never confirmed. One in the middle is damage and is
+    # reported.
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     options.set_max_total_wal_size(settings.log_limit)
     options.set_max_background_jobs(2)
@@ -82,9 +83,10 @@ def _family_options(family: Family, settings: StorageSettings, cache: Cache) -> 
 
 
 def make_private(path: Path) -> None:
-    """Make the directory of a new store, for its owner only; also one that was there, as administrators make it.
+    """Make the directory of a new store accessible to its owner only, even if an administrator created it.
 
-    The files in it have RocksDB's permissions: everybody could read them. What is changed later stays. StoreError.
+    The files in it have RocksDB's permissions, which allow everyone to read them. Later changes are kept. Raises
+    StoreError.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -95,7 +97,7 @@ def make_private(path: Path) -> None:
 
 
 class Store:
-    """An open store. One process at a time may have it open; copies and secondary readers are free to look."""
+    """An open store. Only one process may have it open at a time, except for copies and secondary readers."""
 
     def __init__(self, database: Rdict, path: Path, settings: StorageSettings, mark: SyncedMark) -> None:
         self.path = path
@@ -105,14 +107,14 @@ class Store:
         self._handles: Mapping[Family, Any] = {family: database.get_column_family_handle(family) for family in Family}
         self._mark = mark
         self.losses: list[Loss] = []
-        """What was synced and was gone at a start, if that was not long ago."""
+        """Recently found losses of synced writes."""
         self._writer = Writer(database, settings.sync == "thread", mark)
         self._messages = self._handles[Family.MESSAGES]
         self._express = self._handles[Family.EXPRESS]
         self._memory = ExpressMemory(settings.express_memory)
         self._format = FORMAT_VERSION
         self._spilled = False
-        """Whether express messages have been written, since there was no room for them in memory."""
+        """Whether express messages have been written to the store for lack of memory."""
         self.durable = self._writer.durable
         self.pending = self._writer.pending
         self.check = self._writer.check
@@ -122,7 +124,9 @@ class Store:
 
     @classmethod
     def open(cls, path: str | Path, settings: StorageSettings | None = None) -> "Store":
-        """Open the store in this directory, or make one. StoreError if it is damaged, newer, or open elsewhere."""
+        """Open the store in this directory, or create one. Raises StoreError if it is damaged, newer, or open
+        elsewhere.
+        """
         settings = settings or StorageSettings()
         path = Path(path)
         make_private(path)
@@ -187,35 +191,35 @@ class Store:
 
     @property
     def write_durations(self) -> Histogram:
-        """From the first change of a batch until it is on disk."""
+        """Durations from the first change of a batch until it is on disk."""
         return self._writer.durations
 
     @property
     def failure(self) -> StoreError | None:
-        """Why nothing can be written any more. Only opening the store again helps then."""
+        """The reason why nothing can be written any longer. Only reopening the store helps then."""
         return self._writer.failure
 
     def when_failed(self, callback: Callable[[], None]) -> None:
-        """Call back, once, when a write or a sync has failed."""
+        """Set a callback that is called once when a write or a sync has failed."""
         self._writer.on_failure = callback
 
     def condition(self) -> StorageCondition:
-        """How the store is, and the disk under it."""
+        """The condition of the store, and of the disk under it."""
         free, total = space(self.path)
         failure = self._writer.failure
         lost = sum(max(1, loss.writes) for loss in self.losses)
         return StorageCondition(failure.sentence if failure is not None else "", free, total, lost)
 
     def put(self, family: Family, key: bytes, value: bytes) -> None:
-        """Write one record of any family in this pass's batch."""
+        """Write one record of any family in the current batch."""
         self._writer.batch.put(key, value, self._handles[family])
 
     def delete(self, family: Family, key: bytes) -> None:
-        """Delete one record of any family in this pass's batch."""
+        """Delete one record of any family in the current batch."""
         self._writer.batch.delete(key, self._handles[family])
 
     def delete_range(self, family: Family, first: bytes, end: bytes) -> None:
-        """Delete the records of a family from ``first`` up to but without ``end``."""
+        """Delete the records of a family from ``first`` up to, but not including, ``end``."""
         self._writer.batch.delete_range(first, end, self._handles[family])
 
     def put_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
@@ -230,7 +234,7 @@ class Store:
     def put_express(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Store an express message: in memory, or outside the log."""
         if self._memory.put(queue_id, lookup_identifier, value):
-            if self._spilled:  # perhaps another value of the same message
+            if self._spilled:  # a previous value may be there
                 self._writer.volatile.delete(MESSAGE_KEY.pack(queue_id, lookup_identifier), self._express)
                 self._writer.volatile_used = True
             return
@@ -246,7 +250,7 @@ class Store:
         self._writer.volatile_used = True
 
     def delete_messages(self, queue_id: int, first: int, stop: int) -> None:
-        """Delete every message from ``first`` up to but without ``stop``, of both kinds."""
+        """Delete all messages of both kinds from ``first`` up to, but not including, ``stop``."""
         begin, end = MESSAGE_KEY.pack(queue_id, first), MESSAGE_KEY.pack(queue_id, stop)
         self._writer.batch.delete_range(begin, end, self._messages)
         self._memory.delete_range(queue_id, first, stop)
@@ -255,24 +259,24 @@ class Store:
             self._writer.volatile_used = True
 
     def put_outgoing(self, queue_id: int, record: bytes) -> None:
-        """Store where an outgoing queue is in its sequence."""
+        """Store an outgoing queue's place in its sequence."""
         self.put(Family.OUTGOING, QUEUE_KEY.pack(queue_id), record)
 
     def get_outgoing(self, queue_id: int) -> bytes | None:
-        """Where an outgoing queue is in its sequence."""
+        """An outgoing queue's place in its sequence."""
         return self.get(Family.OUTGOING, QUEUE_KEY.pack(queue_id))
 
     @property
     def sequence_time_stamp(self) -> int:
-        """The least time stamp that a new outgoing sequence may have."""
+        """The lowest time stamp that a new outgoing sequence may have."""
         return int.from_bytes(self.get_meta(SEQUENCE_TIME_STAMP) or b"", "big")
 
     def put_expiry(self, when: int, queue_id: int, lookup_identifier: int) -> None:
-        """Remember when a message expires."""
+        """Add a message to the expiry index."""
         self.put(Family.EXPIRY, EXPIRY_KEY.pack(when, queue_id, lookup_identifier), b"")
 
     def delete_expiry(self, when: int, queue_id: int, lookup_identifier: int) -> None:
-        """Forget when a message expires."""
+        """Delete a message from the expiry index."""
         self.delete(Family.EXPIRY, EXPIRY_KEY.pack(when, queue_id, lookup_identifier))
 
     def put_queue(self, queue_id: int, definition: bytes) -> None:
@@ -289,7 +293,7 @@ class Store:
         self.put(Family.COUNTERS, QUEUE_KEY.pack(queue_id), counters)
 
     def delete_transaction(self, identifier: bytes) -> None:
-        """Forget a prepared transaction."""
+        """Delete a prepared transaction."""
         self.delete(Family.TRANSACTIONS, identifier)
 
     def put_meta(self, name: str, value: bytes) -> None:
@@ -297,19 +301,21 @@ class Store:
         self.put(Family.META, name.encode(), value)
 
     def put_meta_apart(self, name: str, value: bytes) -> None:
-        """Store a fact about the node now, synced, and leave the batch of this pass as it is."""
+        """Store a fact about the node now, synced, and leave the current batch as it is."""
         self._writer.write_apart(name.encode(), value, self._handles[Family.META])
 
     def named_dead_letters(self) -> None:
-        """A message with a dead-letter queue of its own will be stored: older programs keep away from now on."""
+        """Raise the store's version before it stores a message with a dead-letter queue of its own, so that older
+        programs refuse it.
+        """
         if self._format < NAMED_DEAD_LETTERS:
             self._format = NAMED_DEAD_LETTERS
             self.put_meta("format_version", QUEUE_KEY.pack(NAMED_DEAD_LETTERS))
 
-    # Reads: what was flushed
+    # Reads of flushed writes
 
     def get(self, family: Family, key: bytes) -> bytes | None:
-        """One record."""
+        """One record of a family."""
         try:
             value: bytes | None = self._families[family].get(key)
         except Exception as error:
@@ -317,7 +323,7 @@ class Store:
         return value
 
     def scan(self, family: Family, first: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Records from ``first`` on, up to but without ``end``, in the order of their keys."""
+        """Records from ``first`` up to, but not including, ``end``, in the order of their keys."""
         iterator = self._families[family].iter()
         iterator.seek(first)
         while iterator.valid():
@@ -338,7 +344,7 @@ class Store:
         return self.get(Family.EXPRESS, key) if value is None else value
 
     def read_messages(self, queue_id: int, first: int, last: int, limit: int, size: int, express: bool) -> list[Entry]:
-        """Messages from ``first`` to ``last`` until ``limit`` messages or ``size`` bytes are there."""
+        """Messages from ``first`` to ``last``, until ``limit`` messages or ``size`` bytes."""
         entries = self._forward(Family.MESSAGES, queue_id, first, last, limit, size)
         if not express:
             return entries
@@ -348,14 +354,14 @@ class Store:
         parts = [part for part in parts if part]
         if len(parts) < 2:
             return parts[0] if parts else []
-        # Of cut-off lists only what lies before all cuts is complete.
+        # Of truncated lists, only the part before every cut is complete.
         ends = [part[-1][0] for part in parts if _is_cut(part, limit, size)]
         until = min(ends, default=_LAST_LOOKUP)
         return [entry for entry in merge(*parts) if entry[0] <= until]
 
     def _forward(self, family: Family, queue_id: int, first: int, last: int, limit: int, size: int) -> list[Entry]:
         end = MESSAGE_KEY.pack(queue_id, last)
-        # Without a bound, finding out that a queue ends here means searching through what was deleted from the next.
+        # Without a bound, finding the end of this queue would mean searching through deleted messages of the next.
         bound = ReadOptions()
         bound.set_iterate_upper_bound(end + b"\0")
         iterator = self._families[family].iter(bound)
@@ -401,30 +407,30 @@ class Store:
         return entries
 
     def read_expiry(self, first: tuple[int, int, int], last: int, limit: int) -> list[tuple[int, int, int]]:
-        """What expires from the entry ``first`` to the second ``last``."""
+        """Expiry entries from ``first`` to the second ``last``."""
         records = self.scan(Family.EXPIRY, EXPIRY_KEY.pack(*first), EXPIRY_KEY.pack(last, 0xFFFFFFFF, _LAST_LOOKUP))
         return [EXPIRY_KEY.unpack(key) for key, _ in islice(records, limit)]
 
     def read_queues(self) -> list[tuple[int, bytes]]:
-        """All definitions."""
+        """The definitions of all queues."""
         return [(QUEUE_KEY.unpack(key)[0], value) for key, value in self.scan(Family.QUEUES, b"")]
 
     def read_counters(self) -> dict[int, bytes]:
-        """All counters."""
+        """The counters of all queues."""
         return {QUEUE_KEY.unpack(key)[0]: value for key, value in self.scan(Family.COUNTERS, b"")}
 
     def read_transactions(self) -> list[tuple[bytes, bytes]]:
-        """All prepared transactions."""
+        """The records of all prepared transactions."""
         return list(self.scan(Family.TRANSACTIONS, b""))
 
     def get_meta(self, name: str) -> bytes | None:
-        """A fact about the node."""
+        """A fact about the node, by name."""
         return self.get(Family.META, name.encode())
 
-    # The whole
+    # Opening and closing
 
     def write_checkpoint(self, path: str | Path) -> None:
-        """The same of what was flushed: this part may run in a thread."""
+        """Write a checkpoint of the flushed data; may run in a thread."""
         number = self._writer.written
         Checkpoint(self._database).create_checkpoint(str(path))
         write_synced(Path(path), number, self._mark.messages)
@@ -439,9 +445,10 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Write what is pending and close. Closing again does nothing.
+        """Write pending changes and close. Closing again does nothing.
 
-        The lock on the directory goes with the last reference to the database; families and their handles have one.
+        The lock on the directory is released with the last reference to the database; families and their handles hold
+        one.
         """
         if isinstance(self._handles, _Closed):
             return
@@ -453,7 +460,7 @@ class Store:
         self._messages = self._express = None
         del self._database
         self._mark.close()
-        # A store that has failed has told everybody; one that fails only now has not.
+        # A store that failed earlier has notified its users; one that fails only now has not.
         if errors and not failed:
             raise StoreError(f"the message store could not be closed: {errors[0]}") from errors[0]
 
@@ -468,7 +475,7 @@ class _Closed(dict[Family, Any]):
 def _close(part: Rdict) -> Exception | None:
     try:
         part.close()
-    except Exception as error:  # RocksDB's own, which have no common class
+    except Exception as error:  # RocksDB's exceptions have no common class
         return error
     return None
 
@@ -478,7 +485,7 @@ def _is_full(error: Exception) -> bool:
 
 
 def _check_end(iterator: RdictIter) -> None:
-    """An iterator also stops at what it cannot read, which must not look like the end of a queue."""
+    """Raise if an iterator stopped at an unreadable record, which must not look like the end of a queue."""
     if not iterator.valid():
         try:
             iterator.status()

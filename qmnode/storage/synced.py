@@ -1,13 +1,13 @@
-"""How far the log was synced, kept beside it: what tells a torn tail from a lost one.
+"""The position up to which the log was synced, stored beside it to distinguish a torn tail from a loss.
 
-A write that was never synced may end torn when power fails; nobody was told of it. A write that was synced must be
-there at the next start. RocksDB cannot tell the two apart: to it, a log that ends early ends there. So the file
-``SYNCED`` has the sequence number of the last synced write. It is changed after each sync, in mapped memory, and not
-synced itself: a mark that is too low, as a power cut may leave it, only makes the check weaker; it is never too high.
-A call to the system in its place would cost a fifth of a sync on a disk, as it makes the file's time another one.
+A write that was never synced may end torn when power fails; it was never confirmed. A synced write must be there at the
+next start. RocksDB cannot tell the two apart: to it, a log that ends early ends there. So the file ``SYNCED`` holds the
+sequence number of the last synced write. It is changed after each sync, in mapped memory, and not synced itself: a mark
+that is too low, as after a power cut, only makes the check weaker; it is never too high. A system call instead would
+cost a fifth of a disk sync, because it changes the file's time.
 
-The file has 4096 bytes: the mark at 0, and at 512 what changes once a second: which write was made when, and the logs
-that are complete, with their sizes.
+The file has 4096 bytes: the mark at 0, and at 512 the details that change once a second: the times of recent writes,
+and the sizes of complete logs.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ SYNCED_FILE: Final = "SYNCED"
 _SIZE: Final = 4096
 _DETAILS_AT: Final = 512
 _MARK: Final = struct.Struct("<QQQd")
-"""Sequence number, its complement, messages, time."""
+"""Sequence number, its complement, messages, and time."""
 _COMPLEMENT: Final = (1 << 64) - 1
 _DETAILS: Final = struct.Struct("<II")
 _INTERVAL: Final = 1.0
@@ -36,28 +36,28 @@ _LOGS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """How far the store was at some time."""
+    """The position of the store at some time."""
 
     number: int
     """Sequence number of RocksDB: each record that is put or deleted has one."""
     messages: int
-    """Recoverable messages that were stored until then, since the file was made."""
+    """Recoverable messages stored up to then, since the file was created."""
     time: float
 
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What the file says."""
+    """The contents of the file."""
 
     mark: Moment
     history: tuple[Moment, ...] = ()
     logs: dict[int, int] = field(default_factory=dict)
-    """Sizes of logs that were complete, and synced."""
+    """Sizes of the logs that were complete, and synced."""
     newest_log: int = 0
-    """The log that was written to; 0 if unknown."""
+    """The log that was being written; 0 if unknown."""
 
     def at(self, number: int) -> Moment | None:
-        """About when this number was written. None: before all that is known."""
+        """The approximate time when this number was written; None if it is older than the recorded history."""
         before = None
         for moment in (*self.history, self.mark):
             if moment.number < number:
@@ -85,7 +85,7 @@ def logs_in(path: Path) -> dict[int, int]:
 
 
 def read_synced(path: Path) -> Synced | None:
-    """What the file in this store's directory says. None: there is none, or it was torn itself."""
+    """The contents of the file in this store's directory. None if it is missing or torn."""
     try:
         content = (path / SYNCED_FILE).read_bytes()
     except OSError:
@@ -110,7 +110,7 @@ def read_synced(path: Path) -> Synced | None:
 
 
 def write_synced(path: Path, number: int, messages: int) -> None:
-    """The file for a copy of a store, whose logs are complete."""
+    """Write the file for a copy of a store, whose logs are complete."""
     mark = _MARK.pack(number, number ^ _COMPLEMENT, messages, time.time())
     details = _pack_details([], logs_in(path), 0)
     with (path / SYNCED_FILE).open("wb") as file:
@@ -131,14 +131,14 @@ def _pack_details(history: list[Moment], logs: dict[int, int], newest: int) -> b
 
 
 class SyncedMark:
-    """Writes the file of an open store. OSError when it cannot be made."""
+    """Writes the file of an open store. Raises OSError if it cannot be created."""
 
     __slots__ = ("_details_at", "_file", "_history", "_map", "_number", "_path", "messages")
 
     def __init__(self, path: Path, number: int, messages: int) -> None:
         """Begin at the write that the store was recovered to."""
         self.messages = messages
-        """Count here what is stored."""
+        """The counter of stored messages, which the store increases."""
         self._path = path
         self._number = -1
         self._history: list[Moment] = []
@@ -147,7 +147,7 @@ class SyncedMark:
         try:
             if os.fstat(self._file).st_size != _SIZE:
                 os.ftruncate(self._file, 0)
-                os.pwrite(self._file, bytes(_SIZE), 0)  # the mapped page has its place on the disk
+                os.pwrite(self._file, bytes(_SIZE), 0)  # reserve the mapped page's place on the disk
             self._map = mmap.mmap(self._file, _SIZE)
             self.move(number)
             os.fsync(self._file)
@@ -156,7 +156,7 @@ class SyncedMark:
             raise
 
     def move(self, number: int) -> None:
-        """All writes up to this one are synced."""
+        """Record that all writes up to this one are synced."""
         if number == self._number:
             return
         self._number = number
@@ -169,16 +169,16 @@ class SyncedMark:
     def _write_details(self, moment: Moment) -> None:
         history = self._history
         if len(history) >= _HISTORY:
-            del history[1 : _HISTORY // 2 : 2]  # what is older is known less exactly
+            del history[1 : _HISTORY // 2 : 2]  # older entries are thinned out
         history.append(moment)
-        with contextlib.suppress(OSError):  # the store has other ways to say that the disk fails
+        with contextlib.suppress(OSError):  # the store detects disk errors itself
             logs = logs_in(self._path)
             newest = max(logs, default=0)
             logs.pop(newest, None)
             self._map[_DETAILS_AT:] = _pack_details(history, logs, newest)
 
     def close(self) -> None:
-        """Sync the file and let it go."""
+        """Sync the file and close it."""
         if self._map.closed:
             return
         with contextlib.suppress(OSError):

@@ -29,7 +29,7 @@ _SHOWN_LANES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it must be."""
+    """A fault that a check found."""
 
     where: str
     sentence: str
@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """What a check found."""
+    """The result of a check."""
 
     format_version: int = 0
     queues: int = 0
@@ -47,7 +47,7 @@ class Report:
     """Findings beyond MAXIMUM_FINDINGS, which are only counted."""
 
     def add(self, where: str, sentence: str) -> None:
-        """Note a finding."""
+        """Add a finding to the report."""
         if len(self.findings) < MAXIMUM_FINDINGS:
             self.findings.append(Finding(where, sentence))
         else:
@@ -55,12 +55,12 @@ class Report:
 
 
 class _Counted:
-    """What the messages of a queue add up to."""
+    """The totals of a queue's messages."""
 
     def __init__(self) -> None:
         self.size = 0
         self.lanes: dict[int, list[int]] = {}
-        """Count and first lookup identifier."""
+        """Count and first lookup identifier of each lane."""
 
     def add(self, lookup_identifier: int, size: int) -> None:
         self.size += size
@@ -71,8 +71,9 @@ class _Counted:
 def verify(path: Path, progress: Callable[[int, int | None], None] = lambda done, total: None) -> Report:
     """Check the store in this directory, of a stopped node or a backup.
 
-    ``progress`` is told how many messages are checked, and how many there should be. StoreError if it is no store,
-    is in use, or cannot be read at all. Not for a process that has the store open itself: its lock would be let go.
+    ``progress`` is called with the number of messages checked, and the expected total. Raises StoreError if the
+    directory is no store, is in use, or cannot be read at all. Must not run in a process that has the store open: its
+    lock would be released.
     """
     if not (path / "CURRENT").is_file():
         raise StoreError(f"{path} is no message store: there is no file CURRENT in it; name a node's data, or a backup")
@@ -87,7 +88,7 @@ def verify(path: Path, progress: Callable[[int, int | None], None] = lambda done
 
 @contextmanager
 def _not_in_use(path: Path) -> Iterator[None]:
-    """Nobody writes meanwhile: RocksDB holds this lock as long as a store is open."""
+    """Hold RocksDB's lock during the check, so that no process can open the store."""
     lock = path / "LOCK"
     if not lock.exists():  # a backup has none
         yield
@@ -111,7 +112,7 @@ def _opened(path: Path) -> Iterator[tuple[Rdict, dict[Family, Rdict]]]:
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())  # as the node opens it
     try:
         names = set(Rdict.list_cf(str(path), options))
-        # A start drops the family of express messages and makes it anew: a kill between the two leaves none.
+        # A start drops the family of express messages and recreates it: if killed in between, there is none.
         needed = set(Family) - {Family.EXPRESS}
         missing = [family.value for family in Family if family in needed and family.value not in names]
         if missing:
@@ -124,7 +125,7 @@ def _opened(path: Path) -> Iterator[tuple[Rdict, dict[Family, Rdict]]]:
         )
     except StoreError:
         raise
-    except Exception as error:  # RocksDB's own, which have no common class
+    except Exception as error:  # RocksDB's exceptions have no common class
         raise StoreError(f"the message store {path} cannot be opened: {error}") from error
     families = {family: database.get_column_family(family) for family in needed}
     try:
@@ -145,7 +146,7 @@ class _Check:
         self.report = Report()
 
     def losses(self, database: Rdict, before: Before) -> None:
-        """Writes that were synced and are gone: now, and those that starts found not long ago."""
+        """Losses of synced writes: current ones, and those that recent starts found."""
         loss = find_loss(before, database.latest_sequence_number(), lambda: needed_log(database))
         try:
             known = recent(self._families[Family.META].get(LOSSES.encode()))
@@ -156,7 +157,7 @@ class _Check:
             self.report.add("write-ahead log", one.sentence)
 
     def run(self) -> None:
-        """Everything, family by family."""
+        """Check everything, family by family."""
         try:
             if not self._version():
                 return
@@ -166,7 +167,7 @@ class _Check:
         for step in (self._definitions, self._counters_decode, self._messages, self._counters, self._transactions):
             try:
                 step()
-            except Exception as error:  # a damaged block is reported by RocksDB, with no common class
+            except Exception as error:  # RocksDB reports a damaged block, with no common class
                 self.report.add(step.__name__.strip("_"), f"cannot be read to the end: {error}")
 
     def _records(self, family: Family) -> Iterator[tuple[bytes, bytes]]:
@@ -175,7 +176,7 @@ class _Check:
         while iterator.valid():
             yield iterator.key(), iterator.value()
             iterator.next()
-        iterator.status()  # raises when it ended at what cannot be read
+        iterator.status()  # raises if it ended at an unreadable record
 
     def _version(self) -> bool:
         record = self._families[Family.META].get(b"format_version")
@@ -207,7 +208,7 @@ class _Check:
                 self.report.add(attributes["pathname"], f"a subqueue of queue {parent}, which is not there")
 
     def _name(self, queue_id: int) -> str | None:
-        """The queue of a number, or its journal; None for a number that no queue has."""
+        """The name of the queue or journal with this number; None if no queue has it."""
         owner = queue_id & ~1
         name = self._queues.get(owner) or (f"system queue {owner}" if owner in _SYSTEM_QUEUES else None)
         return f"{name};JOURNAL" if name is not None and queue_id & 1 else name
@@ -258,7 +259,7 @@ class _Check:
             if reason := received_message(lookup_identifier, value).unreadable:
                 self.report.add(where, f"unreadable in part, and listed as that: {reason}")
         if (when := expiry(value)) != NEVER:
-            # The other way round is no mistake: entries of express messages outlive them, and so do groups.
+            # The reverse is no fault: entries of express messages outlive them, and so do groups.
             entries = (when, queue_id, lookup_identifier), group_of(when, queue_id, lookup_identifier)
             index = self._families[Family.EXPIRY]
             if all(index.get(EXPIRY_KEY.pack(*entry)) is None for entry in entries):

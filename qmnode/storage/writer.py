@@ -1,8 +1,8 @@
-"""The one writer: what everybody writes in a pass of the event loop goes to disk together, with one sync.
+"""The single writer: all writes of one pass of the event loop go to disk together, with one sync.
 
-Many callers share one future, since a future, or a write, for each message is what makes a store slow. There are two
-ways to sync. *Inline* writes and syncs in the loop when the pass is over. *Thread* writes without a sync in the loop
-and syncs the log in a thread; what comes meanwhile shares the next sync.
+Many callers share one future, because a future, or a write, for each message is what makes a store slow. There are two
+ways to sync. *Inline* writes and syncs in the loop at the end of the pass. *Thread* writes without a sync in the loop
+and syncs the log in a thread; writes made meanwhile share the next sync.
 """
 
 import asyncio
@@ -27,11 +27,10 @@ def _nothing() -> None:
 
 
 class _Written(asyncio.Future[None]):
-    """The future of a batch, for many who wait. One of them being cancelled cancels it for nobody, not even for
-    himself:
+    """The future of a batch, shared by many waiters. Cancelling one of them cancels the future for none, not even for
+    that one, which learns of it when the batch is on disk and its outcome is known.
 
-    he learns of it when the batch is on disk, and then knows what has happened. asyncio.shield would do for the others,
-    at the price of a future for each.
+    asyncio.shield would also protect the others, but at the price of a future for each.
     """
 
     begun = 0.0
@@ -42,7 +41,7 @@ class _Written(asyncio.Future[None]):
 
 
 class Writer:
-    """Collects a pass's writes in ``batch`` (logged) and ``volatile`` (not logged), and writes them together."""
+    """Collects the writes of a pass in ``batch`` (logged) and ``volatile`` (not logged), and writes them together."""
 
     __slots__ = (
         "_closed",
@@ -75,28 +74,28 @@ class Writer:
         self.volatile = WriteBatch(raw_mode=True)
         self.volatile_used = False
         self.durations = Histogram(_DURATIONS)
-        """From the first change of a batch until it is on disk."""
+        """Durations from the first change of a batch until it is on disk."""
         self.before_write: Callable[[], None] = _nothing
         self._future: _Written | None = None
         self.on_failure: Callable[[], None] = _nothing
-        """Called once, when a write or a sync has failed."""
+        """Called once when a write or a sync has failed."""
         self._failure: StoreError | None = None
         self._closed = False
         self._dirty = False
-        """Something is written, for reads to see, that the end of the pass has to sync."""
+        """Whether data was written for reads to see that the end of the pass must sync."""
         self._synced = WriteOptions()
         self._synced.sync = True
         self._logged = WriteOptions()
         self._unlogged = WriteOptions()
-        # A property, whatever the library's type hints say.
+        # A property, despite the library's type hints.
         self._unlogged.disable_wal = True  # type: ignore[assignment, method-assign]
         self._executor = ThreadPoolExecutor(1, "qmnode-sync") if in_thread else None
-        # Thread mode only: futures of batches that are written and wait for the next sync, and whether one is running.
+        # Thread mode only: futures of written batches that wait for the next sync, and whether a sync is running.
         self._unsynced: list[_Written] = []
         self._syncing = False
 
     def durable(self) -> asyncio.Future[None]:
-        """The future of this pass's batch; the batch is written when the pass is over."""
+        """The future of the current batch, which is written at the end of the pass."""
         future = self._future
         if future is None:
             loop = asyncio.get_running_loop()
@@ -105,20 +104,20 @@ class Writer:
             if self._failure is not None or self._closed:
                 self._future = None
                 future.set_exception(self._failure or StoreError("the store is closed"))
-                future.exception()  # whoever waits sees it; nobody waiting is no reason for a warning
+                future.exception()  # a failure without a waiter needs no warning
             else:
                 loop.call_soon(self._pass_over)
         return future
 
     def pending(self) -> asyncio.Future[None] | None:
-        """The future of what is not yet on disk, or None when everything is."""
+        """The future of writes that are not on disk yet, or None."""
         if self._future is not None:
             return self._future
         return self._unsynced[-1] if self._unsynced else None
 
     @property
     def failure(self) -> StoreError | None:
-        """Why nothing is written any more, once a write has failed."""
+        """The reason why nothing is written any longer, after a failed write."""
         return self._failure
 
     def check(self) -> None:
@@ -139,8 +138,7 @@ class Writer:
         self.check()
 
     def write_apart(self, key: bytes, value: bytes, family: Any) -> None:
-        """Write and sync one record now. What the batch of this pass has so far stays there: it may be half of what
-        belongs together."""
+        """Write and sync one record now, apart from the current batch, which may be half complete."""
         self.check()
         apart = WriteBatch(raw_mode=True)
         apart.put(key, value, family)
@@ -154,7 +152,7 @@ class Writer:
         self._mark.move(self.written)
 
     def make_visible(self) -> None:
-        """Write now, so that reads see it. The sync comes at the end of the pass, where everybody waits for it."""
+        """Write now, so that reads see it. The sync comes at the end of the pass, and its callers wait for that."""
         self.check()
         try:
             written = self._write(self._logged)
@@ -168,7 +166,7 @@ class Writer:
                 self.durable()
 
     def _write(self, options: WriteOptions) -> bool:
-        """Hand the batches over. Whether there was anything to log."""
+        """Hand the batches to RocksDB. Return whether there was anything to log."""
         self.before_write()
         if self.volatile_used:
             volatile, self.volatile = self.volatile, WriteBatch(raw_mode=True)
@@ -183,7 +181,7 @@ class Writer:
         return True
 
     def _settle(self, sync: bool) -> None:
-        """Write what there is, and sync: here, or in the thread. Then whoever waits may go on."""
+        """Write the batches and sync, here or in the thread, then wake the waiters."""
         future, self._future = self._future, None
         try:
             if not sync:
@@ -213,12 +211,12 @@ class Writer:
         future.set_result(None)
 
     def fail(self, error: BaseException) -> None:
-        """Write nothing more: the batch of this pass is half of what belongs together."""
+        """Stop writing, because the current batch is incomplete."""
         future, self._future = self._future, None
         self._fail(error, future)
 
     def _fail(self, error: BaseException, *waiting: "asyncio.Future[None] | None") -> None:
-        """Nothing more is written: memory is ahead of the disk, so the store has to be opened again."""
+        """Stop writing: memory is ahead of the disk, so the store has to be reopened."""
         first = self._failure is None
         self._failure = self._failure or StoreError(
             f"a write to the message store failed ({error}); nothing acknowledged is lost. "
@@ -259,7 +257,7 @@ class Writer:
             self._start_sync()
 
     def close(self) -> None:
-        """Write and sync what is pending; then refuse everything."""
+        """Write and sync pending changes; then refuse all calls."""
         if self._closed:
             return
         if self._failure is None:
@@ -267,4 +265,4 @@ class Writer:
         self._closed = True
         if self._executor is not None:
             self._executor.shutdown(wait=True)
-        del self._database  # its lock on the directory goes with the last reference
+        del self._database  # its lock on the directory is released with the last reference
