@@ -36,13 +36,15 @@ types: $(INSTALLED)  ## mypy --strict on both packages
 arrows: $(INSTALLED)  ## import-linter: the arrows of the architecture
 	$(BIN)/lint-imports
 
+SIDE_BY_SIDE := -n $(JOBS) --dist loadscope --no-loadscope-reorder
+
 unit: $(INSTALLED)
-	$(PYTEST) -q -m "not servers and not slow and not soak"
+	$(PYTEST) -q $(SIDE_BY_SIDE) -m "not servers and not slow and not soak"
 
 check: lint types arrows unit  ## fast: lint, types, arrows, unit and conformance tests
 
 test: lint types arrows  ## everything that must hold, real servers included, by JOBS (2) processes side by side
-	$(PYTEST) -n $(JOBS) --dist loadscope --no-loadscope-reorder -m "not soak" --durations=15
+	$(PYTEST) $(SIDE_BY_SIDE) -m "not soak"
 
 demo: $(INSTALLED)  ## the main job, told as a story; DEMO="--keep" leaves it running, DEMO=stop removes it
 	$(BIN)/python -m tests.lab.demo $(DEMO)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.durations import summary
 from tests.lab.aws import moto  # noqa: F401
 from tests.lab.servers import (  # noqa: F401
     directory,
@@ -26,15 +27,22 @@ settings.load_profile("project")
 
 TOGETHER = ("pipeline", "playbooks")
 """Folders whose tests one process runs: those of one share Spark's, and those of the other the machine's network."""
+FIRST = ("playbooks", "pipeline")
+"""What takes longest, so that no process is left alone with it at the end."""
 
 
 class Scheduler(LoadScopeScheduling):
     """Gives each process a file after the other, or a folder whose tests belong together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::", 1)[0]
-        folder = file.split("/")[1]
-        return folder if folder in TOGETHER else file
+        return scope(nodeid)
+
+
+def scope(nodeid: str) -> str:
+    """What one process runs: a file, or a folder."""
+    file = nodeid.split("::", 1)[0]
+    folder = file.split("/")[1]
+    return folder if folder in TOGETHER else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
@@ -45,6 +53,24 @@ def pytest_configure(config: pytest.Config) -> None:
     """What a process of several starts can be interrupted; it would inherit that the process itself ignores it."""
     if hasattr(config, "workerinput"):
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share the work, the longest begins first; a single one keeps the order of the files."""
+    if hasattr(config, "workerinput"):
+        order = {name: place for place, name in enumerate(FIRST)}
+        items.sort(key=lambda item: order.get(scope(item.nodeid), len(order)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where the time went."""
+    reports = [
+        report for found in terminalreporter.stats.values() for report in found if isinstance(report, pytest.TestReport)
+    ]
+    if lines := summary(reports):
+        terminalreporter.section("where the time went")
+        for line in lines:
+            terminalreporter.line(line)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

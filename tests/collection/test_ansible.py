@@ -178,6 +178,7 @@ class TestPrograms:
         assert "127.0.0.1:1" in by_option.stdout
         assert "of-the-environment.yaml cannot be read" in by_environment.stdout
 
+    @pytest.mark.slow
     def test_lint(self) -> None:
         run("ansible-lint", "--offline", "--profile=production", "--strict", cwd=PLAYBOOKS)
 

@@ -35,6 +35,7 @@ NOT_RUN = {
 SLOW = {
     "mqenterprise analyze": "minutes of Spark, which tests/pipeline has run",
     'DeltaTable("analysed': "it reads what analyze wrote",
+    "ansible-playbook playbooks/rotate_keys.yml": "the demo has rotated every key with it",
 }
 """What begins or is in a command that is run in long runs only, and why."""
 PAGES_OF_THEIR_OWN = {

@@ -17,7 +17,10 @@ def spark() -> Iterator[SparkSession]:
         options={
             "spark.sql.shuffle.partitions": "2",
             "spark.default.parallelism": "2",
-            # Compiling to the fastest code takes longer than running a test's little data through slower code.
+            # Generating code for a plan, and compiling that to the fastest, takes longer than running a test's little
+            # data through slower code. Tests that start programs of their own run them as users do.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
         },
     )

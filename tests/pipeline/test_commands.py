@@ -111,7 +111,7 @@ STAGES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
+@pytest.mark.parametrize("terminal", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["pipe", "terminal"])
 def test_what_is_being_done_is_seen_and_nothing_that_nobody_can_act_on(tmp_path: Path, terminal: bool) -> None:
     (tmp_path / "in").mkdir()
     reading, writing = os.openpty() if terminal else os.pipe()
@@ -138,6 +138,28 @@ def test_what_is_being_done_is_seen_and_nothing_that_nobody_can_act_on(tmp_path:
     assert all(stage in text for stage in STAGES)
     assert re.search(r"\d/5", text), "how far it is"
     assert not re.search("WARN|log level|incubator", text)
+
+
+def test_at_a_terminal_one_line_says_how_far_it_is(tmp_path: Path) -> None:
+    """The bar that ``analyze`` shows as well, without waiting for Spark."""
+    reading, writing = os.openpty()
+    process = subprocess.Popen(
+        [*MQENTERPRISE, "simulate", CONTOSO, "--to", str(tmp_path / "in"), "--messages", "50"],
+        cwd=PROJECT,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+        stdout=subprocess.DEVNULL,
+        stderr=writing,
+    )
+    os.close(writing)
+    said = b""
+    with suppress(OSError):  # a terminal that nobody writes to any more
+        while part := os.read(reading, 65_536):
+            said += part
+    os.close(reading)
+
+    assert process.wait(60) == 0, said
+    assert b"Simulating" in said
+    assert re.search(rb"Writing segments.*\d+/\d+", said), said
 
 
 def test_traffic_that_cannot_be_read_is_said(tmp_path: Path) -> None:
@@ -209,12 +231,13 @@ class Streaming:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.soak)])
 def test_a_stream_that_is_killed_and_started_again_gives_the_tables_of_one_run(
-    streaming: Streaming, spark: SparkSession, tmp_path: Path
+    streaming: Streaming, spark: SparkSession, tmp_path: Path, kills: int
 ) -> None:
     chance = random.Random(5)
     write(simulate(RING, ring_traffic(300, rows=150)), str(streaming.source))
-    for _ in range(2):
+    for _ in range(kills):
         streaming.start()
         streaming.wait_for(streaming.version() + chance.randint(1, 2))
         time.sleep(chance.random())

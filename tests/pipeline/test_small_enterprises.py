@@ -104,7 +104,19 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+ALWAYS = {
+    "no segments",
+    "one message received, one site, no key",
+    "a link that nobody used",
+    "everything lost on the only link",
+    "only an acknowledgment",
+}
+"""Those of every run of the tests; the others are tried in long runs."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.soak) for name in CASES]
+)
 def test_the_least_enterprise_has_tables_and_a_report(name: str, spark: SparkSession, tmp_path: Path) -> None:
     del spark  # the command uses the session that runs
     case, source, target = CASES[name], tmp_path / "segments", tmp_path / "tables"

@@ -97,10 +97,11 @@ def test_every_promise_is_kept(kept: Kept) -> None:
 
 
 def test_a_healthy_enterprise_is_left_as_it_is_from_any_folder(kept: Kept, tmp_path: Path) -> None:
-    for folder in (tmp_path, PROJECT / "docs"):
-        done = kept.shell(f"play=$PWD/playbooks/rollout.yml; cd {folder}; ansible-playbook $play --check")
-        assert done.returncode == 0, done.stdout[-4000:]
-        assert CHANGED.findall(done.stdout) == [], done.stdout[-4000:]
+    """One host of it; the pages roll out to all of them again, from the project's folder."""
+    done = kept.shell(f"play=$PWD/playbooks/rollout.yml; cd {tmp_path}; ansible-playbook $play --check -l {RECEIVER}")
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert re.search(rf"^{RECEIVER} .*ok=\d", done.stdout, re.MULTILINE), done.stdout[-4000:]
+    assert CHANGED.findall(done.stdout) == [], done.stdout[-4000:]
 
 
 def test_addresses_that_were_printed_outlive_the_host(kept: Kept) -> None:

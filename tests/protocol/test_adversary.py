@@ -106,7 +106,7 @@ TestAdversary = Adversary.TestCase
 TestAdversary.settings = settings(_SETTINGS, max_examples=60)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 class TestPatientAdversary(Adversary.TestCase):  # type: ignore[misc, name-defined]
     """The same, for long."""
 
