@@ -60,6 +60,7 @@ class QueueManager(ModelQueueManager):
         if self.remote_reader is not None:
             await self.remote_reader.close()
         if self.context.network is not None:
+            await self.operations.stop()
             await self.network.stop()
         if self.exporter is not None:
             exporter, self.exporter = self.exporter, None
@@ -132,6 +133,7 @@ class Opening:
         assert isinstance(manager.store, Store)
         join_others(manager, manager.store, self._directory, self._path)
         await manager.start()
+        manager.operations.start()
 
     def _recorder(self, store: Store) -> "EventRecorder | None":
         export = self._settings.export

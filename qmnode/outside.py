@@ -27,7 +27,7 @@ def join_others(manager: "QueueManager", store: Store, directory: Directory | No
     manager.signing = manager.context.signing = signing
     network = Network(manager, store, settings, directory, path)
     manager.network = manager.context.network = network
-    manager.operations = Operations(manager)
+    manager.operations = Operations(manager, store)
     manager.remote_reader = RemoteReader(manager, _reader_security(settings.remote_read))
     if manager.recorder is not None:
         from qmnode.export.exporter import Exporter

@@ -1,7 +1,7 @@
 """The criteria of a search: properties of a message, text in its body, parts of its value, its headers."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final, NoReturn, Self
@@ -73,6 +73,15 @@ class Criteria:
         criteria = cls(**checked)
         criteria.checks()  # a mistake is reported before anything is searched
         return criteria
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON, with only the criteria that are set."""
+        empty = type(self)()
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+            if value != getattr(empty, name)
+        }
 
     @property
     def reads_bodies(self) -> bool:

@@ -5,18 +5,29 @@ from typing import Any
 
 from qmnode.administration.asker import Asker
 from qmnode.administration.criteria import Criteria
+from qmnode.administration.jobs import MOST_LOOKUPS, Jobs
 from qmnode.administration.search import PAGE, search_page
 from qmnode.errors import MessageQueuingError
 from qmnode.model.packet import whole_value
 from qmnode.model.queue_manager import QueueManager
+from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 
 
 class Operations:
     """The engine over one queue manager."""
 
-    def __init__(self, manager: QueueManager) -> None:
+    def __init__(self, manager: QueueManager, store: Store) -> None:
         self._manager = manager
+        self._jobs = Jobs(manager, store)
+
+    def start(self) -> None:
+        """Go on with the jobs of the time before this start."""
+        self._jobs.start()
+
+    async def stop(self) -> None:
+        """Interrupt the jobs, which go on after the next start."""
+        await self._jobs.stop()
 
     async def find(
         self, asker: Asker, queues: Sequence[str], criteria: Mapping[str, Any], cursor: str = "", limit: int = PAGE
@@ -40,6 +51,51 @@ class Operations:
             "next": page.next,
             "refused": list(page.refused),
         }
+
+    async def start_job(
+        self,
+        asker: Asker,
+        kind: str,
+        queues: Sequence[str],
+        criteria: Mapping[str, Any] | None = None,
+        *,
+        lookups: Sequence[int] = (),
+        target: str = "",
+        transactional: bool | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Begin to move, copy, delete, return or replay messages: the selected ones, or all that are found."""
+        if isinstance(lookups, str) or not isinstance(lookups, Sequence) or len(lookups) > MOST_LOOKUPS:
+            raise _bad(f"lookups is a list of at most {MOST_LOOKUPS} lookup identifiers")
+        if not all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 1 << 64 for one in lookups):
+            raise _bad("a lookup identifier is a number of 64 bits")
+        if not isinstance(kind, str) or not isinstance(target, str) or len(target) > 512:
+            raise _bad("kind and target are texts")
+        if transactional not in (None, True, False) or not isinstance(dry_run, bool):
+            raise _bad("transactional and dry_run are true or false")
+        wanted, names = criteria_of(asker, criteria or {}), checked_names(queues)
+        job = await self._jobs.begin(asker, kind, names, wanted, lookups, target, transactional, dry_run=dry_run)
+        return job.describe()
+
+    async def list_jobs(self, asker: Asker) -> list[dict[str, Any]]:
+        """The jobs that the asker may see, the latest first."""
+        return [job.describe() for job in self._jobs.all() if asker.principal is None or job.asker == asker.name]
+
+    async def show_job(self, asker: Asker, number: int) -> dict[str, Any]:
+        """One job, with its progress."""
+        return self._jobs.owned(asker, number).describe()
+
+    async def job_log(self, asker: Asker, number: int, after: int = 0) -> dict[str, Any]:
+        """A page of the outcomes of a job, message by message; ask again with ``next`` until that is null."""
+        self._jobs.owned(asker, number)
+        entries, following = self._jobs.entries(number, after)
+        return {"entries": entries, "next": following}
+
+    async def control_job(self, asker: Asker, number: int, action: str) -> dict[str, Any]:
+        """Pause, resume or cancel a job; or undo it, which is another job."""
+        if action == "undo":
+            return (await self._jobs.undo(asker, number)).describe()
+        return (await self._jobs.control(asker, number, action)).describe()
 
 
 def criteria_of(asker: Asker, given: object) -> Criteria:

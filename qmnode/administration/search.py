@@ -18,7 +18,7 @@ from qmnode.model.api import Access, QueueType
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
 from qmnode.model.ports import Entry
-from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.positions import LANE_SHIFT, SEQUENCE_MASK
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.structures.error_codes import ErrorCode
@@ -203,3 +203,8 @@ async def _settled(manager: QueueManager) -> None:
 def fits(message: Message, checks: Sequence[Check]) -> bool:
     """Whether all criteria are true of a message."""
     return all(check(message) for check in checks)
+
+
+def came_before(lookup_identifier: int, sequence: int) -> bool:
+    """Whether a message got its place before this number was given out: a job leaves alone what comes after it."""
+    return lookup_identifier & SEQUENCE_MASK <= sequence

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from qmnode.model.message import Message
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Find messages and look at them."
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Find messages, and move, copy, delete, return or replay them.",
 )
 
 Queues = Annotated[

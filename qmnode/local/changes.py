@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 CHANGES: Final = frozenset(
     {
         "backup",
+        "control_job",
         "create_queue",
         "delete_queue",
         "pause_queue",
@@ -13,6 +14,7 @@ CHANGES: Final = frozenset(
         "resume_queue",
         "set_online",
         "set_queue",
+        "start_job",
     }
 )
 """Methods that an administrator will want to know of."""
@@ -46,6 +48,10 @@ Auditor = Callable[[LocalChange], None]
 def target_of(arguments: list[Any]) -> str:
     """What the first argument of a method names."""
     match arguments:
+        case [str() as kind, list() as queues, *_]:
+            return f"{kind} {', '.join(map(str, queues))}"[:LONGEST]
+        case [int() as number, str() as action, *_]:
+            return f"{action} {number}"[:LONGEST]
         case [str() as name, *_]:
             return name[:LONGEST]
         case [bytes() as identifier, *_]:

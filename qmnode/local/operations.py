@@ -71,3 +71,49 @@ class RemoteOperations:
             cursor = page.next
             if not cursor:
                 return
+
+    async def start_job(
+        self,
+        kind: str,
+        queues: Sequence[str],
+        criteria: Mapping[str, Any] | None = None,
+        *,
+        lookups: Sequence[int] = (),
+        target: str = "",
+        transactional: bool | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Begin to ``move``, ``copy``, ``delete``, ``return`` or ``replay`` messages; the job, as JSON.
+
+        Those with ``lookups`` in one queue, or all that the criteria find now. ``transactional``: whether messages to
+        other machines are sent in transactions; without it they are sent as they were before.
+        """
+        job: dict[str, Any] = await self._call(
+            "start_job", kind, list(queues), dict(criteria or {}), lookups=list(lookups), target=target,
+            transactional=transactional, dry_run=dry_run,
+        )  # fmt: skip
+        return job
+
+    async def jobs(self) -> list[dict[str, Any]]:
+        """The jobs of the node, the latest first."""
+        found: list[dict[str, Any]] = await self._call("list_jobs")
+        return found
+
+    async def job(self, number: int) -> dict[str, Any]:
+        """One job, with its progress."""
+        found: dict[str, Any] = await self._call("show_job", number)
+        return found
+
+    async def job_log(self, number: int) -> AsyncIterator[dict[str, Any]]:
+        """The outcome for each message of a job, in the order in which it worked."""
+        after: int | None = 0
+        while after is not None:
+            page = await self._call("job_log", number, after)
+            for entry in page["entries"]:
+                yield entry
+            after = page["next"]
+
+    async def control_job(self, number: int, action: str) -> dict[str, Any]:
+        """``pause``, ``resume`` or ``cancel`` a job; ``undo`` begins another job, which takes it back."""
+        job: dict[str, Any] = await self._call("control_job", number, action)
+        return job

@@ -37,6 +37,7 @@ transactions, and is many times faster.
 _TAGS: Final = [
     {"name": "queues", "description": "Create, find, change, delete and purge queues."},
     {"name": "messages", "description": "Send, receive, peek, move."},
+    {"name": "jobs", "description": "Operations on many messages, which go on in the node."},
     {"name": "outgoing queues", "description": "Messages on their way to other machines."},
     {"name": "journals", "description": "Copies of messages that were received or sent."},
     {"name": "dead letters", "description": "What could not be delivered, or was not received."},

@@ -1,17 +1,18 @@
 """Operations on messages: find them, in one queue or many."""
 
 import time
-from typing import Annotated, Any, Final
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query, Request
-from pydantic import Field
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import ConfigDict, Field
 
 from qmnode.administration.asker import Asker
 from qmnode.administration.operations import Operations
 from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.errors import MessageQueuingError
-from qmnode.management.context import Context, Node, require_operate
-from qmnode.management.documents import Document
+from qmnode.management.context import Context, Node, note, require_operate
+from qmnode.management.documents import Document, LookupText, lookup_from_text, lookup_text, time_or_none
 from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.management.problems import responses
 from qmnode.management.tokens import Caller, Role
@@ -86,3 +87,162 @@ async def find_messages(
         next=page["next"] or None,
         refused=page["refused"],
     )
+
+
+_JOBS: Final[dict[str, Any]] = {"tags": ["jobs"]}
+Number = Annotated[int, Path(ge=1, le=1 << 53, description="Number of the job")]
+
+
+class NewJob(Document):
+    """An operation on many messages."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"kind": "move", "queues": ["orders"], "where": ["older=1d"], "target": "later"}},
+    )
+
+    kind: Literal["move", "copy", "delete", "return", "replay"]
+    queues: list[str] = Field(min_length=1, max_length=1000, description="Names, or patterns with * and ?")
+    where: list[str] = Field(default=[], max_length=50, description=WHERE_HELP)
+    messages: list[LookupText] = Field(default=[], max_length=10_000, description="Only these; of one queue")
+    target: str = Field(default="", max_length=512, description="Path name or format name of a queue")
+    transactional: bool | None = Field(
+        default=None, description="How to send to another machine; null: as the message was sent"
+    )
+    dry_run: bool = Field(default=False, description="Only find out what would be done with which message")
+
+
+class JobDocument(Document):
+    """A job, and how far it is."""
+
+    job: int = Field(description="Its number")
+    kind: str = Field(description="move, copy, delete, return, replay or undo")
+    queues: list[str]
+    criteria: dict[str, Any] = Field(description="What the messages have to be; times are seconds since 1970")
+    selected: int = Field(description="Messages that were chosen one by one")
+    target: str
+    transactional: bool | None
+    dry_run: bool
+    undoes: int = Field(description="Number of the job that it takes back; 0 for none")
+    undone_by: int = Field(description="Number of the job that takes it back; 0 for none")
+    undoable: bool
+    asker: str
+    channel: str
+    state: str = Field(description="running, paused, cancelled or done")
+    reason: str = Field(description="Why it is paused or cancelled")
+    created: datetime | None
+    ended: datetime | None
+    seconds: float = Field(description="The time that it has worked")
+    place: str
+    total: int = Field(description="Messages to look at, as counted at the start")
+    scanned: int
+    done: int
+    failed: int
+    rate: float = Field(description="Messages a second")
+    seconds_left: float | None = Field(description="An estimate; null when there is none")
+
+    @classmethod
+    def of(cls, job: dict[str, Any]) -> "JobDocument":
+        """From the engine's form."""
+        return cls(**job | {name: time_or_none(job[name]) for name in ("created", "ended")})
+
+
+class JobList(Document):
+    """Jobs, the latest first."""
+
+    jobs: list[JobDocument]
+
+
+class LogEntry(Document):
+    """The outcome of a job for one message."""
+
+    queue: str
+    lookup_identifier: str
+    result: str = Field(description="moved, copied, deleted, undone, would be done, gone or failed")
+    way: str = Field(default="", description="as it is, or sent anew")
+    target: str = ""
+    to_lookup_identifier: str | None = Field(default=None, description="In the target, if that is on this node")
+    identifier: str | None = Field(default=None, description="Of the message that was sent anew; hexadecimal")
+    name: str | None = Field(default=None, description="MQ_ERROR code's name, if it failed")
+    detail: str | None = None
+
+    @classmethod
+    def of(cls, entry: dict[str, Any]) -> "LogEntry":
+        """From the engine's form."""
+        lookup, place = entry["lookup"], entry.get("to_lookup")
+        rest = {name: value for name, value in entry.items() if name not in ("lookup", "to_lookup")}
+        return cls(
+            lookup_identifier=lookup_text(lookup),
+            to_lookup_identifier=None if place is None else lookup_text(place),
+            **rest,
+        )
+
+
+class JobLog(Document):
+    """A page of the log of a job."""
+
+    entries: list[LogEntry]
+    next: int | None = Field(default=None, description="`after` of the next page; null at the end")
+
+
+class JobAction(Document):
+    """The action that a job is to take."""
+
+    action: Literal["pause", "resume", "cancel", "undo"]
+
+
+@router.post("/v1/jobs", **_JOBS, summary="Begin a job", status_code=201, responses=responses(404, 409))
+async def start_job(new: NewJob, request: Request, node: Node) -> JobDocument:
+    """Move, copy, delete, return or replay messages. The job goes on in the node, also after a restart."""
+    note(request, kind=new.kind, queues=new.queues, target=new.target, where=len(new.where), dry_run=new.dry_run)
+    job = await operations_of(node).start_job(
+        asker_of(request),
+        new.kind,
+        new.queues,
+        parse_where(new.where, time.time()),
+        lookups=[_lookup(text) for text in new.messages],
+        target=new.target,
+        transactional=new.transactional,
+        dry_run=new.dry_run,
+    )
+    note(request, job=job["job"])
+    return JobDocument.of(job)
+
+
+@router.get("/v1/jobs", **_JOBS, summary="List jobs", responses=responses())
+async def list_jobs(request: Request, node: Node) -> JobList:
+    """The latest first; jobs that ended long ago are forgotten."""
+    jobs = await operations_of(node).list_jobs(asker_of(request))
+    return JobList(jobs=[JobDocument.of(job) for job in jobs])
+
+
+@router.get("/v1/jobs/{number}", **_JOBS, summary="Show a job", responses=responses())
+async def show_job(number: Number, request: Request, node: Node) -> JobDocument:
+    """With its progress, its rate and an estimate."""
+    return JobDocument.of(await operations_of(node).show_job(asker_of(request), number))
+
+
+@router.get("/v1/jobs/{number}/log", **_JOBS, summary="Show what a job did to each message", responses=responses())
+async def show_job_log(
+    number: Number,
+    request: Request,
+    node: Node,
+    after: Annotated[int, Query(ge=0, le=1 << 53, description="`next` of the page before")] = 0,
+) -> JobLog:
+    """In the order in which it worked."""
+    page = await operations_of(node).job_log(asker_of(request), number, after)
+    return JobLog(entries=[LogEntry.of(entry) for entry in page["entries"]], next=page["next"])
+
+
+@router.post("/v1/jobs/{number}", **_JOBS, summary="Pause, resume, cancel or undo a job", responses=responses())
+async def control_job(number: Number, wanted: JobAction, request: Request, node: Node) -> JobDocument:
+    """Undo begins another job, which is returned."""
+    note(request, action=wanted.action)
+    return JobDocument.of(await operations_of(node).control_job(asker_of(request), number, wanted.action))
+
+
+def _lookup(text: str) -> int:
+    try:
+        return lookup_from_text(text)
+    except ValueError as error:
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, str(error)) from None

@@ -27,7 +27,9 @@ NAMED_DEAD_LETTERS: Final = 2
 """The version of a store that has, or had, messages with a dead-letter queue of their own: an older program would
 transmit the data behind their packets.
 """
-NEWEST_FORMAT: Final = NAMED_DEAD_LETTERS
+OPERATIONS: Final = 3
+"""The version of a store that has, or had, jobs over messages: an older program would leave them undone."""
+NEWEST_FORMAT: Final = OPERATIONS
 
 MESSAGE_KEY: Final = struct.Struct(">IQ")
 EXPIRY_KEY: Final = struct.Struct(">IIQ")

@@ -32,6 +32,7 @@ from qmnode.storage.layout import (
     MESSAGE_KEY,
     NAMED_DEAD_LETTERS,
     NEWEST_FORMAT,
+    OPERATIONS,
     QUEUE_KEY,
     Family,
 )
@@ -308,9 +309,16 @@ class Store:
         """Raise the store's version before it stores a message with a dead-letter queue of its own, so that older
         programs refuse it.
         """
-        if self._format < NAMED_DEAD_LETTERS:
-            self._format = NAMED_DEAD_LETTERS
-            self.put_meta("format_version", QUEUE_KEY.pack(NAMED_DEAD_LETTERS))
+        self._raise_format(NAMED_DEAD_LETTERS)
+
+    def operations_recorded(self) -> None:
+        """Raise the store's version before it stores a job over messages, so that older programs refuse it."""
+        self._raise_format(OPERATIONS)
+
+    def _raise_format(self, version: int) -> None:
+        if self._format < version:
+            self._format = version
+            self.put_meta("format_version", QUEUE_KEY.pack(version))
 
     # Reads of flushed writes
 

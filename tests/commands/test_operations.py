@@ -40,3 +40,32 @@ def test_a_mistake_in_where_is_named(command: Command, queue: str) -> None:
         assert answer.code == 2 and word in answer.err, where
     assert command("message", "find", queue, "--where", "priority=99").code == 1
     assert command("message", "find", "no-such-queue").code == 1
+
+
+def test_messages_are_moved_watched_and_taken_back(command: Command, queue: str) -> None:
+    for number in range(3):
+        send_json(command, queue, number)
+    target = f"{queue};later"
+
+    planned = command("message", "move", queue, "--to", target, "--where", "label=order 1", "--dry-run")
+    moved = command("message", "move", queue, "--to", target, "--where", "label=order 1", "--json")
+    job = moved.json["job"]
+    listed = command("job", "list")
+    log = command("job", "show", job, "--log")
+    undone = command("job", "undo", job)
+
+    assert planned.code == 0 and "would be done" in planned.err and "1 message would be moved" in planned.err
+    assert moved.code == 0 and moved.json["done"] == 1 and f"job {job} is done: 1 message moved" in moved.err
+    assert str(job) in listed.out and "moved" in log.out and "as it is" in log.out
+    assert undone.code == 0
+    assert "order 1" in command("peek", queue).out
+    assert command("job", "show", job).out.startswith("job")
+
+
+def test_choosing_nothing_or_everything_twice_is_wrong_usage(command: Command, queue: str) -> None:
+    for words in ((), ("--all", "--where", "label=x"), ("0x1", "--all")):
+        answer = command("message", "delete", queue, *words, "--yes")
+        assert answer.code == 2 and "--all" in answer.err
+    assert command("message", "delete", queue, "--all", stdin=b"").code == 2, "nobody was asked"
+    assert command("message", "delete", queue, "0x1", "--yes").code == 1, "that message is not there"
+    assert command("job", "show", 4711).code == 1

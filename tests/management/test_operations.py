@@ -1,5 +1,8 @@
 """Operations on messages over HTTP."""
 
+import asyncio
+from typing import Any
+
 import httpx
 
 from tests.management.conftest import NAME, READER, Managed
@@ -44,3 +47,58 @@ async def test_a_search_that_cannot_be_is_a_problem_with_a_sentence(client: http
     ):
         answer = await client.get("/v1/messages", params=query)
         assert answer.status_code == status and word in answer.json()["detail"], (query, answer.text)
+
+
+async def job_ended(client: httpx.AsyncClient, number: int) -> dict[str, Any]:
+    async with asyncio.timeout(30):
+        while True:
+            job: dict[str, Any] = (await client.get(f"/v1/jobs/{number}")).json()
+            if job["state"] != "running":
+                return job
+
+
+async def test_a_job_moves_messages_is_watched_and_taken_back(managed: Managed, client: httpx.AsyncClient) -> None:
+    await managed.manager.create_queue(NAME)
+    await managed.manager.create_queue(r".\private$\later")
+    await managed.fill(b"a", b"b")
+    wanted = {"kind": "move", "queues": ["orders"], "where": ["body=b"], "target": "later"}
+
+    begun = await client.post("/v1/jobs", json=wanted)
+    job = await job_ended(client, begun.json()["job"])
+    log = (await client.get(f"/v1/jobs/{job['job']}/log")).json()
+    undo = (await client.post(f"/v1/jobs/{job['job']}", json={"action": "undo"})).json()
+
+    assert (begun.status_code, job["done"], job["state"]) == (201, 1, "done")
+    assert log["entries"][0]["result"] == "moved" and log["next"] is None
+    assert undo["undoes"] == job["job"] and (await job_ended(client, undo["job"]))["done"] == 1
+    assert (await managed.manager.queue(NAME)).message_count == 2
+    assert [one["job"] for one in (await client.get("/v1/jobs")).json()["jobs"]] == [undo["job"], job["job"]]
+    first, second = managed.audited()
+    assert (first["action"], first["details"]["queues"], first["outcome"]) == ("start_job", ["orders"], "done")
+    assert second["details"]["action"] == "undo"
+
+
+async def test_a_reader_begins_and_changes_no_job(managed: Managed, client: httpx.AsyncClient) -> None:
+    await managed.manager.create_queue(NAME)
+    job = (await client.post("/v1/jobs", json={"kind": "delete", "queues": ["orders"], "dry_run": True})).json()
+    async with managed.tcp(READER) as reader:
+        for path, body in (
+            ("/v1/jobs", {"kind": "delete", "queues": ["orders"]}),
+            (f"/v1/jobs/{job['job']}", {"action": "cancel"}),
+        ):
+            assert (await reader.post(path, json=body)).status_code == 403
+
+
+async def test_jobs_that_cannot_be_are_problems(client: httpx.AsyncClient) -> None:
+    for method, path, body, status in (
+        ("POST", "/v1/jobs", {"kind": "shred", "queues": ["x"]}, 422),
+        ("POST", "/v1/jobs", {"kind": "delete", "queues": ["no-such"]}, 404),
+        ("POST", "/v1/jobs", {"kind": "move", "queues": ["*"]}, 400),
+        ("POST", "/v1/jobs", {"kind": "delete", "queues": ["*"], "messages": ["0x1ffffffffffffffff"]}, 422),
+        ("GET", "/v1/jobs/99", None, 400),
+        ("GET", "/v1/jobs/99/log", None, 400),
+        ("GET", "/v1/jobs/..", None, 404),
+        ("POST", "/v1/jobs/99", {"action": "pause"}, 400),
+    ):
+        answer = await client.request(method, path, json=body)
+        assert answer.status_code == status, (path, body, answer.text)

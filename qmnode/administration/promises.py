@@ -1,0 +1,82 @@
+"""The promise of an operation for each pair of kinds of queue. ``docs/operations.md`` is drawn from this table."""
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from qmnode.model.api import QueueType
+from qmnode.model.queue import Queue
+
+
+class Kind(StrEnum):
+    """The kind of a queue that a message leaves or comes to."""
+
+    PLAIN = "queue"
+    TRANSACTIONAL = "transactional queue"
+    JOURNAL = "journal"
+    DEAD_LETTERS = "dead-letter queue"
+    OUTGOING = "outgoing queue"
+    REMOTE = "queue of another machine"
+
+
+class Way(StrEnum):
+    """How a message gets into its target."""
+
+    AS_IT_IS = "as it is"
+    """Its bytes stay: all properties, the identifier, the lookup identifier, the signature."""
+    ANEW = "sent anew"
+    """This node sends another message with the same content."""
+    REFUSED = "refused"
+
+
+class Promise(NamedTuple):
+    """A cell of the table."""
+
+    way: Way
+    sentence: str
+
+
+_QUEUES: Final = (Kind.PLAIN, Kind.TRANSACTIONAL)
+KEPT_AS_IT_IS: Final = "everything: identifier, lookup identifier, signature, sender, times, place in its transaction"
+KEPT_ANEW: Final = (
+    "body, body type, label, extension (headers), correlation identifier, application value, response and "
+    "administration queue, acknowledgments, journaling, dead-letter queue, priority, recoverable, time limits (which "
+    "begin again)"
+)
+LOST_ANEW: Final = (
+    "identifier, lookup identifier, sent and arrival time, signature and sender, place in its transaction, counts of "
+    "aborts and moves"
+)
+_ONCE: Final = "exactly once, in order"
+_REMOTE: Final = (
+    "exactly once into the outgoing queue; from there exactly once if it is sent in a transaction, "
+    "else as every message that is sent there"
+)
+_TWICE: Final = "at least once: one that a broken session has sent already may arrive there as well"
+
+
+def kind_of(queue: Queue) -> Kind:
+    """The kind of a queue of this node; a subqueue is as its queue."""
+    if queue.queue_type is QueueType.OUTGOING or queue.queue_type is QueueType.CONNECTOR:
+        return Kind.OUTGOING
+    journal = queue.context.queues.journal
+    if queue.is_journal or queue is journal:
+        return Kind.JOURNAL
+    if queue.is_dead_letter:
+        return Kind.DEAD_LETTERS
+    owner = queue.parent or queue
+    return Kind.TRANSACTIONAL if owner.transactional else Kind.PLAIN
+
+
+def promise(source: Kind, target: Kind, *, copies: bool = False) -> Promise:
+    """Return the promise of a move, or of a copy, from one kind to another."""
+    if target in (Kind.JOURNAL, Kind.DEAD_LETTERS, Kind.OUTGOING):
+        return Promise(Way.REFUSED, f"nothing is put into a {target}")
+    if not copies and source is target and source in _QUEUES:
+        return Promise(Way.AS_IT_IS, _ONCE)
+    if target is Kind.REMOTE:
+        return Promise(Way.ANEW, f"{_TWICE}; otherwise {_REMOTE}" if _may_repeat(source, copies) else _REMOTE)
+    return Promise(Way.ANEW, _TWICE if _may_repeat(source, copies) else _ONCE)
+
+
+def _may_repeat(source: Kind, copies: bool) -> bool:
+    return source is Kind.OUTGOING and not copies

@@ -1,0 +1,205 @@
+"""Putting messages into other queues: in the batch of the store in which they leave their own.
+
+Nothing here waits, and nothing reads the store, between the first change and the last: so a crash finds a message in
+one place. Targets are opened before, which may wait.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from qmnode.administration.names import format_name
+from qmnode.administration.promises import Kind, Way, kind_of, promise
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import Access
+from qmnode.model.message import INFINITE, Message
+from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.packet_parts import SOURCE
+from qmnode.model.queue import Queue
+from qmnode.model.queue_manager import QueueManager
+from qmnode.model.record import PREFIX_SIZE, moved
+from qmnode.model.transaction import Transaction
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import new_guid
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
+
+_KB: Final = 1024
+MOST_TARGETS: Final = 1000
+"""Queues that one job may put messages into: names in messages come from anybody."""
+
+
+class Outcome(NamedTuple):
+    """The outcome for one message."""
+
+    way: Way
+    target: str
+    lookup_identifier: int = 0
+    """In the target, if that is a queue of this node."""
+    identifier: bytes = b""
+    """Of the message that was sent anew."""
+
+
+@dataclass(slots=True)
+class Target:
+    """A queue that messages are put into, or why that cannot be."""
+
+    name: str
+    kind: Kind
+    descriptor: OpenQueueDescriptor | None = None
+    error: MessageQueuingError | None = None
+
+
+class Targets:
+    """The targets of one job, by the names that it has for them, open until they are closed."""
+
+    def __init__(self, manager: QueueManager, caller: object, transactional: bool | None) -> None:
+        """``transactional``: whether to send in transactions to other machines; None does as the message was sent."""
+        self._manager = manager
+        self._caller = caller
+        self._transactional = transactional
+        self._targets: dict[str, Target] = {}
+
+    def get(self, name: str) -> Target | None:
+        """A target that was opened; beyond the limit, one that refuses everything."""
+        found = self._targets.get(name)
+        if found is None and len(self._targets) >= MOST_TARGETS:
+            return Target(name, Kind.REMOTE, error=_too_many())
+        return found
+
+    async def open(self, name: str) -> Target:
+        """Open a target. A refusal is kept, and counts for every message that would go there."""
+        target = Target(name, Kind.REMOTE)
+        try:
+            full = format_name(name)
+            parsed = self._manager.names.parse(full)
+            subqueue = bool(getattr(getattr(parsed, "path", None), "subqueue", ""))
+            access = Access.MOVE if subqueue else Access.SEND
+            opened = await self._manager.open_queue(full, access, caller=self._caller)
+            if not isinstance(opened, OpenQueueDescriptor):
+                await opened.close()
+                raise MessageQueuingError(
+                    ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"{name} names several queues: name one"
+                )
+            target.descriptor = opened
+            if not isinstance(opened.queue, OutgoingQueue):
+                target.kind = kind_of(opened.queue)
+        except MessageQueuingError as error:
+            target.error = error
+        self._targets[name] = target
+        return target
+
+    async def close(self) -> None:
+        """Close the queues that are open."""
+        for target in self._targets.values():
+            if target.descriptor is not None:
+                await target.descriptor.close()
+        self._targets.clear()
+
+    # One message
+
+    def plan(self, source: Queue, target: Target, lookup_identifier: int, message: Message, *, copies: bool) -> Way:
+        """How a message would get there. Raises what forbids it. This may read the store."""
+        if target.error is not None:
+            raise MessageQueuingError(target.error.code, target.error.sentence)
+        assert target.descriptor is not None
+        into = target.descriptor.queue
+        into.check_open()
+        way = promise(kind_of(source), target.kind, copies=copies).way
+        if way is Way.REFUSED:
+            raise _denied(promise(kind_of(source), target.kind, copies=copies).sentence)
+        if message.unreadable and way is Way.ANEW:
+            raise _denied(f"it is unreadable ({message.unreadable}): it can only be moved as it is")
+        if way is Way.AS_IT_IS:
+            if into is source:
+                raise _denied("it is in this queue already")
+            _check_demands(into, message)
+            if lookup_identifier in into.locked or into.value_of(lookup_identifier) is not None:
+                raise _denied("its place in the target is taken by a copy of it")
+        elif into.parent is not None:
+            raise _denied("a subqueue takes only what is moved as it is, from a queue of its kind")
+        if (
+            isinstance(source, OutgoingQueue)
+            and not copies
+            and message.source_machine_identifier != self._manager.identifier
+        ):
+            raise _denied("it is another machine's message on its way: this node may not send it in its own name")
+        return way
+
+    def put(
+        self, source: Queue, target: Target, lookup_identifier: int, value: bytes, way: Way, message: Message,
+        *, copies: bool
+    ) -> Outcome:  # fmt: skip
+        """Put a planned message into its target, and take it out of its source unless it is copied."""
+        assert target.descriptor is not None
+        if way is Way.AS_IT_IS:
+            into = target.descriptor.queue
+            _check_room(into, len(value))
+            take_out(source, lookup_identifier, value)
+            into.insert(lookup_identifier, moved(value))
+            return Outcome(way, into.pathname, lookup_identifier)
+        outcome = self._send(target.descriptor, source, message)
+        if not copies:
+            take_out(source, lookup_identifier, value)
+            source.tally.ended(value, MessageClass.MQMSG_CLASS_ACK_RECEIVE)
+            if source.recorder is not None:
+                source.recorder.deleted(source, value, MessageClass.MQMSG_CLASS_ACK_RECEIVE)
+        return outcome
+
+    def _send(self, descriptor: OpenQueueDescriptor, source: Queue, message: Message) -> Outcome:
+        context, queue = self._manager.context, descriptor.queue
+        copy = message.copy()
+        if kind_of(source) is Kind.DEAD_LETTERS:
+            copy.message_class = MessageClass.MQMSG_CLASS_NORMAL  # the class said why it died
+        outgoing = isinstance(queue, OutgoingQueue)
+        wanted = message.transactional if self._transactional is None else self._transactional
+        unit = Transaction(context, new_guid()) if (wanted if outgoing else queue.transactional) else None
+        try:
+            lookup_identifier, value, identifier = descriptor.accept(copy, unit)
+        except BaseException:
+            if unit is not None:
+                unit.transaction_abort()
+            raise
+        descriptor.put(lookup_identifier, value, unit)
+        if unit is not None:
+            unit.transaction_commit()
+        return Outcome(Way.ANEW, queue.pathname, 0 if outgoing else lookup_identifier, identifier)
+
+
+def take_out(queue: Queue, lookup_identifier: int, value: bytes) -> None:
+    """Take an available message out of its queue, and notify nobody."""
+    queue.take_this(lookup_identifier)
+    queue.remove(lookup_identifier, value)
+
+
+def is_foreign(queue: Queue, value: bytes) -> bool:
+    """Whether a message is on its way from another machine to a third."""
+    return isinstance(queue, OutgoingQueue) and value[SOURCE] != queue.context.identifier
+
+
+def _check_demands(queue: Queue, message: Message) -> None:
+    """A queue demands of moved messages what it demands of all."""
+    owner = queue.parent or queue
+    if owner.authentication and not message.authentication_level:
+        raise _denied(f"{owner.pathname} takes authenticated messages only")
+    if owner.privacy_level == QueuePrivacyLevel.BODY and not message.privacy_level:
+        raise _denied(f"{owner.pathname} takes encrypted messages only")
+
+
+def _check_room(queue: Queue, size: int) -> None:
+    """Of the queue: the queue manager has the message already."""
+    if queue.quota != INFINITE and queue.total_bytes + queue.reserved_bytes + size - PREFIX_SIZE > queue.quota * _KB:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+            f"the quota of {queue.pathname}, {queue.quota} KB, would be passed: receive messages, or raise the quota",
+        )
+
+
+def _too_many() -> MessageQueuingError:
+    return MessageQueuingError(
+        ErrorCode.MQ_ERROR_ACCESS_DENIED, f"one job puts messages into at most {MOST_TARGETS} queues"
+    )
+
+
+def _denied(sentence: str) -> MessageQueuingError:
+    return MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, sentence)

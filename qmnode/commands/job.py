@@ -1,0 +1,151 @@
+"""``qmnode job``: jobs over messages, which go on in the node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qmnode.commands.output import counted, print_facts, print_json, print_table, say
+from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
+from qmnode.management.documents import lookup_text, time_or_none
+from qmnode.structures.text import printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from qmnode.local.remote import RemoteQueueManager
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="List, watch, pause, resume, cancel and undo jobs over messages.",
+)
+
+Number = Annotated[int, typer.Argument(metavar="JOB", help="Number of the job.")]
+_PAST = {
+    "move": "moved",
+    "copy": "copied",
+    "delete": "deleted",
+    "return": "returned",
+    "replay": "replayed",
+    "undo": "taken back",
+}
+
+
+def summary(job: dict[str, Any]) -> str:
+    """The state of a job in one line."""
+    done = f"would be {_PAST[job['kind']]}" if job["dry_run"] else _PAST[job["kind"]]
+    parts = [f"job {job['job']} is {job['state']}: {counted(job['done'], 'message')} {done}"]
+    if job["failed"]:
+        parts.append(f"{job['failed']:,} not")
+    if job["state"] == "running" and job["rate"]:
+        parts.append(f"{job['rate']:,.0f} a second, {job['seconds_left']:,.0f} s left")
+    if job["reason"]:
+        parts.append(job["reason"])
+    return ", ".join(parts)
+
+
+def print_entry(entry: dict[str, Any], *, error: bool = False) -> None:
+    """Print the outcome for one message."""
+    parts = [lookup_text(entry["lookup"]), entry["queue"], entry["result"]]
+    if entry.get("target"):
+        parts.append(f"to {entry['target']}")
+    if entry.get("way"):
+        parts.append(f"({entry['way']})")
+    if entry.get("detail"):
+        parts.append(f"({entry['detail']})")
+    line = "  ".join(parts)
+    if error:
+        say(line)
+    else:
+        print(printable(line))
+
+
+@app.command("list", epilog="Example: qmnode job list")
+def list_jobs(socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List the jobs of the node, the latest first."""
+    jobs = with_node(socket, config, lambda manager: manager.operations.jobs())
+    if as_json:
+        for job in jobs:
+            print_json(job)
+        return
+    print_table(
+        ("job", "what", "queues", "to", "state", "done", "not", "of", "begun", "by"),
+        [
+            (
+                job["job"],
+                f"{job['kind']} (dry run)" if job["dry_run"] else job["kind"],
+                ", ".join(job["queues"]),
+                job["target"] or None,
+                job["state"],
+                job["done"],
+                job["failed"],
+                job["total"],
+                f"{time_or_none(job['created']):%Y-%m-%d %H:%M:%S}",
+                job["asker"],
+            )
+            for job in jobs
+        ],
+        right=("job", "done", "not", "of"),
+    )
+
+
+@app.command(epilog="Example: qmnode job show 7 --log")
+def show(
+    number: Number,
+    log: Annotated[bool, typer.Option("--log", help="What became of each message.")] = False,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a job: its progress, its rate, and with --log the outcome for each message."""
+
+    async def work(manager: RemoteQueueManager) -> dict[str, Any]:
+        job = await manager.operations.job(number)
+        if not log:
+            return job
+        async for entry in manager.operations.job_log(number):
+            if as_json:
+                print_json(entry | {"lookup": lookup_text(entry["lookup"])})
+            else:
+                print_entry(entry)
+        return job
+
+    job = with_node(socket, config, work)
+    if as_json and not log:
+        print_json(job)
+    elif not log:
+        times = {name: time_or_none(job[name]) for name in ("created", "ended")}
+        print_facts(job | times)
+    say(summary(job))
+
+
+@app.command(epilog="Example: qmnode job pause 7")
+def pause(number: Number, socket: SocketOption = None, config: ConfigOption = None) -> None:
+    """Stop a job for now; it keeps its place."""
+    _control(number, "pause", socket, config)
+
+
+@app.command(epilog="Example: qmnode job resume 7")
+def resume(number: Number, socket: SocketOption = None, config: ConfigOption = None) -> None:
+    """Let a paused job go on where it was."""
+    _control(number, "resume", socket, config)
+
+
+@app.command(epilog="Example: qmnode job cancel 7")
+def cancel(number: Number, socket: SocketOption = None, config: ConfigOption = None) -> None:
+    """End a job. Its work so far stays done; undo takes it back."""
+    _control(number, "cancel", socket, config)
+
+
+@app.command(epilog="Example: qmnode job undo 7")
+def undo(number: Number, socket: SocketOption = None, config: ConfigOption = None) -> None:
+    """Take a job back: moved messages that are still there return to their old places, copies go. Deleted messages and
+    those that were sent anew cannot come back."""
+    _control(number, "undo", socket, config)
+
+
+def _control(number: int, action: str, socket: Path | None, config: Path | None) -> None:
+    say(summary(with_node(socket, config, lambda manager: manager.operations.control_job(number, action))))
