@@ -49,7 +49,7 @@ class AmqpDoor:
         """Bytes of messages that have begun and are not whole."""
         self.port = 0
         self._servers: list[asyncio.Server] = []
-        self._connections: set[AmqpConnection] = set()
+        self.connections: set[AmqpConnection] = set()
         self._blocks: Counter[str] = Counter()
         self._empty = asyncio.Event()
         self._leaving: set[asyncio.Task[None]] = set()
@@ -117,12 +117,12 @@ class AmqpDoor:
         """Listen no more, close the connections; what was not settled is returned."""
         for server in self._servers:
             server.close()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.end()
-        if self._connections:
+        if self.connections:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._empty.wait(), _STOPPING)
-            for connection in list(self._connections):
+            for connection in list(self.connections):
                 connection.abort()
             await self._empty.wait()
         if self._leaving:
@@ -134,26 +134,26 @@ class AmqpDoor:
     def admit(self, connection: AmqpConnection, address: str) -> bool:
         """Whether there is room for one more connection, and for one more from its address."""
         block = block_of(address)
-        if len(self._connections) >= self.settings.connections or (
+        if len(self.connections) >= self.settings.connections or (
             self._blocks[block] >= self.settings.connections_per_peer
         ):
             self.counts.refused_connections += 1
             return False
         connection.block = block
-        self._connections.add(connection)
+        self.connections.add(connection)
         self._empty.clear()
         self._blocks[block] += 1
-        self.counts.connections = len(self._connections)
+        self.counts.connections = len(self.connections)
         return True
 
     def leave(self, connection: AmqpConnection, returning: asyncio.Task[None]) -> None:
         """A connection has ended; ``returning`` gives back what it held."""
-        self._connections.discard(connection)
+        self.connections.discard(connection)
         self._blocks[connection.block] -= 1
         if not self._blocks[connection.block]:
             del self._blocks[connection.block]
-        self.counts.connections = len(self._connections)
-        if not self._connections:
+        self.counts.connections = len(self.connections)
+        if not self.connections:
             self._empty.set()
         self._leaving.add(returning)
         returning.add_done_callback(self._leaving.discard)

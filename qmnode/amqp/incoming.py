@@ -108,9 +108,9 @@ class IncomingLink:
         try:
             message = from_amqp(parse(data), self._host.place)
         except CodecError as error:
-            self._end(delivery, RefusedError(DECODE, str(error)))
+            self._refuse(delivery, RefusedError(DECODE, str(error)))
         except MessageQueuingError as error:
-            self._end(delivery, of_message(error))
+            self._refuse(delivery, of_message(error))
         else:
             self._under_way += 1
             if delivery.remote_state == TRANSACTIONAL:
@@ -166,8 +166,16 @@ class IncomingLink:
         except MessageQueuingError as error:
             refused = of_message(error)
         self._under_way -= 1
+        if refused is not None:
+            self._host.transactions.doom(identifier, refused.description)
         self._end(delivery, refused, identifier)
         self._replenish()
+
+    def _refuse(self, delivery: Delivery, error: RefusedError) -> None:
+        """Reject a message before the node has seen it."""
+        if delivery.remote_state == TRANSACTIONAL:
+            self._host.transactions.doom(transaction_of(delivery.remote.data), error.description)
+        self._end(delivery, error)
 
     def _end(self, delivery: Delivery, refused: RefusedError | None, transaction: bytes | None = None) -> None:
         counts = self._host.counts

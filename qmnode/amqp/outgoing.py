@@ -113,11 +113,10 @@ class OutgoingLink:
             if self._browses or not _accepts(state):
                 raise RefusedError(NOT_IMPLEMENTED, "in a transaction messages are accepted, or left alone")
             self._queue.end_read_in(lookup_identifier, self._host.transactions.find(identifier))
-        except RefusedError as error:
-            refuse(self._link, error)
-            return
-        except MessageQueuingError as error:
-            refuse(self._link, of_endpoint(error))
+        except (RefusedError, MessageQueuingError) as error:
+            refused = error if isinstance(error, RefusedError) else of_endpoint(error)
+            self._host.transactions.doom(identifier, refused.description)
+            refuse(self._link, refused)
             return
         self._let_go(delivery, settle=False)
         if not delivery.settled:

@@ -69,6 +69,8 @@ class Transactions:
         self._limit = limit
         self._last = 0
         self._open: dict[bytes, TransactionApi] = {}
+        self._doomed: dict[bytes, str] = {}
+        """Those of which a part has failed, with the reason: they can only be rolled back."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -89,17 +91,26 @@ class Transactions:
             raise RefusedError(UNKNOWN_TRANSACTION, "there is no such transaction: it has ended, or took too long")
         return unit
 
+    def doom(self, identifier: bytes | None, reason: str) -> None:
+        """Let a transaction end in a rollback whatever its program asks for, as a part of it was not done."""
+        if identifier is not None and identifier in self._open:
+            self._doomed.setdefault(identifier, reason)
+
     async def discharge(self, request: Discharge) -> None:
         """End one. RefusedError if it cannot be committed: then nothing of it has happened."""
         unit = self.find(request.identifier)
         del self._open[request.identifier]
+        reason = self._doomed.pop(request.identifier, "")
         try:
-            await (unit.abort() if request.fail else unit.commit())
+            await (unit.abort() if request.fail or reason else unit.commit())
         except MessageQueuingError as error:
             raise RefusedError(ROLLBACK, str(error)) from None
+        if reason and not request.fail:
+            raise RefusedError(ROLLBACK, f"a part of the transaction was refused, so none of it is done: {reason}")
 
     async def abort(self, identifier: bytes) -> None:
         """Roll one back that nobody will discharge any more."""
+        self._doomed.pop(identifier, None)
         unit = self._open.pop(identifier, None)
         if unit is not None:
             await unit.abort()
