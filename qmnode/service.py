@@ -272,7 +272,7 @@ class Service:
         """Read the configuration again and take over what can change while the node runs: quotas, poison policy, log.
 
         Tokens and certificate of the management API are read again, and its audit log is reopened; so are the private
-        keys of the node and of its users.
+        keys of the node and of its users, and the settings and files of TLS with other nodes.
 
         A configuration that cannot be used changes nothing.
         """
@@ -291,7 +291,11 @@ class Service:
                 self.door.reload()
             self.manager.network.keys.read_soon()
             self.manager.signing.signers.forget()
-            changed = [name for name in _FIXED if getattr(fresh, name) != getattr(self.settings, name)]
+            if self.manager.network.running:
+                self.manager.network.peer_tls.reload(fresh.security.tls)
+            taken = {"security": fresh.security.model_copy(update={"tls": self.settings.security.tls})}
+            fixed = fresh.model_copy(update=taken)
+            changed = [name for name in _FIXED if getattr(fixed, name) != getattr(self.settings, name)]
             if changed:
                 log.warning("these settings change with a restart only", settings=changed)
             log.info("reloaded")

@@ -12,7 +12,7 @@ _NO_QUOTA: Final = 0xFFFFFFFF
 _NODE: Final = (
     "computer_name", "identifier", "version", "online", "queue_count", "outgoing_queue_count", "message_count",
     "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
-    "disk_free_bytes", "disk_bytes", "lost_writes",
+    "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "plain_peers",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -54,6 +54,8 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "identifier": guid_to_text(Guid(found["identifier"])),
         "version": program_version(),
         "storage_failure": found.get("storage_failure") or None,
+        "tls_mode": found.get("tls_mode") or None,
+        "plain_peers": found.get("plain_peers") or [],
     }
     for name in ("quota", "journal_quota"):
         facts[name] = None if found[name] == _NO_QUOTA else found[name]
@@ -75,6 +77,8 @@ def _print(node: dict[str, Any]) -> None:
             "journal_quota": f"{size_text(quotas['journal_quota_used'])} of {quota_text(quotas['journal_quota'])}",
             "throttled": quotas["throttled"],
             "journal_copies_dropped": quotas["journal_copies_dropped"],
+            "tls_mode": node["tls_mode"] or "none",
+            "plain_peers": ", ".join(node["plain_peers"]) or "none",
             "warnings": "; ".join(node["warnings"]) or "none",
         }
     )

@@ -97,4 +97,5 @@ def connection_information(connection: Connection) -> ConnectionInformation:
         sent_bytes=connection.sent_bytes,
         received_bytes=connection.received_bytes,
         unacknowledged_messages=session.in_flight() if connection.initiator else session.unsettled(),
+        encrypted=connection.encrypted,
     )

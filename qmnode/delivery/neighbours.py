@@ -47,7 +47,9 @@ class Neighbours:
         session may last for days.
         """
         if connection.encrypted:
-            return True  # it presented a certificate
+            # It presented a certificate; one that outlived its machine in the directory declares nobody.
+            certified, topology = connection.session.certified, self._network.topology
+            return certified is None or topology is None or topology.knows(certified)
         machine, addresses = connection.session.remote, self._addresses_for(connection)
         if addresses is None:
             return False

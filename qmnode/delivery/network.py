@@ -3,7 +3,6 @@ as one.
 """
 
 import asyncio
-import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
@@ -23,6 +22,7 @@ from qmnode.delivery.machine_addresses import MachineAddresses
 from qmnode.delivery.neighbours import Neighbours
 from qmnode.delivery.next_hops import Resolver
 from qmnode.delivery.notices import Notices, source_of
+from qmnode.delivery.peer_tls import PeerTls
 from qmnode.delivery.precedence import Precedence
 from qmnode.delivery.protection import Protection
 from qmnode.delivery.queue_sender import QueueSender
@@ -52,7 +52,6 @@ from qmnode.security.errors import KeyStoreError
 from qmnode.security.key_store import KeyStore, KeyStoreOptions
 from qmnode.security.key_stores import open_key_store
 from qmnode.security.service import SecurityService
-from qmnode.security.tls import acceptor_context, initiator_context, requires_tls
 from qmnode.settings.node import Settings
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
@@ -62,7 +61,7 @@ from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.user_message import UserMessage
 from qmnode.transport.alarm import Alarm
 from qmnode.transport.connection import Connection, Handler
-from qmnode.transport.dialing import dial, is_reachable
+from qmnode.transport.dialing import is_reachable
 from qmnode.transport.incomplete import IncompletePackets
 from qmnode.transport.listener import Listener
 from qmnode.transport.ping import PingServer, ping
@@ -106,7 +105,6 @@ class Network:
         self.manager = manager
         self.security: SecurityService
         """Set at the start, when the identifier of the node is settled."""
-        self._tls: ssl.SSLContext | None = None
         self._directory = directory
         self._topology: Topology | None = None
         self._machine_addresses: MachineAddresses | None = None
@@ -149,7 +147,8 @@ class Network:
             self.neighbours.is_declared,
             self.neighbours.is_address_of_one,
         )
-        self._listener = Listener(self._accept, places)
+        self.listener = Listener(self._accept, places)
+        self.peer_tls = PeerTls(self)
         self._ping_server: PingServer
 
     # Start and stop
@@ -171,16 +170,13 @@ class Network:
         directory = self._directory or WorkgroupDirectory()
         self.security = SecurityService(identifier, self._security_settings, directory, store, _in_thread)
         await self.keys.start(store)
-        tls = self._security_settings.tls
-        if tls is not None:
-            self._tls = initiator_context(tls)
-            self._listener.use_tls(acceptor_context(tls), lambda address: requires_tls(tls, address))
+        await self.peer_tls.start(self._security_settings.tls)
         self._ping_server = PingServer(self.manager.identifier, self._is_full)
-        self._listener.start(settings.address, settings.port)
+        self.listener.start(settings.address, settings.port)
         try:
             await self._ping_server.start(settings.address, settings.ping_port)
         except OSError:
-            await self._listener.stop()
+            await self.listener.stop()
             raise
         self.running = True
         self._cleanup_at = self._loop.time() + _CLEANUP_INTERVAL
@@ -239,6 +235,11 @@ class Network:
         return queue_sender is not None and queue_sender.waits(received, arriving)
 
     @property
+    def topology(self) -> Topology | None:
+        """The enterprise; None in workgroup mode."""
+        return self._topology
+
+    @property
     def has_directory(self) -> bool:
         """Whether the node belongs to an enterprise; otherwise it runs in workgroup mode."""
         return self._topology is not None
@@ -263,6 +264,7 @@ class Network:
     def _rerouted(self) -> None:
         """Apply a changed topology: next hops and the role of this node may have changed."""
         self.strangers.topology_changed()
+        self.peer_tls.topology_changed()
         session = self._session_settings
         is_routing_server = self._topology is not None and self._topology.is_routing_server()
         self.session_settings = session.of_routing_server() if is_routing_server else session
@@ -283,7 +285,7 @@ class Network:
         """
         if not self.running:
             return 0
-        await self._listener.stop()
+        await self.listener.stop()
         for connection in list(self.accepted):
             connection.close()
         left = fewest = self._on_their_way()
@@ -309,7 +311,8 @@ class Network:
             await self._topology.stop()
         if self._astray is not None:
             await self._astray.stop()
-        await self._listener.stop()
+        await self.peer_tls.stop()
+        await self.listener.stop()
         await self._ping_server.stop()
         self._alarm.stop()
         for queue_sender in self._queue_senders.values():
@@ -451,7 +454,6 @@ class Network:
         self, session: Session, handler: Handler, *, initiator: bool, on_lost: Callable[[], object] | None = None
     ) -> Connection:
         """Create a connection with this node's limits."""
-        tls = self._security_settings.tls
         connection = Connection(
             session,
             handler,
@@ -459,7 +461,7 @@ class Network:
             unsettled_limit=_UNSETTLED_WINDOWS * self.session_settings.window_size,
             rates=self._rates,
             incomplete=self._incomplete,
-            identity_required=tls is not None and tls.require_identity,
+            identify=self.peer_tls.identify,
         )
         connection.on_lost = on_lost
         return connection
@@ -474,6 +476,7 @@ class Network:
         )
         connection = self.new_connection(session, self._handle_accepted, initiator=False, on_lost=place.release)
         place.connection = connection
+        session.admit_only(lambda machine: self.peer_tls.admits(connection, machine))
         self.accepted[connection] = None
         return connection
 
@@ -489,6 +492,7 @@ class Network:
                         connection.neighbour.itself = self.manager.identifier
                         self._reaches_itself = True
                     self.neighbours.opened(connection)
+                    self.peer_tls.taken(connection)
                     connection.established = self.manager.clock.time()
                     self.record_session(connection, opened=True)
                 case Closed():
@@ -527,12 +531,12 @@ class Network:
 
     async def dial(self, connection: Connection, hop: NextHop) -> None:
         """Open a connection to a next hop. Raises DialingError."""
-        named = hop.host_name or hop.address
-        encrypted = requires_tls(self._security_settings.tls, hop.address, named)
-        tls = self._tls if encrypted else None
-        await dial(
-            lambda: connection, hop.address, self.settings.port, self.settings.address, tls=tls, host_name=hop.host_name
-        )
+        await self.peer_tls.dial(connection, hop)
+
+    def outgoing_connections(self) -> "list[tuple[Connection, NextHop, Callable[[], object]]]":
+        """The sessions of outgoing queues that are open, each with its next hop and what opens another in its place."""
+        found = (queue_sender.way_out() for queue_sender in self._queue_senders.values())
+        return [one for one in found if one is not None]
 
     async def is_reachable(self, hop: NextHop) -> bool:
         """Whether a next hop accepts connections."""
@@ -543,7 +547,7 @@ class Network:
         return await ping(self.manager.identifier, hop.address, self.settings.ping_port, self.settings.address)
 
     def _is_full(self) -> bool:
-        return self._listener.sessions >= self.settings.sessions or not self.manager.connection_active
+        return self.listener.sessions >= self.settings.sessions or not self.manager.connection_active
 
     # Timers
 

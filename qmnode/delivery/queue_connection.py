@@ -97,6 +97,8 @@ class QueueConnection:
 
     def opened(self) -> None:
         """The session is established."""
+        if self.connection is not None and self.hop is not None:
+            self._network.peer_tls.reached(self.connection, self.hop)
         self._way.session_opened(*self._now())
         self._work()
         if self.hop != self._way.next_hops[0]:
@@ -104,7 +106,10 @@ class QueueConnection:
 
     def closed(self, reason: CloseReason) -> None:
         """The session has closed."""
-        self.connection = None
+        connection, self.connection = self.connection, None
+        hop = self.hop
+        if reason is CloseReason.DISCONNECTED and self._turns(connection, hop):
+            return
         self._review.stop()
         self._way.session_closed(reason, self._queue.message_count > 0, *self._now())
         if self._held:
@@ -114,6 +119,13 @@ class QueueConnection:
             self.draining = False
             self._way.reroute(*self._now())
         self._work()
+
+    def _turns(self, connection: Connection | None, hop: NextHop | None) -> bool:
+        """Try the same hop with TLS instead of without, or the other way round, if that is due."""
+        if connection is None or hop is None or not self._network.peer_tls.turns(connection, hop):
+            return False
+        self._start(self._open(hop, pinged=False))
+        return True
 
     def pause(self) -> None:
         """Pause Queue, 3.1.7.13: send no messages until it is resumed."""
@@ -212,6 +224,11 @@ class QueueConnection:
             self._drain(connection)
         elif better:
             self._review_later()
+
+    def leave(self) -> None:
+        """Open another session in the place of this one, which is of the wrong kind now."""
+        if self.connection is not None and not self.draining:
+            self._drain(self.connection)
 
     def _drain(self, connection: Connection) -> None:
         """Close once messages under way are acknowledged, or soon anyway: the destination recognises duplicates."""

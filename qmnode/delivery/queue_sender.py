@@ -6,7 +6,7 @@ is known. Messages that a broken session leaves without an outcome stay locked a
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +38,7 @@ from qmnode.protocol.commands import (
     RoomAvailable,
     StatusChanged,
 )
+from qmnode.protocol.connection import NextHop
 from qmnode.protocol.disposition import Fate, has_expired
 from qmnode.protocol.envelope import Packet, read_sending_fields, with_sequence_fields
 from qmnode.protocol.received import ReceivedMessage
@@ -111,6 +112,13 @@ class QueueSender:
     def connection(self) -> Connection | None:
         """The connection to the next hop, established or not."""
         return self._queue_connection.connection
+
+    def way_out(self) -> "tuple[Connection, NextHop, Callable[[], object]] | None":
+        """The session that is open, its next hop, and what opens another in its place; None if there is none."""
+        connection, hop = self.connection, self._queue_connection.hop
+        if connection is None or hop is None or not connection.established:
+            return None
+        return connection, hop, self._queue_connection.leave
 
     # Events of the queue
 

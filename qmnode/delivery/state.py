@@ -21,6 +21,7 @@ _PLACES: Final = {
     Family.OUTGOING_SEQUENCE: (StoreFamily.OUTGOING, b"s"),
     Family.SEQUENCE_IDENTIFIERS: (StoreFamily.OUTGOING, b"i"),
     Family.MESSAGE_ID_HISTORY: (StoreFamily.HISTORY, b""),
+    Family.PEER_TLS: (StoreFamily.OUTGOING, b"t"),
 }
 """The location of each kind of record: its column family and key prefix."""
 AWAITING_FINAL_ACK: Final = b"f"
@@ -49,16 +50,17 @@ class ProtocolState:
 
     def _load(self) -> None:
         now = asyncio.get_running_loop().time()
-        self.history.load(self._records(Family.MESSAGE_ID_HISTORY))
-        self.incoming.load(self._records(Family.INCOMING_SEQUENCE), now)
-        identifiers = [value for _, value in self._records(Family.SEQUENCE_IDENTIFIERS)]
-        self.outgoing.load(self._records(Family.OUTGOING_SEQUENCE), identifiers[0] if identifiers else None)
+        self.history.load(self.records(Family.MESSAGE_ID_HISTORY))
+        self.incoming.load(self.records(Family.INCOMING_SEQUENCE), now)
+        identifiers = [value for _, value in self.records(Family.SEQUENCE_IDENTIFIERS)]
+        self.outgoing.load(self.records(Family.OUTGOING_SEQUENCE), identifiers[0] if identifiers else None)
 
     def begin(self, identifier: Guid) -> None:
         """Begin to receive as this queue manager, whose identifier may only be settled now."""
         self.reception = Reception(identifier, self.parameters, self.history, self.incoming)
 
-    def _records(self, family: Family) -> Iterator[tuple[bytes, bytes]]:
+    def records(self, family: Family) -> Iterator[tuple[bytes, bytes]]:
+        """The records of a kind that are in the store: keys and values."""
         place, prefix = _PLACES[family]
         for key, value in self.store.scan(place, prefix):
             if not key.startswith(prefix):

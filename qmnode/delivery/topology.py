@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Final
 
 import structlog
@@ -105,6 +105,26 @@ class Topology:
         """Whether the last reading shows a queue manager that is neither this one nor a foreign system."""
         known = None if self._snapshot is None else self._snapshot.machines.get(machine)
         return known is not None and not known.foreign and machine != self._own
+
+    def find_machines(self, names: Container[str], sites: Container[str]) -> dict[Guid, str]:
+        """The machines with these computer names, or in these sites (all in lower case), with their names."""
+        if self._snapshot is None:
+            return {}
+        wanted = {site.identifier for site in self._snapshot.sites.values() if site.name.lower() in sites}
+        return {
+            machine.identifier: machine.name
+            for machine in self._snapshot.machines.values()
+            if machine.name.lower() in names or not wanted.isdisjoint(machine.sites)
+        }
+
+    def sites_of(self, machines: Iterable[Guid]) -> set[str]:
+        """The names, in lower case, of the sites that these machines are in."""
+        if self._snapshot is None:
+            return set()
+        known = self._snapshot.sites
+        return {
+            known[site].name.lower() for one in machines for site in self._snapshot.machines[one].sites if site in known
+        }
 
     def is_routing_server(self) -> bool:
         """Whether this queue manager is a routing server, as far as is known."""

@@ -23,7 +23,9 @@ _NAMES: Final[dict[type, frozenset[str]]] = {
 }
 _ADDED: Final[dict[type, frozenset[str]]] = {
     IncomingSequenceInformation: frozenset({"is_known", "refused_count"}),
-    NodeStatus: frozenset({"storage_failure", "disk_free_bytes", "disk_bytes", "lost_writes"}),
+    NodeStatus: frozenset(
+        {"storage_failure", "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "plain_peers"}
+    ),
 }
 """Fields that came after the first release, by type. Each has a default, for the answers of older nodes."""
 
@@ -86,7 +88,9 @@ def _from_plain(value: dict[str, Any]) -> Any:
             attributes[name] = tuple(attributes[name])
         return _known(QueueInformation, attributes)
     if _STATUS in value:
-        return _known(NodeStatus, value[_STATUS] | {"warnings": tuple(value[_STATUS]["warnings"])})
+        attributes = value[_STATUS]
+        lists = {name: tuple(attributes.get(name, ())) for name in ("warnings", "plain_peers")}
+        return _known(NodeStatus, attributes | lists)
     if _TRANSACTION in value:
         return _known(TransactionInformation, value[_TRANSACTION] | {"queues": tuple(value[_TRANSACTION]["queues"])})
     if _SEQUENCE in value:

@@ -233,14 +233,18 @@ class NodeDocument(Document):
     lost_writes: int = Field(
         default=0, description="Records that were synced and were gone at a start of the last days"
     )
+    tls_mode: str | None = Field(
+        default=None, description="How the node speaks with others: offer, prefer or require; null: without TLS"
+    )
+    plain_peers: list[str] = Field(default=[], description="Machines that are declared to speak in clear")
 
     @classmethod
     def of(cls, status: NodeStatus, version: str) -> Self:
         """From the model."""
-        names = cls.model_fields.keys() - {"identifier", "version", "storage_failure"}
+        names = cls.model_fields.keys() - {"identifier", "version", "storage_failure", "tls_mode"}
         values: dict[str, Any] = {name: getattr(status, name) for name in names}
-        failure = status.storage_failure or None
-        return cls(identifier=guid_to_text(status.identifier), version=version, storage_failure=failure, **values)
+        values["storage_failure"], values["tls_mode"] = status.storage_failure or None, status.tls_mode or None
+        return cls(identifier=guid_to_text(status.identifier), version=version, **values)
 
 
 class QuotaDocument(Document):
@@ -325,6 +329,7 @@ class ConnectionDocument(Document):
     sent_bytes: int
     received_bytes: int
     unacknowledged_messages: int
+    encrypted: bool = Field(default=False, description="Whether it is TLS")
 
     @classmethod
     def of(cls, connection: ConnectionInformation) -> Self:

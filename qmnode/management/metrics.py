@@ -3,6 +3,7 @@
 import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 from cryptography import x509
@@ -86,6 +87,7 @@ class _Snapshot(Collector):
         for warning in self._status.warnings:
             troubles.add_metric((warning.partition(":")[0],), 1)
         yield troubles
+        yield from self._peers()
         yield self._certificate()
         yield self._keys()
         queues = self._context.manager.queue_collection.values()
@@ -94,12 +96,34 @@ class _Snapshot(Collector):
         yield from self._outgoing([queue for queue in shown if isinstance(queue, OutgoingQueue)])
         yield from traffic_metrics(self._context.manager, self._context.settings.metrics_queues)
 
+    def _peers(self) -> Iterator[Metric]:
+        """Who speaks in clear, and how long the own certificate lasts."""
+        plain = GaugeMetricFamily("qmnode_plain_peer", "A machine that is declared to speak in clear", labels=("peer",))
+        for peer in self._status.plain_peers:
+            plain.add_metric((peer,), 1)
+        yield plain
+        connections = self._context.connection_list
+        yield GaugeMetricFamily(
+            "qmnode_plain_connections",
+            "Connections to other queue managers that are not TLS",
+            value=sum(not one.encrypted for one in connections.connections()) if connections is not None else 0,
+        )
+        yield self._expiry(
+            "qmnode_tls_certificate_expiry_timestamp_seconds",
+            "When the certificate for other queue managers ends, since 1970 (UTC); 0 if it cannot be read",
+            self._context.manager.transport_security.certificate,
+        )
+
     def _certificate(self) -> Metric:
-        family = GaugeMetricFamily(
+        return self._expiry(
             "qmnode_certificate_expiry_timestamp_seconds",
             "When the certificate of the management API ends, since 1970 (UTC); 0 if it cannot be read",
+            self._context.settings.certificate,
         )
-        file = self._context.settings.certificate
+
+    @staticmethod
+    def _expiry(name: str, text: str, file: Path | None) -> Metric:
+        family = GaugeMetricFamily(name, text)
         if file is not None:
             try:
                 certificate = x509.load_pem_x509_certificate(file.read_bytes())

@@ -47,6 +47,10 @@ class NodeStatus:
     """Size of the file system that holds the store; 0 if unknown."""
     lost_writes: int = 0
     """Synced records that were found missing at a start in the last days: see the warnings."""
+    tls_mode: str = ""
+    """``security.tls.mode``: how the node speaks with others; empty without TLS."""
+    plain_peers: tuple[str, ...] = ()
+    """Machines that are declared to speak in clear (``security.tls.plain_peers``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,8 @@ class ConnectionInformation:
     sent_bytes: int = 0
     received_bytes: int = 0
     unacknowledged_messages: int = 0
+    encrypted: bool = False
+    """Whether it is TLS."""
 
 
 class ConnectionList(Protocol):

@@ -31,6 +31,7 @@ from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Recorder, Remo
 from qmnode.model.published import PublishedQueues
 from qmnode.model.queue_collection import Names, QueueCollection, check_properties
 from qmnode.model.transaction import Transaction
+from qmnode.model.transport_security import TransportSecurity
 from qmnode.settings.node import Settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
@@ -80,6 +81,8 @@ class QueueManager(QueueManagerApi):
         self.transactions = context.transactions
         self.troubles: dict[str, str] = {}
         """Current faults that leave the rest of the node working, by subject: sentences for people."""
+        self.transport_security = TransportSecurity()
+        """Whether sessions with other queue managers are TLS."""
         self.site_name = ""
         """The computer's first site in the directory; empty without a directory."""
         self.connection_active = True
@@ -287,6 +290,8 @@ class QueueManager(QueueManagerApi):
             disk_free_bytes=storage.free_bytes,
             disk_bytes=storage.total_bytes,
             lost_writes=storage.lost_writes,
+            tls_mode=self.transport_security.mode,
+            plain_peers=self.transport_security.plain_peers,
         )
 
     def _cut_off(self) -> list[str]:

@@ -3,6 +3,7 @@
 3.1.5.2.3, 3.1.5.3, 3.1.5.4. The packets are built and checked here; the table of states decides when they are due.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from qmnode.protocol.errors import RemoteProtocolError
@@ -30,7 +31,7 @@ class Establishment:
     """The values that the two sides of a session agree on."""
 
     __slots__ = (
-        "ack_wait_timeout_ms", "certified", "direct", "identifier", "parameters", "pinged", "received_window",
+        "ack_wait_timeout_ms", "admits", "certified", "direct", "identifier", "parameters", "pinged", "received_window",
         "recoverable_ack_timeout_ms", "refuse", "remote",
     )  # fmt: skip
 
@@ -46,6 +47,8 @@ class Establishment:
         """The queue manager that the peer's certificate names. ZERO_GUID if it should name one and does not; None
         without a certificate.
         """
+        self.admits: Callable[[Guid], bool] | None = None
+        """Whether an initiator may speak as it does in the name of a queue manager; None: any may."""
         self.direct = direct
         self.pinged = pinged
         self.refuse = refuse
@@ -78,6 +81,10 @@ class Establishment:
         if packet.internal_header.flags & InternalFlags.CS.mask:
             raise RemoteProtocolError("3.1.5.2.3", "a request cannot refuse the connection")
         self._check_certified("3.1.5.3.1", request.client_guid)
+        if self.admits is not None and not self.admits(request.client_guid):
+            raise RemoteProtocolError(
+                "3.1.5.3.1", f"queue manager {guid_to_text(request.client_guid)} has to speak TLS here (security.tls)"
+            )
         self.remote = request.client_guid
         self.direct = request.server_guid == ZERO_GUID
         accepted = not self.refuse and request.server_guid in (ZERO_GUID, self.identifier)

@@ -142,6 +142,10 @@ class Session:
     def certified(self, identifier: Guid | None) -> None:
         self._agreed.certified = identifier
 
+    def admit_only(self, admits: Callable[[Guid], bool]) -> None:
+        """Take an initiator only if it is admitted in the name of the queue manager that it says it is."""
+        self._agreed.admits = admits
+
     @property
     def direct(self) -> bool:
         """Whether the session was opened by a direct format name."""

@@ -13,6 +13,9 @@ from qmnode.security.errors import KeyStoreError
 from qmnode.security.private_files import read_private
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
     from qmnode.settings.security import TlsSettings
 
 FIRST_BYTE: Final = 0x16
@@ -20,25 +23,31 @@ FIRST_BYTE: Final = 0x16
 EVERY_PEER: Final = "*"
 
 
-def requires_tls(settings: TlsSettings | None, *names: str) -> bool:
-    """Whether connections with a peer, known by any of these names and addresses, must be TLS."""
-    if settings is None:
-        return False
-    announced = {peer.lower() for peer in settings.peers}
-    return EVERY_PEER in announced or any(name.lower() in announced for name in names)
+def is_named(names: Iterable[str], *known_as: str) -> bool:
+    """Whether a peer, known by any of these names and addresses, is among ``names``."""
+    wanted = {name.lower() for name in names}
+    return any(name.lower() in wanted for name in known_as if name)
 
 
 def initiator_context(settings: TlsSettings) -> ssl.SSLContext:
     """For connections that we open; give the peer's host name as ``server_hostname``. It is checked."""
-    return _context(settings, ssl.PROTOCOL_TLS_CLIENT)
+    return _context(settings, ssl.PROTOCOL_TLS_CLIENT, [] if settings.authorities is None else [settings.authorities])
+
+
+def pinned_context(settings: TlsSettings, file: Path) -> ssl.SSLContext:
+    """For connections that we open to a peer whose certificate is in this file: it is believed by itself."""
+    context = _context(settings, ssl.PROTOCOL_TLS_CLIENT, [file])
+    context.check_hostname = False
+    return context
 
 
 def acceptor_context(settings: TlsSettings) -> ssl.SSLContext:
     """For connections that are opened to us; a peer without a certificate that we believe is turned away."""
-    return _context(settings, ssl.PROTOCOL_TLS_SERVER)
+    believed = [*settings.pinned.values()] if settings.authorities is None else [settings.authorities]
+    return _context(settings, ssl.PROTOCOL_TLS_SERVER, believed)
 
 
-def _context(settings: TlsSettings, protocol: ssl._SSLMethod) -> ssl.SSLContext:
+def _context(settings: TlsSettings, protocol: ssl._SSLMethod, believed: Sequence[Path]) -> ssl.SSLContext:
     """TLS 1.3 with certificates on both sides. Raises :class:`KeyStoreError` with what is wrong with which file."""
     if read_private(settings.private_key) is None:
         raise KeyStoreError(
@@ -47,10 +56,13 @@ def _context(settings: TlsSettings, protocol: ssl._SSLMethod) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
+    if settings.pinned:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
-        context.load_verify_locations(settings.authorities)
+        for file in believed:
+            context.load_verify_locations(file)
         context.load_cert_chain(settings.certificate, settings.private_key)
     except OSError as error:  # ssl.SSLError is one
-        files = f"{settings.authorities}, {settings.certificate}, {settings.private_key}"
+        files = ", ".join(map(str, (*believed, settings.certificate, settings.private_key)))
         raise KeyStoreError(f"TLS cannot be set up with {files}: {error.strerror or type(error).__name__}") from None
     return context

@@ -2,8 +2,9 @@
 
 from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from qmnode.structures.message_security import AuthenticationLevel, EncryptionAlgorithm, HashAlgorithm
 
@@ -21,8 +22,20 @@ class WeakAlgorithm(StrEnum):
     """RSA keys of fewer than 1,024 bits: the key of the base provider."""
 
 
+class TlsMode(StrEnum):
+    """How a node treats peers for which nothing else is declared. TLS is taken on the listening port in each mode."""
+
+    OFFER = "offer"
+    """Connect in clear, and with TLS only where that is turned away; take connections of both kinds."""
+    PREFER = "prefer"
+    """Connect with TLS, and in clear where a peer has never shown that it speaks TLS; take connections of both kinds,
+    but not in clear in the name of a queue manager that has opened one with TLS before."""
+    REQUIRE = "require"
+    """Nothing in clear, except with ``plain_peers``."""
+
+
 class TlsSettings(BaseModel):
-    """TLS on the TCP transport between nodes that both say so here: not of the specification, off by default."""
+    """TLS on the TCP transport between nodes: not of the specification, off by default. Read again on a reload."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,14 +43,35 @@ class TlsSettings(BaseModel):
     """This node's certificate and those between it and the authority, PEM. Its name is the host's."""
     private_key: Path
     """The certificate's private key, PEM, mode 0600."""
-    authorities: Path
-    """The authorities whose certificates are believed, PEM."""
-    peers: frozenset[str]
+    authorities: Path | None = None
+    """The authorities whose certificates are believed, PEM. Not set where certificates are ``pinned``."""
+    mode: TlsMode = TlsMode.OFFER
+    """How peers are treated that are neither in ``peers`` nor in ``plain_peers``."""
+    peers: frozenset[str] = frozenset()
     """Host names and addresses of the nodes that announce TLS, too, or ``*`` for all. Nothing is sent to them and
     nothing is taken from them in clear."""
+    plain_peers: frozenset[str] = frozenset()
+    """Machines that speak in clear in any mode, as Windows does: computer names, host names and addresses, and
+    ``site:NAME`` for all machines of a site. They go before ``*`` in ``peers``, not before a name in it."""
+    pinned: dict[str, Path] = {}
+    """Without an authority: host names and addresses of peers, and the file with each one's own certificate (PEM, which
+    names its queue manager). Nothing is sent to them and nothing is taken from them in clear."""
     require_identity: bool = False
     """Whether the certificate of a peer has to name its queue manager, as the URI ``urn:uuid:`` and its GUID. Where a
     certificate names one, the peer is taken for no other in any case."""
+
+    @model_validator(mode="after")
+    def _check_trust(self) -> Self:
+        if (self.authorities is None) is not bool(self.pinned):
+            raise ValueError("give either authorities (a file) or pinned (a file for each peer), and not both")
+        both = {peer.lower() for peer in self.peers | self.pinned.keys()} & {peer.lower() for peer in self.plain_peers}
+        if both:
+            raise ValueError(
+                f"{', '.join(sorted(both))}: both in plain_peers and in peers or pinned; take it out of one"
+            )
+        if "*" in self.plain_peers:
+            raise ValueError("plain_peers cannot be '*': use mode: offer to speak in clear with all")
+        return self
 
 
 class SignerSettings(BaseModel):

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from cryptography import x509
+
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text
 
 URI_SCHEME: Final = "urn:uuid:"
@@ -15,13 +17,24 @@ def queue_manager_of(certificate: Mapping[str, Any] | None, *, required: bool) -
     are two that differ: that proves nothing.
     """
     names: Iterable[tuple[str, str]] = (certificate or {}).get("subjectAltName", ())
-    found = {
-        value.lower().removeprefix(URI_SCHEME)
-        for kind, value in names
-        if kind == "URI" and value.lower().startswith(URI_SCHEME)
-    }
+    found = _named_by(value for kind, value in names if kind == "URI")
+    return ZERO_GUID if found is None and required else found
+
+
+def queue_manager_in(certificate: x509.Certificate) -> Guid | None:
+    """The queue manager that a certificate of a file names; None if it names none, or two that differ."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return None
+    found = _named_by(names.get_values_for_type(x509.UniformResourceIdentifier))
+    return None if found == ZERO_GUID else found
+
+
+def _named_by(uris: Iterable[str]) -> Guid | None:
+    found = {uri.lower().removeprefix(URI_SCHEME) for uri in uris if uri.lower().startswith(URI_SCHEME)}
     if not found:
-        return ZERO_GUID if required else None
+        return None
     try:
         (text,) = found
         return guid_from_text(text)

@@ -1,6 +1,7 @@
 """A TCP connection that carries a session: bytes in and out, timers, and back-pressure both ways."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
@@ -8,6 +9,7 @@ from qmnode.protocol.commands import Closed, Command
 from qmnode.protocol.envelope import Packet
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.session import Session
+from qmnode.structures.guid import Guid
 from qmnode.transport.alarm import Alarm
 from qmnode.transport.blocks import block_of
 from qmnode.transport.certificate import queue_manager_of
@@ -29,12 +31,12 @@ class Connection(asyncio.BufferedProtocol):
     """Drives one session over one transport connection.
 
     ``unsettled_limit`` is the number of received messages that may wait for the disk before reading from the socket
-    pauses. ``rates`` and ``incomplete`` are shared with all other connections. With ``identity_required``, the
-    certificate of a TLS peer must name its queue manager.
+    pauses. ``rates`` and ``incomplete`` are shared with all other connections. ``identify`` returns the queue manager
+    that the certificate of a TLS peer names.
     """
 
     __slots__ = (
-        "_alarm", "_handler", "_holds", "_identity_required", "_incomplete", "_loop", "_processing", "_rate", "_rates",
+        "_alarm", "_handler", "_holds", "_identify", "_incomplete", "_loop", "_processing", "_rate", "_rates",
         "_read_paused", "_transport", "_unsettled_limit", "_waits_for_rate", "address", "encrypted", "established",
         "heard", "initiator", "local_address", "local_port", "neighbour", "on_lost", "on_writable", "port",
         "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
@@ -49,7 +51,9 @@ class Connection(asyncio.BufferedProtocol):
         unsettled_limit: int,
         rates: Rates,
         incomplete: IncompletePackets,
-        identity_required: bool = False,
+        identify: Callable[[ssl.SSLObject], Guid | None] = lambda tls: queue_manager_of(
+            tls.getpeercert(), required=False
+        ),
     ) -> None:
         self.session = session
         self.initiator = initiator
@@ -80,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._rates = rates
         self._rate: Rate | None = None
         self._incomplete = incomplete
-        self._identity_required = identity_required
+        self._identify = identify
         self._holds = False
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -102,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
             self.encrypted = True
-            self.session.certified = queue_manager_of(tls.getpeercert(), required=self._identity_required)
+            self.session.certified = self._identify(tls)
         self._rate = self._rates.of(block_of(self.address), self._loop.time())
         if self.session.closed:  # closed while it was being opened
             self._transport.abort()

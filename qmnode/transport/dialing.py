@@ -4,13 +4,15 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from qmnode.structures.hresults import hresult_of_error
 from qmnode.structures.queue_attributes import ConnectionStatus
 
 CONNECT_TIMEOUT: Final = 15.0
-"""Seconds to open a transport connection, TLS handshake included."""
+"""Seconds for a TCP connection."""
+_HANDSHAKE_TIMEOUT: Final = 5.0
+"""Seconds for a TLS handshake on it. A peer that does not know TLS may wait for the rest of a packet."""
 
 AnyProtocol = TypeVar("AnyProtocol", bound=asyncio.BaseProtocol)
 
@@ -23,6 +25,15 @@ class DialingError(Exception):
         self.status = status
         self.error = error
         """HRESULT; 0 if the status says enough."""
+        self.in_handshake = False
+        """Whether there was a connection, and TLS failed on it."""
+
+    @classmethod
+    def certificate(cls, sentence: str, error: int = 0) -> Self:
+        """TLS failed on a connection."""
+        made = cls(ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE, sentence, error)
+        made.in_handshake = True
+        return made
 
 
 class _Probe(asyncio.Protocol):
@@ -33,10 +44,12 @@ class _Probe(asyncio.Protocol):
         transport.close()
 
 
-async def is_reachable(address: str, port: int, own_address: str) -> bool:
-    """Whether the address accepts connections now."""
+async def is_reachable(
+    address: str, port: int, own_address: str, *, tls: ssl.SSLContext | None = None, host_name: str = ""
+) -> bool:
+    """Whether somebody takes connections there now, over TLS if it is given."""
     try:
-        await dial(_Probe, address, port, own_address)
+        await dial(_Probe, address, port, own_address, tls=tls, host_name=host_name)
     except DialingError:
         return False
     return True
@@ -56,33 +69,46 @@ async def dial(
     Order acknowledgments for direct names go to the address that a connection comes from, so this must be one on which
     the node listens.
     """
+    connected = await _connect(address, port, own_address)
+    loop = asyncio.get_running_loop()
+    try:
+        _, made = await loop.create_connection(
+            protocol,
+            sock=connected,
+            ssl=tls,
+            server_hostname=(host_name or address) if tls is not None else None,
+            ssl_handshake_timeout=_HANDSHAKE_TIMEOUT if tls is not None else None,
+        )
+    except BaseException as error:
+        connected.close()
+        if not isinstance(error, OSError):
+            raise
+        raise DialingError.certificate(str(error) or type(error).__name__, hresult_of_error(error)) from error
+    return made
+
+
+async def _connect(address: str, port: int, own_address: str) -> socket.socket:
+    """A socket that is connected. DialingError."""
     loop = asyncio.get_running_loop()
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    local = None
-    if own_address and (":" in own_address) is (family == socket.AF_INET6):
-        local = (own_address, 0)
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT):
-            _, made = await loop.create_connection(
-                protocol,
-                address,
-                port,
-                family=family,
-                local_addr=local,
-                ssl=tls,
-                server_hostname=(host_name or address) if tls is not None else None,
-            )
-    except TimeoutError:
-        raise DialingError(
-            ConnectionStatus.SOCKET_CONNECT_FAILURE, f"no answer from {address} in {CONNECT_TIMEOUT:.0f} seconds"
-        ) from None
-    except ssl.SSLError as error:
-        raise DialingError(
-            ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE, str(error), hresult_of_error(error)
-        ) from error
+        made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     except OSError as error:
+        raise DialingError(ConnectionStatus.SOCKET_CONNECT_FAILURE, str(error), hresult_of_error(error)) from error
+    status = ConnectionStatus.SOCKET_BIND_FAILURE
+    try:
+        if own_address and (":" in own_address) is (family == socket.AF_INET6):
+            made.bind((own_address, 0))
         status = ConnectionStatus.SOCKET_CONNECT_FAILURE
-        if "error while attempting to bind" in str(error):
-            status = ConnectionStatus.SOCKET_BIND_FAILURE
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            await loop.sock_connect(made, (address, port))
+    except TimeoutError:
+        made.close()
+        raise DialingError(status, f"no answer from {address} in {CONNECT_TIMEOUT:.0f} seconds") from None
+    except OSError as error:
+        made.close()
         raise DialingError(status, str(error), hresult_of_error(error)) from error
+    except BaseException:
+        made.close()
+        raise
     return made

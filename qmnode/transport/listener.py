@@ -88,7 +88,7 @@ class Listener:
         self._sockets = listening_sockets(address, port, socket.SOCK_STREAM)
         self._resume()
 
-    def use_tls(self, context: ssl.SSLContext, is_required: Callable[[str], bool]) -> None:
+    def use_tls(self, context: ssl.SSLContext | None, is_required: Callable[[str], bool]) -> None:
         """Accept TLS connections too, and only TLS from addresses for which ``is_required`` returns True."""
         self._tls, self._requires_tls = context, is_required
 

@@ -6,14 +6,9 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.x509.oid import NameOID
 
 from qmnode import Access, Message, QueueManager
 from qmnode.security.tls import acceptor_context, initiator_context
@@ -23,46 +18,10 @@ from qmnode.transport.certificate import queue_manager_of
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.peer import PORT, Peer
-from tests.security.keys import private_key
+from tests.security.certificates import tls_of
 from tests.transport.conftest import eventually, loopback_address, settings_of
 
 QUEUE = r".\private$\orders"
-AUTHORITY = 10
-PEM = serialization.Encoding.PEM
-
-
-def certificate(name: str, number: int, issuer: str, *names: x509.GeneralName, is_authority: bool = False) -> bytes:
-    """Issued by the enterprise's authority."""
-
-    def named(text: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder().subject_name(named(name)).issuer_name(named(issuer))
-    builder = builder.public_key(private_key(2048, number).public_key).serial_number(x509.random_serial_number())
-    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
-    builder = builder.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
-    if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    return builder.sign(private_key(2048, AUTHORITY).signing_key, hashes.SHA256()).public_bytes(PEM)
-
-
-def tls_of(folder: Path, address: str, *identifiers: bytes, number: int = 0, required: bool = False) -> TlsSettings:
-    """The files of a host whose certificate names these queue managers."""
-    place = folder / f"tls-{address}"
-    place.mkdir(parents=True)
-    names = [x509.UniformResourceIdentifier(f"urn:uuid:{guid_to_text(one)}") for one in identifiers]
-    root = certificate("authority", AUTHORITY, "authority", is_authority=True)
-    own = certificate(address, number, "authority", x509.IPAddress(ip_address(address)), *names)
-    key = private_key(2048, number).signing_key
-    (place / "authorities").write_bytes(root)
-    (place / "certificate").write_bytes(own)
-    (place / "key").write_bytes(key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
-    (place / "key").chmod(0o600)
-    return TlsSettings(
-        certificate=place / "certificate", private_key=place / "key", authorities=place / "authorities",
-        peers=frozenset({"*"}), require_identity=required,
-    )  # fmt: skip
 
 
 @asynccontextmanager

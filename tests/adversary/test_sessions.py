@@ -179,12 +179,12 @@ async def test_half_open_handshakes_make_room(tmp_path: Path) -> None:
                 if attacker:
                     peer.send(hello)
                     await peer.flush()
-        await eventually(lambda: bob.network._listener.sessions == 12)
+        await eventually(lambda: bob.network.listener.sessions == 12)
         out = await alice.open_queue(rf"DIRECT=TCP:{names['bob.example']}\private$\plain", Access.SEND)
         await out.send(Message(b"through"))
         async with asyncio.timeout(20), await bob.open_queue(f"DIRECT=OS:{PLAIN}") as queue:
             assert (await queue.receive(timeout=20)).body == b"through"
-        assert bob.network._listener.sessions <= 12
+        assert bob.network.listener.sessions <= 12
 
 
 class _To:
@@ -214,7 +214,7 @@ async def test_what_is_not_tls_ends_at_once(tmp_path: Path) -> None:
             peer.send(data)
             assert await peer.is_closed()
             peer.close()
-        await eventually(lambda: not bob.network._listener.sessions)
+        await eventually(lambda: not bob.network.listener.sessions)
 
 
 @attack(

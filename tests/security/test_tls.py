@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.rsa_keys import PrivateKey
-from qmnode.security.tls import FIRST_BYTE, acceptor_context, initiator_context, requires_tls
+from qmnode.security.tls import FIRST_BYTE, acceptor_context, initiator_context, is_named
 from qmnode.settings.security import TlsSettings
 from tests.security.keys import private_key
 
@@ -98,13 +98,12 @@ def test_the_first_byte_tells_tls_from_packets(tmp_path: Path) -> None:
     assert outgoing.read(1)[0] == FIRST_BYTE != 0x10
 
 
-def test_only_announced_peers_get_tls(tmp_path: Path) -> None:
-    some = node(tmp_path, "here.test", 0, peers=("There.test", "127.0.0.9"))
-    assert requires_tls(some, "there.TEST")
-    assert requires_tls(some, "unknown.test", "127.0.0.9")
-    assert not requires_tls(some, "unknown.test")
-    assert not requires_tls(None, "there.test")
-    assert requires_tls(some.model_copy(update={"peers": frozenset({"*"})}), "unknown.test")
+def test_peers_are_named_by_host_name_and_address() -> None:
+    some = ("There.test", "127.0.0.9")
+    assert is_named(some, "there.TEST")
+    assert is_named(some, "unknown.test", "127.0.0.9")
+    assert not is_named(some, "unknown.test", "")
+    assert not is_named(("",), "")
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
