@@ -1,8 +1,8 @@
-"""Which connections with other nodes are TLS: by the settings (``security.tls``), and by what peers have shown.
+"""The choice between TLS and plain connections for each peer, by ``security.tls`` and by what peers have shown.
 
 How a peer is to be spoken with is decided here, for each attempt. Both orders may end on the other side: a node that
 prefers TLS falls back for a peer that has never shown TLS (:mod:`qmnode.delivery.shown_tls`), and one that offers it
-uses it where a plain connection was turned away. Which of the two worked last is remembered for a while.
+uses it where a plain connection was turned away. The way that worked last is remembered for a while.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class PeerTls:
         self._task = asyncio.create_task(self._keep_up(), name="TLS with peers")
 
     async def stop(self) -> None:
-        """Look no more."""
+        """End the look at sessions and addresses."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -218,7 +218,7 @@ class PeerTls:
         self._other_way[_key(hop)] = now + _REMEMBERED
         self._turned[_key(hop)] = now
 
-    # What peers have shown
+    # The memory of peers
 
     def reached(self, connection: Connection, hop: NextHop) -> None:
         """A session that this node opened is there."""
@@ -234,7 +234,7 @@ class PeerTls:
             self._shown.opened(certified)
 
     def identify(self, connection: ssl.SSLObject) -> Guid | None:
-        """Whom the certificate of a peer names; see :func:`qmnode.transport.certificate.queue_manager_of`."""
+        """Return the queue manager that a peer's certificate names. With pinned certificates, only by those."""
         settings = self._settings
         required = settings is not None and (settings.require_identity or bool(settings.pinned))
         found = queue_manager_of(connection.getpeercert(), required=required)
@@ -247,7 +247,7 @@ class PeerTls:
     # Connections of others
 
     def _turns_away(self, address: str) -> bool:
-        """Whether a plain connection from an address is not taken, whoever it is."""
+        """Whether a plain connection from an address is refused before its peer gives an identity."""
         settings = self._settings
         if settings is None:
             return False

@@ -1,4 +1,4 @@
-"""The machines that are declared to speak in clear (``security.tls.plain_peers``): who they are, and where."""
+"""The machines that are declared to speak in clear (``security.tls.plain_peers``), with their addresses."""
 
 import asyncio
 import ipaddress
@@ -22,7 +22,7 @@ _PATIENCE: Final = 5.0
 
 
 class PlainPeers:
-    """What the entries of the setting mean, as the directory and the name service had it last."""
+    """The machines and addresses behind the entries, as the directory and the name service had them last."""
 
     def __init__(self, entries: Iterable[str], topology: Topology | None, addresses: MachineAddresses | None) -> None:
         self._entries = sorted(entries, key=str.lower)

@@ -19,7 +19,7 @@ _NAMES_KEPT: Final = 65_536
 
 
 class ShownTls:
-    """What is remembered of each queue manager, and of each host name or address that was connected to."""
+    """A record for each queue manager, and for each host name or address that the node connected to."""
 
     def __init__(self, state: ProtocolState) -> None:
         self._state = state

@@ -97,7 +97,7 @@ class _Snapshot(Collector):
         yield from traffic_metrics(self._context.manager, self._context.settings.metrics_queues)
 
     def _peers(self) -> Iterator[Metric]:
-        """Who speaks in clear, and how long the own certificate lasts."""
+        """Plain peers and connections, and the end of the node's own certificate."""
         plain = GaugeMetricFamily("qmnode_plain_peer", "A machine that is declared to speak in clear", labels=("peer",))
         for peer in self._status.plain_peers:
             plain.add_metric((peer,), 1)

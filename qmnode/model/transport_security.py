@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class TransportSecurity(NamedTuple):
-    """What is in force now."""
+    """The settings in force now."""
 
     mode: str = ""
     """``offer``, ``prefer`` or ``require``; empty without TLS."""
