@@ -1,7 +1,7 @@
-"""One run of the analysis: what is new in the segments, into the tables.
+"""One run of the analysis: bring new events of the segments into the tables.
 
-Every table is brought up to date in one commit, which says in itself how far it has read. So a run may be killed
-anywhere, and the next one goes on from what is there: a table that is behind catches up, and nothing is counted twice.
+Every table is brought up to date in one commit, which also records how far the table has read. A run can therefore be
+killed at any point. The next run continues from the tables: one that is behind catches up, nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mqenterprise.pipeline.tables import Commit, StoredTable
 
 _EVER: Final = "1970-01-01"
-"""Nobody has sent anything before."""
+"""A day before any message was sent."""
 _MOMENTS: Final = {
     "message_life": {
         "sent": compute.field("sent"),
@@ -49,30 +49,30 @@ _MOMENTS: Final = {
     },
     "queue_sizes": {"last": compute.field("last", "time")},
 }
-"""Where tables have the times of events."""
+"""The columns of tables that hold times of events."""
 QUARANTINE: Final = "_quarantine"
-"""Beside the tables: what was set aside."""
+"""The folder beside the tables with the list of segments that were set aside."""
 
 
 @dataclass(slots=True)
 class Summed:
-    """What a run did."""
+    """The result of a run."""
 
     segments: int = 0
-    """New ones, or new in part."""
+    """The number of segments that were new, at least in part."""
     events: int = 0
-    """The offsets that they stand for."""
+    """The number of their events."""
     tables: dict[str, int] = field(default_factory=dict)
     """The version of each table that was written."""
     aside: list[Record] = field(default_factory=list)
-    """Everything that is set aside now."""
+    """All segments that are set aside now."""
     as_of: datetime = datetime.min
-    """The time of the last event: how things are is said of this moment."""
+    """The time of the last event, to which statements about the present refer."""
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is analysed, and where to."""
+    """An analysis: its sources, and the place of its tables."""
 
     spark: SparkSession
     sources: Sequence[str]
@@ -80,18 +80,18 @@ class Analysis:
     directory: DirectoryTables
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     say: Callable[[str], None] = lambda step: None
-    """Told what is being done, when there is something to do."""
+    """Called with a description of each step that has work to do."""
     since: str | None = None
-    """The day (YYYY-MM-DD, UTC) that tables begin with: of messages that were sent earlier they have nothing.
+    """The first day (YYYY-MM-DD, UTC) of the tables, which leave out messages that were sent earlier.
 
-    Tables that begin earlier stay as they are, and those that begin later are led back to it.
+    Tables that begin earlier stay as they are; those that begin later are extended back to this day.
     """
     most: int = 0
-    """Segments of one commit at most, oldest first; 0: all. Then ``run`` is called again until it finds nothing."""
+    """The most segments in one commit, oldest first; 0: all. Otherwise ``run`` is repeated until it finds nothing."""
 
     @property
     def tables(self) -> Tables:
-        """Where the results are."""
+        """The tables of the results."""
         return Tables(self.target)
 
     @property
@@ -100,7 +100,7 @@ class Analysis:
         return Quarantine(below(self.target, QUARANTINE))
 
     def steps(self, job: str) -> int:
-        """How many tables there are to bring up to date."""
+        """Return the number of tables to bring up to date."""
         return len(catalogue.needed(job))
 
     def run(self, job: str = "all") -> Summed:
@@ -121,18 +121,18 @@ class Analysis:
         return summed
 
     def _as_of(self, wanted: set[str]) -> datetime:
-        """When the last thing happened that the tables tell of; without any, and at most, now."""
+        """Return the time of the last event in the tables; without events, and at the latest, now."""
         found = [self.tables[name].latest(times) for name, times in _MOMENTS.items() if name in wanted]
         return min([max((time for time in found if time is not None), default=self.now), self.now])
 
     def _found(self) -> tuple[list[Segment], list[Stray]]:
-        """The segments that may be good: one that was set aside is looked at again when its file changed."""
+        """Return the segments that may be readable. One that was set aside is tried again when its file changes."""
         segments, strays = self._listed()
         known = self.quarantine.records()
         return [one for one in segments if not _is_known(known.get(one.path), one)], strays
 
     def _listed(self) -> tuple[list[Segment], list[Stray]]:
-        """What is in the sources, without the tables if these are in one of them. ConfigurationError if they are it."""
+        """List the sources without the tables, which may lie inside one. ConfigurationError if they are one."""
         roots = [Place.open(address).root for address in self.sources]
         target = Place.open(self.target).root
         if target in roots:
@@ -146,7 +146,7 @@ class Analysis:
         ]
 
     def _set_aside(self, strays: Sequence[Stray]) -> list[Record]:
-        """What cannot be read and still is there; what was repaired meanwhile leaves the list."""
+        """Return the unreadable segments that still exist. Repaired ones leave the list."""
         present = {one.path: one.signature for one in self._listed()[0]}
         quarantine = self.quarantine
         kept = []
@@ -181,7 +181,7 @@ class Analysis:
             self._rename(table, last, names, summed)
 
     def _names(self) -> _Names:
-        """The names of queues as they are known now."""
+        """Return the names of queues as they are known now."""
         told = self.tables["queue_names"].arrow()
         rows = [] if told is None else told.select(["destination", "last"]).to_pylist()
         published = self.directory.arrow("queues").to_pylist()
@@ -195,7 +195,7 @@ class Analysis:
         return _Names(frame, hashlib.sha256(repr(rows).encode()).hexdigest())
 
     def _rename(self, table: StoredTable, last: Commit, names: _Names, summed: Summed) -> None:
-        """Give rows that are there the names that became known, or changed, since they were written."""
+        """Give stored rows the names that became known, or changed, since they were written."""
         self.say(f"Naming queues in {table.name}")
         dates = {row["date"] for row in queue_names.misnamed(self._rows(table, None), names.frame).collect()}
         rows = queue_names.named(self._rows(table, dates), names.frame)
@@ -211,7 +211,7 @@ class Analysis:
         progress: Callable[[], Progress],
         summed: Summed,
     ) -> Commit:
-        """Bring what these pieces tell into the table, in one commit."""
+        """Bring the events of these pieces into the table in one commit."""
         gathered = gathering.table
         self.say(f"Reading events for {gathered.name}")
         table = self.tables[gathered.name]
@@ -237,7 +237,7 @@ class Analysis:
         return commit
 
     def _after(self, progress: Progress, pieces: Sequence[Piece]) -> Progress:
-        """How far the table is, now that its rows are written: what could not be read was set aside, and is not in."""
+        """Return the table's progress after its rows were written. Segments that were set aside are not in it."""
         known = self.quarantine.records()
         read = [piece for piece in pieces if not all(_is_known(known.get(one.path), one) for one in piece.copies)]
         return progress.after(read)
@@ -250,7 +250,7 @@ class Analysis:
         window: _Window,
         state: Callable[[], dict[str, Any]],
     ) -> Commit:
-        """New rows, from so many events, and the old ones of the same dates, to the rows of these dates."""
+        """Join new rows, from this number of events, with the stored rows of the same dates."""
         table = self.tables[gathering.table.name]
         kept = partial.persist()
         try:
@@ -266,9 +266,9 @@ class Analysis:
             kept.unpersist()
 
     def _placed(self, lives: DataFrame, table: StoredTable | None, window: _Window) -> DataFrame:
-        """Lives that only acknowledgments tell of with the date that the table knows.
+        """Give lives that are known only from acknowledgments the date that the table knows.
 
-        When it begins with a day, the others are of messages that were sent earlier.
+        In a table with a first day, the remaining ones belong to messages that were sent earlier.
         """
         if "sent_time" not in lives.columns:
             return lives
@@ -279,7 +279,7 @@ class Analysis:
     def _rows(self, table: StoredTable, dates: Iterable[str] | None) -> DataFrame:
         return table.read(self.spark, None if dates is None else set(dates))
 
-    # What follows from them
+    # Tables derived from them
 
     def _derive(self, derived: Derived, summed: Summed) -> None:
         source, table = self.tables[derived.source], self.tables[derived.name]
@@ -301,7 +301,7 @@ class Analysis:
         summed.tables[derived.name] = commit.version
 
     def _sum_up(self, summary: Summary, summed: Summed) -> None:
-        """Always all of it: it depends on the moment."""
+        """Make a summary anew as a whole, because it depends on the moment."""
         sources = [self.tables[name] for name in summary.sources]
         versions = {}
         for source in sources:
@@ -328,7 +328,7 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The names of queues by their destinations, for Spark; ``digest`` differs when one of them does."""
+    """The names of queues by destination, for Spark; ``digest`` changes when one of them does."""
 
     frame: DataFrame
     digest: str
@@ -347,7 +347,7 @@ class _Gathering:
         return finished if self.names is None else queue_names.named(finished, self.names.frame)
 
     def state(self, last: Commit | None) -> dict[str, str | None]:
-        """Which names its rows have; those that were there before still have those of then."""
+        """The state of the names in its rows. Rows that were stored before still have the earlier names."""
         if self.names is None:
             return {}
         return {"names": self.names.digest if last is None else last.state.get("names")}
@@ -355,7 +355,7 @@ class _Gathering:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """The days of sending that a table takes from events; None: since ever, and without an end."""
+    """The days of sending that a table covers; None: without a beginning, or without an end."""
 
     since: str | None
     until: str | None = None
@@ -365,7 +365,7 @@ class _Window:
         return _midnight(self.since or _EVER)
 
     def of(self, gathered: Gathered, events: DataFrame) -> DataFrame:
-        """The events that tell of messages of these days."""
+        """Return the events about messages of these days."""
         if self.since is None and self.until is None:
             return events
         return gathered.within(events, self.begin, None if self.until is None else _midnight(self.until))
@@ -376,5 +376,5 @@ def _midnight(day: str) -> datetime:
 
 
 def _is_known(record: Record | None, segment: Segment) -> bool:
-    """Whether it was set aside as it is now, by a reader that knew as much as this one."""
+    """Return whether this same file was set aside by a reader that knew as many formats as this one."""
     return record is not None and record.lost and record.signature == segment.signature and record.reader >= FORMAT

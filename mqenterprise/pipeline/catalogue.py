@@ -1,7 +1,7 @@
-"""Which tables there are, which function makes each, and from what.
+"""The tables: the function that makes each, and its sources.
 
-A *gathered* table grows with the events; a *derived* one follows, date by date, from another table; a *summary* is made
-anew from whole tables, since it says how things are now.
+A *gathered* table grows with the events. A *derived* table follows, date by date, from another table. A *summary* is
+made anew from whole tables, because it describes the present.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """``make`` turns events into partial rows, ``join`` joins rows of a thing, ``finish`` gives its columns."""
+    """``make`` turns events into partial rows, ``join`` joins the rows of one object, ``finish`` makes the columns."""
 
     name: str
     kinds: tuple[str, ...]
     columns: tuple[str, ...]
-    """Of events; only these are read."""
+    """The columns of events that are read."""
     make: Callable[[DataFrame], DataFrame]
     join: Callable[[DataFrame], DataFrame]
     finish: Callable[[DataFrame], DataFrame]
     within: Callable[[DataFrame, datetime, datetime | None], DataFrame]
-    """The events of a day or later; those of before another day, that a table lacks which begins with that day."""
+    """Select the events from one day on and before another: those that a table with that later first day lacks."""
     has_queues: bool = False
-    """Whether its rows have a ``destination`` and a ``queue``, which gets its name when they are written."""
+    """Whether its rows have a ``destination`` and a ``queue``. The queue's name is filled in on writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +135,11 @@ JOBS: Final[Mapping[str, tuple[str, ...]]] = {
     "keys": ("keys", "certificates"),
     "capacity": ("capacity",),
 }
-"""What an operator asks for, and the tables that answer."""
+"""The jobs that an operator can ask for, and the tables of each."""
 
 
 def needed(job: str) -> set[str]:
-    """The tables of a job (``all``: every job's), and all that they are made from."""
+    """Return the tables of a job (``all``: of every job), and all that they are made from."""
     wanted = {table for name, tables in JOBS.items() if job in (name, "all") for table in tables}
     for summary in SUMMARIES:
         wanted |= set(summary.sources) if summary.name in wanted else set()

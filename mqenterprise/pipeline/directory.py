@@ -1,4 +1,4 @@
-"""What the jobs need of the directory: its tables, read once, small enough to be sent along with every task."""
+"""The directory's tables for the jobs: read once, and small enough to be sent along with every task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qmnode.export.places import Place
 
 FOLDER: Final = "_directory"
-"""Where a place of segments may have the tables."""
+"""The folder of these tables in a place of segments."""
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _TEXT, _NUMBER, _FLAG = pa.string(), pa.int64(), pa.bool_()
 SCHEMAS: Final[Mapping[str, pa.Schema]] = {
@@ -46,21 +46,21 @@ SCHEMAS: Final[Mapping[str, pa.Schema]] = {
 
 @dataclass(frozen=True)
 class DirectoryTables:
-    """The directory at one moment; a table that nobody gave is empty."""
+    """The directory at one moment. A missing table is empty."""
 
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def arrow(self, name: str) -> pa.Table:
-        """A table in memory."""
+        """Return a table in memory, as Arrow."""
         found = self.tables.get(name)
         return SCHEMAS[name].empty_table() if found is None else found
 
     def frame(self, spark: SparkSession, name: str) -> DataFrame:
-        """A table for Spark."""
+        """Return a table as a Spark DataFrame."""
         return spark.createDataFrame(self.arrow(name))
 
     def digest(self, names: Iterable[str]) -> str:
-        """Differs when one of these tables differs."""
+        """Return a digest that changes when one of these tables changes."""
         whole = hashlib.sha256()
         for name in names:
             rows = sorted(map(repr, self.arrow(name).to_pylist()))
@@ -69,7 +69,7 @@ class DirectoryTables:
 
 
 def ask(spark: SparkSession, settings: str) -> DirectoryTables:
-    """The tables of a running directory, whose settings are in a file. PySparkException with what the source says."""
+    """Read the tables of a running directory with the settings of a file. PySparkException has the source's message."""
 
     def rows(table: str) -> list[dict[str, Any]]:
         found = spark.read.format("mqdirectory").option("table", table).option("directory", settings).load()
@@ -80,10 +80,10 @@ def ask(spark: SparkSession, settings: str) -> DirectoryTables:
 
 
 def tables_of(rows: Callable[[str], list[dict[str, Any]]]) -> DirectoryTables:
-    """The tables from those of ``mqdirectory``.
+    """Make the tables from those of ``mqdirectory``.
 
-    A directory has only the keys that are published now, and not since when: a key that is used and not there any more
-    was retired at some time.
+    A directory holds only the keys that are published now, without the time of publication. A key that was used and is
+    no longer there was retired at some time.
     """
     sites = [{"site": row["site"], "foreign": row["is_foreign"]} for row in rows("sites")]
     foreign = {row["site"] for row in sites if row["foreign"]}
@@ -118,7 +118,7 @@ def write(place: Place, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> No
 
 
 def read(places: Iterable[Place]) -> DirectoryTables:
-    """The tables that places of segments have; those of the first place that has any. OSError."""
+    """Read the tables of the first place of segments that has any. OSError."""
     for place in places:
         found = {}
         for name, schema in SCHEMAS.items():

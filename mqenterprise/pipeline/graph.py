@@ -42,11 +42,11 @@ class SiteGraph:
     tails: Integers
     heads: Integers
     number: Integers
-    """Which of ``links`` each direction belongs to."""
+    """The index in ``links`` for each direction."""
 
     @classmethod
     def of(cls, links: Iterable[Link]) -> SiteGraph:
-        """Of several links between two sites, the cheapest counts."""
+        """Make the graph. Of several links between two sites, the cheapest counts."""
         cheapest: dict[tuple[str, str], Link] = {}
         for link in sorted(links, key=lambda one: (one.cost, one.site1, one.site2)):
             cheapest.setdefault((min(link.site1, link.site2), max(link.site1, link.site2)), link)
@@ -67,7 +67,7 @@ class SiteGraph:
 
     @property
     def costs(self) -> Floats:
-        """Costs of the links as they are declared."""
+        """The declared costs of the links."""
         return np.array([link.cost for link in self.links], dtype=np.float64)
 
     def matrix(self, costs: Floats) -> Any:
@@ -76,7 +76,7 @@ class SiteGraph:
         return csr_array((costs[self.number], (self.tails, self.heads)), shape=(count, count))
 
     def cost(self, path: Sequence[str], costs: Mapping[tuple[str, str], int]) -> int | None:
-        """What a path of sites costs; None if a step of it is no link."""
+        """Return the cost of a path of sites, or None if a step of it is no link."""
         total = 0
         for step in pairwise(path):
             cost = costs.get(step) or costs.get((step[1], step[0]))
@@ -88,14 +88,14 @@ class SiteGraph:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Least-cost paths from one site: of every site what it costs and the site before it (-1: none)."""
+    """Least-cost paths from one site: for every site its cost and the site before it (-1: none)."""
 
     root: int
     distance: Floats
     before: Integers
 
     def path(self, site: int) -> list[int]:
-        """The sites from the root to ``site``; empty if there is no way."""
+        """Return the sites from the root to ``site``; empty if there is no way."""
         if not np.isfinite(self.distance[site]):
             return []
         path = [site]

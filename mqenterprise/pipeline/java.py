@@ -1,4 +1,4 @@
-"""Starting Spark's Java side, with what it writes to standard error but for what nobody can act on."""
+"""Start Spark's Java side, and pass on its standard error without the warnings that nobody can act on."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
 
 _NOISE: Final = (
-    # Spark itself asks for the module, and Java says so every time.
+    # Spark itself requests the module, and Java warns of it every time.
     "WARNING: Using incubator modules: jdk.incubator.vector",
     "WARNING: package sun.security.action not in java.base",
 )
 _FLUSHED: Final = 5.0
-"""Seconds that the last words of a Java that did not start are waited for."""
+"""Seconds to wait for the last output of a Java that did not start."""
 
 
 def start(conf: SparkConf) -> None:
@@ -40,7 +40,7 @@ def start(conf: SparkConf) -> None:
 
 
 def _pass_on(descriptor: int) -> None:
-    """Until Java has ended."""
+    """Pass on lines until Java has ended."""
     with open(descriptor, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if not line.startswith(_NOISE):

@@ -1,7 +1,7 @@
-"""How far a table has read: for each node the ranges of offsets that are in it.
+"""The progress of a table: for each node, the ranges of offsets that the table contains.
 
-It is committed with the table, in one commit, so that what is in the table and what is said to be in it never differ.
-Ranges, not a highest offset: a late segment fills a gap, and a segment that comes twice is in no gap.
+It is written in the same commit as the rows, so that both always agree. It holds ranges instead of a highest offset: a
+late segment fills a gap, and a repeated segment adds nothing.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Progress:
         self._read = dict(read or {})
 
     def wanted(self, segments: Iterable[Segment]) -> dict[str, Ranges]:
-        """What segments have that was not read yet."""
+        """Return the offsets in the segments that have not been read."""
         return {node: ranges.without(self._read.get(node, Ranges())) for node, ranges in _there(segments).items()}
 
     def had(self, segments: Sequence[Segment]) -> dict[str, Ranges]:
-        """What segments have that was read."""
+        """Return the offsets in the segments that have been read."""
         wanted = self.wanted(segments)
         return {node: ranges.without(wanted[node]) for node, ranges in _there(segments).items()}
 
     def after(self, pieces: Iterable[Piece]) -> Progress:
-        """How far it is when these have been read too."""
+        """Return the progress after these offsets."""
         read = {node: ranges.copy() for node, ranges in self._read.items()}
         for piece in pieces:
             ranges = read.setdefault(piece.copies[0].name.node_id, Ranges())
@@ -42,12 +42,12 @@ class Progress:
         return Progress(read)
 
     def state(self) -> dict[str, str]:
-        """As it is committed."""
+        """Return the form for a commit."""
         return {node: str(ranges) for node, ranges in sorted(self._read.items())}
 
     @classmethod
     def of(cls, state: Mapping[str, str]) -> Self:
-        """As it was committed."""
+        """Read the form of a commit."""
         return cls({node: Ranges.parse(ranges) for node, ranges in state.items()})
 
 

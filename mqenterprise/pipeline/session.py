@@ -18,26 +18,26 @@ from mqenterprise.pipeline.sources.qmnode_source import QmnodeSource
 LOCAL: Final = "local[*]"
 DRIVER_MEMORY: Final = "2g"
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""spark-submit has started the Java side already: how and where is its user's affair."""
+"""Set in the environment when spark-submit has already started the Java side, with its user's settings."""
 _SHUFFLES: Final = "spark.sql.shuffle.partitions"
 _ROWS_IN_PART: Final = 100_000
 _MOST_PARTS: Final = 10_000
 _ROOT: Final = Path(__file__).parents[2]
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-"""Arrow's Java side checks every access of every value otherwise, after Spark has done so."""
+"""Without these, Arrow's Java side checks every access of every value, after Spark has done so."""
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
-    # Without it a reader of the progress bar sees two of them.
+    # Otherwise two progress bars would show.
     "spark.ui.showConsoleProgress": "false",
 }
 _OURS: Final = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:+UseParallelGC {_ARROW}",
 }
-"""Of a driver that is started here, whoever its master is."""
+"""Settings of a driver that is started here, with any master."""
 _HERE: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -55,10 +55,10 @@ def open_session(
     name: str = "mqenterprise",
     options: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The session, with the project's sources registered. A second call in a process gives the same session.
+    """Return the session, with the project's sources registered. All calls in a process return the same session.
 
-    ``master`` is Spark's: None is ``local[*]``, or what spark-submit was told. ``memory`` is that of the driver, which
-    in local mode is all that the Java side gets (``2g``). ``options`` are Spark's settings by name, and win.
+    ``master`` is Spark's: None means ``local[*]``, or spark-submit's option. ``memory`` is the driver's, such as
+    ``2g``; in local mode the Java side gets no more. ``options`` are Spark's settings by name, and take precedence.
     """
     builder = SparkSession.builder.appName(name)
     settings = dict(_ALWAYS)
@@ -104,7 +104,7 @@ def _address_towards(master: str) -> str | None:
 
 
 def fit_shuffles(session: SparkSession, rows: int) -> None:
-    """Shuffle what is planned next in as many parts as so many rows are worth, unless whoever started Spark says.
+    """Set the number of shuffle parts for the next plan from its number of rows, unless Spark was started with one.
 
     Spark's default of 200 parts keeps a cluster busy for seconds with a thousand rows.
     """
@@ -113,18 +113,18 @@ def fit_shuffles(session: SparkSession, rows: int) -> None:
 
 
 def shuffle_parts(rows: int) -> int:
-    """Parts of a shuffle of so many rows."""
+    """Return the number of parts for a shuffle of this many rows."""
     return min(max(-(-rows // _ROWS_IN_PART), 1), _MOST_PARTS)
 
 
 def register_sources(session: SparkSession) -> None:
-    """Make the formats known to a session."""
+    """Register the project's formats with a session."""
     session.dataSource.register(QmnodeSource)
     session.dataSource.register(DirectorySource)
 
 
 def _show_packages() -> None:
-    """Workers of this machine import the packages that the driver runs, also when those are not installed."""
+    """Let workers on this machine import the driver's packages, even if those are not installed."""
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     if str(_ROOT) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *paths])

@@ -1,8 +1,8 @@
 """The tables that analysis writes: Delta tables, one directory each, partitioned by date and site.
 
-Spark's tasks write the data files, through pyarrow and so to a directory or a bucket alike; then one commit to the
-table's log makes them visible, together with what the table says of itself (``state``). A reader sees the commit or
-does not; files of a run that was killed are in no log.
+Spark's tasks write the data files through pyarrow, to a directory or a bucket alike. One commit to the table's log then
+makes them visible, together with the table's own record of its progress (``state``). A reader sees all of a commit or
+nothing; files of a killed run are in no log.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 PARTITION: Final = ("date", "site")
 _STATE: Final = "mqenterprise"
 _CLEANED_EVERY: Final = 20
-"""Commits between cleanings: files that no commit needs, and those of runs that were killed, are deleted."""
+"""Commits between cleanings, which delete the files that no commit needs and those of killed runs."""
 _KEPT_HOURS: Final = 168
-"""Readers of an old version have so long, which is what Delta tables have by default."""
+"""Hours for which an old version stays readable: the default of Delta tables."""
 _WRITER: Final = "mqenterprise"
 _WRITTEN: Final = "date string, site string, path string, size long, rows long"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]")
@@ -46,7 +46,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]")
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit of a table: which dates it wrote, and what the table said of itself."""
+    """A commit of a table: the dates that it wrote, and the table's state."""
 
     version: int
     dates: frozenset[str]
@@ -57,7 +57,7 @@ class Tables:
     """The tables in a directory or bucket."""
 
     def __init__(self, address: str) -> None:
-        Place.open(address)  # a wrong address is told at once
+        Place.open(address)  # a wrong address fails at once
         self.address = address
 
     def __getitem__(self, name: str) -> StoredTable:
@@ -65,7 +65,7 @@ class Tables:
 
 
 class StoredTable:
-    """One table. Everything is read from its log when it is asked for."""
+    """One table. Everything is read from its log on demand."""
 
     def __init__(self, name: str, address: str) -> None:
         self.name = name
@@ -80,11 +80,11 @@ class StoredTable:
 
     def last(self) -> Commit | None:
         """The last commit; None when there is no table yet."""
-        # Nearly always the very last one; somebody may have optimized the table since.
+        # Nearly always the very last one, but the table may have been optimized since.
         return next(self.commits(3), None) or next(self.commits(), None)
 
     def commits(self, most: int | None = None) -> Iterator[Commit]:
-        """The commits that the log still has, of the last ``most``; the last one first."""
+        """Return those of the last ``most`` commits that the log still has, the last one first."""
         delta = self._delta()
         for entry in delta.history(most) if delta else ():
             if _STATE in entry:
@@ -92,7 +92,7 @@ class StoredTable:
                 yield Commit(entry["version"], frozenset(said["dates"]), said["state"])
 
     def changed_since(self, version: int) -> frozenset[str] | None:
-        """The dates written after ``version``; None when the log does not reach back so far, so all may be."""
+        """Return the dates written after ``version``; None (possibly all) when the log does not reach back that far."""
         dates: set[str] = set()
         for commit in self.commits():
             if commit.version <= version:
@@ -108,14 +108,14 @@ class StoredTable:
         return delta.to_pyarrow_table(filters=_dated(dates), columns=None if columns is None else list(columns))
 
     def matching(self, condition: compute.Expression, dates: Collection[str], columns: Sequence[str]) -> pa.Table:
-        """The rows of some dates for which a condition holds, in memory; the others are read past."""
+        """Return the rows of some dates for which a condition holds, in memory; others are skipped on reading."""
         delta = self._delta()
         assert delta is not None, "asked of a table that is there"
         within = compute.field("date").isin(pa.array(sorted(dates), pa.string()))
         return delta.to_pyarrow_dataset().to_table(columns=list(columns), filter=within & condition)
 
     def latest(self, times: Mapping[str, compute.Expression]) -> datetime | None:
-        """The latest of all times that these expressions give; None when there is none. Reads batch by batch."""
+        """Return the latest time of these expressions over all rows, or None. Reads batch by batch."""
         delta = self._delta()
         if delta is None:
             return None
@@ -124,7 +124,7 @@ class StoredTable:
         return max((time for time in found if time is not None), default=None)
 
     def count(self, dates: Collection[str] | None = None) -> int:
-        """How many rows there are, of some dates or all, by the table's log."""
+        """Count the rows of some dates, or all, from the table's log."""
         delta = self._delta()
         return sum(action["num_records"] or 0 for action in _files(delta, dates)) if delta else 0
 
@@ -153,9 +153,9 @@ class StoredTable:
     def replace(
         self, frame: DataFrame, dates: Collection[str] | None, state: Callable[[], Mapping[str, Any]]
     ) -> Commit:
-        """Put ``frame`` in the place of everything, or of some ``dates``, and commit ``state`` with it.
+        """Replace all rows, or those of some ``dates``, by ``frame``, and commit ``state`` with it.
 
-        ``state`` is asked when the rows are written, just before the commit. Raises deltalake's CommitFailedError
+        ``state`` is called when the rows are written, just before the commit. Raises deltalake's CommitFailedError
         when another run has written meanwhile.
         """
         before = self._delta()
@@ -202,13 +202,13 @@ class StoredTable:
 
 
 def _files(delta: DeltaTable, dates: Collection[str] | None) -> list[dict[str, Any]]:
-    """What the log says of the table's files, those of some dates or all."""
+    """Return the log's entries for the table's files, those of some dates or all."""
     actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
     return [action for action in actions if dates is None or action["partition.date"] in dates]
 
 
 def _dated(dates: Collection[str] | None) -> list[tuple[str, str, list[str]]] | None:
-    """These dates as a filter of delta-rs, which needs a value to know their type; no table has the empty one."""
+    """Return a filter of delta-rs for these dates. It needs a value to infer the type, so the empty one is added."""
     return None if dates is None else [("date", "in", sorted(dates) or [""])]
 
 
@@ -217,7 +217,7 @@ def _names(schema: pa.Schema) -> list[str]:
 
 
 def _location(address: str) -> tuple[str, dict[str, str]]:
-    """A place's address as delta-rs wants it: with options in the place of a query."""
+    """Return a place's address for delta-rs, with options instead of a query."""
     parts = urlsplit(address)
     if parts.scheme != "s3":
         return address, {}
@@ -235,7 +235,7 @@ def _location(address: str) -> tuple[str, dict[str, str]]:
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
-    """The same with nulls allowed everywhere: what is never null is the job's affair, not the table's."""
+    """Return the schema with nulls allowed everywhere: the job decides what is never null, not the table."""
 
     def of(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_struct(kind):
@@ -276,7 +276,7 @@ def _reader(address: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatc
 
 
 def _writer(address: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Writes sorted rows, a file for each partition that they are of, and tells the files."""
+    """Return a function that writes sorted rows, one file for each partition, and yields the files."""
     kept = pa.schema([field for field in schema if field.name not in PARTITION])
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -308,7 +308,7 @@ class _Files:
         self._writer: parquet.ParquetWriter | None = None
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Rows, which begin with the partition of the last ones."""
+        """Write sorted rows, the first of which may belong to the partition of the last ones."""
         if not batch.num_rows:
             return
         keys = pa.StructArray.from_arrays([batch.column(name).cast(pa.string()) for name in PARTITION], list(PARTITION))
@@ -341,6 +341,6 @@ class _Files:
             self._writer = None
 
     def close(self) -> list[dict[str, Any]]:
-        """Finish, and tell the files."""
+        """Close the last file, and return all files."""
         self._end()
         return self._done

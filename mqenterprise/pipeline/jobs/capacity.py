@@ -1,4 +1,4 @@
-"""Capacity: how fast queues and nodes fill up against their quotas, and the day they will be full."""
+"""Capacity: the growth of queues and nodes against their quotas, and the day on which they will be full."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DAY: Final = 86_400
 
 
 def within(events: DataFrame, since: datetime, until: datetime | None = None) -> DataFrame:
-    """The samples that were taken at ``since`` or later, and before ``until``."""
+    """Return the samples that were taken at ``since`` or later, and before ``until``."""
     time = F.col("time")
     later = events.where(time >= F.lit(since))
     return later if until is None else later.where(time < F.lit(until))
@@ -55,8 +55,8 @@ def join_sizes(rows: DataFrame) -> DataFrame:
 def capacity(sizes: DataFrame) -> DataFrame:
     """One row for each queue and node: its size now, its growth (least squares over the hours), the day it is full.
 
-    ``full_on`` is the day it is seen when it is full already; it is null without a quota, when it does not grow, and
-    beyond a hundred years.
+    ``full_on`` of a queue that is already full is the day of the last sample. It is null without a quota, without
+    growth, and beyond a hundred years.
     """
     seconds = F.unix_seconds(F.col("last")["time"])
     size, quota = F.col("last")["bytes"], F.col("last")["quota"]
@@ -86,7 +86,7 @@ def capacity(sizes: DataFrame) -> DataFrame:
 
 
 def _slope(y: Column, x: Column) -> Column:
-    """Least squares, null for a single point. Exact up to its end, so the same in whatever order rows are added up."""
+    """Least squares, null for a single point. Exact until the last step, so the order of rows is irrelevant."""
     y, x = y.cast("decimal(19,0)"), x.cast("decimal(19,0)")
     count = F.count(y)
     above = count * F.sum(x * y) - F.sum(x) * F.sum(y)

@@ -1,4 +1,4 @@
-"""Dead letters: why messages died, ranked, by queue, sender and site, with the first, the last and a sample."""
+"""Dead letters: the causes, ranked, by queue, sender and site, with the first, the last and a sample."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ CAUSES: Final[dict[int, str]] = {
     MessageClass.MQMSG_CLASS_NACK_RECEIVE_TIMEOUT: "was not received in time",
     MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED: "rejected by its receiver",
 }
-"""The classes of MS-MQMQ 2.2.18.1.6 as an operator says it."""
+"""The classes of MS-MQMQ 2.2.18.1.6 in an operator's words."""
 
 
 def cause_of(reason: Column) -> Column:
-    """The cause in words; a class that has none by its number, and ``unknown`` when nobody told it."""
+    """Return the cause in words: the class's number if it has no words, ``unknown`` if no class was reported."""
     named = F.create_map(*(F.lit(value) for pair in CAUSES.items() for value in (int(pair[0]), pair[1])))
     return F.coalesce(named[reason], F.concat(F.lit("class 0x"), F.lpad(F.hex(reason), 4, "0")), F.lit("unknown"))
 

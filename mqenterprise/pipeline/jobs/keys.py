@@ -1,4 +1,4 @@
-"""Keys and certificates: how old they are, when they end, and who still encrypts to a key that was retired."""
+"""Keys and certificates: their age, their end, and the senders that still encrypt to a retired key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def key_use(lives: DataFrame, keys: DataFrame) -> DataFrame:
-    """Who encrypted how many messages to which key, by day of sending; ``late`` were sent after it was retired.
+    """Count messages by sender, key and day of sending; ``late`` counts those sent after the key was retired.
 
     ``keys`` is the directory's: ``node``, ``key_fingerprint``, ``published``, ``retired``, ``expires``.
     """
@@ -42,10 +42,10 @@ def key_use(lives: DataFrame, keys: DataFrame) -> DataFrame:
 
 
 def keys(use: DataFrame, published: DataFrame, now: datetime) -> DataFrame:
-    """One row a key: its age, what it is, how much it is used, and by whom after it was retired.
+    """Return one row for each key: its age, its state, its use, and its senders after it was retired.
 
-    A key that is used and that the directory does not have (any more) is ``unlisted``, and whoever uses it is late; it
-    is ``unknown`` when the directory has no key of the machine at all.
+    A used key that the directory does not (or no longer) hold is ``unlisted``, and all its users count as late. It is
+    ``unknown`` when the directory has no key of the machine at all.
     """
     late = F.when(F.col("state") == "unlisted", F.col("messages")).otherwise(F.col("late"))
     moment = F.lit(now)
@@ -77,7 +77,7 @@ def keys(use: DataFrame, published: DataFrame, now: datetime) -> DataFrame:
 
 
 def certificates(registered: DataFrame, now: datetime) -> DataFrame:
-    """One row a certificate of a user: its age and how long it still is good."""
+    """Return one row for each user certificate: its age and its remaining validity."""
     moment = F.lit(now)
     state = (
         F.when(F.col("not_after") <= moment, "expired").when(F.col("not_before") > moment, "not yet").otherwise("good")

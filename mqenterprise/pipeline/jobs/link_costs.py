@@ -1,10 +1,10 @@
-"""Link costs: what routing links were seen to take and lose, and the costs that would make routing prefer fast paths.
+"""Link costs: the observed delay and loss of routing links, and costs with which routing would prefer fast paths.
 
-A message crosses a link between being at a queue manager of one site and being at one of the next, so its delay has
-the waiting for the link in it: that is what routing can avoid. It is lost on a link when it dies while it waits for it.
+A message crosses a link from a queue manager of one site to a queue manager of the next. Its delay includes the wait
+for the link, which is what routing can avoid. A message is lost on a link when it dies while it waits for the link.
 
-What the costs would do is worked out for all pairs of sites: Dijkstra's algorithm from each site under both costs, in
-scipy, the sites spread over Spark's tasks.
+The effect of the suggested costs is computed for all pairs of sites: Dijkstra's algorithm from each site under both
+costs, in scipy, with the sites spread over Spark's tasks.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 LOWEST_COST, HIGHEST_COST = 1, 999_999
 UNIT_US: Final = 1_000
-"""A cost of one stands for so many microseconds; more when the slowest link would cost too much."""
+"""The delay in microseconds for a cost of one; more when the slowest link would otherwise cost too much."""
 _AT_ONCE: Final = 16
 _DEEP: Final = 64
 
 
 def link_use(lives: DataFrame, machines: DataFrame) -> DataFrame:
-    """How often messages crossed from site to site, how long it took, and how many died waiting, by day of sending.
+    """Count messages that crossed from site to site, with their delays and the deaths while waiting, by day of sending.
 
     ``machines`` says the site of each ``node``, for next hops that were never reached.
     """
@@ -91,11 +91,11 @@ def link_use(lives: DataFrame, machines: DataFrame) -> DataFrame:
 
 
 def link_costs(use: DataFrame, links: DataFrame) -> DataFrame:
-    """One row a routing link: what was seen on it, its cost, the cost that it should have, and who would take it.
+    """Return one row for each routing link: its traffic, its cost, the suggested cost, and the effect of that.
 
     ``use`` is the table ``link_use``, ``links`` the directory's. ``pairs`` counts the ordered pairs of sites whose
-    least-cost path passes the link now, ``suggested_pairs`` under the suggested costs. For a link that no message used
-    nothing is suggested; for these counts its cost keeps its proportion to the others'.
+    least-cost path passes the link now, ``suggested_pairs`` under the suggested costs. A link that no message used gets
+    no suggestion; for these counts its cost keeps its proportion to the others.
     """
     seen = (
         use.withColumns({"site1": F.least("from_site", "to_site"), "site2": F.greatest("from_site", "to_site")})
@@ -144,7 +144,7 @@ def _pair(link: Link) -> tuple[str, str]:
 
 
 def _observed(graph: SiteGraph, measured: dict[tuple[str, str], Any]) -> tuple[Floats, Floats]:
-    """Mean delay in microseconds (NaN: never crossed) and the share that was lost, of each link."""
+    """Return the mean delay in microseconds (NaN: never crossed) and the share of lost messages for each link."""
     delays, losses = np.full(len(graph.links), np.nan), np.zeros(len(graph.links))
     for number, link in enumerate(graph.links):
         row = measured.get(_pair(link))
@@ -157,10 +157,10 @@ def _observed(graph: SiteGraph, measured: dict[tuple[str, str], Any]) -> tuple[F
 
 
 def expected_delays(costs: Floats, delays: Floats, losses: Floats) -> Floats:
-    """Microseconds that a message has to expect on each link, a lost one counted as tried again.
+    """Return the expected delay on each link in microseconds, where a lost message counts as sent again.
 
-    For a link that was never crossed it follows from its cost, in the unit that the others' delays and costs have
-    together; a link that loses everything takes for ever.
+    The delay of a link that was never crossed is estimated from its cost, by the ratio of delay to cost of the others.
+    A link that loses everything has an infinite delay.
     """
     expected = delays / np.where(losses < 1, 1 - losses, np.nan)
     known = np.isfinite(expected)
@@ -170,7 +170,7 @@ def expected_delays(costs: Floats, delays: Floats, losses: Floats) -> Floats:
 
 
 def suggested_costs(expected: Floats) -> Integers:
-    """Costs in proportion to the expected delays, within the limits of MS-MQDMPR 3.1.1.8."""
+    """Return costs in proportion to the expected delays, within the limits of MS-MQDMPR 3.1.1.8."""
     finite = np.isfinite(expected)
     scale = max(float(UNIT_US), float(expected[finite].max(initial=0.0)) / HIGHEST_COST)
     wanted = np.where(finite, np.ceil(expected / scale), HIGHEST_COST)
@@ -179,8 +179,10 @@ def suggested_costs(expected: Floats) -> Integers:
 
 
 def all_pairs(roots: DataFrame, graph: SiteGraph, suggested: Integers, delays: Floats) -> DataFrame:
-    """What all pairs of sites would gain: for each link (``link``) the pairs that pass it, and for each site (``site``)
-    the sums over its destinations of the links' ``delays``, now and under the ``suggested`` costs."""
+    """Compare all pairs of sites now and under the ``suggested`` costs.
+
+    Rows with ``link`` count the pairs that pass the link; rows with ``site`` sum the links' ``delays`` over the site's
+    destinations."""
     compared = _comparing(_Arrays(graph, suggested, delays))
     tasks = roots.repartition(4 * roots.sparkSession.sparkContext.defaultParallelism)
     found = tasks.mapInArrow(compared, _COMPARED_TEXT)
@@ -198,7 +200,7 @@ _COMPARED: Final = pa.schema(
 
 
 class _Arrays:
-    """What the tasks need of a graph: arrays only, which travel fast."""
+    """The parts of a graph that the tasks need: only arrays, which are sent fast."""
 
     def __init__(self, graph: SiteGraph, suggested: Integers, delays: Floats) -> None:
         self.count, self.links = len(graph.sites), len(graph.links)
@@ -210,7 +212,7 @@ class _Arrays:
         self.keys, self.numbers = keys[order], graph.number[order]
 
     def links_to(self, tree: Tree, sites: Integers) -> Integers:
-        """The link by which the tree comes to each site."""
+        """Return the link by which the tree reaches each site."""
         found: Integers = self.numbers[np.searchsorted(self.keys, tree.before[sites] * self.count + sites)]
         return found
 
@@ -250,7 +252,7 @@ def _comparing(arrays: _Arrays) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 
 def _add(arrays: _Arrays, tree: Tree, passed: Integers) -> float:
-    """Count the destinations behind each link of a tree into ``passed``; gives the sum of the delays to all of them."""
+    """Add the destinations behind each link of a tree to ``passed``. Return the sum of the delays to all of them."""
     sites = np.flatnonzero(np.isfinite(tree.distance))
     sites = sites[sites != tree.root]
     if not len(sites):
@@ -262,7 +264,7 @@ def _add(arrays: _Arrays, tree: Tree, passed: Integers) -> float:
 
 
 def destinations_behind(tree: Tree, sites: Integers) -> Integers:
-    """How many of ``sites`` (all that the tree reaches but its root) are at or behind each of them."""
+    """Return, for each of ``sites`` (all that the tree reaches but its root), the number at or behind it."""
     before = np.where(tree.before < 0, tree.root, tree.before)
     # Depths by doubling: each round, every site looks twice as far up.
     up, depth = before.copy(), np.zeros(len(before), dtype=np.int64)

@@ -1,11 +1,11 @@
-"""Message life: one row a message, from what every node told of it.
+"""Message life: one row for each message, from the events that all nodes export about it.
 
-A life is what its events say *together*: earliest times, the set of hops, the best name. Every column is such that
-lives of one message join to a life again, in any order (``join_lives``). That is what makes the job incremental, and a
-late segment the same as an early one.
+A life combines its events: earliest times, the set of hops, the best name. Every column is defined so that partial
+lives of a message join to a life again, in any order (``join_lives``). The job is therefore incremental, and a late
+segment gives the same result as an early one.
 
-A message is one copy of what was sent: ``source_id``, ``message_number`` and ``destination`` name it, since a send to
-several destinations gives them all one identifier.
+A message is one copy of a sent message. It is identified by ``source_id``, ``message_number`` and ``destination``,
+because a message that is sent to several destinations has one identifier.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KEY: Final = ("source_id", "message_number", "destination")
-"""What names a message."""
+"""The columns that identify a message."""
 UNKNOWN: Final = "unknown"
-"""The date or site of a message of which nobody has told the sending yet."""
+"""The date or site of a message whose sending has not been reported yet."""
 
 HOPS: Final = (EventKind.SENT, EventKind.ACCEPTED, EventKind.TRANSFERRED, EventKind.REACHED)
 KINDS: Final = (
@@ -37,7 +37,7 @@ KINDS: Final = (
     EventKind.ACKNOWLEDGMENT,
     EventKind.KEY_USED,
 )
-"""The events that tell of a life."""
+"""The kinds of events that a life is made of."""
 COLUMNS: Final = (
     "time",
     "kind",
@@ -63,7 +63,7 @@ COLUMNS: Final = (
 """The columns of events that the job reads."""
 
 _OWN: Final = [int(one) for one in MessageClass if one is not MessageClass.MQMSG_CLASS_NORMAL]
-"""Classes of what queue managers tell each other, and nobody calls a message."""
+"""Classes of the packets between queue managers, such as acknowledgments, which do not count as messages."""
 _NEGATIVE: Final = 0x8000
 _OF_RECEIVING: Final = 0x4000
 
@@ -82,10 +82,10 @@ _ANY: Final = (
 
 
 def within(events: DataFrame, since: datetime, until: datetime | None = None) -> DataFrame:
-    """What is told of messages that were sent at ``since`` or later, and before ``until``.
+    """Return the events of messages that were sent at ``since`` or later, and before ``until``.
 
-    Acknowledgments do not say when the message was sent that they are about: of them all since then, whatever
-    ``until`` is. One that comes twice changes no life.
+    An acknowledgment does not say when its message was sent, so all acknowledgments from ``since`` on are included,
+    whatever ``until`` is. A repeated one changes no life.
     """
     sent, time = F.col("sent_time"), F.col("time")
     later = events.where((sent >= F.lit(since)) | (sent.isNull() & (time >= F.lit(since))))
@@ -95,7 +95,7 @@ def within(events: DataFrame, since: datetime, until: datetime | None = None) ->
 
 
 def lives_of(events: DataFrame) -> DataFrame:
-    """What ``events`` alone say of each message. One that only acknowledgments tell of has no ``sent_time``."""
+    """Make lives from ``events`` alone. A life that is known only from acknowledgments has no ``sent_time``."""
     kind, time, reason = F.col("kind"), F.col("time"), F.col("reason")
     told = kind == EventKind.ACKNOWLEDGMENT
 
@@ -128,7 +128,7 @@ def lives_of(events: DataFrame) -> DataFrame:
             of(EventKind.DIED, EventKind.REFUSED, EventKind.DEAD_LETTER) | negative,
             F.struct(
                 "time",
-                # What is told of the death itself, before what is told of a copy.
+                # The event of the death itself takes precedence over the event of a copy.
                 F.when(of(EventKind.DEAD_LETTER), 1).when(told, 2).when(kind.isNotNull(), 0).alias("from_afar"),
                 "reason",
                 F.when(~of(EventKind.DEAD_LETTER, EventKind.ACKNOWLEDGMENT), F.col("node")).alias("node"),
@@ -144,7 +144,7 @@ def lives_of(events: DataFrame) -> DataFrame:
 
 
 def join_lives(lives: DataFrame) -> DataFrame:
-    """Several partial lives of a message, such as an old and a new one, to one."""
+    """Join the partial lives of each message, such as an old and a new one."""
     return _joined(lives, F.sort_array(F.flatten(F.collect_list("hops"))))
 
 
@@ -159,7 +159,7 @@ def _joined(rows: DataFrame, hops: Column) -> DataFrame:
 
 
 def with_dates(lives: DataFrame) -> DataFrame:
-    """The partition of each life: the day it was sent (UTC) and the site that sent it."""
+    """Add the partition of each life: the day on which (UTC) and the site from which it was sent."""
     date = F.date_format(F.coalesce("sent_time", "sent"), "yyyy-MM-dd")
     return lives.withColumns(
         {
@@ -170,9 +170,9 @@ def with_dates(lives: DataFrame) -> DataFrame:
 
 
 def dated_by(lives: DataFrame, known: DataFrame) -> DataFrame:
-    """Give lives that only acknowledgments tell of the ``sent_time`` that ``known`` lives of the same messages have.
+    """Give lives that are known only from acknowledgments the ``sent_time`` of the same messages in ``known``.
 
-    So they join these lives, in their partition; what is found nowhere stays as it is.
+    They then join those lives in their partition. A life that is not found stays as it is.
     """
     dates = known.where("sent_time is not null").select(*KEY, F.col("sent_time").alias("known_time"))
     found = lives.where("sent_time is null").join(dates, list(KEY), "left")
@@ -181,7 +181,7 @@ def dated_by(lives: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def finished(lives: DataFrame) -> DataFrame:
-    """The table ``message_life``: lives and what follows from them.
+    """Return the table ``message_life``: lives and the columns derived from them.
 
     ``status`` is what the message is now: ``received`` even if a copy died elsewhere; ``died`` unless it is in its
     queue and only another copy died; ``reached``; or ``under way``.

@@ -1,8 +1,8 @@
-"""Names of queues: which queue a destination means, also for messages that never got there.
+"""Names of queues: the queue of a destination, even for messages that never arrived there.
 
-A node that has a message in its queue tells that queue's name. Of a message that died on its way only the format name
-of its destination is known. Its queue's name is, in this order, the one that a node told last for the same
-destination, the directory's, and what a direct format name says in itself.
+A node that holds a message in its queue reports that queue's name. Of a message that died on its way, only the format
+name of the destination is known. Its queue's name is the first of these: the name that a node last reported for the
+same destination, the name in the directory, the name inside a direct format name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KINDS: Final = (EventKind.REACHED,)
 COLUMNS: Final = ("time", "kind", "destination", "queue")
 _DIRECT: Final = "direct=os:"
-"""In lower case, as all destinations are that names are looked up by."""
+"""The prefix in lower case, like all destinations in a look-up."""
 _LONGEST: Final = 1 << 16
 
 
@@ -34,7 +34,7 @@ def within(events: DataFrame, since: datetime, until: datetime | None = None) ->
 
 
 def told_names(events: DataFrame) -> DataFrame:
-    """The names that nodes told, in rows that ``join_names`` joins."""
+    """Return the names that nodes reported, in rows that ``join_names`` joins."""
     arrived = (F.col("kind") == EventKind.REACHED) & F.col("queue").isNotNull() & F.col("destination").isNotNull()
     rows = events.where(arrived).select(
         F.lit(UNKNOWN).alias("date"),
@@ -46,12 +46,12 @@ def told_names(events: DataFrame) -> DataFrame:
 
 
 def join_names(rows: DataFrame) -> DataFrame:
-    """The table ``queue_names``: one row for each destination, with the name that was told last."""
+    """Return the table ``queue_names``: one row for each destination, with the name that was reported last."""
     return rows.groupBy("date", "site", "destination").agg(F.max("last").alias("last"))
 
 
 def lookup(told: Iterable[tuple[str, str]], published: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The name for each destination (in lower case): those that nodes told, and published queues by identifier."""
+    """Return the name for each destination (in lower case): from nodes, and of published queues by identifier."""
     names = {f"public={identifier.lower()}": name for identifier, name in published} | dict(told)
     direct = {f"{_DIRECT}{name.lower()}": name for name in names.values()}
     return direct | names
@@ -66,7 +66,7 @@ def named(lives: DataFrame, names: DataFrame) -> DataFrame:
 
 
 def misnamed(lives: DataFrame, names: DataFrame) -> DataFrame:
-    """The dates with lives whose queue has another name by now, or has one at last."""
+    """Return the dates with lives whose queue's name has changed or become known since."""
     return _with_name(lives, names).where(~F.col("queue").eqNullSafe(F.col("now"))).select("date").distinct()
 
 

@@ -32,7 +32,7 @@ _PRICED: Final = pa.schema(
 
 
 def routes(lives: DataFrame, links: DataFrame) -> DataFrame:
-    """One row a message that got anywhere.
+    """Return one row for each message that reached a queue manager.
 
     ``lives`` is the table ``message_life``; ``links`` has the routing links: ``site1``, ``site2``, ``cost``, and
     ``foreign`` sites end a path (``foreign1``, ``foreign2``). ``expected`` and ``least_cost`` are null where
@@ -41,7 +41,7 @@ def routes(lives: DataFrame, links: DataFrame) -> DataFrame:
     """
     taken = (
         lives.select(*(name for name in INPUT if name != "hops"), stops_of(F.col("hops")).alias("stops"))
-        # Those of which only the end is told, or an acknowledgment, were nowhere yet.
+        # A message known only by its end or by an acknowledgment has no stop yet.
         .where(F.size("stops") > 0)
         .withColumn("path", F.col("stops")["node"])
         .withColumn("sites", _without_repeats(F.col("stops")["site"]))
@@ -56,7 +56,7 @@ def routes(lives: DataFrame, links: DataFrame) -> DataFrame:
 
 
 def _pricing(graph: SiteGraph) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Journeys with their costs and the least-cost path between their ends; each root's tree is made once a batch."""
+    """Add the costs and the least-cost path to journeys. Each root's tree is made once per batch."""
 
     def price(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         matrix = graph.matrix(graph.costs)
@@ -84,7 +84,7 @@ def _pricing(graph: SiteGraph) -> Callable[[Iterable[pa.RecordBatch]], Iterator[
 
 
 def stops_of(hops: Column) -> Column:
-    """The queue managers that a message was at, in their order: when it came, ``node`` and ``site``."""
+    """Return the queue managers that a message passed, in order: time of arrival, ``node`` and ``site``."""
     there = F.filter(hops, lambda hop: hop["kind"].isin(EventKind.SENT, EventKind.ACCEPTED, EventKind.REACHED))
     # By the count that travels in the message, then by the clocks, which may differ.
     stops = F.array_sort(
@@ -98,7 +98,7 @@ def stops_of(hops: Column) -> Column:
             ),
         )
     )
-    # Of the stops at one queue manager, such as sent and reached in one, the first.
+    # A queue manager may report several stops, such as sent and reached: take the first.
     return F.filter(
         stops,
         lambda stop, place: (place == 0) | (stop["node"] != F.get(stops, place - 1)["node"]),

@@ -1,7 +1,7 @@
-"""Service levels: how long messages take, how many there are, whether queues grow; by queue, pair of sites and hour.
+"""Service levels: latency and number of messages, growth of queues; by queue, pair of sites and hour.
 
-``latency`` is from being sent to being in the destination queue, ``waiting`` from there to being received, both in
-microseconds. Percentiles are values that occurred (no interpolation), so they are exact.
+``latency`` is the time from sending to arrival in the destination queue, ``waiting`` from there to reception, both in
+microseconds. Percentiles are observed values (no interpolation), so they are exact.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def service_levels(lives: DataFrame) -> DataFrame:
 
 
 def latencies(lives: DataFrame) -> DataFrame:
-    """How many messages took how long, by day, pair of sites and queue: counts that add up to any window's percentiles.
+    """Count messages by latency, day, pair of sites and queue. The counts add up to the percentiles of any window.
 
     ``latency_us`` is rounded to three digits, so that there are at most some thousand rows for each.
     """
@@ -80,9 +80,10 @@ def _percentiles(name: str) -> list[Column]:
 
 
 def backlog(lives: DataFrame) -> DataFrame:
-    """How many messages came into each queue and left it, by hour of that; ``growth`` is the difference.
+    """Count the messages that entered and left each queue, by hour; ``growth`` is the difference.
 
-    ``date`` is the day the messages were sent, as in every table: an hour may have rows of two days, to be added up.
+    ``date`` is the day on which the messages were sent, as in every table. An hour may have rows of two days, which
+    have to be added.
     """
     left = F.coalesce("received", F.when((F.col("status") == "died"), F.col("death")["time"]))
     reached = F.col("reached").isNotNull()

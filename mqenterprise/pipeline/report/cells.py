@@ -1,4 +1,4 @@
-"""Tables of the page: cells that say what they show and what they sort by."""
+"""Tables of the page. A cell has a text to show and a value to sort by."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FEW: Final = 12
-"""Rows that are shown until the reader asks for all, or filters."""
+"""The number of rows that are shown until the reader expands the table or filters it."""
 _NONE: Final = '<span class="quiet">–</span>'
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """``html`` is shown; ``value`` is what a column is sorted by, the text if it is None."""
+    """A cell shows ``html`` and is sorted by ``value``, or by its text if that is None."""
 
     html: str
     value: float | None = None
     right: bool = False
-    """Numbers stand to the right."""
+    """Whether the cell is aligned to the right, as numbers are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's title, and the sentence that a reader sees who points at it."""
+    """A column's title, and the sentence that shows when the reader points at it."""
 
     title: str
     hint: str = ""
 
 
 def text(value: object, css: str = "") -> Cell:
-    """A name or a sentence; nothing as a dash."""
+    """Return a cell with a text; an empty one is a dash."""
     if value is None or value != value or value == "":
         return Cell(_NONE)
     return Cell(_marked(escape(str(value)), css))
 
 
 def number(value: float | None, shown: str = "", css: str = "") -> Cell:
-    """A number, or what is ``shown`` in its place; nothing as a dash, which sorts below every number."""
+    """Return a cell with a number, or with ``shown`` in its place. None is a dash, which sorts below every number."""
     if value is None or value != value:
         return Cell(_NONE, -1e300, right=True)
     return Cell(_marked(escape(shown or f"{value:,.0f}"), css), float(value), right=True)
@@ -59,17 +59,17 @@ def size(value: float | None) -> Cell:
 
 
 def moment(value: Any, css: str = "") -> Cell:
-    """A time (UTC), to the minute."""
+    """Return a cell with a time (UTC), to the minute."""
     return text(None) if pd.isna(value) else text(f"{value:%Y-%m-%d %H:%M}", css)
 
 
 def day(value: Any, css: str = "") -> Cell:
-    """A day."""
+    """Return a cell with a day."""
     return text(None) if pd.isna(value) else text(f"{value:%Y-%m-%d}", css)
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], name: str, total: int | None = None) -> str:
-    """A table that sorts and filters where scripts run, and is whole where they do not. ``total`` rows there are."""
+    """Return a table that sorts and filters with scripts and is complete without. ``total`` counts all rows."""
     right = [bool(rows) and all(row[place].right for row in rows) for place in range(len(columns))]
     head = "".join(
         f'<th scope="col"{_class(right[place])}{_hint(column.hint)}>{escape(column.title)}</th>'
@@ -89,7 +89,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], name: str, 
 
 
 def seconds(value: float) -> str:
-    """A time in the unit that reads best; below zero when the clocks of two nodes differ."""
+    """Return a time in the unit that reads best. It is negative when the clocks of two nodes differ."""
     if value < 0:
         return f"-{seconds(-value)}"
     for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min")):

@@ -1,4 +1,4 @@
-"""What the report tells, from the tables: numbers and small frames, not yet a drawing or a page."""
+"""The contents of the report, from the tables: numbers and small frames, before any drawing or page."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ READ: Final[Mapping[str, tuple[str, ...]]] = {
     "routes": ("date", "detour", "hops"),
     "link_use": ("date", "from_site", "to_site", "crossings", "lost", "bytes", "delay_us_sum"),
 }
-"""The tables that have a window in time, and their columns that are needed; the others are read whole."""
+"""The tables that are read for a window in time, with the needed columns. All others are read whole."""
 LIFE: Final = (
     "source_id",
     "message_number",
@@ -66,7 +66,7 @@ LIFE: Final = (
     "received",
     "death",
 )
-"""What is told of an example's life."""
+"""The columns that show the life of an example."""
 PERCENTILES: Final[Mapping[str, float]] = {"p50": 0.5, "p95": 0.95}
 MOST_EXAMPLES: Final = 300
 WHOLE: Final = ("link_costs", "keys", "certificates", "capacity")
@@ -74,21 +74,21 @@ WHOLE: Final = ("link_costs", "keys", "certificates", "capacity")
 
 @dataclass(frozen=True)
 class Figures:
-    """The tables as far as the report needs them, in memory; empty frames for tables that are not there.
+    """The parts of the tables that the report needs, in memory. A missing table is an empty frame.
 
-    ``lives`` (``date``, ``status``, ``messages``) is in the place of the service levels when nobody asked for these.
+    ``lives`` (``date``, ``status``, ``messages``) replaces the service levels if those were not requested.
     """
 
     frames: Mapping[str, pd.DataFrame]
     as_of: datetime
-    """The moment that the report is about: that of the last event."""
+    """The moment that the report describes: the time of the last event."""
     since: str | None = None
     aside: Sequence[Record] = ()
     sites: Mapping[str, bool] = field(default_factory=dict)
-    """Of the directory: whether each is foreign."""
+    """The sites of the directory, with whether each is foreign."""
     lives: pd.DataFrame | None = None
     examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Rows of ``message_life`` by the samples of dead letters."""
+    """The rows of ``message_life`` for the samples of dead letters."""
     written: datetime | None = None
     """When the report was made."""
 
@@ -96,7 +96,7 @@ class Figures:
         return self.frames[name]
 
     def has(self, name: str) -> bool:
-        """Whether there is such a table, with anything in it."""
+        """Return whether a table exists and has rows."""
         return len(self[name]) > 0
 
     def _lives(self, *status: str) -> int:
@@ -117,7 +117,7 @@ class Figures:
 
     @property
     def waiting(self) -> int:
-        """In their queues, not received."""
+        """The number of messages in their queues that were not received."""
         return _sum(self["backlog"], "growth") if self.lives is None else self._lives("reached")
 
     @property
@@ -133,7 +133,7 @@ class Figures:
 
     @property
     def mean_latency(self) -> float | None:
-        """Seconds."""
+        """The mean time to the queue in seconds."""
         rows = self._timed()
         reached = _sum(rows, "reached")
         return _sum(rows, "latency_us_sum") / reached / 1e6 if reached else None
@@ -144,7 +144,7 @@ class Figures:
         return None if found.empty else tuple(float(value) / 1e6 for value in found.iloc[0])
 
     def _timed(self) -> pd.DataFrame:
-        """Service levels of messages whose sending was told: only so it is known how long they took."""
+        """Return the service levels of messages whose sending was reported: only those have a latency."""
         rows = self["service_levels"]
         return rows[rows["latency_us_sum"].notna() & rows["hour"].notna()]
 
@@ -183,7 +183,7 @@ class Figures:
         return self._with_latency(table, pair).sort_values(["messages", *pair], ascending=[False, True, True])
 
     def _with_latency(self, table: pd.DataFrame, key: list[str]) -> pd.DataFrame:
-        """With the mean, the median and the 95th percentile, in microseconds; NaN where nothing is known."""
+        """Add the mean, the median and the 95th percentile in microseconds; NaN where they are unknown."""
         timed = self._timed().groupby(key, as_index=False)[["latency_us_sum", "reached"]].sum()
         timed["mean"] = timed["latency_us_sum"] / timed["reached"]
         table = table.merge(timed[[*key, "mean"]], on=key, how="left")
@@ -240,7 +240,7 @@ class Figures:
         return table.resample(step).sum()
 
     def links(self) -> pd.DataFrame:
-        """What crossed between sites, both ways together, with costs where the directory has a link."""
+        """Return the traffic between sites, both directions together, with costs where the directory has a link."""
         use = self["link_use"]
         costs = self["link_costs"]
         columns = ["site1", "site2", "crossings", "lost", "bytes", "delay"]
@@ -264,7 +264,7 @@ class Figures:
 
 
 def nearest_ranks(latencies: pd.DataFrame, key: Sequence[str] = ()) -> pd.DataFrame:
-    """The percentiles of ``latency_us`` by ``key``: the smallest values that at least such a share does not exceed."""
+    """Return percentiles of ``latency_us`` by ``key``: the smallest values that at least that share does not exceed."""
     if latencies.empty:
         return pd.DataFrame(columns=[*key, *PERCENTILES])
     rows = latencies.assign(all=0).sort_values("latency_us")
@@ -284,7 +284,7 @@ def figures_of(
     since: str | None = None,
     aside: Sequence[Record] = (),
 ) -> Figures:
-    """Read what the report needs; with ``since`` (YYYY-MM-DD) of messages that were sent from that day on."""
+    """Read the figures of the report; with ``since`` (YYYY-MM-DD), of messages that were sent from that day on."""
     tables = Tables(target)
     frames = {}
     for name, columns in READ.items():
@@ -299,7 +299,7 @@ def figures_of(
 
 
 def _examples(deaths: pd.DataFrame, table: StoredTable) -> dict[str, dict[str, Any]]:
-    """The lives of the messages that stand for dead letters, by how they are named there."""
+    """Return the lives of the sample messages of the dead letters, by the names that they have there."""
     if deaths.empty or table.last() is None:
         return {}
     wanted = {(row.sample, row.queue) for row in deaths[["sample", "queue"]].itertuples(index=False)}
@@ -315,12 +315,12 @@ def _examples(deaths: pd.DataFrame, table: StoredTable) -> dict[str, dict[str, A
 
 
 def _dates(table: StoredTable, since: str | None) -> set[str]:
-    """What was sent on no known day is not known to have been sent since."""
+    """Return the dates from ``since`` on. Messages without a known send date are excluded."""
     return {date for date in table.dates() if since is None or (date[:1].isdigit() and date >= since)}
 
 
 def _lives(table: StoredTable, since: str | None) -> pd.DataFrame:
-    """How many messages there are, by date and status."""
+    """Count messages by date and status."""
     rows = table.arrow(_dates(table, since), ("date", "status"))
     if rows is None:
         return pd.DataFrame(columns=["date", "status", "messages"])

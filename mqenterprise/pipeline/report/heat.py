@@ -1,4 +1,4 @@
-"""A map of times by hour of the day, as HTML: it fits any window, and each field tells its value."""
+"""A heat map of times by hour of the day, as HTML: it fits any window, and each field shows its value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STEPS: Final = 7
-"""Shades that ``report.css`` has."""
+"""The number of shades in ``report.css``."""
 _LEAST: Final = 1e-6
 """Seconds; a time of zero or below (clocks differ) has the first shade."""
 

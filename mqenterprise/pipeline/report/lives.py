@@ -1,4 +1,4 @@
-"""The lives of messages that stand for dead letters: where each was, when, and how it ended."""
+"""The lives of the sample messages of dead letters: the stops of each with their times, and its end."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _HAPPENED: Final[Mapping[str, str]] = {
     EventKind.TRANSFERRED: "forwarded",
     EventKind.REACHED: "arrived in its queue",
 }
-"""The hops of a life as an operator says it."""
+"""The hops of a life in an operator's words."""
 _COLUMNS: Final = (Column("Time (UTC)"), Column("After"), Column("What"), Column("Machine"), Column("Site"))
 
 
 def link(sample: str, examples: Mapping[str, Mapping[str, Any]]) -> Cell:
-    """To the life of a message, if the page has it."""
+    """Return a link to the life of a message, if the page has it."""
     if sample not in examples:
         return text(sample)
     return Cell(f'<a href="#{_anchor(sample)}">{escape(sample)}</a>')
 
 
 def lives(examples: Mapping[str, Mapping[str, Any]]) -> str:
-    """All of them; each is seen when its link is followed."""
+    """Return the lives of all samples. Each shows when its link is followed."""
     return "\n".join(_life(sample, examples[sample]) for sample in sorted(examples))
 
 
@@ -67,7 +67,7 @@ def _life(sample: str, life: Mapping[str, Any]) -> str:
 
 
 def _steps(life: Mapping[str, Any]) -> Iterator[tuple[datetime, str, str | None, str | None]]:
-    """When, what, on which machine and in which site."""
+    """Return rows with time, event, machine and site."""
     sites = {}
     for hop in life["hops"] or ():
         sites[hop["node"]] = hop["site"]

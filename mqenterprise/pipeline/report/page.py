@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from mqenterprise.pipeline.report.figures import Figures
 
 MOST_ROWS: Final = 1_000
-"""Of a table; the rest is in the tables themselves, and the page says so."""
+"""The greatest number of rows in a table of the page, which refers to the stored tables for the rest."""
 _SOON: Final = 30
-"""Days in which a certificate ends that is told in red."""
+"""A certificate that expires within this number of days is shown in red."""
 _HERE: Final = Path(__file__).parent
 _STYLE: Final = (_HERE / "report.css").read_text(encoding="utf-8")
 _SCRIPT: Final = (_HERE / "report.js").read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def page(figures: Figures, title: str = "Message Queuing") -> str:
 
 
 def _policy() -> str:
-    """Nothing is loaded, and only the page's own script runs, whatever a name contains."""
+    """Return the content security policy: nothing is loaded, and only the page's own script runs."""
     digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
@@ -97,7 +97,7 @@ def _section(name: str, title: str, explanation: str, *content: str) -> str:
 
 
 def _legend() -> str:
-    """What the colours of links mean."""
+    """Return the legend of the colours of links."""
     colours = [("fine", "none lost"), *((name, what) for _, name, what in reversed(plots.LOSSES))]
     items = [f'<span class="swatch" style="background:var(--{name})"></span>{what}' for name, what in colours]
     items.append('<span class="swatch dashes"></span>not used')

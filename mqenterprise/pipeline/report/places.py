@@ -1,4 +1,4 @@
-"""Where the sites of a map are: linked ones near each other, all apart, and the map wider than it is high."""
+"""Positions of the sites on a map: linked ones near each other, all apart, and the map wider than high."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROUNDS: Final = 300
 
 
 def places(count: int, links: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Points for sites, which begin on a circle; the same sites and links have the same points.
+    """Return points for sites, starting from a circle. The same sites and links get the same points.
 
     Fruchterman and Reingold: links pull with the square of their length, sites push by the inverse of their distance.
     """
@@ -28,7 +28,7 @@ def places(count: int, links: Sequence[tuple[int, int]]) -> np.ndarray:
         pull = along * np.linalg.norm(along, axis=1)[:, None]
         np.subtract.at(moves, ends[:, 0], pull)
         np.add.at(moves, ends[:, 1], pull)
-        # What nothing links would leave the map.
+        # Sites without links would drift off the map.
         moves -= 0.05 * (points - points.mean(axis=0))
         step = np.maximum(np.linalg.norm(moves, axis=1), 1e-9)[:, None]
         points = points + moves / step * np.minimum(step, heat)
@@ -36,7 +36,7 @@ def places(count: int, links: Sequence[tuple[int, int]]) -> np.ndarray:
 
 
 def _flat(points: np.ndarray) -> np.ndarray:
-    """Turned so that the longest way across is from left to right."""
+    """Turn the points so that the greatest distance lies from left to right."""
     if len(points) < 2:
         return points
     around = points - points.mean(axis=0)

@@ -30,16 +30,16 @@ _VARIABLES_OF_LINKS: Final = ("unused", "fine", "some", "dark", "foreign", "fore
 _COLOURS: Final[Mapping[str, str]] = {
     name: f"#0a{place:02x}fe" for place, name in enumerate((*_VARIABLES, *_VARIABLES_OF_LINKS))
 }
-"""What matplotlib draws with, in the place of the page's variables."""
+"""The colours with which matplotlib draws, as stand-ins for the page's variables."""
 _CAUSES: Final = ("#d9582b", "#e0a020", "#9468b0", "#2a9d8f", "#7488a0", "#c4567c", "#8d9f2f", "#4f7fc4")
 LOSSES: Final = ((0.10, "dark", "10% or more lost"), (0.01, "red", "1% or more"), (0.0, "some", "less than 1%"))
-"""From which share of lost messages on a link has which colour; one that lost nothing is ``fine``."""
+"""The colour for each share of lost messages on a link. A link that lost nothing is ``fine``."""
 WIDE, NARROW = 9.5, 4.3
 """Inches: at 72 points to the inch, so that text of ten points is legible in either window."""
 _TICKS: Final = (1, 2, 3, 6, 12, 24, 48, 168, 336, 672, 2_016, 8_760)
-"""Hours from one title of the axis of time to the next."""
+"""Hours between two labels of the time axis."""
 MOST_SITES: Final = 150
-"""On the map; the ones with the busiest links."""
+"""The greatest number of sites on the map: those with the busiest links."""
 _FEW_SITES: Final = 12
 _NAMED_SITES: Final = {WIDE: 60, NARROW: 20}
 _LABELLED_SITES: Final = {WIDE: _FEW_SITES, NARROW: 8}
@@ -71,10 +71,10 @@ def _style() -> Any:
 
 
 def _both(title: str, draw: Callable[[float], Figure]) -> str:
-    """The figure for both widths; a reader of the screen is told of one."""
+    """Return the figure in both widths. Screen readers see only one of them."""
     parts = []
     for kind, width in (("wide", WIDE), ("narrow", NARROW)):
-        # Names within a drawing come from the salt: the page has several drawings, and each needs its own.
+        # Identifiers in a drawing depend on the salt. The page has several drawings, so each needs its own salt.
         with mpl.rc_context(_style() | {"svg.hashsalt": f"{title} {kind}"}):
             parts.append(f'<div class="{kind}">{_svg(draw(width), title)}</div>')
     return "".join(parts)
@@ -87,7 +87,7 @@ def _svg(figure: Figure, title: str) -> str:
     text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{escape(title)}"', text, count=1)
     for name, drawn in _COLOURS.items():
         text = text.replace(drawn, f"var(--{name})")
-    # In a page, it needs neither what made it nor the addresses that name its language.
+    # Inside a page, a drawing needs neither metadata nor namespace addresses.
     return re.sub(
         r"<metadata>.*?</metadata>|<!--.*?-->| xmlns(:\w+)?=\"[^\"]*\"", "", text[text.index("<svg") :], flags=re.S
     )
@@ -145,7 +145,7 @@ def _on_map(links: pd.DataFrame, sites: Mapping[str, bool]) -> list[str]:
 
 
 def loss(crossings: float, lost: float) -> tuple[float, str]:
-    """The share of messages that a link lost, and the variable of the page with its colour."""
+    """Return the share of messages that a link lost, and the page's variable for its colour."""
     if crossings + lost == 0:
         return 0.0, "unused"
     share = lost / (crossings + lost)

@@ -1,4 +1,4 @@
-"""The events of a simulation, as arrays: who tells what of which message, and when."""
+"""The events of a simulation, as arrays: the reporting machine, the kind, the message and the time of each."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Happenings:
     bytes: Integers
 
     def taken(self, which: Integers) -> Happenings:
-        """Some of them, in that order."""
+        """Return the events with these indices, in this order."""
         return Happenings(*(getattr(self, one.name)[which] for one in fields(self)))
 
 
 def happenings(outcome: Outcome) -> Happenings:
-    """All events until the end, sorted by node and time."""
+    """Return all events until the end, sorted by node and time."""
     parts = [*_of_journeys(outcome), *_of_ends(outcome), *_samples(outcome)]
     joined = Happenings(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Happenings)))
     joined = joined.taken(np.flatnonzero(joined.time <= outcome.horizon))
@@ -96,7 +96,7 @@ def _of_ends(outcome: Outcome) -> list[Happenings]:
     what = {"reason": outcome.reason, "peer": outcome.died_before}
     tell(EventKind.REFUSED, outcome.died, outcome.died_at, dead[refused[dead]], **what)
     tell(EventKind.DIED, outcome.died, outcome.died_at, dead[~refused[dead]], **what)
-    # The way back takes as long as the way there took, or a moment if it did not get anywhere.
+    # The way back takes as long as the way there, or a moment if the message did not get anywhere.
     back = np.where(outcome.journeys.arrived < NEVER, outcome.journeys.arrived - messages.sent, ACKNOWLEDGED_AFTER)
     told = outcome.died + back
     tell(EventKind.DEAD_LETTER, told, messages.sender, dead, reason=outcome.reason)
@@ -111,7 +111,7 @@ def _of_ends(outcome: Outcome) -> list[Happenings]:
 
 
 def _samples(outcome: Outcome) -> list[Happenings]:
-    """How full each queue was at steady times: what had come by then, less what had gone."""
+    """Sample each queue at regular times: the arrivals until then, less the departures."""
     step = outcome.traffic.sample_every * MICRO
     times = np.arange(outcome.network.start + step, outcome.horizon + 1, step, dtype=np.int64)
     left = np.minimum(outcome.received, outcome.died)
@@ -128,7 +128,7 @@ def _samples(outcome: Outcome) -> list[Happenings]:
 
 
 def _until(times: Integers, moments: Integers, sizes: Integers) -> tuple[Integers, Integers]:
-    """How many of ``moments`` are not after each of ``times``, and their sizes together."""
+    """For each of ``times``, return the number of ``moments`` until then, and the sum of their sizes."""
     order = np.argsort(moments)
     counts = np.searchsorted(moments[order], times, side="right")
     return counts, np.concatenate([[0], np.cumsum(sizes[order])])[counts]

@@ -1,8 +1,9 @@
-"""Messages on their way: all of them at once, one hop a round, as arrays over messages.
+"""Messages on their way: all of them at once, one hop per round, as arrays over messages.
 
-A machine sends to a machine of its site directly, and otherwise to its site's router; routers send to the router of the
-next site on the least-cost path over the links that are up. When there is none, it waits until that changes.
-A message whose time to reach its queue ends before it would arrive at the next machine dies where it is, just then.
+A machine sends directly to a machine of its own site, and otherwise to its site's router. A router sends to the router
+of the next site on the least-cost path over the links that are up; without a path, the message waits until that
+changes. A message whose time to reach its queue ends before it would arrive at the next machine dies at that moment,
+where it is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from mqenterprise.pipeline.simulation.network import Network
 
 NEVER = np.int64(1) << 62
-"""Later than everything."""
+"""A time that never comes: later than all others."""
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ class Hop:
 
 @dataclass(slots=True)
 class Journeys:
-    """What became of the messages: when each arrived at its destination, or when, where and before whom it died."""
+    """The end of each message: the arrival at its destination, or the time and place of its death and the next hop."""
 
     arrived: Integers
     died: Integers
@@ -52,7 +53,7 @@ def travel(
     deadline: Integers,
     random: np.random.Generator,
 ) -> Journeys:
-    """Send messages from machine to machine. ``deadline`` (NEVER: none) is when each has to have arrived."""
+    """Send messages from machine to machine. ``deadline`` (NEVER: none) is the latest arrival of each."""
     total = len(sender)
     never, nowhere = np.full(total, NEVER), np.full(total, -1, dtype=np.int64)
     journeys = Journeys(never, never.copy(), nowhere, nowhere.copy())
@@ -85,7 +86,7 @@ def travel(
 
 
 def _next(network: Network, place: Integers, receiver: Integers, time: Integers) -> tuple[Integers, Integers, Integers]:
-    """The next machine (-1: none now), the link to it, and the machine that would be next if all links were up."""
+    """Return the next machine (-1: none now), the link to it, and the machine that would be next with all links up."""
     here, there = network.site_of[place], network.site_of[receiver]
     router = network.router_of[here]
     epoch = np.searchsorted(network.boundaries, time, side="right")
@@ -109,7 +110,7 @@ def _next(network: Network, place: Integers, receiver: Integers, time: Integers)
 
 
 def _next_change(network: Network, time: Integers) -> Integers:
-    """When the next link goes down or up."""
+    """Return the time at which the next link goes down or up."""
     changes = np.append(network.boundaries, NEVER)
     following: Integers = changes[np.searchsorted(network.boundaries, time, side="right")]
     return following
@@ -119,6 +120,6 @@ def _delays(network: Network, link: Integers, random: np.random.Generator) -> In
     behaviours = network.behaviours
     lost = random.geometric(1 - behaviours.loss[link]) - 1
     jitter = (random.random(len(link)) * (behaviours.jitter[link] + 1)).astype(np.int64)
-    # Nothing arrives in the microsecond in which it left.
+    # A message never arrives in the microsecond in which it left.
     delays: Integers = np.maximum(behaviours.delay[link] + jitter + lost * behaviours.retry[link], 1)
     return delays

@@ -26,7 +26,7 @@ _KILOBYTE = 1024
 
 @dataclass(frozen=True)
 class Behaviours:
-    """What :class:`LinkBehaviour` says, as arrays over links. Microseconds; the last row is within a site."""
+    """The values of :class:`LinkBehaviour` as arrays over links, in microseconds. The last row is within a site."""
 
     delay: Integers
     jitter: Integers
@@ -35,7 +35,7 @@ class Behaviours:
 
     @classmethod
     def of(cls, behaviours: Sequence[LinkBehaviour]) -> Behaviours:
-        """One row each."""
+        """Make one row for each behaviour."""
 
         def micro(name: str) -> Integers:
             return np.array([round(getattr(one, name) * MICRO) for one in behaviours], dtype=np.int64)
@@ -46,23 +46,23 @@ class Behaviours:
 
 @dataclass(frozen=True)
 class SimulatedQueue:
-    """A queue that messages are sent to; ``declared`` or refusing all."""
+    """A queue that messages are sent to. Unless it is ``declared``, it refuses all."""
 
     path: str
     machine: int
     identifier: str
     quota: int | None
-    """Bytes."""
+    """The quota in bytes."""
     declared: bool = True
 
     @property
     def format_name(self) -> str:
-        """What packets have as their destination."""
+        """The destination in packets."""
         return f"PUBLIC={self.identifier}"
 
 
 class Network:
-    """Machines that queue managers run on, in the order of their declaration, and the sites that they are in."""
+    """The machines with queue managers, in the order of their declaration, and their sites."""
 
     def __init__(self, declaration: Declaration, traffic: Traffic) -> None:
         self.start = round(traffic.start.timestamp()) * MICRO
@@ -91,14 +91,14 @@ class Network:
         self._set_links(traffic)
 
     def machine(self, name: str) -> int:
-        """The number of a machine. ConfigurationError."""
+        """Return the number of a machine. ConfigurationError if it is not declared."""
         found = self._machine.get(fold(name))
         if found is None:
             raise ConfigurationError(f"the traffic names {name!r}, which is no declared machine with a queue manager")
         return found
 
     def queue(self, path: str, seed: int) -> SimulatedQueue:
-        """The queue MACHINE\\QUEUE."""
+        """Return the queue with the path MACHINE\\QUEUE."""
         machine, _, name = path.partition("\\")
         number = self.machine(machine)
         identifier = str(uuid5(NAMESPACE_DNS, f"{seed}/queue/{fold(path)}"))
@@ -109,7 +109,7 @@ class Network:
         return SimulatedQueue(path, number, identifier, None, declared=False)
 
     def _routers(self) -> Integers:
-        """The routing server that speaks for each site (-1: none): a site gate before others."""
+        """Return the routing server of each site (-1: none), preferably a site gate."""
         gates = {fold(gate) for link in self.declaration.routing_links for gate in link.site_gates}
         routers = np.full(len(self.sites), -1, dtype=np.int64)
         for wanted_gate in (False, True):
@@ -120,7 +120,7 @@ class Network:
         return routers
 
     def _set_links(self, traffic: Traffic) -> None:
-        """Behaviours, and for each epoch (a time in which the same links are up) the next site on the way."""
+        """Set behaviours, and for each epoch (a period in which the same links are up) the next site on the way."""
         special: Mapping[frozenset[str], LinkBehaviour] = {
             frozenset(fold(site) for site in link.sites): link for link in traffic.links
         }
@@ -152,7 +152,7 @@ class Network:
             self.link_of[one, other] = self.link_of[other, one] = number
 
     def _next_sites(self, down: frozenset[int]) -> Integers:
-        """The next site from each site (row) to each other (column) without the links that are down; -1: no way."""
+        """Return the next site from each site (row) to each other (column) over the links that are up; -1: no way."""
         up = ~np.isin(self.graph.number, list(down))
         graph = SiteGraph(
             self.graph.sites,
@@ -165,7 +165,7 @@ class Network:
         places = np.array([self._position[fold(site)] for site in graph.sites], dtype=np.int64)
         table = np.full((len(self.sites), len(self.sites)), -1, dtype=np.int64)
         for tree in least_cost_trees(graph.matrix(graph.costs), range(len(graph.sites))):
-            # Who comes before a site on the way from the root; two sites before it, and so on, until the root.
+            # The site before each site on the way from the root; then two sites before, and so on, until the root.
             step = np.arange(len(places))
             while True:
                 further = tree.before[step]

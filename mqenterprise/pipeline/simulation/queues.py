@@ -1,4 +1,4 @@
-"""Messages in a queue: received in their order at a steady pace, refused when it is full, dead after a long wait."""
+"""Messages in a queue: received in order at a steady pace, refused when it is full, expired after a long wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Stay:
-    """What became of the arrivals, in their order: when each was received, expired, or (``full``) not taken."""
+    """The end of each arrival, in order: the time of its reception or expiry, or its refusal (``full``)."""
 
     received: Integers
     expired: Integers
@@ -26,8 +26,8 @@ class Stay:
 def stay(arrivals: Integers, sizes: Integers, patience: Integers, pause: int | None, quota: int | None) -> Stay:
     """``arrivals`` in order of time, with their sizes and how long they may wait (NEVER: for ever), microseconds.
 
-    A receiver takes the first message as soon as it is there and ``pause`` has gone by since the one before; None: no
-    receiver. ``quota`` in bytes; None: any number.
+    A receiver takes the first message as soon as it is there and ``pause`` has passed since the message before; None:
+    no receiver. ``quota`` is in bytes; None: no limit.
     """
     if quota is not None or (patience < NEVER).any():
         return _one_by_one(arrivals, sizes, patience, pause, quota)

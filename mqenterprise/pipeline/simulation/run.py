@@ -1,4 +1,4 @@
-"""A whole simulation: messages drawn, sent on their way, received or not; and written."""
+"""A whole simulation: draw messages, send them, receive some, and write the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Messages:
-    """What was sent: arrays over messages, in order of time. Times in microseconds since 1970."""
+    """The sent messages: arrays over messages, in order of time. Times are in microseconds since 1970."""
 
     load: Integers
     sender: Integers
@@ -39,7 +39,7 @@ class Messages:
 
 @dataclass(slots=True)
 class Outcome:
-    """A simulation that was run: what was sent, and what became of it. NEVER is no time."""
+    """The outcome of a simulation: the sent messages and the end of each. NEVER means no time."""
 
     traffic: Traffic
     network: Network
@@ -54,7 +54,7 @@ class Outcome:
     died_at: Integers
     died_before: Integers
     horizon: int
-    """The end: what would be later has not happened."""
+    """The end of the simulation: later events have not happened."""
 
 
 def simulate(declaration: Declaration, traffic: Traffic) -> Outcome:
@@ -132,13 +132,13 @@ def _draw(
 
 
 def _same_queues(queues: tuple[SimulatedQueue, ...]) -> Integers:
-    """For each load the first load to the same queue: queues are known by it."""
+    """Return, for each load, the first load to the same queue, which identifies the queue."""
     first: dict[str, int] = {}
     return np.array([first.setdefault(queue.identifier, index) for index, queue in enumerate(queues)], dtype=np.int64)
 
 
 def _refuse(outcome: Outcome) -> None:
-    """What its queue does not take on arrival."""
+    """Refuse messages that their queue does not accept on arrival."""
     missing = np.array([not queue.declared for queue in outcome.queues])[outcome.messages.queue]
     arrived = outcome.reached < NEVER
     for which, reason in (

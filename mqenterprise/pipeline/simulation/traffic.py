@@ -1,4 +1,4 @@
-"""What is simulated: how links behave, who sends how much to which queue, how fast it is received."""
+"""The settings of a simulation: behaviour of links, load of queues, speed of receivers."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class _Model(BaseModel):
 
 
 class Outage(_Model):
-    """A time when a link is down, in seconds after the start."""
+    """A period in which a link is down, in seconds after the start."""
 
     begins: Seconds
     ends: Seconds
 
 
 class LinkBehaviour(_Model):
-    """What it is like to cross a link. Times in seconds."""
+    """The delay and loss of a link. Times are in seconds."""
 
     delay: Seconds = 0.02
     jitter: Seconds = Field(default=0.01, description="Up to so much more, evenly spread")
@@ -63,14 +63,14 @@ class Load(_Model):
 
 
 class Receiver(_Model):
-    """How fast the messages of a queue are received; 0: never."""
+    """The speed at which the messages of a queue are received; 0: never."""
 
     queue: str
     per_second: Annotated[float, Field(ge=0)]
 
 
 class Rotation(_Model):
-    """A machine that changed its key, and senders that did not notice. Times in seconds after the start."""
+    """A machine that changed its key, and senders that did not notice. Times are in seconds after the start."""
 
     machine: str
     at: Seconds
@@ -78,7 +78,7 @@ class Rotation(_Model):
 
 
 class Traffic(_Model):
-    """A simulation. Everything has a default, so that an empty file is one."""
+    """The settings of a simulation. Everything has a default, so that an empty file is valid."""
 
     start: Annotated[datetime, AfterValidator(_utc)] = datetime(2026, 1, 1, tzinfo=UTC)
     seconds: Annotated[int, Field(gt=0)] = 86_400
@@ -96,7 +96,7 @@ class Traffic(_Model):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """From a YAML file. ConfigurationError with what is wrong and where."""
+        """Read a YAML file. ConfigurationError names the fault and its place."""
         try:
             return cls.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
         except ValidationError as error:

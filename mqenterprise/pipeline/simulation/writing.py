@@ -1,4 +1,4 @@
-"""Writes a simulation: segments as nodes write them, the directory's tables, and the truth of every message."""
+"""Write a simulation: segments as nodes write them, the directory's tables, and the true fate of every message."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from mqenterprise.pipeline.simulation.run import Outcome
 
 TRUTH: Final = "_truth/message_life.parquet"
-"""Where the truth is in the place of the segments; its name hides it from readers of segments."""
+"""The path of the truth in the place of the segments. Its name hides it from readers of segments."""
 _OWN_NUMBERS: Final = 1 << 40
 """Acknowledgments are messages too, numbered apart from those of applications."""
 _UTC: Final = pa.timestamp("us", tz="UTC")
 
 
 def write(outcome: Outcome, address: str, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Write everything to a directory or bucket; gives the number of events. OSError, ConfigurationError."""
+    """Write everything to a directory or bucket, and return the number of events. OSError, ConfigurationError."""
     place = Place.open(address)
     events = happenings(outcome)
     total = len(events.time)
@@ -53,7 +53,7 @@ def write(outcome: Outcome, address: str, progress: Callable[[int, int], None] =
 
 
 def _check_empty(place: Place, ours: set[str]) -> None:
-    """ConfigurationError if there are segments that would be read with these. The same may be written again."""
+    """Raise ConfigurationError if the place has other segments, which would be read too. The same may be rewritten."""
     there = {file.path.removeprefix(f"{place.root}/") for file in place.files(SUFFIX)}
     if others := there - ours:
         raise ConfigurationError(
@@ -77,7 +77,7 @@ class _Columns:
         self._keys = _Keys(outcome)
 
     def paths(self, events: Happenings, bounds: Sequence[int], rows: int) -> set[str]:
-        """Where in the place all segments go."""
+        """The paths of all segments in the place."""
         found = set()
         for origin, (begin, end) in zip(self.origins, pairwise(bounds), strict=True):
             for first in range(begin, end, rows):
@@ -87,7 +87,7 @@ class _Columns:
         return found
 
     def table(self, some: Happenings, first: int) -> pa.Table:
-        """One segment's rows; ``first`` is the first offset."""
+        """Return the rows of one segment; ``first`` is its first offset."""
         messages = self._outcome.messages
         told = some.kind == KINDS.index(EventKind.ACKNOWLEDGMENT)
         sample = some.kind == KINDS.index(EventKind.SAMPLE)
@@ -137,7 +137,7 @@ class _Columns:
 
 
 class _Keys:
-    """Keys of machines: each has one, and those that rotated a second one, which most senders use from then on."""
+    """Keys of machines: one each, and a second one after a rotation, which most senders use from then on."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome, network = outcome, outcome.network
@@ -153,7 +153,7 @@ class _Keys:
         )
 
     def used(self, message: Integers) -> Integers:
-        """The number of the key that each message is encrypted to."""
+        """Return the number of the key to which each message is encrypted."""
         messages = self._outcome.messages
         receiver = messages.receiver[message]
         knows = ~self._unaware[receiver, messages.sender[message]]
@@ -174,7 +174,7 @@ def _taken(names: pa.Array, which: Integers, present: Any) -> pa.Array:
 
 
 def _directory(outcome: Outcome) -> dict[str, list[dict[str, Any]]]:
-    """What the directory of the simulated enterprise has, as rows of its tables."""
+    """Return the directory of the simulated enterprise as rows of its tables."""
     network, traffic = outcome.network, outcome.traffic
     keys, count = _Keys(outcome), len(network.names)
     published = []
@@ -234,7 +234,7 @@ def _directory(outcome: Outcome) -> dict[str, list[dict[str, Any]]]:
 
 
 def truth(outcome: Outcome) -> pa.Table:
-    """One row a message: what is so, whoever told it. Times after the end are null, as nobody can know of them."""
+    """Return one row for each message with its true fate, reported or not. Times after the end are null."""
     messages, network, horizon = outcome.messages, outcome.network, outcome.horizon
     names, sites = pa.array(network.names), pa.array(network.sites)
 
@@ -272,7 +272,7 @@ def truth(outcome: Outcome) -> pa.Table:
 
 
 def _paths(outcome: Outcome) -> tuple[pa.Array, pa.Array]:
-    """The machines that each message was at, and when, until the end; a queue that refused it does not count."""
+    """Return the machines that each message passed until the end, with times, without a queue that refused it."""
     messages, network = outcome.messages, outcome.network
     everything = np.arange(len(messages.sent))
     stops: Sequence[tuple[Integers, Integers, Integers]] = [

@@ -30,7 +30,7 @@ MESSAGES: Final = StructType(
 )
 """The columns of messages as Spark's types."""
 _BATCH: Final = 8192
-"""Messages that go to Spark at a time."""
+"""The number of messages that go to Spark at a time."""
 _BATCH_BYTES: Final = 64 * 1024 * 1024
 _CURRENT: Final = "CURRENT"
 _SYSTEM: Final = {
@@ -39,17 +39,17 @@ _SYSTEM: Final = {
     6: "SYSTEM$;JOURNAL",
     12: "PRIVATE$\\awaiting_final_ack$",
 }
-"""Queues whose definitions are in no store."""
+"""The system queues, whose definitions are in no store."""
 
 
 def is_checkpoint(address: str) -> bool:
-    """Whether there is a copy of a store."""
+    """Return whether the path is a copy of a store."""
     return "://" not in address and (Path(address) / _CURRENT).is_file()
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Keys of one queue from one lookup identifier up to, but without, another."""
+    """The keys of one queue from one lookup identifier up to, but not including, another."""
 
     facts: QueueFacts
     first: int
@@ -57,7 +57,7 @@ class Stretch:
 
 
 class Stretches(InputPartition):
-    """What one task reads."""
+    """The keys that one task reads."""
 
     def __init__(self, path: str, stretches: Sequence[Stretch]) -> None:
         self.path = path
@@ -80,16 +80,16 @@ class MessageReader(DataSourceReader):
                 raise ConfigurationError(f"{path} is no copy of a node's store: there is no file {_CURRENT} in it")
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Rows that the query does not want are left out where they are read."""
+        """Leave out rows that the query does not want where they are read."""
         self._condition = expression(filters, self._schema)
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Large queues in ranges of their keys, small ones together."""
+        """Split large queues into ranges of their keys, and combine small ones."""
         return [one for path in self._paths for one in _partitions(path, self._rows)] or [Stretches("", ())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of a partition."""
+        """Yield the messages of a partition."""
         assert isinstance(partition, Stretches)
         if not partition.stretches:
             return
@@ -103,7 +103,7 @@ class MessageReader(DataSourceReader):
 
 @contextmanager
 def opened(path: str) -> Iterator[dict[str, Rdict]]:
-    """The column families of a copy, to be read."""
+    """Open the column families of a copy for reading."""
     names = Rdict.list_cf(path, Options(raw_mode=True))
     database = Rdict(
         path,
@@ -142,7 +142,7 @@ def _partitions(path: str, rows: int) -> Iterator[Stretches]:
 
 
 def _queues(families: dict[str, Rdict]) -> Iterator[tuple[QueueFacts, int]]:
-    """The queues that hold messages, their journals among them, and how many."""
+    """Return the queues that hold messages, including their journals, with the number of messages."""
     definitions = {
         QUEUE_KEY.unpack(key)[0]: Queue.read_definition(value) for key, value in _records(families[Family.QUEUES])
     }
@@ -163,7 +163,7 @@ def _queues(families: dict[str, Rdict]) -> Iterator[tuple[QueueFacts, int]]:
 
 
 def _records(family: Rdict) -> Iterator[tuple[bytes, bytes]]:
-    # Not items(): that ends at what cannot be read as if it were the end.
+    # Not items(): it stops at an unreadable record as if that were the end.
     iterator = family.iter()
     iterator.seek_to_first()
     while (key := iterator.key()) is not None:
@@ -180,7 +180,7 @@ def _identifier(record: bytes | None) -> str:
 
 
 def _stretches(messages: Rdict, facts: QueueFacts, held: int, rows: int) -> list[Stretch]:
-    """Keys are spread evenly enough over a lane to be cut into equal ranges of them."""
+    """Cut each lane into equal ranges of keys, which are spread evenly enough for that."""
     whole = Stretch(facts, 0, LANES << LANE_SHIFT)
     if held <= rows:
         return [whole]
@@ -197,7 +197,7 @@ def _stretches(messages: Rdict, facts: QueueFacts, held: int, rows: int) -> list
 
 
 def _ends(messages: Rdict, queue_id: int, begin: int, end: int) -> tuple[int, int] | None:
-    """The first and the last lookup identifier of a lane."""
+    """Return the first and the last lookup identifier of a lane."""
     bound = ReadOptions()
     bound.set_iterate_upper_bound(MESSAGE_KEY.pack(queue_id, end))
     iterator = messages.iter(bound)

@@ -1,4 +1,4 @@
-"""``spark.read.format("mqdirectory")``: what the directory holds, one table for each kind of object."""
+"""``spark.read.format("mqdirectory")``: the contents of the directory, one table for each kind of object."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -33,11 +33,11 @@ _YES: Final = pa.bool_()
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _BATCH: Final = 4096
 _LONGEST_KEY: Final = 16_384
-"""Bits."""
+"""The longest accepted key in bits."""
 
 
 class Table(NamedTuple):
-    """A kind of object: its columns, and how its rows are read."""
+    """A kind of object: its columns, and the function that reads its rows."""
 
     schema: pa.Schema
     rows: Callable[[EnterpriseDirectory], Iterator[Row]]
@@ -194,21 +194,21 @@ TABLES: Final = {
         _certificates,
     ),
 }  # fmt: skip
-"""Quotas are in bytes, null is no limit. ``fault`` says what of an entry could not be read."""
+"""Quotas are in bytes; null means no limit. ``fault`` names the part of an entry that could not be read."""
 
 
 class DirectorySource(DataSource):
-    """Options:
+    """The source ``mqdirectory`` with these options.
 
     ``table`` (or the argument of ``load``): one of ``TABLES``;
-    ``directory``: the YAML file of the directory's settings, as ``mqenterprise --directory`` takes it; or these
-    themselves, each an option: ``servers``, ``user``, ``password_file``, ``ca_file``. A password is read from its file
-    where it is used, and is no option. Without any of them: the directory that ``mqenterprise`` would use.
+    ``directory``: the YAML file of the directory's settings, as for ``mqenterprise --directory``. Instead, the settings
+    can be options themselves: ``servers``, ``user``, ``password_file``, ``ca_file``. A password is read from its file
+    where it is used, and is no option. Without any of them, the source reads the directory that ``mqenterprise`` uses.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The format."""
+        """Return the format's name for Spark."""
         return "mqdirectory"
 
     def schema(self) -> StructType:
@@ -216,7 +216,7 @@ class DirectorySource(DataSource):
         return from_arrow_schema(self._table().schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For ``spark.read``."""
+        """Return the reader for ``spark.read``."""
         name = self._table_name()
         settings = _settings(dict(self.options))
         return DirectoryReader(name, settings, check_schema(schema, self.schema()))
@@ -232,7 +232,7 @@ class DirectorySource(DataSource):
 
 
 class DirectoryReader(DataSourceReader):
-    """One table, read in one task: a directory is no faster for being asked from many sides."""
+    """Read one table in one task: a directory does not get faster when many tasks ask it."""
 
     def __init__(self, table: str, settings: DirectorySettings, schema: pa.Schema) -> None:
         self._table = table
@@ -240,11 +240,11 @@ class DirectoryReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One."""
+        """Return the single partition of the table."""
         return [InputPartition(self._table)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows, as the directory gives them."""
+        """Yield the rows as the directory returns them."""
         with EnterpriseDirectory(self._settings) as directory:
             rows = TABLES[partition.value].rows(directory)
             while chosen := list(islice(rows, _BATCH)):

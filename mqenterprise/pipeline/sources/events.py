@@ -1,7 +1,7 @@
 """Events of exported segments for Spark: at once, and as a stream that resumes exactly where it stopped.
 
-The offset of a stream is the set of events that it has had, node by node, as ranges of their sequential identifiers. So
-late segments are new, duplicates are not, and what a restarted query asks for again is the same set of rows.
+The offset of a stream is the set of events that it has delivered, node by node, as ranges of their sequential
+identifiers. Late segments therefore count as new, duplicates do not, and a restarted query gets the same rows again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,7 +43,7 @@ EVENTS: Final = StructType([StructField(field.name, from_arrow_type(field.type),
 
 
 class EventOptions(NamedTuple):
-    """What was asked for with ``option``."""
+    """The values given with ``option``."""
 
     addresses: tuple[str, ...]
     quarantine: str
@@ -52,12 +52,12 @@ class EventOptions(NamedTuple):
     bytes_per_trigger: int
 
     def divided(self, pieces: Sequence[Piece]) -> list[Pieces]:
-        """Work for tasks."""
+        """Divide pieces into work for tasks."""
         return partitions_of(pieces, fair_share(pieces, self.partition_bytes))
 
 
 def check_schema(schema: StructType, known: StructType) -> pa.Schema:
-    """The schema of the batches for a schema that was asked for. ConfigurationError for columns that are not known."""
+    """Return the schema of the batches for a requested schema. ConfigurationError for unknown columns."""
     types = {field.name: field.dataType for field in known}
     for field in schema:
         if types.get(field.name) != field.dataType:
@@ -67,7 +67,7 @@ def check_schema(schema: StructType, known: StructType) -> pa.Schema:
 
 
 class EventReader(DataSourceReader):
-    """Every event of the places, once."""
+    """Read every event of the places once."""
 
     def __init__(self, options: EventOptions, schema: StructType) -> None:
         self._options = options
@@ -75,12 +75,12 @@ class EventReader(DataSourceReader):
         self._condition: Any = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Rows that the query does not want are left out where they are read. Spark looks again: nothing is lost."""
+        """Leave out rows that the query does not want where they are read. Spark filters again afterwards."""
         self._condition = expression(filters, self._schema)
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Segments, gathered to partitions of some size."""
+        """Combine segments into partitions of a suitable size."""
         check_places(self._options.addresses)
         segments, strays = find_segments(self._options.addresses)
         note_strays(Quarantine(self._options.quarantine), strays)
@@ -93,7 +93,7 @@ class EventReader(DataSourceReader):
 
 
 class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Every event of the places, once, as it comes."""
+    """Read every event of the places once, as it arrives."""
 
     def __init__(self, options: EventOptions, schema: StructType) -> None:
         self._options = options
@@ -101,11 +101,11 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen: list[Segment] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Nothing is known yet."""
+        """Return the offset of a stream that has delivered nothing."""
         return _offset({}, {})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options say."""
+        """Return the limit that the options set."""
         if self._options.files_per_trigger:
             return ReadMaxFiles(self._options.files_per_trigger)
         if self._options.bytes_per_trigger:
@@ -113,11 +113,11 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What comes from now on is for the next run."""
+        """Leave segments that arrive from now on to the next run."""
         self._frozen = self._find()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """What is known, and what is there that is not; the oldest files first, up to the limit."""
+        """Return the known events with those that are new in the places, oldest files first, up to the limit."""
         known, again = _parsed(start)
         segments = self._frozen if self._frozen is not None else self._find()
         files, size = _room(limit)
@@ -134,7 +134,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _offset(known, again)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What is in ``end`` and not in ``start``: the same rows whenever it is asked."""
+        """Return the events in ``end`` that are not in ``start``: the same rows for every call."""
         known, known_again = _parsed(start)
         target, again = _parsed(end)
         wanted = {node: ranges.without(known.get(node, Ranges())) for node, ranges in target.items()}
@@ -157,7 +157,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return segments
 
     def _repaired(self, segments: Iterable[Segment], again: dict[str, str], known: dict[str, Ranges]) -> dict[str, str]:
-        """Segments whose events were lost, and that are other files by now, or whose format is known by now."""
+        """Return segments with lost events whose file was replaced since, or whose format is known by now."""
         records = Quarantine(self._options.quarantine).records()
         found: dict[str, str] = {}
         for segment in segments:
@@ -171,7 +171,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _note_missing(self, wanted: dict[str, Ranges], chosen: Iterable[Segment]) -> None:
-        """Segments that were there when the batch was planned, and are gone when it is made again."""
+        """Report segments that existed when the batch was planned and are missing when it is made again."""
         there: dict[str, Ranges] = {}
         for segment in chosen:
             there.setdefault(segment.name.node_id, Ranges()).add(*_ends(segment))
@@ -183,7 +183,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def note_strays(quarantine: Quarantine, strays: Sequence[Stray]) -> None:
-    """Put what is no segment on the list, once."""
+    """Put files that are no segments on the list, once."""
     if not strays:
         return
     records = quarantine.records()
@@ -202,7 +202,7 @@ def _overlaps(wanted: Ranges, segment: Segment) -> bool:
 
 
 def _had(repaired: Iterable[Segment], wanted: dict[str, Ranges]) -> dict[str, Ranges]:
-    """The offsets of repaired segments, without those that are read as new ones in the same batch."""
+    """Return the offsets of repaired segments, without those that the same batch reads as new."""
     ranges: dict[str, Ranges] = {}
     for segment in repaired:
         ranges.setdefault(segment.name.node_id, Ranges()).add(*_ends(segment))

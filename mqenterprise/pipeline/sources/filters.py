@@ -1,4 +1,4 @@
-"""Spark's filters as Arrow's: what a query does not want need not travel to it."""
+"""Translate Spark's filters into Arrow's, so that unwanted rows never travel to the query."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -19,7 +19,7 @@ _COMPARISONS: Final[dict[type[spark.Filter], Callable[[Any, Any], Any]]] = {
 
 
 def expression(filters: Sequence[spark.Filter], schema: pa.Schema) -> Any:
-    """One expression for the filters that can be one; None if there is none. Spark looks at every row again."""
+    """Return one expression for the filters that can be translated, or None. Spark checks every row again."""
     known = [one for each in filters if (one := _translated(each, schema)) is not None]
     return reduce(and_, known) if known else None
 

@@ -1,4 +1,4 @@
-"""From stored messages to columns, many at a time: fixed fields by numpy, names once for each that there is."""
+"""Turn stored messages into columns, many at a time: fixed fields by numpy, and each distinct name once."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -101,7 +101,7 @@ _NAMES_KEPT: Final = 65536
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """What is the same for all messages of a queue."""
+    """The values that all messages of a queue share."""
 
     node_id: str
     node: str
@@ -111,7 +111,7 @@ class QueueFacts:
 
 
 class MessageColumns:
-    """Makes record batches of the messages of one queue."""
+    """Make record batches of the messages of one queue."""
 
     def __init__(self, facts: QueueFacts, schema: pa.Schema) -> None:
         self._facts = facts
@@ -130,7 +130,7 @@ class MessageColumns:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _known(self, value: bytes, flags: int, end: int) -> tuple[str, str | None, str | None]:
-        """Destination, administration and response queue of a message: its names' bytes are the same in many."""
+        """Return destination, administration and response queue of a message. Many messages share these bytes."""
         key = value[_ADDRESSES], flags & _KINDS, value[HEAD.size : end]
         found = self._names.get(key)
         if found is None:
@@ -145,7 +145,7 @@ class MessageColumns:
 
 
 class _Messages:
-    """Some messages end to end in one buffer, and what several of their columns need."""
+    """Some messages end to end in one buffer, and the values that several of their columns need."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class _Messages:
         self.head = self.at(self.starts, _HEAD)
 
     def at(self, places: Any, kind: Any) -> Any:
-        """What lies at these places of the buffer, one of a kind each."""
+        """Return the values at these places of the buffer, one for each place."""
         size = np.dtype(kind).itemsize
         everywhere = np.ndarray(len(self._packed) - size + 1, f"V{size}", self._packed, strides=(1,))
         return everywhere[places].view(kind)
@@ -175,7 +175,7 @@ class _Messages:
 
     @cached_property
     def places(self) -> Any:
-        """Of the MessagePropertiesHeader, in the buffer."""
+        """The places of the MessagePropertiesHeaders in the buffer."""
         return self.starts + self.head["place"]
 
     @cached_property
@@ -184,7 +184,7 @@ class _Messages:
 
     @cached_property
     def contents(self) -> list[tuple[bytes, bytes]]:
-        """Extension and body of each."""
+        """Return the extension and the body of each message."""
         properties = self.properties
         starts = self.head["place"].astype("i8") + PROPERTIES.size + 2 * properties["label_length"].astype("i8")
         middles = starts + properties["extension_size"]
@@ -194,14 +194,14 @@ class _Messages:
 
     @cached_property
     def decoded(self) -> list[Decoded | None]:
-        """The body of each as a value; None if it is encrypted."""
+        """Return the body of each message as a value; None if it is encrypted."""
         types, privacy = self.properties["body_type"].tolist(), self.properties["privacy"].tolist()
         rows = zip(self.contents, types, privacy, strict=True)
         return [None if private else decode(body, kind) for (_, body), kind, private in rows]
 
     @cached_property
     def names(self) -> tuple[Any, list[tuple[str, str | None, str | None]]]:
-        """For each message the number of its names, and the names by number."""
+        """Return, for each message, the number of its names, and the names by number."""
         flags, ends = self.head["flags"], self._name_ends
         codes, found = np.empty(len(flags), "i4"), list[tuple[str, str | None, str | None]]()
         for end in np.unique(ends).tolist():
@@ -217,7 +217,7 @@ class _Messages:
 
     @property
     def _name_ends(self) -> Any:
-        """Where in each message there are no names any more, or a little later, but before what differs in each."""
+        """Return where the names of each message end, or a little later, but before the parts that differ in each."""
         flags = self.head["flags"]
         ends = self.head["place"].astype("i8") - np.where(flags & HAS_TRANSACTION, TRANSACTION.size, 0)
         for row in np.flatnonzero(flags & (HAS_CONNECTOR | _SECURED)).tolist():
@@ -246,7 +246,7 @@ def _numpy(kind: pa.DataType) -> str:
 
 
 def _seconds(name: str) -> "_Column":
-    """Seconds, or null for ever."""
+    """Return seconds, or null for an infinite time."""
 
     def column(messages: _Messages, kind: pa.DataType) -> pa.Array:
         seconds = messages.head[name]
@@ -274,7 +274,7 @@ def _name(place: int) -> "_Column":
 
 
 def _numbered(records: Any) -> tuple[Any, Any]:
-    """Numbers for what there is, the same for the same bytes, and the first row of each."""
+    """Number the distinct byte strings. Return the number of each row, and the first row of each number."""
     buffers = [None, pa.py_buffer(records)]
     encoded = pa.FixedSizeBinaryArray.from_buffers(pa.binary(records.itemsize), len(records), buffers)
     encoded = encoded.dictionary_encode()
@@ -303,7 +303,7 @@ def _hops(messages: _Messages, kind: pa.DataType) -> pa.Array:
 
 
 def _labels(messages: _Messages, kind: pa.DataType) -> pa.Array:
-    """Null without a label; the zero at its end is no part of it."""
+    """Return labels without the terminating zero; null without a label."""
     lengths = messages.properties["label_length"].astype("i8")
     counts = np.maximum(lengths - 1, 0)
     ends = np.concatenate(([0], np.cumsum(counts)))
@@ -327,17 +327,17 @@ def _bodies(messages: _Messages, kind: pa.DataType) -> pa.Array:
 
 
 def _formats(messages: _Messages, kind: pa.DataType) -> pa.Array:
-    """Null for bodies of no known format, and for encrypted ones."""
+    """Return the names of the formats; null for unknown formats and encrypted bodies."""
     return pa.array([None if one is None else one.format or None for one in messages.decoded], kind)
 
 
 def _values(messages: _Messages, kind: pa.DataType) -> pa.Array:
-    """Null where there is no value."""
+    """Return the values as JSON; null where there is none."""
     return pa.array([None if one is None or one.reason else _json(one.value) for one in messages.decoded], kind)
 
 
 def _headers(messages: _Messages, kind: pa.DataType) -> pa.Array:
-    """Null where there are none that are known."""
+    """Return the known headers as JSON; null where there are none."""
     found = (read_headers(extension) for extension, _ in messages.contents)
     return pa.array([_json(dict(one.values)) if one.format and not one.reason else None for one in found], kind)
 

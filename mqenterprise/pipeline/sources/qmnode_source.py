@@ -14,28 +14,28 @@ from qmnode.errors import ConfigurationError
 from qmnode.export.places import below
 
 _ON_REQUEST: Final = {"body": ("body",), "decoded": DECODED}
-"""Columns of messages that an option asks for."""
+"""Columns of messages that are read only on request by an option."""
 _PARTITION: Final = 32 * 1024 * 1024
 _ROWS: Final = 250_000
 
 
 class QmnodeSource(DataSource):
-    """Options:
+    """The source ``qmnode`` with these options.
 
-    ``rows``: ``events`` of segments or ``messages`` in copies of stores; without it, what the path has;
-    ``path`` (or the argument of ``load``): a place, or several as a list or with commas between: directories,
-    ``s3://bucket/prefix``;
-    ``quarantine``: the place for the list of segments that are set aside, ``PATH/_quarantine`` if it is not given;
-    ``partition_bytes``: bytes of segments that one task reads at most, 32 MiB;
-    ``partition_rows``: messages that one task reads, 250,000;
-    ``body``: ``true`` for the bodies of messages, which ``schema`` may ask for as well;
-    ``decoded``: ``true`` for their columns ``format``, ``headers`` and ``decoded``, the last two as JSON;
+    ``rows``: ``events`` of segments or ``messages`` in copies of stores. The default is whatever the path has.
+    ``path`` (or the argument of ``load``): a place, or several as a list or separated by commas. A place is a directory
+    or ``s3://bucket/prefix``.
+    ``quarantine``: the place for the list of segments that are set aside. The default is ``PATH/_quarantine``.
+    ``partition_bytes``: the most bytes of segments that one task reads (32 MiB).
+    ``partition_rows``: the number of messages that one task reads (250,000).
+    ``body``: ``true`` for the bodies of messages, which ``schema`` may request as well.
+    ``decoded``: ``true`` for their columns ``format``, ``headers`` and ``decoded``, the last two as JSON.
     ``files_per_trigger``, ``bytes_per_trigger``: the most that one batch of a stream takes.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The format."""
+        """Return the format's name for Spark."""
         return "qmnode"
 
     def schema(self) -> StructType:
@@ -46,13 +46,13 @@ class QmnodeSource(DataSource):
         return StructType([field for field in MESSAGES if field.name not in left_out])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For ``spark.read``."""
+        """Return the reader for ``spark.read``."""
         if self._is_messages():
             return MessageReader(self._addresses(), schema, self._number("partition_rows", _ROWS) or _ROWS)
         return EventReader(self._event_options(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For ``spark.readStream``."""
+        """Return the reader for ``spark.readStream``."""
         if self._is_messages():
             raise ConfigurationError("messages in a copy of a store do not change: use spark.read, or stream events")
         return EventStreamReader(self._event_options(), schema)
@@ -75,7 +75,7 @@ class QmnodeSource(DataSource):
         )
 
     def _addresses(self) -> tuple[str, ...]:
-        several = self.options.get("paths")  # what Spark makes of a list
+        several = self.options.get("paths")  # Spark passes a list in this form
         given = json.loads(several) if several else [one.strip() for one in self.options.get("path", "").split(",")]
         if not all(given):
             raise ConfigurationError('say what to read: load("/var/lib/segments") or load("s3://bucket/prefix")')

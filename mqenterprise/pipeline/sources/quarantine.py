@@ -15,7 +15,7 @@ from qmnode.export.events import FORMAT, shown
 from qmnode.export.places import Place
 
 FOLDER: Final = "_quarantine"
-"""Where in a place the records are when nothing else is said; readers of the place pass it over."""
+"""The default folder of the records in a place. Readers of the place ignore it."""
 _SUFFIX: Final = ".json"
 
 
@@ -24,19 +24,19 @@ class Record:
     """A segment that is set aside."""
 
     path: str
-    """As its place names it."""
+    """Its path in the place."""
     reason: str
     """``corrupt``, ``newer-format``, ``misnamed``, ``foreign``, ``schema`` or ``gone``."""
     sentence: str
-    """What is wrong, for people."""
+    """The fault, in words for people."""
     signature: str = ""
-    """Size and time of the file: another one under the same name is a repaired one."""
+    """Size and time of the file. A file with the same name and another signature is a repaired one."""
     lost: bool = True
-    """Whether its events are missing in what was read: another copy of the same segment may have had them."""
+    """Whether its events are missing in the result. Another copy of the segment may have supplied them."""
     seen: float = 0.0
-    """Seconds since 1970 (UTC)."""
+    """The time of the record in seconds since 1970 (UTC)."""
     reader: int = FORMAT
-    """The newest format that the reader knew."""
+    """The newest format that the reader supported."""
 
 
 class Quarantine:
@@ -46,7 +46,7 @@ class Quarantine:
         self.address = address
 
     def add(self, record: Record) -> None:
-        """Put a segment on the list. A list that cannot be written stops no run either: then it is said on stderr."""
+        """Put a segment on the list. If the list cannot be written, the run goes on and reports that on stderr."""
         record = Record(**{**asdict(record), "seen": record.seen or time.time()})
         try:
             Place.open(self.address).put(_name(record.path), json.dumps(asdict(record), sort_keys=True).encode())
@@ -57,12 +57,12 @@ class Quarantine:
             )
 
     def discard(self, path: str) -> None:
-        """The segment was read after all."""
+        """Remove a segment that was read after all."""
         place = Place.open(self.address)
         try:
             place.delete(f"{place.root}/{_name(path)}")
         except OSError:
-            return  # somebody else was faster, or the list cannot be written: it was said above
+            return  # another process was faster, or the list cannot be written, which was reported above
 
     def records(self) -> dict[str, Record]:
         """All records by the path of their segments, in the order of the paths. OSError."""
@@ -74,7 +74,7 @@ class Quarantine:
             try:
                 record = Record(**json.loads(content))
             except (ValueError, TypeError):
-                continue  # not ours, or just being written
+                continue  # not ours, or being written now
             found[record.path] = record
         return dict(sorted(found.items()))
 

@@ -1,4 +1,4 @@
-"""Sets of offsets: which events of which node are known. Small, however many events there are."""
+"""Sets of offsets: the known events of each node. They stay small however many events there are."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Ranges:
-    """A set of whole numbers as disjoint ranges, in their order; both ends belong to a range."""
+    """A set of whole numbers as disjoint ranges in order. Both ends belong to a range."""
 
     __slots__ = ("_firsts", "_lasts")
 
@@ -35,18 +35,18 @@ class Ranges:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From what ``str`` gives. ValueError."""
+        """Parse the result of ``str``. ValueError."""
         parts = (part.split("-") for part in text.split(",") if part)
         return cls((int(first), int(last)) for first, last in parts)
 
     def copy(self) -> "Ranges":
-        """The same set, to be changed."""
+        """Return a copy that can be changed."""
         copy = Ranges()
         copy._firsts, copy._lasts = self._firsts.copy(), self._lasts.copy()
         return copy
 
     def add(self, first: int, last: int) -> None:
-        """Add a range; those that it touches become one with it."""
+        """Add a range, and merge it with those that it touches."""
         begin = bisect_left(self._lasts, first - 1)
         end = begin
         while end < len(self._firsts) and self._firsts[end] <= last + 1:
@@ -55,7 +55,7 @@ class Ranges:
         self._firsts[begin:end], self._lasts[begin:end] = [first], [last]
 
     def missing(self, first: int, last: int) -> list[tuple[int, int]]:
-        """What of a range is not in the set."""
+        """Return the parts of a range that are not in the set."""
         found: list[tuple[int, int]] = []
         index = bisect_left(self._lasts, first)
         while index < len(self._firsts) and self._firsts[index] <= last:
@@ -68,7 +68,7 @@ class Ranges:
         return found
 
     def within(self, first: int, last: int) -> list[tuple[int, int]]:
-        """What of a range is in the set."""
+        """Return the parts of a range that are in the set."""
         found: list[tuple[int, int]] = []
         index = bisect_left(self._lasts, first)
         while index < len(self._firsts) and self._firsts[index] <= last:
@@ -77,5 +77,5 @@ class Ranges:
         return found
 
     def without(self, other: "Ranges") -> "Ranges":
-        """The set of what is here and not in the other."""
+        """Return the numbers of this set that are not in the other."""
         return Ranges(part for first, last in self for part in other.missing(first, last))

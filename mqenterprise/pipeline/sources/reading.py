@@ -1,9 +1,9 @@
-"""Events of segments for jobs: by Spark's own Parquet reader what that can read, and the rest in Python.
+"""Events of segments for jobs, read by Spark's own Parquet reader where possible, and otherwise in Python.
 
-Rows that Python's tasks read cost Spark one more copy of each batch. So a whole segment in a directory, whose footer
-has been checked here, is read by Spark, which checks the pages. Parts of segments, buckets, and segments with other
-types of columns are read in Python, and so is everything once more when Spark comes upon a page that is broken: then
-the segment is set aside where it is read.
+Rows that Python tasks read cost Spark one more copy of each batch. Spark therefore reads whole segments in directories
+after their footers were checked here, and checks the pages itself. Python reads parts of segments, segments in buckets,
+and segments with other column types. When Spark meets a broken page, Python reads everything again and sets the segment
+aside.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from qmnode.export.segment import Footer
 
 _PARTITION: Final = 16 << 20
-"""Bytes of segments for one of Python's tasks at most."""
+"""The most bytes of segments for one Python task."""
 _CHECKED_AT_ONCE: Final = 8
 _WHOLE_OR_NOTHING: Final = {
     "ignoreCorruptFiles": "false",
@@ -42,38 +42,38 @@ _WHOLE_OR_NOTHING: Final = {
     "mergeSchema": "false",
     "parquet.page.verify-checksum.enabled": "true",
 }
-"""However the session is set: no row is left out silently."""
+"""Options that keep any session's settings from leaving out rows silently."""
 _CLOCKS: Final = timedelta(days=1)
-"""By so much the clocks of nodes may differ."""
+"""The greatest difference between the clocks of nodes."""
 _PATTERN: Final = frozenset("*?[]{}\\")
-"""Spark takes a path with one of these for a pattern."""
+"""Characters with which Spark takes a path for a pattern."""
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to read: columns of events of some kinds, all columns and kinds if nothing is said."""
+    """The events to read: some columns and kinds, by default all."""
 
     pieces: Sequence[Piece]
     columns: Sequence[str] = tuple(SCHEMA.names)
     kinds: Sequence[str] = ()
     since: datetime | None = None
-    """Segments whose events are all from long before need not be read; ``use`` chooses among the others' rows."""
+    """Segments with only much earlier events are not read. ``use`` selects among the rows of the others."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows."""
+        """The schema of the rows."""
         return pa.schema([SCHEMA.field(name).with_nullable(True) for name in self.columns])
 
     def is_over(self, footer: Footer) -> bool:
-        """Whether everything in a segment is from long before ``since``."""
+        """Return whether all events of a segment are much earlier than ``since``."""
         return self.since is not None and footer.last_time < (self.since - _CLOCKS).timestamp() * 1e6
 
 
 def with_events(spark: SparkSession, wanted: Wanted, quarantine: Quarantine, use: Callable[[DataFrame], _T]) -> _T:
-    """What ``use`` makes of the events. What cannot be read is set aside by the time that it has read all of them.
+    """Return the result of ``use`` on the events. Unreadable segments are set aside while it reads them.
 
-    ``use`` is called again, with events that Python reads, when Spark has failed to read a file: it must not mind.
+    When Spark fails to read a file, ``use`` is called again with events that Python reads, so it must be repeatable.
     """
     paths, rest = _divided(wanted, quarantine)
     if not paths:
@@ -86,9 +86,9 @@ def with_events(spark: SparkSession, wanted: Wanted, quarantine: Quarantine, use
 
 
 def _divided(wanted: Wanted, quarantine: Quarantine) -> tuple[list[str], list[Piece]]:
-    """The files that Spark can read, and the pieces that it cannot.
+    """Return the files that Spark can read, and the pieces that it cannot.
 
-    A piece without a good footer is in neither, and one that is too old.
+    Pieces without a readable footer, and pieces that are too old, are in neither.
     """
     types = {field.name: field.type for field in wanted.schema}
 
@@ -118,7 +118,7 @@ def _by_spark(spark: SparkSession, wanted: Wanted, paths: Sequence[str]) -> Data
 
 
 def _by_python(spark: SparkSession, wanted: Wanted, pieces: Sequence[Piece], quarantine: Quarantine) -> DataFrame:
-    """By as many tasks as there is work for."""
+    """Read pieces in Python, in as many tasks as there is work for."""
     parts, schema = partitions_of(pieces, fair_share(pieces, _PARTITION)), wanted.schema
     rows = from_arrow_schema(schema)
     if not parts:

@@ -1,7 +1,7 @@
-"""Which segments to read, and reading one: exactly once, whatever else lies in the place.
+"""Choose segments and read them: every event exactly once, whatever other files are in the place.
 
-A plan is made from the names of files alone. What a name promises and the file does not keep is found where the file
-is read; it is set aside there, with a copy of the same segment read in its place if there is one.
+The plan is made from file names alone. A file that does not hold what its name promises is found when it is read. It is
+set aside then, and a copy of the same segment is read in its place if there is one.
 """
 
 import os
@@ -25,9 +25,9 @@ from qmnode.export.places import Place, StoredFile
 from qmnode.export.segment import SUFFIX, Footer, SegmentError, SegmentName, read_footer, read_segment
 
 _BATCH: Final = 1 << 14
-"""Rows that go to Spark at a time."""
+"""The number of rows that go to Spark at a time."""
 _WORTH_A_TASK: Final = 1 << 20
-"""Bytes of segments; for fewer, starting a task takes longer than reading them."""
+"""The fewest bytes for a task: with less, its start takes longer than its reading."""
 _T = TypeVar("_T")
 
 
@@ -36,7 +36,7 @@ class Segment:
     """A segment's file, as a listing shows it."""
 
     address: str
-    """Of its place."""
+    """The address of its place."""
     path: str
     name: SegmentName
     size: int
@@ -45,7 +45,7 @@ class Segment:
 
     @property
     def signature(self) -> str:
-        """Differs when the file was replaced."""
+        """A signature that changes when the file is replaced."""
         return f"{self.size}-{self.modified}"
 
 
@@ -55,17 +55,17 @@ class Piece:
 
     copies: tuple[Segment, ...]
     ranges: tuple[tuple[int, int], ...]
-    """The offsets that are wanted."""
+    """The offsets to read."""
 
     @property
     def whole(self) -> bool:
-        """Whether that is all there is."""
+        """Return whether these are all offsets of the segment."""
         name = self.copies[0].name
         return self.ranges == ((name.first, name.last),)
 
 
 class Pieces(InputPartition):
-    """What one task reads."""
+    """The pieces that one task reads."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self.pieces = tuple(pieces)
@@ -79,13 +79,13 @@ class Stray:
     signature: str
 
     def record(self) -> Record:
-        """For the quarantine."""
+        """Return its record for the quarantine."""
         sentence = "its name is no segment's: NODE_GUID_FIRST_LAST.parquet"
         return Record(self.path, "misnamed", sentence, self.signature)
 
 
 def find_segments(addresses: Iterable[str]) -> tuple[list[Segment], list[Stray]]:
-    """The segments in these places, oldest files first, and what else has their suffix. OSError, ConfigurationError."""
+    """Return segments in these places, oldest first, and other files with their suffix. OSError, ConfigurationError."""
     segments: list[Segment] = []
     strays: list[Stray] = []
     for address in addresses:
@@ -104,10 +104,10 @@ def _microseconds(file: StoredFile) -> int:
 
 
 def pieces_of(segments: Iterable[Segment], wanted: Mapping[str, Ranges] | None = None) -> list[Piece]:
-    """What to read so that every offset comes once; with ``wanted`` (by node) only those offsets."""
+    """Return the pieces that give every offset once; with ``wanted`` (by node) only those offsets."""
     taken: dict[str, Ranges] = {}
     pieces: dict[SegmentName, Piece] = {}
-    # The longest first, so that what overlaps is cut into as few pieces as can be.
+    # The longest come first, so that overlaps are cut into as few pieces as possible.
     for segment in sorted(segments, key=lambda one: (one.name.node_id, one.name.first, -one.name.last, one.path)):
         name = segment.name
         if (same := pieces.get(name)) is not None:
@@ -126,9 +126,9 @@ def pieces_of(segments: Iterable[Segment], wanted: Mapping[str, Ranges] | None =
 
 
 def check_places(addresses: Iterable[str]) -> None:
-    """ConfigurationError for a directory or bucket that is not there: most likely its name is mistaken. OSError.
+    """Raise ConfigurationError for a missing directory or bucket, whose name is probably wrong. OSError.
 
-    A bucket has no directories; nothing below a prefix is nothing to read.
+    A bucket has no directories: a prefix without objects is simply empty.
     """
     for address in addresses:
         place = Place.open(address)
@@ -140,7 +140,7 @@ def check_places(addresses: Iterable[str]) -> None:
 
 
 def check_bucket(address: str) -> None:
-    """ConfigurationError if a place is in a bucket that is not there. OSError."""
+    """Raise ConfigurationError if a place is in a bucket that does not exist. OSError."""
     place = Place.open(address)
     bucket = place.root.partition("/")[0]
     if not place.is_local and place.file_system.get_file_info(bucket).type == fs.FileType.NotFound:
@@ -148,13 +148,13 @@ def check_bucket(address: str) -> None:
 
 
 def fair_share(pieces: Sequence[Piece], most: int) -> int:
-    """Bytes of segments for a task, so that all processors of this machine have work: ``most``, or less."""
+    """Return the bytes of segments for a task, at most ``most``, so that all processors of this machine have work."""
     whole = sum(piece.copies[0].size for piece in pieces)
     return min(most, max(whole // (os.cpu_count() or 1) + 1, _WORTH_A_TASK))
 
 
 def partitions_of(pieces: Sequence[Piece], size: int) -> list[Pieces]:
-    """Partitions of about ``size`` bytes of segments each."""
+    """Divide segments into partitions of about ``size`` bytes each."""
     partitions: list[Pieces] = []
     gathered: list[Piece] = []
     filled = 0
@@ -173,9 +173,9 @@ def partitions_of(pieces: Sequence[Piece], size: int) -> list[Pieces]:
 def read_pieces(
     pieces: Iterable[Piece], schema: pa.Schema, quarantine: Quarantine, condition: Any = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these pieces as record batches of this schema. A broken segment gives none, and is set aside.
+    """Yield the rows of these pieces as record batches of this schema. A broken segment is set aside and gives none.
 
-    While Spark takes the rows of one, the next is read in a thread: Arrow and the file system leave Python free.
+    While Spark takes the rows of one piece, a thread reads the next: Arrow and the file system do not block Python.
     """
 
     def read(piece: Piece) -> pa.Table | None:
@@ -196,7 +196,7 @@ def read_pieces(
 
 
 def check_footer(piece: Piece, quarantine: Quarantine) -> tuple[Segment, Footer] | None:
-    """The first copy of a segment whose footer is good. What is not is set aside."""
+    """Return the first copy of a segment with a readable footer. Other copies are set aside."""
     return _first_good(piece, quarantine, lambda segment: (segment, read_footer(_place_of(segment), segment.path)))
 
 
