@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import typer  # at run time: it reads the annotations of what completes
+import typer  # at run time: the shell completion reads these annotations
 
 _PATIENCE: Final = 2.0
 
@@ -22,5 +22,5 @@ def complete_computer(ctx: typer.Context, incomplete: str) -> list[str]:
         with EnterpriseDirectory(settings) as directory:
             found = [one.computer_name for one in directory.queue_managers.list(attributes=("computer_name",))]
         return sorted(name for name in found if name.casefold().startswith(incomplete.casefold()))
-    except Exception:  # whatever is wrong, the shell is no place to say it
+    except Exception:  # a completing shell is no place to report an error
         return []

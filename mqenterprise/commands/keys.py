@@ -130,7 +130,7 @@ def _ask_to_roll_back(chosen: _Chosen) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """The nodes that the command line names, and how their keys are reached and waited for."""
+    """The nodes that the command line names, with access to their keys and the times to wait."""
 
     nodes: list[Node]
     publication: Publication
@@ -157,7 +157,7 @@ def _chosen(
                     "or run playbooks/rotate_keys.yml"
                 )
             longest = settings.longest_time_to_reach_queue
-            if longest is None:  # of our nodes, which keep to their setting, and of others
+            if longest is None:  # the limits of our nodes, which keep their setting, and of other queue managers
                 own = float(settings.security.longest_time_to_reach_queue)
                 longest = max(own, publication.longest_time_to_reach_queue())
             waiting = Waiting(settings, longest)
@@ -168,7 +168,7 @@ def _chosen(
 
 
 def _run(chosen: _Chosen, work: Callable[[Fleet], Coroutine[Any, Any, Outcome]], *, as_json: bool) -> None:
-    """Run with a bar on standard error, then say how the keys are."""
+    """Run with a progress bar on standard error, then print the state of the keys."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:

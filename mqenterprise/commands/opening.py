@@ -1,4 +1,4 @@
-"""What every command that uses the directory shares: how it is named, opened and complained about."""
+"""Shared by all commands that use the directory: its option, its opening, and the report of its errors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def directory_settings(file: Path | None) -> DirectorySettings:
 @contextmanager
 def opened(file: Path | None) -> Iterator[EnterpriseDirectory]:
     """The directory that the command line names, open. Its errors end the command with their sentence."""
-    # What is logged is not the answer, which may be read by a program. Looked up late: tests put others in its place.
+    # Logs go to stderr, apart from the answer, which a program may read. Looked up late: tests replace the stream.
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
     with failing_clearly(), EnterpriseDirectory(directory_settings(file)) as directory:
         yield directory

@@ -33,7 +33,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 REPORT: Final = "report.html"
 _RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): (.+)")
-"""The last line of what Python tells of an error."""
+"""The last line of a Python traceback."""
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 _MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s|mesos)://.+")
 
@@ -44,7 +44,7 @@ def _console() -> Console:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """What can go wrong, told in sentences, with exit code 1."""
+    """Turn expected errors into sentences and exit code 1."""
     from deltalake.exceptions import CommitFailedError, DeltaError
     from pyspark.errors import PySparkException
 
@@ -61,7 +61,7 @@ def _explained() -> Iterator[None]:
 
 
 def _cause(said: str) -> str:
-    """Of what Spark says, which has the frames of two languages, the sentence that is about the matter."""
+    """Return the sentence about the cause from Spark's error, which has the stack frames of two languages."""
     if "JAVA_GATEWAY_EXITED" in said:
         return "Spark did not start; Java says above why. It needs Java 17, and see --master and --memory"
     said = said.partition("JVM stacktrace:")[0]
@@ -150,12 +150,12 @@ def analyze(
             check_places(sources)
         check_bucket(target)
         if directory_file is not None:
-            load_settings(directory_file)  # a mistake in it is told before Spark starts
+            load_settings(directory_file)  # its errors are reported before Spark starts
         steps.say("Starting Spark")
         spark = open_session(master, memory=memory)
         told: list[Record] = []
         while True:
-            # Looked at anew each time: a stream goes on for weeks.
+            # Read anew each time: a stream runs for weeks.
             tables = (
                 directory.read([Place.open(address) for address in sources])
                 if directory_file is None
@@ -246,7 +246,7 @@ def simulate(
 
 
 class _Steps:
-    """What is being done, on standard error: a progress bar at a terminal, elsewhere a line for each stage."""
+    """Progress on standard error: a progress bar at a terminal, otherwise one line for each stage."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -272,19 +272,19 @@ class _Steps:
         self._progress.stop()
 
     def begin(self, total: int) -> None:
-        """So many steps are to come."""
+        """Start with this number of steps."""
         self._done, self._total = -1, total
         self._progress.update(self._task, total=total, completed=0)
 
     def say(self, step: str) -> None:
-        """The next step begins."""
+        """Show that the next step begins."""
         self._done = min(self._done + 1, max(self._total - 1, 0))
         self._progress.update(self._task, description=step, completed=self._done)
-        # A stream that waits says so once.
+        # A waiting stream reports that once.
         if self._progress.disable and step != self._last:
             self._console.print(step, markup=False)
         self._last = step
 
     def at(self, done: int, total: int) -> None:
-        """How far this step is."""
+        """Show the progress of this step."""
         self._progress.update(self._task, total=total, completed=done)

@@ -244,7 +244,7 @@ def _show(queues: Iterable[Queue], *, as_json: bool, empty: str = "") -> None:
 
 
 def _properties(row: dict[str, Any]) -> str:
-    """What makes the queue another than most."""
+    """Return the properties that differ from those of most queues."""
     named = {
         "transactional": row["transactional"],
         "journal": row["journaling"],

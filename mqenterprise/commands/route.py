@@ -48,7 +48,7 @@ TABLE_COLUMNS = {
     "rule": "why",
 }
 SHOWN = 20
-"""Journeys of each sort that are shown; --json has all."""
+"""The most journeys of each kind that are shown. --json has all."""
 
 
 @app.command("explain")

@@ -57,13 +57,13 @@ Full = Annotated[bool, typer.Option("--full", help="Show every value, also of ve
 
 
 def console() -> Console:
-    """Where results go."""
+    """The console for results, on standard output."""
     return Console(highlight=False, soft_wrap=True)
 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """What can go wrong, told in sentences, with exit code 1."""
+    """Turn expected errors into sentences and exit code 1."""
     try:
         yield
     except DeclarationError as error:
@@ -87,7 +87,7 @@ def _target(file: Path | None, *, access: bool = True) -> Iterator[LdapTarget]:
 
 
 def _print_lines(lines: Iterable[Text]) -> None:
-    """Lines in colour on a terminal, plain where nobody would see the colour: there may be very many."""
+    """Print lines in colour on a terminal, and plain elsewhere, because there may be very many."""
     out = console()
     if not out.is_terminal:
         sys.stdout.writelines(f"{line.plain}\n" for line in lines)
@@ -205,7 +205,7 @@ def apply(
 
 
 def _agreement(yes: bool) -> Agree:
-    """Who has to agree to a plan: the person at the terminal, if there is one."""
+    """Return the function that asks for agreement: the person at the terminal, if there is one."""
     if yes or not at_a_terminal():
         return agreed
 
@@ -217,7 +217,7 @@ def _agreement(yes: bool) -> Agree:
 
 
 def _saved_plan(path: Path) -> Plan | None:
-    """The plan in a file, or nothing when it is no JSON and so a declaration."""
+    """Read a plan from a file. Return None when the file is not JSON, and so is a declaration."""
     if not path.is_file():
         return None
     with path.open("rb") as file:
@@ -307,7 +307,7 @@ def show(
 
 
 class _Shown:
-    """Progress on standard error: a bar on a terminal, else only who is waited for."""
+    """Progress on standard error: a bar at a terminal, otherwise only the holder of a lease that is waited for."""
 
     def __init__(self) -> None:
         self._progress = Progress(
