@@ -1,7 +1,7 @@
 """The server's side of a connection, without I/O: bytes in, calls out; answers in, bytes out.
 
-Everything that a connection may do, and when, is here. ``receive`` takes what came and returns events; ``respond`` and
-``fault`` end calls; ``data_to_send`` gives what is to be written. ``closed`` says that nothing more is read.
+All rules about the state of a connection are here. ``receive`` takes received bytes and returns events; ``respond`` and
+``fault`` end calls; ``data_to_send`` returns bytes to write. Once ``closed`` is set, nothing more is read.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A request has come, whole."""
+    """A complete request has arrived."""
 
     call_id: int
     context_id: int
     interface: Interface
     representation: Representation
-    """What the answer is written in."""
+    """The representation for the answer."""
     written: Representation
-    """What the request is written in: the same, but for the order of octets."""
+    """The representation of the request: the same, except for the byte order."""
     opnum: int
     stub: bytes
     principal: str
-    """Who calls; empty for nobody in particular."""
+    """The caller's name; empty for an anonymous caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Orphaned:
-    """The client no longer wants the call nor an answer."""
+    """The client wants neither the call nor an answer any longer."""
 
     call_id: int
 
@@ -95,22 +95,22 @@ Event = Called | Cancelled | Orphaned
 
 @dataclass(frozen=True, slots=True)
 class AcceptorLimits:
-    """What a connection may take."""
+    """The limits of a connection."""
 
     fragment: int = 5840
-    """Bytes of a PDU, either way."""
+    """Bytes of a PDU, in both directions."""
     request: int = 64 * 1024
-    """Bytes of a request, and of all that have begun together."""
+    """Bytes of a request, and of all incomplete requests together."""
     contexts: int = 32
-    """Presentation contexts."""
+    """The most presentation contexts."""
     security_contexts: int = 16
-    """Security contexts: a client that has several interfaces on a connection may have one for each."""
+    """The most security contexts: a client with several interfaces on a connection may have one for each."""
 
 
 _RESPONSE: Final = ResponseBody(context_id=0, stub=b"")
 _FEATURES: Final = SECURITY_CONTEXT_MULTIPLEXING | KEEP_CONNECTION_ON_ORPHAN
 _HANDSHAKE_FRAGMENT: Final = 0xFFFF
-"""Bytes of a PDU with a token, which is as large as a ticket (MS-RPCE 2.2.2.11)."""
+"""The limit in bytes of a PDU with a token, which is as large as a ticket (MS-RPCE 2.2.2.11)."""
 
 
 class Acceptor:
@@ -126,7 +126,7 @@ class Acceptor:
         limits: AcceptorLimits | None = None,
         security: Callable[[AuthenticationType, AuthenticationLevel, int], SecurityContext] | None = None,
     ) -> None:
-        """``security`` makes the acceptor's side of a security context; without it nobody can authenticate."""
+        """``security`` makes the acceptor's side of a security context; without it no caller can authenticate."""
         self._interfaces = interfaces
         self._associations = associations
         self._peer = peer
@@ -141,32 +141,32 @@ class Acceptor:
         self.security = SecurityContexts(security, self._limits.security_contexts)
         self.association: Association | None = None
         self.calls: dict[int, tuple[int, SecurityContext | None]] = {}
-        """Calls that have not ended: their presentation contexts, and what protects them."""
+        """Unfinished calls: their presentation contexts, and the security contexts that protect them."""
         self.pdus = 0
-        """How many PDUs have come, whole."""
+        """The number of complete PDUs received."""
         self.closed = False
         self.reason = ""
-        """Why it was closed."""
+        """Why the connection was closed."""
 
     # Bytes
 
     def data_to_send(self) -> list[bytes]:
-        """What is to be written, once."""
+        """Take the bytes to write; each is returned once."""
         out, self._out = self._out, []
         return out
 
     @property
     def is_partial(self) -> bool:
-        """Whether a PDU has begun that is not complete."""
+        """Whether an incomplete PDU has been received."""
         return self._reader.is_partial
 
     @property
     def is_bound(self) -> bool:
-        """Whether the association is there, and no handshake is under way."""
+        """Whether the association exists and no handshake is in progress."""
         return self.association is not None and self.security.complete
 
     def receive(self, received: bytes) -> list[Event]:
-        """What came of these bytes. After an error of the client's the connection is closed."""
+        """Process received bytes and return the events. A client's error closes the connection."""
         events: list[Event] = []
         try:
             for whole in self._reader.feed(received):
@@ -315,7 +315,7 @@ class Acceptor:
         )
 
     def respond(self, call_id: int, stub: bytes) -> None:
-        """End a call with a response, unless the client has given it up."""
+        """End a call with a response, unless the client has abandoned it."""
         call = self.calls.pop(call_id, None)
         if call is None or self.closed:
             return
@@ -333,7 +333,7 @@ class Acceptor:
         self._out.append(write_pdu(PduType.FAULT, call_id, body, flags))
 
     def lost(self) -> None:
-        """The connection is gone, and its calls have ended: leave the association."""
+        """Leave the association: the connection is lost, and its calls have ended."""
         self.closed = True
         association, self.association = self.association, None
         if association is not None:
@@ -341,7 +341,7 @@ class Acceptor:
 
 
 def _proposal(pdu: Pdu) -> Bind:
-    """What a bind or an alter_context proposes."""
+    """The presentation contexts that a bind or an alter_context proposes."""
     return body_of(pdu._replace(body=byte_order.bind_body(pdu.body)) if pdu.big_endian else pdu, Bind)
 
 

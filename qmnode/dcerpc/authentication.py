@@ -1,4 +1,4 @@
-"""Who calls: NTLM, Kerberos, and SPNEGO with either inside, as the settings say (MS-RPCE 3.3.1.5.2)."""
+"""Authentication by NTLM, Kerberos, or SPNEGO with either inside, according to the settings (MS-RPCE 3.3.1.5.2)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PRIVACY: Final = AuthenticationLevel.PRIVACY
 
 
 def private_file(path: Path) -> bytes:
-    """A file with secrets. MQ_ERROR_SERVICE_NOT_AVAILABLE when others can read it, or it is not there."""
+    """Check a file with secrets. Raises MQ_ERROR_SERVICE_NOT_AVAILABLE if it is missing or other users can read it."""
     try:
         content = read_private(path)
     except (KeyStoreError, KeyStoreUnavailableError) as error:
@@ -52,7 +52,7 @@ class AcceptorAuthentication:
             private_file(self._keytab)
 
     def __call__(self, auth_type: AuthenticationType, level: AuthenticationLevel, context_id: int) -> SecurityContext:
-        """A new context. AuthenticationError for what is not set up."""
+        """Make a context. Raises AuthenticationError for a mechanism that is not configured."""
         context: SecurityContext | None = None
         match auth_type:
             case AuthenticationType.NTLM:
@@ -83,7 +83,7 @@ class AcceptorAuthentication:
 
 
 def acceptor_authentication(settings: RemoteReadSettings) -> AcceptorAuthentication | None:
-    """How callers may authenticate; None when nothing is set up."""
+    """The configured authentication of callers; None if there is none."""
     if settings.users is None and settings.keytab is None:
         return None
     return AcceptorAuthentication(settings)
@@ -92,7 +92,7 @@ def acceptor_authentication(settings: RemoteReadSettings) -> AcceptorAuthenticat
 class InitiatorAuthentication:
     """Makes the initiator's side of security contexts for hosts, as the account of the settings.
 
-    Kerberos may ask a domain controller for a ticket meanwhile: not to be called where others wait.
+    Kerberos may request a ticket from a domain controller meanwhile, so this must not be called in the event loop.
     """
 
     def __init__(self, settings: RemoteReadSettings) -> None:
@@ -104,7 +104,7 @@ class InitiatorAuthentication:
             kerberos.check_installed()
 
     def __call__(self, host: str) -> SecurityContext:
-        """A new context. AuthenticationError without tickets or a password."""
+        """Make a context. Raises AuthenticationError without a ticket or a password."""
         match self._mechanism:
             case AuthenticationType.KERBEROS:
                 return self._kerberos(host)
@@ -141,5 +141,5 @@ class InitiatorAuthentication:
 
 
 def initiator_authentication(settings: RemoteReadSettings) -> Callable[[str], SecurityContext] | None:
-    """As whom this node reads elsewhere; None for nobody in particular."""
+    """The account under which this node reads elsewhere; None to read anonymously."""
     return InitiatorAuthentication(settings) if settings.account else None

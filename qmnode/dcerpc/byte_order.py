@@ -1,7 +1,7 @@
-"""What big-endian clients write, as little-endian: in RPC each side writes in its own order (C706 14.1).
+"""Converts PDUs of big-endian clients to little-endian: in RPC each side writes in its own order (C706 14.1).
 
-Only what the layouts in ``pdu`` are read from is put in order here; what was signed or sealed stays as it came, and
-stub data are read in the order that they were written in.
+Only the fields that the layouts in ``pdu`` read are converted. Signed or sealed bytes stay as they came, and stub data
+are read in their original order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TRAILER: Final = "BBBBI"
 
 
 class _Turner:
-    """Reads big-endian fields and keeps them little-endian."""
+    """Reads big-endian fields and stores them as little-endian."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -27,7 +27,7 @@ class _Turner:
         self.turned = b""
 
     def take(self, form: str) -> tuple[int, ...]:
-        """The next fields. PduError when they are not there."""
+        """Convert the next fields. Raises PduError if they are missing."""
         big = struct.Struct(f">{form}")
         if self._position + big.size > len(self._body):
             raise PduError(f"{big.size} bytes at {self._position} in a body of {len(self._body)}")
@@ -37,12 +37,12 @@ class _Turner:
         return fields
 
     def whole(self) -> bytes:
-        """All of it, with what was not taken as it is."""
+        """The whole PDU, with unconverted parts as they are."""
         return self.turned + self._body[self._position :]
 
 
 def bind_body(body: bytes) -> bytes:
-    """The body of a bind or an alter_context."""
+    """Convert the body of a bind or an alter_context."""
     turner = _Turner(body)
     *_, elements, _ = turner.take(_BIND_HEAD)
     for _ in range(elements):
@@ -53,14 +53,14 @@ def bind_body(body: bytes) -> bytes:
 
 
 def request_body(body: bytes) -> bytes:
-    """The body of a request, but for its stub data."""
+    """Convert the body of a request, without its stub data."""
     turner = _Turner(body)
     turner.take(_REQUEST_HEAD)
     return turner.whole()
 
 
 def trailer(octets: bytes) -> bytes:
-    """A sec_trailer."""
+    """Convert the fields of a sec_trailer."""
     turner = _Turner(octets)
     turner.take(_TRAILER)
     return turner.whole()

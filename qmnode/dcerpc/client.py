@@ -1,4 +1,4 @@
-"""DCE/RPC over TCP, the client's side: calls are awaited by their numbers, as many at a time as there are callers."""
+"""DCE/RPC over TCP, the client's side: concurrent calls, whose answers are matched by number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (soc
 
 
 class ConnectionLostError(RpcError):
-    """The connection ended: what became of the calls that were under way is not known."""
+    """The connection ended: the outcome of the calls under way is unknown."""
 
 
 class RpcClient(asyncio.Protocol):
@@ -50,7 +50,9 @@ class RpcClient(asyncio.Protocol):
         group_id: int = 0,
         own_address: str = "",
     ) -> Self:
-        """Connect and bind. RpcError, AuthenticationError or OSError when that cannot be; TimeoutError in time."""
+        """Connect and bind. Raises RpcError, AuthenticationError or OSError on failure, and TimeoutError after
+        ``CONNECT_TIMEOUT``.
+        """
         initiator = Initiator(interfaces, group_id=group_id, representations=representations, security=security)
         local = (own_address, 0) if own_address else None
         async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -72,7 +74,7 @@ class RpcClient(asyncio.Protocol):
     # The connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected: bind."""
+        """Begin to bind: the connection is open."""
         self._transport = cast("asyncio.Transport", transport)
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -86,7 +88,7 @@ class RpcClient(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Answers came."""
+        """Resolve the futures of answered calls."""
         try:
             events = self._initiator.receive(data)
         except (RpcError, AuthenticationError) as error:
@@ -120,7 +122,7 @@ class RpcClient(asyncio.Protocol):
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone, and with it the calls."""
+        """Fail the calls under way: the connection is lost."""
         self.lost = self.lost or exc or ConnectionLostError("the server closed the connection")
         pending, self._pending = self._pending, {}
         for future, *_ in pending.values():
@@ -130,13 +132,15 @@ class RpcClient(asyncio.Protocol):
             self._bound.set_exception(self.lost)
 
     def abort(self) -> None:
-        """End the connection: the server runs down what was open."""
+        """End the connection at once: the server runs down its open handles."""
         self._transport.abort()
 
     # Calls
 
     def begin(self, interface: Interface, method: Method, request: Parameters) -> asyncio.Future[Any]:
-        """Begin a call: the future of its response. RpcFault in it for a fault, ConnectionLostError without one."""
+        """Begin a call and return the future of its response. The future raises RpcFault for a fault,
+        ConnectionLostError if the connection is lost.
+        """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.lost is not None:
             future.set_exception(ConnectionLostError(f"the connection was lost: {self.lost}"))
@@ -150,7 +154,7 @@ class RpcClient(asyncio.Protocol):
         return future
 
     async def call(self, interface: Interface, method: Method, request: Parameters) -> Any:
-        """Call, and wait for the response. A caller that stops waiting leaves the call to itself."""
+        """Call, and wait for the response. If the caller stops waiting, the call continues."""
         return await self.begin(interface, method, request)
 
     def cancel(self, future: asyncio.Future[Any]) -> None:

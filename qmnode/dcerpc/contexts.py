@@ -1,4 +1,4 @@
-"""Associations and their context handles: C706 5.1.6 and 12.6.3.1. What is open ends with the association."""
+"""Associations and their context handles: C706 5.1.6 and 12.6.3.1. Open handles end with the association."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _ATTRIBUTES: Final = bytes(4)
 
 
 class ContextHandles:
-    """The context handles of an association: unguessable, of one type each, and of the principal that made them."""
+    """The context handles of an association: unguessable, of one type each, and bound to the principal that
+    made them.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -28,9 +30,9 @@ class ContextHandles:
         return len(self._open)
 
     def create(self, value: object, principal: str, rundown: Callable[[], object]) -> bytes:
-        """A handle for a value; ``rundown`` is called when the association ends before the handle is closed.
+        """Create a handle for a value; ``rundown`` is called when the association ends before the handle is closed.
 
-        RpcFault NO_MEMORY when there are too many.
+        Raises RpcFault with NO_MEMORY if there are too many.
         """
         if len(self._open) >= self._limit:
             raise RpcFault(FaultStatus.NO_MEMORY, f"the association has {self._limit} context handles: close some")
@@ -39,7 +41,9 @@ class ContextHandles:
         return handle
 
     def get(self, handle: bytes, kind: type[Opened], principal: str) -> Opened | None:
-        """What a handle stands for; None for the null handle. RpcFault CONTEXT_MISMATCH if it is no handle of these."""
+        """The value of a handle; None for the null handle. Raises RpcFault with CONTEXT_MISMATCH for an unknown
+        handle.
+        """
         if handle == NULL_CONTEXT_HANDLE:
             return None
         found = self._open.get(handle)
@@ -49,11 +53,11 @@ class ContextHandles:
         return value
 
     def close(self, handle: bytes) -> None:
-        """The handle is null from now on."""
+        """Close a handle, which is null from now on."""
         self._open.pop(handle, None)
 
     def run_down(self) -> None:
-        """The association is gone: run down what is still open, the youngest first."""
+        """The association has ended: run down the open handles, the youngest first."""
         opened, self._open = self._open, {}
         for _, _, rundown in reversed(opened.values()):
             rundown()
@@ -68,7 +72,7 @@ class Association:
         self.handles = ContextHandles(handles)
         self.connections = 0
         self.held = 0
-        """Bytes of messages that are locked for this client, and so in memory."""
+        """Bytes of messages that are locked for this client, and so held in memory."""
 
 
 class Associations:
@@ -82,7 +86,7 @@ class Associations:
         return len(self._groups)
 
     def join(self, group_id: int, peer: str) -> Association | None:
-        """A new group for 0, else the one that the client has; None if that is not a group of this peer's."""
+        """Join a new group for 0, else the client's existing one; None if the group does not belong to this peer."""
         if group_id:
             group = self._groups.get(group_id)
             if group is None or group.peer != peer:
@@ -94,7 +98,7 @@ class Associations:
         return group
 
     def leave(self, group: Association) -> None:
-        """A connection is gone; with the last one the group ends and its handles are run down."""
+        """Remove a connection; with the last one the group ends and its handles are run down."""
         group.connections -= 1
         if not group.connections:
             del self._groups[group.group_id]

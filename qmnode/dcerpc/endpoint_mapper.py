@@ -1,4 +1,4 @@
-"""The endpoint mapper, the server's side: which port the interfaces of this node are on. It knows no others."""
+"""The endpoint mapper, the server's side: the port of this node's interfaces. It knows no others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OF_OBJECT: Final = (InquiryType.OF_OBJECT, InquiryType.OF_BOTH)
 
 @dataclass(slots=True)
 class _Listing:
-    """How far somebody has read the list."""
+    """A caller's position in the list of entries."""
 
     read: int
 
@@ -49,7 +49,7 @@ class EndpointMapper:
     """Answers for interfaces that are all on one port."""
 
     def __init__(self, interfaces: Mapping[Interface, str], port: Callable[[], int]) -> None:
-        """``interfaces``: each with a word on what it is."""
+        """``interfaces`` have an annotation each."""
         self._known = {one.syntax: annotation for one, annotation in interfaces.items()}
         self._port = port
 
@@ -58,7 +58,9 @@ class EndpointMapper:
         return service(ENDPOINT_MAPPER, {LOOKUP: self.lookup, MAP: self.map, FREE_HANDLE: self.free_handle})
 
     async def map(self, caller: Caller, request: MapRequest) -> MapResponse:
-        """ept_map: one tower, or that the interface is not registered. The entry handle is never needed again."""
+        """ept_map: return one tower, or that the interface is not registered. The entry handle is never needed
+        again.
+        """
         wanted = interface_of(request.tower) if request.tower is not None else None
         if wanted not in self._known or not request.max_towers:
             return MapResponse(towers=Room([], request.max_towers), status=NOT_REGISTERED)
@@ -67,7 +69,7 @@ class EndpointMapper:
         return MapResponse(towers=Room([tower], request.max_towers), status=0)
 
     async def lookup(self, caller: Caller, request: LookupRequest) -> LookupResponse:
-        """ept_lookup: the entries that are wanted, as many at a time as the caller takes."""
+        """ept_lookup: return matching entries, as many at a time as the caller accepts."""
         handles = caller.association.handles
         listing = handles.get(request.entry_handle, _Listing, caller.principal)
         wanted = [one for one in self._known if _is_wanted(one, request)]
@@ -90,7 +92,7 @@ class EndpointMapper:
         )
 
     async def free_handle(self, caller: Caller, request: FreeHandleRequest) -> Parameters:
-        """ept_lookup_handle_free."""
+        """ept_lookup_handle_free: end a listing."""
         handles = caller.association.handles
         if handles.get(request.entry_handle, _Listing, caller.principal) is not None:
             handles.close(request.entry_handle)
@@ -98,18 +100,18 @@ class EndpointMapper:
 
 
 def _nothing() -> None:
-    """A list that nobody reads on needs no end."""
+    """Do nothing: a list that is not read to its end needs no clean-up."""
 
 
 def _address_of(caller: Caller) -> str:
-    """Where the caller has found this node, which is where it finds the interfaces, too."""
+    """The address at which the caller reached this node, where it also reaches the interfaces."""
     address = ipaddress.ip_address(caller.local_address.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
 
 
 def _is_wanted(identifier: SyntaxId, request: LookupRequest) -> bool:
-    """Whether an entry, which is of no object in particular, is one of those that are asked for."""
+    """Whether an entry, which belongs to no particular object, matches the request."""
     if request.inquiry_type in _OF_OBJECT and request.object not in (None, ZERO_GUID):
         return False
     if request.inquiry_type not in _OF_INTERFACE:

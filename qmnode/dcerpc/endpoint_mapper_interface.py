@@ -1,4 +1,4 @@
-"""The endpoint mapper: C706 appendices L and O. On which port an interface is: asked for with a tower, or listed."""
+"""The endpoint mapper, C706 appendices L and O: the port of an interface, found by a tower or listed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from qmnode.dcerpc.ndr import (
 from qmnode.structures.guid import ZERO_GUID, Guid
 
 NOT_REGISTERED: Final = 0x16C9A0D6
-"""EPT_S_NOT_REGISTERED, as DCE has it on the wire."""
+"""EPT_S_NOT_REGISTERED in DCE's wire form."""
 
 _UUID_FLOOR: Final = 0x0D
 _CONNECTION_ORIENTED: Final = 0x0B
@@ -45,7 +45,7 @@ class Tower(NdrStructure):
 
 
 class MapRequest(Parameters):
-    """ept_map: which endpoints fit a tower."""
+    """ept_map: request the endpoints that match a tower."""
 
     object: Guid | None = member(Pointer(GUID), "object", default=None)
     tower: Tower | None = member(Pointer(Tower), "map_tower")
@@ -54,7 +54,7 @@ class MapRequest(Parameters):
 
 
 class MapResponse(Parameters):
-    """ept_map: the towers of those endpoints."""
+    """ept_map: return the towers of those endpoints."""
 
     entry_handle: bytes = member(CONTEXT_HANDLE, "entry_handle", default=NULL_CONTEXT_HANDLE)
     tower_count: int = counts("towers", U32, "num_towers", role="length")
@@ -63,7 +63,7 @@ class MapResponse(Parameters):
 
 
 class InquiryType(IntEnum):
-    """inquiry_type: which entries are wanted."""
+    """inquiry_type: the kind of entries to return."""
 
     ALL = 0
     OF_INTERFACE = 1
@@ -72,7 +72,7 @@ class InquiryType(IntEnum):
 
 
 class VersionOption(IntEnum):
-    """vers_option: which versions of the interface are."""
+    """vers_option: the versions of the interface to return."""
 
     ALL = 1
     COMPATIBLE = 2
@@ -82,7 +82,7 @@ class VersionOption(IntEnum):
 
 
 class InterfaceIdentifier(NdrStructure):
-    """rpc_if_id_t."""
+    """rpc_if_id_t: an interface and its version."""
 
     uuid: Guid = member(GUID, "uuid")
     major: int = member(U16, "vers_major")
@@ -90,7 +90,7 @@ class InterfaceIdentifier(NdrStructure):
 
 
 class Entry(NdrStructure):
-    """ept_entry_t: an endpoint, with a word on what it is."""
+    """ept_entry_t: an endpoint with its annotation."""
 
     object: Guid = member(GUID, "object", default=ZERO_GUID)
     tower: Tower | None = member(Pointer(Tower), "tower")
@@ -98,7 +98,7 @@ class Entry(NdrStructure):
 
 
 class LookupRequest(Parameters):
-    """ept_lookup: which endpoints there are."""
+    """ept_lookup: request a list of endpoints."""
 
     inquiry_type: int = member(U32, "inquiry_type", default=InquiryType.ALL)
     object: Guid | None = member(Pointer(GUID), "object", default=None)
@@ -109,7 +109,7 @@ class LookupRequest(Parameters):
 
 
 class LookupResponse(Parameters):
-    """ept_lookup: some of the endpoints, and a handle to ask for the others with."""
+    """ept_lookup: return some of the endpoints, and a handle to request the others."""
 
     entry_handle: bytes = member(CONTEXT_HANDLE, "entry_handle", default=NULL_CONTEXT_HANDLE)
     entry_count: int = counts("entries", U32, "num_ents", role="length")
@@ -118,7 +118,7 @@ class LookupResponse(Parameters):
 
 
 class FreeHandleRequest(Parameters):
-    """ept_lookup_handle_free: nobody asks for the others."""
+    """ept_lookup_handle_free: give up the rest of a list."""
 
     entry_handle: bytes = member(CONTEXT_HANDLE, "entry_handle", default=NULL_CONTEXT_HANDLE)
 
@@ -139,7 +139,7 @@ ENDPOINT_MAPPER: Final[Interface] = interface(
 
 
 def tower_of(identifier: SyntaxId, port: int, address: str) -> Tower:
-    """The tower of an interface over TCP (C706 appendices I and L). An IPv6 address has no floor: 0.0.0.0."""
+    """The tower of an interface over TCP (C706 appendices I and L). IPv6 addresses have no floor type: 0.0.0.0."""
     host = ipaddress.ip_address(address)
     packed = host.packed if host.version == 4 else bytes(4)
     floors = (
@@ -160,7 +160,7 @@ def _syntax_floor(identifier: SyntaxId) -> bytes:
 
 
 def floors_of(tower: Tower) -> list[tuple[bytes, bytes]]:
-    """The floors, each with its two sides. NdrError when the octets are no tower."""
+    """The floors, each with its two sides. Raises NdrError if the octets are no tower."""
     octets = tower.octets
     position = 2
     floors = []
@@ -178,7 +178,7 @@ def floors_of(tower: Tower) -> list[tuple[bytes, bytes]]:
 
 
 def interface_of(tower: Tower) -> SyntaxId | None:
-    """The interface that a tower over TCP asks for; None when it is another kind of tower."""
+    """The interface that a tower over TCP names; None for another kind of tower."""
     floors = floors_of(tower)
     if len(floors) < 4 or len(floors[0][0]) != _UUID.size or floors[3][0] != bytes((_TCP,)):
         return None

@@ -1,18 +1,18 @@
-"""What goes wrong in a remote procedure call, and the status codes with which a fault says so."""
+"""Errors of remote procedure calls, and the status codes of faults."""
 
 from enum import IntEnum
 
 
 class RpcError(Exception):
-    """A remote procedure call, or the connection that carries it, failed."""
+    """A remote procedure call, or its connection, failed."""
 
 
 class PduError(RpcError):
-    """Bytes that are no PDU of C706 12.6, or one that may not come now: the connection cannot go on."""
+    """Bytes that are no PDU of C706 12.6, or a PDU that is not allowed now: the connection cannot continue."""
 
 
 class NdrError(RpcError):
-    """Stub data that does not have the form that the method's declaration says."""
+    """Stub data that do not match the method's declaration."""
 
 
 class FaultStatus(IntEnum):
@@ -20,7 +20,7 @@ class FaultStatus(IntEnum):
 
     ACCESS_DENIED = 0x00000005
     BAD_STUB_DATA = 0x000006F7
-    """RPC_X_BAD_STUB_DATA, nca_s_fault_ndr."""
+    """RPC_X_BAD_STUB_DATA, or nca_s_fault_ndr in DCE."""
     INVALID_BOUND = 0x000006C6
     """RPC_S_INVALID_BOUND: outside the range of the declaration."""
     CANCEL = 0x1C00000D
@@ -37,7 +37,7 @@ _NAMES = {int(status): status.name for status in FaultStatus}
 
 
 class RpcFault(RpcError):
-    """A call ended with a fault. ``status`` is a FaultStatus or another number, an HRESULT among them."""
+    """A call ended with a fault. ``status`` is a FaultStatus or another number, such as an HRESULT."""
 
     def __init__(self, status: int, sentence: str = "") -> None:
         name = _NAMES.get(status, "fault")
@@ -46,4 +46,4 @@ class RpcFault(RpcError):
 
 
 class RangeError(NdrError):
-    """A number outside the range that the declaration gives it."""
+    """A number outside its declared range."""

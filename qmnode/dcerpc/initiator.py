@@ -1,4 +1,4 @@
-"""The client's side of a connection, without I/O: calls in, bytes out; bytes in, what became of the calls out."""
+"""The client's side of a connection, without I/O: calls in, bytes out; bytes in, results of calls out."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ if TYPE_CHECKING:
     from qmnode.dcerpc.ndr import Representation
 
 FRAGMENT: Final = 65_535
-"""Bytes of the PDUs that a client here takes."""
+"""The largest PDU in bytes that a client accepts here."""
 RESPONSE_LIMIT: Final = 8 * 1024 * 1024
-"""Bytes of a response: twice the largest message."""
+"""The largest response in bytes: twice the largest message."""
 _BIND_CALL: Final = 1
 _NOT_BELIEVED: Final = (RejectReason.AUTHENTICATION_TYPE_NOT_RECOGNIZED, RejectReason.INVALID_CHECKSUM)
 _REQUEST: Final = RequestBody(context_id=0, opnum=0, stub=b"")
 
 
 class BindRefusedError(RpcError):
-    """The server takes no calls on an interface, or none of this client."""
+    """The server accepts no calls on an interface, or none from this client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The association is there: calls may be made."""
+    """The association exists: calls may be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Initiator:
         representations: Sequence[Representation] = (),
         security: SecurityContext | None = None,
     ) -> None:
-        """``representations``: which to offer; none means all, NDR64 first."""
+        """``representations`` to offer; none means all, NDR64 first."""
         self._interfaces = list(interfaces)
         self._syntaxes = [
             one for one in (NDR64_SYNTAX, NDR_SYNTAX) if not representations or REPRESENTATIONS[one] in representations
@@ -121,7 +121,7 @@ class Initiator:
         self.closed = False
 
     def data_to_send(self) -> list[bytes]:
-        """What is to be written, once."""
+        """Take the bytes to write; each is returned once."""
         out, self._out = self._out, []
         return out
 
@@ -196,7 +196,7 @@ class Initiator:
     # Calls
 
     def request(self, interface: Interface, opnum: int, stub: bytes) -> int:
-        """Begin a call; its number."""
+        """Begin a call and return its number."""
         self._last_call = call_id = (self._last_call & 0x7FFFFFFF) + 1
         context_id = self.contexts[interface][0]
         self._calls[call_id] = context_id
@@ -217,7 +217,9 @@ class Initiator:
         self._out.append(protected_pdu(self._security, pdu_type, call_id, b"", b"", WHOLE))
 
     def receive(self, received: bytes) -> list[Event]:
-        """What became of calls. RpcError or AuthenticationError when the connection cannot go on."""
+        """Process received bytes and return the results of calls. Raises RpcError or AuthenticationError if the
+        connection cannot continue.
+        """
         events: list[Event] = []
         try:
             for whole in self._reader.feed(received):
@@ -244,7 +246,7 @@ class Initiator:
                     )
                 raise BindRefusedError(f"the server refused the bind with reason {reason}")
             case PduType.SHUTDOWN:
-                return None  # a hint that nothing more is to be asked (C706 12.6.4.11)
+                return None  # a hint to make no more calls (C706 12.6.4.11)
             case _:
                 raise PduError(f"a server sends no {PduType(pdu.pdu_type).name} now")
 
@@ -253,7 +255,7 @@ class Initiator:
             raise PduError("a response before the bind is answered")
         response = ResponseBody.parse(opened_body(self._security, pdu))
         if pdu.call_id not in self._calls:
-            return None  # given up
+            return None  # abandoned
         whole = self._reassembly.add(pdu.call_id, pdu.is_first, pdu.is_last, None, response.stub)
         if whole is None:
             return None

@@ -21,7 +21,7 @@ class SyntaxId(NamedTuple):
 
 
 def syntax(uuid: str, major: int, minor: int = 0) -> SyntaxId:
-    """A syntax by its text form."""
+    """Make a syntax identifier from its text form."""
     return SyntaxId(guid_from_text(uuid), minor << 16 | major)
 
 
@@ -32,13 +32,13 @@ REPRESENTATIONS: Final[dict[SyntaxId, Representation]] = {NDR_SYNTAX: NDR, NDR64
 _FEATURES: Final = syntax("6cb71c2c-9812-4540-0000-000000000000", 1)
 _FEATURES_PREFIX: Final = 8
 SECURITY_CONTEXT_MULTIPLEXING: Final = 0x01
-"""Bind time feature (MS-RPCE 2.2.2.14): a server here takes several security contexts on a connection."""
+"""Bind time feature (MS-RPCE 2.2.2.14): this server supports several security contexts on a connection."""
 KEEP_CONNECTION_ON_ORPHAN: Final = 0x02
-"""Bind time feature that both sides have here."""
+"""Bind time feature that both sides support here."""
 
 
 def offered_features(transfer_syntax: SyntaxId) -> int | None:
-    """The bitmask of bind time features when that is what a transfer syntax really is (MS-RPCE 3.3.1.5.3)."""
+    """The bitmask of bind time features, if a transfer syntax is one of those (MS-RPCE 3.3.1.5.3)."""
     uuid, version = transfer_syntax
     if version != _FEATURES.version or uuid[:_FEATURES_PREFIX] != _FEATURES.uuid[:_FEATURES_PREFIX]:
         return None
@@ -46,14 +46,14 @@ def offered_features(transfer_syntax: SyntaxId) -> int | None:
 
 
 def features_syntax(bitmask: int) -> SyntaxId:
-    """The transfer syntax that offers these features."""
+    """The pseudo transfer syntax that offers these features."""
     prefix = _FEATURES.uuid[:_FEATURES_PREFIX]
     return SyntaxId(Guid(prefix + bytes((bitmask, 0, 0, 0, 0, 0, 0, 0))), _FEATURES.version)
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method: its number, and what travels either way."""
+    """One method: its number, and its request and response parameters."""
 
     name: str
     opnum: int
@@ -64,7 +64,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interface:
-    """An interface: how it is named in a bind, and its methods by number."""
+    """An interface: its identifier in a bind, and its methods by number."""
 
     name: str
     syntax: SyntaxId

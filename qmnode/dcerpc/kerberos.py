@@ -37,10 +37,10 @@ class KerberosContext:
 
     auth_type = AuthenticationType.KERBEROS
     signs_agreement = False
-    """Kerberos proves what SPNEGO agreed on only when somebody asks."""
+    """Kerberos proves SPNEGO's agreement only on request."""
 
     def __init__(self, context: Any, level: AuthenticationLevel, context_id: int, first: bytes = b"") -> None:
-        """``first``: the initiator's first token, when it is made already."""
+        """``first`` is the initiator's first token, if it has been made already."""
         self.level = level
         self.context_id = context_id
         self.header_signing = False
@@ -52,12 +52,12 @@ class KerberosContext:
 
     @property
     def complete(self) -> bool:
-        """Whether both sides know who the other one is."""
+        """Whether both sides have authenticated each other."""
         return bool(self._context.complete)
 
     @property
     def principal(self) -> str:
-        """The initiator, ``user@REALM``."""
+        """The initiator's name as ``user@REALM``."""
         return str(self._context.initiator_name) if self.complete else ""
 
     @property
@@ -75,7 +75,7 @@ class KerberosContext:
         return self._token_size
 
     def step(self, token: bytes) -> bytes:
-        """Take a token of the other side; the token to send, perhaps none."""
+        """Process a token of the other side and return the token to send, if any."""
         if self._first:
             first, self._first = self._first, b""
             return first
@@ -104,7 +104,7 @@ class KerberosContext:
             raise AuthenticationError(f"Kerberos: {error}") from error
 
     def verify(self, data: bytes, code: bytes) -> None:
-        """Check the other side's. AuthenticationError when it is another."""
+        """Verify the other side's integrity code. Raises AuthenticationError if it differs."""
         try:
             self._context.verify_signature(data, code)
         except GSSError as error:
@@ -119,7 +119,7 @@ class KerberosContext:
         return IOV(signed[0], data, signed[1], first, std_layout=False)
 
     def protect(self, head: bytes, body: bytes, trailer: bytes) -> tuple[bytes, bytes]:
-        """The body as it is sent, and its token."""
+        """The body as it is sent, with its token."""
         try:
             if self.level is not AuthenticationLevel.PRIVACY:
                 sealed, token = body, self._context.get_signature(self._signed(head, body, trailer))
@@ -134,7 +134,7 @@ class KerberosContext:
         return sealed, token
 
     def unprotect(self, head: bytes, body: bytes, trailer: bytes, token: bytes) -> bytes:
-        """The body as it was. AuthenticationError when anything is not as it was sent."""
+        """The original body. Raises AuthenticationError if anything was changed."""
         try:
             if self.level is not AuthenticationLevel.PRIVACY:
                 self._context.verify_signature(self._signed(head, body, trailer), token)
@@ -158,8 +158,8 @@ def _part(message: Any, kind: Any) -> bytes:
 def without_frame(token: bytes) -> bytes:
     """The AP-REQ of a first token.
 
-    It comes without GSS-API's frame (RFC 2743 3.1) in the style of DCE; Windows takes it with the frame all the same,
-    which some clients rely on.
+    In the style of DCE it comes without GSS-API's frame (RFC 2743 3.1); Windows also accepts it with the frame, and
+    some clients rely on that.
     """
     if len(token) < 2 or token[0] != _FRAME:
         return token
@@ -169,12 +169,12 @@ def without_frame(token: bytes) -> bytes:
 
 
 def is_installed() -> bool:
-    """Whether the extra is there."""
+    """Whether the extra is installed."""
     return _INSTALLED
 
 
 def check_installed() -> None:
-    """Raise MQ_ERROR_SERVICE_NOT_AVAILABLE when the extra is missing."""
+    """Raise MQ_ERROR_SERVICE_NOT_AVAILABLE if the extra is missing."""
     if not _INSTALLED:
         raise MessageQueuingError(
             ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE, "Kerberos needs the extra: pip install 'qmnode[rpc,kerberos]'"
@@ -190,7 +190,7 @@ def _flags() -> Any:
 
 
 def acceptor_context(keytab: Path, level: AuthenticationLevel, context_id: int) -> KerberosContext:
-    """The acceptor's side, with the keys in a keytab, whatever principal they are for."""
+    """The acceptor's side, with all keys of a keytab, whatever their principal."""
     try:
         credentials = gssapi.Credentials(usage="accept", store={"keytab": f"FILE:{keytab.absolute()}"})
         context = gssapi.SecurityContext(creds=credentials, usage="accept")
@@ -200,9 +200,9 @@ def acceptor_context(keytab: Path, level: AuthenticationLevel, context_id: int) 
 
 
 def initiator_context(service: str, host: str, account: str, level: AuthenticationLevel) -> KerberosContext:
-    """The initiator's side, with the tickets that the process has (KRB5CCNAME, or a client keytab).
+    """The initiator's side, with the tickets of the process (KRB5CCNAME, or a client keytab).
 
-    The ticket for the service is fetched here, which takes as long as the domain controller takes to answer.
+    The ticket for the service is requested here, which takes as long as the domain controller needs to answer.
     """
     try:
         target = gssapi.Name(f"{service}@{host}", gssapi.NameType.hostbased_service)

@@ -1,9 +1,9 @@
-"""SPNEGO: RFC 4178 as MS-SPNG has it. Both sides agree on Kerberos or NTLM, and protect the agreement.
+"""SPNEGO: RFC 4178 with the changes of MS-SPNG. Both sides agree on Kerberos or NTLM, and protect the agreement.
 
-The initiator names what it can do, in the order of its preference, with a first token of the first; the acceptor takes
-the first of these that is set up here. When that is another, or NTLM's own messages have an integrity code, both sides
-prove with another one (mechListMIC) that nobody changed the list on its way. The tokens themselves, and later the PDUs,
-are the business of the mechanism.
+The initiator lists its mechanisms in the order of its preference, with a first token of the first one; the acceptor
+uses the first offered mechanism that it supports. If that is not the preferred one, or if NTLM's own messages have an
+integrity code, both sides prove with another code (mechListMIC) that the list was not changed on its way. The tokens
+themselves, and later the PDUs, are handled by the mechanism.
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 KERBEROS: Final = ("1.2.840.48018.1.2.2", "1.2.840.113554.1.2.2")
-"""Kerberos has two names: Windows prefers its own, a slip of the first that had it (MS-SPNG 1.9)."""
+"""The two names of Kerberos: Windows prefers its own, which began as a mistake (MS-SPNG 1.9)."""
 NTLM: Final = ("1.3.6.1.4.1.311.2.2.10",)
 _MOST_OFFERED: Final = 32
 _BARE_NTLM: Final = b"NTLMSSP\0"
+_ADVICE: Final = "set remote_read.users for NTLM or remote_read.keytab for Kerberos"
 _BARE_KERBEROS: Final = (b"\x60", b"\x6e")
 """GSS-API's first token, or Kerberos' AP-REQ itself."""
 
 
 class Mechanism(SecurityContext, Protocol):
-    """What two sides agree on."""
+    """A mechanism that two sides agree on."""
 
     @property
     def signs_agreement(self) -> bool:
-        """Whether the agreement has to be proved whatever was preferred."""
+        """Whether the agreement must be proved even for the preferred mechanism."""
 
     def sign(self, data: bytes) -> bytes:
         """The integrity code of the agreement."""
 
     def verify(self, data: bytes, code: bytes) -> None:
-        """Check the other side's. AuthenticationError when it is another."""
+        """Verify the other side's integrity code. Raises AuthenticationError if it differs."""
 
 
 class _Negotiation:
-    """What both sides do."""
+    """The part that both sides share."""
 
     auth_type = AuthenticationType.NEGOTIATE
 
@@ -59,7 +60,7 @@ class _Negotiation:
 
     @property
     def mechanism(self) -> Mechanism:
-        """What was agreed on. AuthenticationError when nothing is yet."""
+        """The agreed mechanism. Raises AuthenticationError if there is none yet."""
         if self._chosen is None:
             raise AuthenticationError("the two sides have not agreed on how to authenticate")
         return self._chosen
@@ -75,17 +76,17 @@ class _Negotiation:
         return self.mechanism.token_size
 
     def protect(self, head: bytes, body: bytes, trailer: bytes) -> tuple[bytes, bytes]:
-        """The body as it is sent, and its token."""
+        """The body as it is sent, with its token."""
         self.mechanism.header_signing = self.header_signing
         return self.mechanism.protect(head, body, trailer)
 
     def unprotect(self, head: bytes, body: bytes, trailer: bytes, token: bytes) -> bytes:
-        """The body as it was. AuthenticationError when anything is not as it was sent."""
+        """The original body. Raises AuthenticationError if anything was changed."""
         self.mechanism.header_signing = self.header_signing
         return self.mechanism.unprotect(head, body, trailer, token)
 
     def _advance(self, answer: NegTokenResp) -> bytes:
-        """Give the mechanism its token, and check the proof that came with it; the mechanism's token to send."""
+        """Give the mechanism its token and check the accompanying proof; return the mechanism's token to send."""
         if answer.neg_state == NegState.reject:
             raise AuthenticationError("the other side takes none of the ways to authenticate, or not this account")
         mechanism, token, proof = self.mechanism, answer.response_token, answer.mech_list_mic
@@ -98,7 +99,7 @@ class _Negotiation:
         return out
 
     def _proof(self) -> bytes | None:
-        """The proof to send, once."""
+        """The proof to send, returned once."""
         mechanism = self.mechanism
         self._proof_wanted |= mechanism.signs_agreement
         if not (mechanism.complete and self._proof_wanted) or self._proof_sent:
@@ -108,16 +109,16 @@ class _Negotiation:
 
 
 class NegotiationAcceptor(_Negotiation):
-    """The acceptor's side. A client that sends a token of a mechanism bare is taken, too."""
+    """The acceptor's side. It also accepts a mechanism's token without SPNEGO."""
 
     def __init__(self, make: Callable[[str], Mechanism | None], level: AuthenticationLevel, context_id: int) -> None:
-        """``make`` gives the mechanism with an object identifier; None when it is not set up here."""
+        """``make`` returns the mechanism with an object identifier; None if it is not configured."""
         super().__init__(level, context_id)
         self._make = make
         self._bare = False
 
     def step(self, token: bytes) -> bytes:
-        """Take a token of the initiator; the token to send, perhaps none."""
+        """Process a token of the initiator and return the token to send, if any."""
         with reported():
             if self._chosen is None:
                 return self._first(token)
@@ -134,7 +135,7 @@ class NegotiationAcceptor(_Negotiation):
             self._chosen = self._make(bare)
             self._bare = True
             if self._chosen is None:
-                raise AuthenticationError("what the client authenticates with is not set up here")
+                raise AuthenticationError(f"the client's mechanism is not configured here: {_ADVICE}")
             return self._bare_step(token)
         init = unpack_token(token)
         if not isinstance(init, NegTokenInit) or len(init.mech_types) > _MOST_OFFERED:
@@ -146,7 +147,7 @@ class NegotiationAcceptor(_Negotiation):
                 self._proof_wanted = place > 0
                 out = self._chosen.step(init.mech_token) if place == 0 and init.mech_token else b""
                 return self._respond(out, identifier)
-        raise AuthenticationError("none of what the client can authenticate with is set up here")
+        raise AuthenticationError(f"no mechanism that the client offers is configured here: {_ADVICE}")
 
     def _bare_step(self, token: bytes) -> bytes:
         answer = self.mechanism.step(token)
@@ -169,7 +170,7 @@ class NegotiationAcceptor(_Negotiation):
 
 
 def _bare_mechanism(token: bytes) -> str:
-    """The mechanism whose token this is, without SPNEGO around it; empty when it is around it."""
+    """The mechanism of a token without SPNEGO; empty for a token with it."""
     if token.startswith(_BARE_NTLM):
         return NTLM[0]
     if token.startswith(_BARE_KERBEROS[1]) or (
@@ -180,19 +181,19 @@ def _bare_mechanism(token: bytes) -> str:
 
 
 class NegotiationInitiator(_Negotiation):
-    """The initiator's side."""
+    """The initiator's side of the negotiation."""
 
     def __init__(
         self, mechanisms: Sequence[tuple[Sequence[str], Mechanism]], level: AuthenticationLevel, context_id: int
     ) -> None:
-        """``mechanisms``: object identifiers and what they stand for, what is preferred first."""
+        """``mechanisms`` are object identifiers with their mechanisms, the preferred ones first."""
         super().__init__(level, context_id)
         self._mechanisms = {identifier: one for identifiers, one in mechanisms for identifier in identifiers}
         self._offered = list(self._mechanisms)
         self._chosen = mechanisms[0][1]
 
     def step(self, token: bytes) -> bytes:
-        """Take a token of the acceptor; the token to send, perhaps none."""
+        """Process a token of the acceptor and return the token to send, if any."""
         with reported():
             if not token:
                 return NegTokenInit(self._offered, mech_token=self.mechanism.step(b"")).pack()
@@ -203,7 +204,7 @@ class NegotiationInitiator(_Negotiation):
             return self._respond(begun or self._advance(answer), answer.neg_state)
 
     def _choose(self, answer: NegTokenResp) -> bytes:
-        """Take what the acceptor chose; the first token of it when that is not what was preferred."""
+        """Adopt the acceptor's choice, and return its first token if it was not the preferred one."""
         self._proof_wanted |= answer.neg_state == NegState.request_mic
         if not answer.supported_mech or answer.neg_state == NegState.reject:
             return b""

@@ -1,6 +1,6 @@
-"""NTLM through pyspnego: MS-NLMP, and how DCE/RPC protects PDUs with it (MS-RPCE 3.3.1.5.2).
+"""NTLM through pyspnego: MS-NLMP, and its protection of PDUs in DCE/RPC (MS-RPCE 3.3.1.5.2).
 
-pyspnego takes the file of users from the environment; it is set around each step, which waits for nothing.
+pyspnego takes the file of users from the environment, which is set around each step; a step never waits.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _SIGNATURE: Final = 16
 _one_at_a_time: Final = threading.Lock()
-"""The environment is one for all threads."""
+"""All threads share the environment."""
 _ONLY_VERSION_2: Final = {"LM_COMPAT_LEVEL": "5"}
 _MALFORMED: Final = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, OSError, ImportError, struct.error,
 )  # fmt: skip
-"""What pyspnego's parsers raise for bytes that are no token, besides its own errors."""
+"""Exceptions of pyspnego's parsers for invalid tokens, besides its own errors."""
 
 
 class NtlmContext:
@@ -48,16 +48,16 @@ class NtlmContext:
 
     @property
     def complete(self) -> bool:
-        """Whether both sides know who the other one is."""
+        """Whether both sides have authenticated each other."""
         return bool(self._context.complete)
 
     @property
     def principal(self) -> str:
-        """The initiator, ``DOMAIN\\user``."""
+        r"""The initiator's name as ``DOMAIN\user``."""
         return str(self._context.client_principal or "") if self.complete else ""
 
     def step(self, token: bytes) -> bytes:
-        """Take a token of the other side; the token to send, perhaps none."""
+        """Process a token of the other side and return the token to send, if any."""
         with reported(), _environment(self._environment):
             answer: bytes | None = self._context.step(token or None)
         if self.complete:
@@ -73,22 +73,22 @@ class NtlmContext:
         if self._context.context_attr & wanted != wanted:
             raise AuthenticationError("the other side did not negotiate the protection that it asked for")
 
-    # The agreement of SPNEGO on NTLM
+    # SPNEGO's agreement on NTLM
 
     @property
     def signs_agreement(self) -> bool:
-        """Whether the messages had an integrity code: then the agreement on NTLM has one, too (MS-SPNG 3.3.5.1)."""
+        """Whether the messages had an integrity code: then the agreement on NTLM has one too (MS-SPNG 3.3.5.1)."""
         return self.complete and bool(self._context._requires_mech_list_mic)
 
     def sign(self, data: bytes) -> bytes:
-        """The integrity code of the agreement. What follows is sealed as if it had not been made."""
+        """The integrity code of the agreement. Later messages are sealed as if it had not been made."""
         with reported():
             code: bytes = self._context.sign(data)
             self._context._reset_ntlm_crypto_state(outgoing=True)
             return code
 
     def verify(self, data: bytes, code: bytes) -> None:
-        """Check the other side's. AuthenticationError when it is another."""
+        """Verify the other side's integrity code. Raises AuthenticationError if it differs."""
         with reported():
             self._context.verify(data, code)
             self._context._reset_ntlm_crypto_state(outgoing=False)
@@ -101,7 +101,7 @@ class NtlmContext:
         return [(kinds.sign_only, head), (kinds.data, body), (kinds.sign_only, trailer), signature]
 
     def protect(self, head: bytes, body: bytes, trailer: bytes) -> tuple[bytes, bytes]:
-        """The body as it is sent, and its token."""
+        """The body as it is sent, with its token."""
         with reported():
             if self.level is not AuthenticationLevel.PRIVACY:
                 return body, self._context.sign(head + body + trailer)
@@ -110,7 +110,7 @@ class NtlmContext:
             return found[self._kinds.data], found[self._kinds.header]
 
     def unprotect(self, head: bytes, body: bytes, trailer: bytes, token: bytes) -> bytes:
-        """The body as it was. AuthenticationError when anything is not as it was sent."""
+        """The original body. Raises AuthenticationError if anything was changed."""
         with reported():
             if self.level is not AuthenticationLevel.PRIVACY:
                 self._context.verify(head + body + trailer, token)
@@ -122,7 +122,7 @@ class NtlmContext:
 
 @contextlib.contextmanager
 def reported() -> Iterator[None]:
-    """What goes wrong in pyspnego, with what peers send, is AuthenticationError."""
+    """Convert errors of pyspnego about a peer's data to AuthenticationError."""
     from spnego.exceptions import SpnegoError
 
     try:
@@ -147,7 +147,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def buffer_kinds() -> Any:
-    """pyspnego's kinds of buffers. MQ_ERROR_SERVICE_NOT_AVAILABLE in clear words when it is missing."""
+    """The buffer types of pyspnego. Raises MQ_ERROR_SERVICE_NOT_AVAILABLE with an explanation if it is missing."""
     try:
         from spnego.iov import BufferType
     except ImportError as error:

@@ -1,8 +1,8 @@
 """The acceptor's side of NTLM version 2: MS-NLMP 3.3.2.
 
-pyspnego computes the proof that it expects over the client's blob as it would have written it itself, and so refuses
-clients that write it otherwise; the same with the integrity code over the messages. Here both are computed over what
-came. Version 1 is not taken.
+pyspnego computes the expected proof over its own form of the client's blob, and so refuses clients that write the blob
+otherwise; the same holds for the integrity code over the messages. Here both are computed over the received bytes.
+Version 1 is not accepted.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _PROOF: Final = 16
 _VERSION_1: Final = 24
 """Bytes of a response of version 1; those of version 2 are longer."""
 _MIC: Final = slice(72, 88)
-"""Where the integrity code of an AUTHENTICATE_MESSAGE is (MS-NLMP 2.2.1.3), Version before it."""
+"""The place of the integrity code in an AUTHENTICATE_MESSAGE (MS-NLMP 2.2.1.3), with Version before it."""
 
 
 class NtlmAcceptor(NTLMProxy):
-    """Proves who the initiator is."""
+    """Verifies the identity of the initiator."""
 
     _messages: bytes = b""
-    """NEGOTIATE_MESSAGE and CHALLENGE_MESSAGE as they travelled."""
+    """NEGOTIATE_MESSAGE and CHALLENGE_MESSAGE as transmitted."""
     _has_integrity_code: bool = False
 
     @property
     def _requires_mech_list_mic(self) -> bool:
-        """Whether the messages have an integrity code, which SPNEGO's agreement then has, too."""
+        """Whether the messages have an integrity code; SPNEGO's agreement then has one too."""
         return self._has_integrity_code
 
     def _step_accept_negotiate(self, token: bytes) -> bytes:

@@ -1,8 +1,8 @@
 """PDUs of connection-oriented RPC: C706 12.6, with the extensions of MS-RPCE 2.2.2.
 
-Every PDU is a header, a body of its kind, and perhaps an authentication verifier: padding, sec_trailer and a token. The
-layouts are declared here; ``read_pdu`` and ``write_pdu`` put the three together. All that is written is little-endian;
-servers read big-endian PDUs, too. Characters are ASCII, and numbers with a point IEEE's, of which there are none here.
+Every PDU is a header, a body of its kind, and possibly an authentication verifier: padding, sec_trailer and a token.
+The layouts are declared here; ``read_pdu`` and ``write_pdu`` combine the three. All output is little-endian; servers
+read big-endian PDUs too. Characters are ASCII and floating-point numbers IEEE's, though there are none here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HEADER_SIZE: Final = 16
 LITTLE_ENDIAN: Final = b"\x10\0\0\0"
 BIG_ENDIAN: Final = b"\0\0\0\0"
 _ORDER: Final = 2
-"""Octets of a data representation that matter: the order of integers with the set of characters, and floating point."""
+"""The significant octets of a data representation: integer order with character set, and floating point."""
 
 
 class PduType(IntEnum):
@@ -46,7 +46,7 @@ class PduType(IntEnum):
 FIRST_FRAGMENT: Final = 0x01
 LAST_FRAGMENT: Final = 0x02
 SUPPORT_HEADER_SIGN: Final = 0x04
-"""In binds and their answers (MS-RPCE 2.2.2.3); in all others the same bit says that a cancel is pending."""
+"""In binds and their answers (MS-RPCE 2.2.2.3); in other PDUs the same bit means that a cancel is pending."""
 CONCURRENT_MULTIPLEXING: Final = 0x10
 DID_NOT_EXECUTE: Final = 0x20
 OBJECT_UUID: Final = 0x80
@@ -54,7 +54,7 @@ WHOLE: Final = FIRST_FRAGMENT | LAST_FRAGMENT
 
 
 class Result(IntEnum):
-    """p_cont_def_result_t, C706 12.6.3.1 and MS-RPCE 2.2.2.4."""
+    """The result for a context: p_cont_def_result_t, C706 12.6.3.1 and MS-RPCE 2.2.2.4."""
 
     ACCEPTANCE = 0
     USER_REJECTION = 1
@@ -63,7 +63,7 @@ class Result(IntEnum):
 
 
 class Reason(IntEnum):
-    """p_provider_reason_t: why a presentation context is not accepted."""
+    """p_provider_reason_t: the reason why a presentation context is not accepted."""
 
     NOT_SPECIFIED = 0
     ABSTRACT_SYNTAX_NOT_SUPPORTED = 1
@@ -72,7 +72,7 @@ class Reason(IntEnum):
 
 
 class RejectReason(IntEnum):
-    """Why a bind is refused: C706 12.6.3.1, MS-RPCE 2.2.2.5."""
+    """The reason why a bind is refused: C706 12.6.3.1, MS-RPCE 2.2.2.5."""
 
     NOT_SPECIFIED = 0
     LOCAL_LIMIT_EXCEEDED = 2
@@ -85,7 +85,7 @@ class RejectReason(IntEnum):
 
 
 class SecTrailer(Structure, section="MS-RPCE 2.2.2.11"):
-    """What is before an authentication token."""
+    """The header of an authentication token."""
 
     auth_type: int    = u8(0, "auth_type", "The security provider")
     auth_level: int   = u8(1, "auth_level", "What is protected, and how")
@@ -123,7 +123,7 @@ class Bind(Structure, section="C706 12.6.4.3"):
 
 
 class ContextResult(Structure, section="C706 12.6.3.1", title="p_result_t"):
-    """What becomes of a proposed context."""
+    """The result for a proposed context."""
 
     result: int              = u16(0, "result", "A Result")
     reason: int              = u16(2, "reason", "A Reason; the features when that is what was negotiated", default=0)
@@ -131,7 +131,7 @@ class ContextResult(Structure, section="C706 12.6.3.1", title="p_result_t"):
 
 
 class BindAck(Structure, section="C706 12.6.4.4"):
-    """bind_ack and alter_context_resp."""
+    """bind_ack and alter_context_resp: the results for the proposed contexts."""
 
     max_transmit: int       = u16(0, "max_xmit_frag", "Bytes of the fragments that the server sends")
     max_receive: int        = u16(2, "max_recv_frag", "Bytes of the fragments that it takes")
@@ -145,7 +145,7 @@ class BindAck(Structure, section="C706 12.6.4.4"):
 
 
 class BindNak(Structure, section="MS-RPCE 2.2.2.9"):
-    """bind_nak: there is no association."""
+    """bind_nak: the association was refused."""
 
     reason: int    = u16(0, "provider_reject_reason", "A RejectReason")
     versions: bytes = rest(2, "versions", "Versions of the protocol that the server has", default=b"\1\5\0")
@@ -183,25 +183,25 @@ class FaultBody(Structure, section="C706 12.6.4.7"):
 
 
 class Verifier(NamedTuple):
-    """An authentication verifier."""
+    """An authentication verifier: its trailer and token."""
 
     trailer: SecTrailer
     token: bytes
 
 
 class Pdu(NamedTuple):
-    """A PDU taken apart as far as its kind does not matter."""
+    """A PDU, parsed as far as its kind does not matter."""
 
     pdu_type: int
     flags: int
     call_id: int
     body: bytes
-    """Without the verifier and its padding; encrypted if the connection is."""
+    """The body without the verifier and its padding; encrypted if the connection is."""
     verifier: Verifier | None
     whole: bytes
-    """All of it, which is what was signed."""
+    """The whole PDU, which is what was signed."""
     big_endian: bool = False
-    """Whether the body and the stub data are."""
+    """Whether the body and the stub data are big-endian."""
 
     @property
     def is_first(self) -> bool:
@@ -221,7 +221,7 @@ AnyBody = TypeVar("AnyBody", bound=Structure)
 
 
 def read_pdu(whole: bytes) -> Pdu:
-    """Take a PDU apart, which a PduReader has found. PduError when its parts do not fit in it."""
+    """Parse a PDU that a PduReader has found. Raises PduError if its parts do not fit in it."""
     big_endian = whole[4] == BIG_ENDIAN[0]
     form = _BIG_HEADER if big_endian else _HEADER
     _, _, pdu_type, flags, _, length, auth_length, call_id = form.unpack_from(whole)
@@ -239,7 +239,7 @@ def read_pdu(whole: bytes) -> Pdu:
 
 
 def body_of(pdu: Pdu, kind: type[AnyBody]) -> AnyBody:
-    """The body of a PDU that is not encrypted; what follows it is ignored. PduError when it is not there."""
+    """The body of a PDU that is not encrypted; data after it are ignored. Raises PduError if it is missing."""
     try:
         return kind.parse_from(pdu.body)[0]
     except PacketError as error:
@@ -254,10 +254,10 @@ def write_pdu(pdu_type: int, call_id: int, body: bytes, flags: int = WHOLE) -> b
 def write_pdu_to_protect(
     pdu_type: int, call_id: int, body: bytes, flags: int, trailer: SecTrailer, token_size: int, align: int = 16
 ) -> tuple[bytes, bytes, bytes]:
-    """A PDU with a verifier, as what goes before its token: header, body with padding, sec_trailer.
+    """A PDU with a verifier, up to its token: header, body with padding, sec_trailer.
 
     MS-RPCE 2.2.2.11: the trailer is aligned to 16 bytes in the body. In a handshake Windows aligns it to 4, and clients
-    rely on it.
+    rely on that.
     """
     pad = -len(body) % align
     body += bytes(pad)
@@ -267,12 +267,12 @@ def write_pdu_to_protect(
 
 
 def syntax_of(value: Syntax) -> SyntaxId:
-    """As a key."""
+    """A syntax as a key."""
     return SyntaxId(value.uuid, value.version)
 
 
 def to_syntax(value: SyntaxId) -> Syntax:
-    """As it travels."""
+    """A syntax in its wire form."""
     return Syntax(uuid=value.uuid, version=value.version)
 
 
@@ -280,9 +280,9 @@ class PduReader:
     """Finds the PDUs in a stream of bytes. Holds less than one PDU of the largest size."""
 
     def __init__(self, largest: int, largest_handshake: int = 0, *, big_endian: bool = False) -> None:
-        """``largest_handshake``: of binds and the like, whose tokens are not cut into fragments.
+        """``largest_handshake``: of binds and the like, whose tokens are not fragmented.
 
-        ``big_endian``: whether big-endian PDUs are taken.
+        ``big_endian``: whether big-endian PDUs are accepted.
         """
         self.largest = largest
         self._big_endian = big_endian
@@ -291,11 +291,13 @@ class PduReader:
 
     @property
     def is_partial(self) -> bool:
-        """Whether a PDU has begun that is not complete."""
+        """Whether an incomplete PDU has been received."""
         return bool(self._buffer)
 
     def feed(self, received: bytes) -> list[bytes]:
-        """The PDUs that are complete now. PduError for what cannot be the beginning of one."""
+        """Add received bytes and return the PDUs that are now complete. Raises PduError for bytes that cannot begin a
+        PDU.
+        """
         buffer = self._buffer
         buffer += received
         found = []

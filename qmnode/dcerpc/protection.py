@@ -1,4 +1,4 @@
-"""What a security context does for a connection, and how PDUs are protected with it (MS-RPCE 3.3.1.5.2)."""
+"""Security contexts of a connection, and the protection of PDUs with them (MS-RPCE 3.3.1.5.2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BODY_HEAD: Final = 8
 """Bytes of a request's or a response's body before its stub data: signed, not encrypted."""
 _OBJECT_SIZE: Final = 16
 _WITHOUT_BODY: Final = (PduType.CO_CANCEL, PduType.ORPHANED)
-"""Windows sends these without a verifier, C706 has one: both are taken."""
+"""Windows sends these without a verifier, C706 requires one: both are accepted."""
 
 
 class AuthenticationType(IntEnum):
@@ -28,7 +28,7 @@ class AuthenticationType(IntEnum):
 
 
 class AuthenticationLevel(IntEnum):
-    """What is protected: MS-RPCE 2.2.1.1.8."""
+    """The level of protection: MS-RPCE 2.2.1.1.8."""
 
     NONE = 1
     CONNECT = 2
@@ -39,7 +39,7 @@ class AuthenticationLevel(IntEnum):
 
 
 class AuthenticationError(Exception):
-    """Who the other side is could not be established, or bytes are not from it."""
+    """The other side could not be authenticated, or bytes are not from it."""
 
 
 class SecurityContext(Protocol):
@@ -49,11 +49,11 @@ class SecurityContext(Protocol):
     auth_type: AuthenticationType
     context_id: int
     header_signing: bool
-    """Whether both sides sign the headers, too (MS-RPCE 2.2.2.3)."""
+    """Whether both sides also sign the headers (MS-RPCE 2.2.2.3)."""
 
     @property
     def complete(self) -> bool:
-        """Whether both sides know who the other one is."""
+        """Whether both sides have authenticated each other."""
 
     @property
     def principal(self) -> str:
@@ -64,19 +64,19 @@ class SecurityContext(Protocol):
         """Bytes of the token of a protected PDU."""
 
     def step(self, token: bytes) -> bytes:
-        """Take a token of the other side; the token to send, perhaps none. AuthenticationError."""
+        """Process a token of the other side and return the token to send, if any. Raises AuthenticationError."""
 
     def protect(self, head: bytes, body: bytes, trailer: bytes) -> tuple[bytes, bytes]:
-        """The body as it is sent, and its token."""
+        """The body as it is sent, with its token."""
 
     def unprotect(self, head: bytes, body: bytes, trailer: bytes, token: bytes) -> bytes:
-        """The body as it was. AuthenticationError when anything is not as it was sent."""
+        """The original body. Raises AuthenticationError if anything was changed."""
 
 
 def protected_pdu(
     security: SecurityContext | None, pdu_type: int, call_id: int, head: bytes, stub: bytes, flags: int
 ) -> bytes:
-    """A PDU of a call, protected when there is a security context."""
+    """A PDU of a call, protected if there is a security context."""
     if security is None:
         return write_pdu(pdu_type, call_id, head + stub, flags)
     trailer = trailer_of(security)
@@ -86,7 +86,7 @@ def protected_pdu(
 
 
 def trailer_of(security: SecurityContext) -> SecTrailer:
-    """What is before the tokens of a security context."""
+    """The trailer that precedes the tokens of a security context."""
     return SecTrailer(auth_type=security.auth_type, auth_level=security.level, context_id=security.context_id)
 
 
@@ -97,7 +97,9 @@ def token_pdu(trailer: SecTrailer, pdu_type: int, call_id: int, body: bytes, tok
 
 
 def opened_body(security: SecurityContext | None, pdu: Pdu) -> bytes:
-    """The body of a request or response, verified and decrypted, without padding. AuthenticationError, PduError."""
+    """The body of a request or response, verified and decrypted, without padding. Raises AuthenticationError,
+    PduError.
+    """
     if security is None:
         if pdu.verifier is not None:
             raise PduError("a verifier on a connection that has no security context")

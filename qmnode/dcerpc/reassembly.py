@@ -1,4 +1,4 @@
-"""Fragments: putting calls together from them, and cutting stub data into them."""
+"""Fragments: reassembling calls from them, and splitting stub data into them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 _OVERHEAD: Final = HEADER_SIZE + 8 + 8
 _ALIGNMENT: Final = 16
 SMALLEST_FRAGMENT: Final = 200
-"""A peer that takes less gets this all the same: C706 12.6.3.1 has everyone take 1,432 bytes."""
+"""The least fragment size, even if a peer asks for less: C706 12.6.3.1 requires everyone to accept 1,432 bytes."""
 _PARTIAL_CALLS: Final = 64
 
 
 class Reassembly:
-    """The calls of a connection of which some fragments have come, within a limit on what they hold together."""
+    """The calls of a connection with missing fragments, within a limit on the bytes that they hold together."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -26,9 +26,9 @@ class Reassembly:
         self._partial: dict[int, tuple[object, bytearray]] = {}
 
     def add(self, call_id: int, first: bool, last: bool, kind: object, stub: bytes) -> bytes | None:
-        """The whole stub data when this was the last fragment. PduError for fragments that do not fit together.
+        """Add a fragment and return the whole stub data if it was the last. Raises PduError for inconsistent fragments.
 
-        ``kind``: what all fragments of a call have in common.
+        ``kind``: the value that all fragments of a call share.
         """
         if first and last:
             if call_id in self._partial:
@@ -58,7 +58,7 @@ class Reassembly:
         return bytes(found[1])
 
     def forget(self, call_id: int) -> None:
-        """The call was given up."""
+        """Forget an abandoned call."""
         found = self._partial.pop(call_id, None)
         if found is not None:
             self._held -= len(found[1])

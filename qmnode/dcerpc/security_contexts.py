@@ -1,6 +1,7 @@
-"""The security contexts of a connection, the server's side: the one that its bind begins, and those that are added.
+"""The security contexts of a connection, the server's side: the one that its bind begins, and later ones.
 
-A client may begin another one with any alter_context (MS-RPCE 3.3.1.5.4), and says in each PDU which one protects it.
+A client may begin another one with any alter_context (MS-RPCE 3.3.1.5.4), and names in each PDU the one that protects
+it.
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ _LEVELS: Final = (AuthenticationLevel.INTEGRITY, AuthenticationLevel.PRIVACY)
 
 
 class SecurityContexts:
-    """What protects the PDUs of one connection."""
+    """The security contexts of one connection."""
 
     def __init__(
         self, make: Callable[[AuthenticationType, AuthenticationLevel, int], SecurityContext] | None, limit: int
     ) -> None:
-        """``make`` gives the acceptor's side of one; without it nobody can authenticate."""
+        """``make`` returns the acceptor's side of a context; without it no caller can authenticate."""
         self._make = make
         self._limit = limit
         self._contexts: dict[int, SecurityContext] = {}
         self._header_signing = False
         self.default: SecurityContext | None = None
-        """The one that the bind began; None when the client is nobody in particular."""
+        """The context that the bind began; None for an anonymous client."""
         self.failure = ""
-        """Why a handshake failed of which the client has not heard."""
+        """Why a handshake failed, until the client is notified."""
 
     @property
     def complete(self) -> bool:
-        """Whether no handshake is under way."""
+        """Whether no handshake is in progress."""
         return not self.failure and all(one.complete for one in self._contexts.values())
 
     def begin(self, pdu: Pdu) -> bytes:
-        """Begin the handshake of a bind: the token to answer with. AuthenticationError when it cannot be."""
+        """Begin the handshake of a bind and return the token to answer with. Raises AuthenticationError."""
         if pdu.verifier is None:
             return b""
         self._header_signing = bool(pdu.flags & SUPPORT_HEADER_SIGN)
@@ -51,7 +52,7 @@ class SecurityContexts:
         return token
 
     def proceed(self, pdu: Pdu) -> bytes:
-        """Go on with a handshake, or begin another one: the token to answer with."""
+        """Continue a handshake, or begin another one: return the token to answer with."""
         if pdu.verifier is None:
             return b""
         security = self._contexts.get(pdu.verifier.trailer.context_id)
@@ -83,7 +84,9 @@ class SecurityContexts:
         return token
 
     def finish(self, pdu: Pdu) -> None:
-        """An auth3: the last token, which is not answered. The client hears of a failure with its next call."""
+        """Process an auth3: the last token, which is not answered. A failure is reported with the client's next
+        call.
+        """
         if pdu.verifier is None:
             raise PduError("an auth3 without a token")
         try:
@@ -94,7 +97,7 @@ class SecurityContexts:
             self.failure = str(error)
 
     def of(self, pdu: Pdu) -> SecurityContext | None:
-        """What protects a PDU of a call. AuthenticationError for a handshake that is not complete."""
+        """The context that protects a PDU of a call. Raises AuthenticationError if its handshake is incomplete."""
         if self.failure:
             raise AuthenticationError(self.failure)
         if pdu.verifier is None:

@@ -22,53 +22,55 @@ from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, Se
 log = structlog.get_logger(__name__)
 
 _WRITE_LIMIT: Final = 4 * 1024 * 1024
-"""Bytes of answers that wait for a slow client before its requests are no longer read."""
+"""Bytes of answers that may wait for a slow client before its requests are no longer read."""
 _ATTEMPTS: Final = 100
 _LINGER: Final = 5.0
-"""Seconds that a client has to read the last words of a connection."""
+"""Seconds that a client has to read the last data of a connection."""
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-"""A client whose machine vanished is noticed within a minute, and what it held is given back."""
+"""Keep-alive probes: a client whose machine vanished is noticed within a minute, and its locked messages are
+returned.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What clients may take of a server."""
+    """The limits for clients of a server."""
 
     connections: int = 2000
     connections_per_peer: int = 500
     calls_per_connection: int = 1024
-    """Calls of a connection under way, those that wait for a message among them."""
+    """Unfinished calls of a connection, including those that wait for a message."""
     context_handles: int = 4096
     """Context handles of an association."""
     bind_timeout: float = 15.0
-    """Seconds until a connection has bound, and until a PDU that has begun is complete."""
+    """Seconds until a connection must have bound, and until an incomplete PDU must be complete."""
     acceptor: AcceptorLimits = field(default_factory=AcceptorLimits)
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls, and over which connection."""
+    """The caller of a method, and its connection."""
 
     association: Association
     principal: str
-    """Empty for a client that did not authenticate."""
+    """Empty for an anonymous client."""
     peer: str
     local_address: str
     local_port: int
 
 
 Handler = Callable[[Caller, Any], Awaitable[Parameters]]
-"""Does one method: takes the request's parameters, returns the response's. Raises RpcFault for a fault."""
+"""Executes one method: takes the request's parameters, returns the response's. Raises RpcFault for a fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """An interface and who does its methods, by number."""
+    """An interface with the handlers of its methods, by number."""
 
     interface: Interface
     handlers: Mapping[int, Handler]
     refused: Mapping[int, int]
-    """The statuses of the faults that methods end with which the interface has and this server does not do."""
+    """The fault statuses of the interface's methods that this server does not support."""
 
 
 def service(
@@ -100,14 +102,16 @@ class RpcServer:
         self._servers: list[asyncio.AbstractServer] = []
 
     async def start(self, address: str, port: int) -> None:
-        """Listen at an address, or at all of them when it is empty; port 0 is any. OSError if that cannot be."""
+        """Listen at an address, or at all of them if it is empty; port 0 chooses a free one. Raises OSError on
+        failure.
+        """
         server = await self._listen(address, port)
         self._servers.append(server)
         self.port = self.port or server.sockets[0].getsockname()[1]
         log.info("listening for remote procedure calls", address=address or "any", port=self.port)
 
     async def _listen(self, address: str, port: int) -> asyncio.Server:
-        """Any port is the same one for IPv4 and IPv6, since clients hear of one."""
+        """Bind IPv4 and IPv6 to the same port, since clients learn only one."""
         loop = asyncio.get_running_loop()
         for _ in range(_ATTEMPTS):
             server = await loop.create_server(lambda: RpcConnection(self), address or None, port, backlog=256)
@@ -116,12 +120,12 @@ class RpcServer:
                 return server
             server.close()
             await server.wait_closed()
-            with contextlib.suppress(OSError):  # the other one may be taken there
+            with contextlib.suppress(OSError):  # another process may have it there
                 return await loop.create_server(lambda: RpcConnection(self), address or None, ports[0], backlog=256)
         raise OSError(errno.EADDRINUSE, "no port is free for both IPv4 and IPv6")
 
     async def stop(self) -> None:
-        """Stop listening, end the connections and run down what they had."""
+        """Stop listening, end the connections and run down their handles."""
         for server in self._servers:
             server.close()
         for connection in list(self.connections):
@@ -134,7 +138,7 @@ class RpcServer:
 
 
 class RpcConnection(asyncio.Protocol):
-    """One client connection."""
+    """The connection of one client."""
 
     def __init__(self, server: RpcServer) -> None:
         self.server = server
@@ -149,14 +153,14 @@ class RpcConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._flushing = False
         self._unsent = 0
-        """Bytes of answers that have not been handed to the transport."""
+        """Bytes of answers that have not been passed to the transport."""
         self._room = asyncio.Event()
         self._pdus = 0
 
     # The connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client connected."""
+        """Register a new client connection."""
         self._transport = cast("asyncio.Transport", transport)
         server, limits = self.server, self.server.limits
         self.peer = str(transport.get_extra_info("peername")[0])
@@ -183,7 +187,7 @@ class RpcConnection(asyncio.Protocol):
         self._timer = self._loop.call_later(limits.bind_timeout, self._too_slow)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Process received bytes and start their calls."""
         acceptor = self._acceptor
         if acceptor.closed:
             return
@@ -199,7 +203,7 @@ class RpcConnection(asyncio.Protocol):
         self._flush_soon()
 
     def _watch(self) -> None:
-        """A bind, a handshake or a PDU that has begun must come to its end in time."""
+        """End the connection if a bind, a handshake or a PDU is not completed in time."""
         acceptor = self._acceptor
         bound = acceptor.is_bound
         progress, self._pdus = acceptor.pdus != self._pdus, acceptor.pdus
@@ -220,16 +224,16 @@ class RpcConnection(asyncio.Protocol):
         self._transport.abort()
 
     def pause_writing(self) -> None:
-        """The client does not read its answers: read no more of its requests."""
+        """Stop reading requests: the client does not read its answers."""
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Read requests again: the client reads its answers."""
         self._transport.resume_reading()
         self._room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client went away: its calls end, and what only it had is run down."""
+        """End the calls of a disconnected client, and run down the handles that only it had."""
         self._acceptor.closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -296,7 +300,7 @@ class RpcConnection(asyncio.Protocol):
         self._flush_soon()
 
     async def _wait_for_room(self) -> None:
-        """A client that does not read its answers gets no more of them made: they would all be in memory."""
+        """Wait while a client does not read its answers, because further ones would all be held in memory."""
         while self._unsent + self._transport.get_write_buffer_size() > _WRITE_LIMIT:
             self._room.clear()
             await self._room.wait()
@@ -311,7 +315,7 @@ class RpcConnection(asyncio.Protocol):
             log.debug("a call ends with a fault", method=method.name, peer=self.peer, reason=str(fault))
             acceptor.fault(call.call_id, fault.status)
         except Exception:
-            # A mistake of ours must cost the client one call, not the connection.
+            # An internal error must cost the client one call, not the connection.
             log.exception("a remote procedure call failed unexpectedly", method=method.name, peer=self.peer)
             acceptor.fault(call.call_id, FaultStatus.UNSPECIFIED, executed=True)
         else:
@@ -319,7 +323,7 @@ class RpcConnection(asyncio.Protocol):
             self._unsent += len(stub)
 
     def _who_calls(self, principal: str) -> Caller:
-        """The same value for all calls of a principal."""
+        """The caller's identity, shared by all calls of a principal."""
         caller = self._callers.get(principal)
         if caller is None:
             association = self._acceptor.association
@@ -328,7 +332,7 @@ class RpcConnection(asyncio.Protocol):
         return caller
 
     def _flush_soon(self) -> None:
-        """What ends in this pass of the loop leaves together."""
+        """Send answers of the current pass of the loop together."""
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)

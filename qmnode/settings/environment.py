@@ -1,4 +1,4 @@
-"""Settings from environment variables. Its library is loaded only where there are such variables."""
+"""Settings from environment variables. The library for them is loaded only if there are such variables."""
 
 import os
 from typing import Any, Final
@@ -12,7 +12,7 @@ DELIMITER: Final = "__"
 
 
 def with_environment(kind: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a file, and over them what the environment says. ConfigurationError if that cannot be read."""
+    """The values of a file, overridden by the environment. Raises ConfigurationError if that cannot be read."""
     if not any(_is_setting(kind, name) for name in os.environ):
         return values
     from pydantic_settings import EnvSettingsSource, SettingsError

@@ -1,4 +1,4 @@
-"""Mistakes in a node's settings: a line for each, with its place and what was probably meant."""
+"""Mistakes in a node's settings: one line each, with the place and the probable intention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Place = tuple[int | str, ...]
 
 
 def unreadable(path: Path, error: Exception) -> str:
-    """Why a file holds no settings at all."""
+    """Why a file contains no settings at all."""
     match error:
         case FileNotFoundError():
             return f"{path} does not exist: 'qmnode init --config {path}' makes one"
@@ -34,7 +34,7 @@ def unreadable(path: Path, error: Exception) -> str:
 
 
 def explained(path: Path | None, model: type[BaseModel], error: ValidationError | ConfigurationError) -> str:
-    """What is wrong with the settings in a file, and in the environment beside it."""
+    """The mistakes in the settings of a file, and of the environment."""
     where = str(path) if path is not None else "environment"
     if not isinstance(error, ValidationError):
         return f"{where}: {error}"
@@ -51,7 +51,7 @@ def _composed(path: Path | None) -> Any:
 
 
 def _line(node: Any, place: Place) -> str:
-    """``:7``, the line of a setting or of the nearest section around it; nothing for one that is not in the file."""
+    """``:7``, the line of a setting or of the nearest enclosing section; empty if it is not in the file."""
     line = None
     for step in place:
         found = None

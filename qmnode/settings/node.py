@@ -1,4 +1,4 @@
-"""The settings of a node: each default with the section it comes from, or the reason for it."""
+"""The settings of a node: each default with its section, or its reason."""
 
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -25,11 +25,12 @@ class _Settings(BaseModel):
 
 
 class StorageSettings(_Settings):
-    """How the store in RocksDB behaves."""
+    """The behaviour of the RocksDB store."""
 
     sync: Literal["inline", "thread"] = "inline"
-    """Who syncs the shared write: the event loop itself, which is faster on a disk that syncs in under a
-    millisecond, or one thread, which keeps the loop free on a slower one."""
+    """Where the shared write is synced: in the event loop itself, which is faster on a disk that syncs in under a
+    millisecond, or in a thread, which keeps the loop free on a slower disk.
+    """
     express_memory: Bytes = Field(default=32 * _MIB, ge=_MIB)
     """Bytes of express messages kept in memory before others spill to files that no restart reads."""
     write_buffer: Bytes = Field(default=32 * _MIB, ge=_MIB)
@@ -38,45 +39,51 @@ class StorageSettings(_Settings):
     log_limit: Bytes = Field(default=128 * _MIB, ge=_MIB)
     """Bytes of write-ahead log. A restart after a crash replays at most this much."""
     low_space: Bytes = Field(default=256 * _MIB, ge=0)
-    """Free bytes of the disk below which the node warns. When a write finds no room, it takes nothing until there is
-    some."""
+    """Free bytes of the disk below which the node warns. If a write finds no room, the node accepts nothing until there
+    is some.
+    """
     identifier_block: int = Field(default=65536, ge=1)
-    """Message identifiers reserved on disk at a time. A crash skips what is left of a block."""
+    """Message identifiers reserved on disk at a time. A crash skips the rest of a block."""
     identifier_jump: int = Field(default=1 << 24, ge=1)
-    """Message identifiers that a restored or copied store skips, so that it never gives out one again."""
+    """Message identifiers that a restored or copied store skips, so that it never uses one again."""
 
 
 class QuotaSettings(_Settings):
-    """Limits on what the queue manager stores: numbers of KB, or sizes with a unit."""
+    """Limits on the messages that the queue manager stores: numbers of KB, or sizes with a unit."""
 
     # MS-MQDMPR 3.1.1.1 says bytes, but a node with 1 MiB would be full after a thousand messages; Windows counts KB.
     queue_manager_quota: Quota = 0x00100000
-    """QueueManagerQuota, 3.1.1.1: all messages of all queues, 1 GiB by default. 0xFFFFFFFF is no limit."""
+    """QueueManagerQuota, 3.1.1.1: all messages of all queues, 1 GiB by default. 0xFFFFFFFF means no limit."""
     journal_quota: Quota = 0xFFFFFFFF
     """JournalQuota, 3.1.1.1: all messages of all journals."""
     notices: Quota = 0x00040000
-    """Acknowledgments and trace reports that wait, which messages from elsewhere cause: 256 MiB, and a quarter of
-    QueueManagerQuota at most. An extension."""
+    """Waiting acknowledgments and trace reports, which messages from elsewhere cause: 256 MiB, and at most a quarter of
+    QueueManagerQuota. An extension.
+    """
     notices_per_neighbour: Quota = 0x00004000
-    """Those that one neighbour causes: 16 MiB, and a thirty-second of QueueManagerQuota at most. An extension."""
+    """The part of them that one neighbour causes: 16 MiB, and at most a thirty-second of QueueManagerQuota. An
+    extension.
+    """
     outgoing_queues: int = Field(default=10_000, ge=0)
-    """Outgoing and connector queues, each of which is made when somebody first sends to it. An extension. Messages from
-    elsewhere, which name queues for their acknowledgments, make half of them at most. Messages that pass make half of
-    them for a declared neighbour, one in 16 for a stranger, and one in four for all strangers."""
+    """Outgoing and connector queues, each created on the first message to it. An extension. Messages from elsewhere,
+    which name queues for their acknowledgments, create at most half of them. Passing messages create at most half of
+    them for a declared neighbour, one in 16 for a stranger, and one in four for all strangers.
+    """
 
 
 class PoisonSettings(_Settings):
-    """What happens to a message whose receiving transactions keep aborting."""
+    """The handling of a message whose receiving transactions keep aborting."""
 
     aborts: int = Field(default=0, ge=0, le=255)
     """Aborted receives after which a message is moved away. 0 leaves it at the head for ever, as the specification
-    does."""
+    does.
+    """
     target: Literal["subqueue", "dead-letter"] = "subqueue"
-    """Where it goes: the queue's ``poison`` subqueue, or the transactional dead-letter queue."""
+    """The place it is moved to: the queue's ``poison`` subqueue, or the transactional dead-letter queue."""
 
 
 class ReadAheadSettings(_Settings):
-    """How much of a queue that is being received from is kept in memory."""
+    """The part of a queue that is kept in memory while it has readers."""
 
     messages: int = Field(default=256, ge=1)
     """Messages read from the store at a time."""
@@ -90,66 +97,74 @@ class TransportSettings(_Settings):
     """Connections to other queue managers: MS-MQQB 2.1. Durations are in seconds."""
 
     enabled: bool = True
-    """Whether the node speaks to others at all."""
+    """Whether the node connects to other queue managers at all."""
     address: str = ""
-    """The IP address to listen at and to connect from; empty is every address of the machine. Order acknowledgments go
-    to the address that messages came from, so nodes that share a machine have one each."""
+    """The IP address to listen on and to connect from; empty means every address of the machine. Order acknowledgments
+    go to the address that messages came from, so nodes that share a machine need one each.
+    """
     port: int = Field(default=1801, ge=1, le=0xFFFF)
-    """2.1.1. Format names carry no port, so all nodes of an enterprise have the same."""
+    """The TCP port, 2.1.1. Format names carry no port, so all nodes of an enterprise use the same."""
     ping: bool = False
     """Whether to ping before connecting, 3.1.5.2.2."""
     ping_port: int = Field(default=3527, ge=1, le=0xFFFF)
-    """2.1.2."""
+    """The UDP port of pings, 2.1.2."""
     sessions: int = Field(default=2_000, ge=1)
-    """Connections that others may have to this node. Over it, those that say nothing make room, then idle ones of the
-    address block that holds most."""
+    """Incoming connections to this node. At the limit, silent ones make room first, then idle ones of the address block
+    that holds the most.
+    """
     sessions_per_peer: int = Field(default=200, ge=1)
-    """Those of one IPv4 address, or one IPv6 network of 64 bits. A queue manager has one for each of its outgoing
-    queues."""
+    """Incoming connections from one IPv4 address, or one IPv6 network of 64 bits. A queue manager has one for each of
+    its outgoing queues.
+    """
     messages_per_second: int = Field(default=100_000, ge=1)
-    """Messages a second that all connections of one address may bring. No message proves who sent it before it was
-    read."""
+    """Messages per second from all connections of one address. A message's sender is unproven until the message has
+    been read.
+    """
     incomplete_bytes: Bytes = Field(default=64 * _MIB, ge=_MIB)
-    """Bytes that all connections may hold of packets that are not complete yet: half packets cost no more. Over it, the
-    one that has brought nothing for longest is closed."""
+    """Bytes of incomplete packets that all connections may hold together. At the limit, the connection that has been
+    silent for longest is closed.
+    """
 
 
 class ExportSettings(_Settings):
     """Events for the data pipeline, as Parquet segments; needs the extra ``export``. Messages never wait for it."""
 
     target: str = ""
-    """A directory, or ``s3://bucket/prefix``. Empty: nothing is recorded."""
+    """A directory, or ``s3://bucket/prefix``. Empty records no events."""
     roll_seconds: float = Field(default=60.0, gt=0)
-    """A segment has the events of so many seconds,"""
+    """A segment covers the events of this many seconds,"""
     roll_bytes: Bytes = Field(default=32 * _MIB, ge=4096)
-    """or so many bytes of them as they are recorded; they are a fifth of it in the segment."""
+    """or this many bytes of recorded events; in the segment they take a fifth of that."""
     backlog_bytes: Bytes = Field(default=512 * _MIB, ge=4096)
-    """Events that wait in the store for a target that does not answer. What comes when it is full is counted, and not
-    kept."""
+    """Bytes of events that wait in the store for an unavailable target. When it is full, further events are counted and
+    discarded.
+    """
     directory_bytes: Bytes = Field(default=10 * 1024 * _MIB, ge=0)
-    """This node's segments in a directory: the oldest go when there are more. 0 is no limit; a bucket has its own
-    rules of expiry."""
+    """Bytes of this node's segments in a directory: the oldest are deleted beyond that. 0 means no limit; a bucket has
+    its own rules of expiry.
+    """
     labels: bool = True
-    """Whether the labels of messages are told."""
+    """Whether the labels of messages are exported."""
     sample_seconds: float = Field(default=60.0, gt=0)
-    """How often it is told how full the queues are."""
+    """Seconds between two samples of the queues' fill levels."""
     site: str = ""
-    """Name of the node's site, if it is to be another than the directory says."""
+    """Name of the node's site, to override the directory's."""
 
 
 class BodySettings(_Settings):
-    """What decoding one message's body may cost, wherever bodies are shown. Beyond it the bytes are shown, with the
-    reason."""
+    """The cost limits for decoding the body of one message, wherever bodies are shown. Beyond them the bytes are shown,
+    with the reason.
+    """
 
     nodes: int = Field(default=DEFAULT_LIMITS.nodes, ge=1, le=10_000_000)
-    """Values, elements and attributes."""
+    """The most values, elements and attributes."""
     depth: int = Field(default=DEFAULT_LIMITS.depth, ge=1, le=100)
-    """Values within values."""
+    """The deepest nesting of values."""
     octets: Bytes = Field(default=DEFAULT_LIMITS.octets, ge=1, le=64 * _MIB)
     """Bytes of the body, and of texts and byte strings in the result."""
 
     def limits(self) -> Limits:
-        """As decoders take them."""
+        """The limits in the decoders' form."""
         return Limits(self.nodes, self.depth, self.octets)
 
 
@@ -157,9 +172,9 @@ class Settings(_Settings):
     """All settings of a queue manager node."""
 
     computer_name: str = ""
-    """ComputerName, MS-MQDMPR 3.1.1.1. Empty takes the host's name up to the first dot, in upper case."""
+    """ComputerName, MS-MQDMPR 3.1.1.1. If empty, the host's name up to the first dot, in upper case."""
     other_names: tuple[str, ...] = ()
-    """Further names that mean this computer in format names: its qualified name, aliases."""
+    """Further names of this computer in format names: its qualified name, aliases."""
     addresses: tuple[str, ...] = ()
     """IP addresses of this computer, beside the loopback ones, for DIRECT=TCP names."""
     storage: StorageSettings = StorageSettings()
@@ -172,26 +187,27 @@ class Settings(_Settings):
     transport: TransportSettings = TransportSettings()
     remote_read: RemoteReadSettings = RemoteReadSettings()
     hardened_security: bool = False
-    """HardenedSecurity, MS-MQDMPR 3.1.1.1: no remote procedure call is answered or made, and the node has no sessions
-    with other queue managers. Takes effect with a start."""
+    """HardenedSecurity, MS-MQDMPR 3.1.1.1: the node answers and makes no remote procedure calls, and has no sessions
+    with other queue managers. Takes effect at the next start.
+    """
     export: ExportSettings = ExportSettings()
     bodies: BodySettings = BodySettings()
 
 
 class LocalSettings(_Settings):
-    """The socket on which applications of this machine reach the node."""
+    """The socket through which local applications reach the node."""
 
     socket: Path = Path("/run/qmnode/qmnode.sock")
     mode: int = Field(default=0o660, ge=0, le=0o777)
     """Permissions of the socket, as a number: 432 is 0o660, owner and group."""
     connections: int = Field(default=1_000, ge=1)
-    """Applications at a time."""
+    """The most applications connected at a time."""
     handles: int = Field(default=10_000, ge=1)
     """Queues, cursors and transactions that one application may have open."""
 
 
 class ManagementSettings(_Settings):
-    """The management API. The Unix socket needs no token: who may open it may operate the node."""
+    """The management API. The Unix socket needs no token: a user that may open it may operate the node."""
 
     socket: Path | None = Path("/run/qmnode/management.sock")
     mode: int = Field(default=0o600, ge=0, le=0o777)
@@ -203,15 +219,15 @@ class ManagementSettings(_Settings):
     """PEM file with the certificate chain of the TCP side."""
     private_key: Path | None = None
     audit_log: Path | None = None
-    """File to which every change is appended, a JSON object a line. None writes it to the log of the node."""
+    """File to which every change is appended, one JSON object per line. None writes them to the log of the node."""
     request_size: Bytes = Field(default=16 * _MIB, ge=1024)
-    """Bytes of a request, and of the bodies in an answer, at most."""
+    """The largest request in bytes, and the most bytes of bodies in an answer."""
     batch: int = Field(default=1000, ge=1, le=100_000)
-    """Messages of a request, or queues of a list, at most."""
+    """The most messages of a request, or queues of a list."""
     waiting_receives: int = Field(default=64, ge=0)
-    """Requests that wait for a message, at a time."""
+    """The most requests that wait for a message at a time."""
     longest_wait: float = Field(default=60.0, ge=0)
-    """Seconds that a request may wait for a message. Those that ask for more wait so long."""
+    """Seconds that a request may wait for a message; longer requests are reduced to this."""
     metrics_queues: int = Field(default=200, ge=0)
     """Queues with metrics of their own, the fullest first. The others are only in the totals."""
 
@@ -235,7 +251,7 @@ class DirectoryMembershipSettings(_Settings):
     """The directory that the node belongs to. Without a name it runs in workgroup mode."""
 
     name: str | None = None
-    """Which installed directory: ``ldap`` comes with the extra ``enterprise``."""
+    """The name of an installed directory: ``ldap`` comes with the extra ``enterprise``."""
     settings: dict[str, Any] = {}
     """That directory's own settings; for ``ldap``: ``file``, which ``mqenterprise directory admit`` wrote."""
     sites_update: float = Field(default=12 * 3600.0, gt=0)
@@ -247,9 +263,9 @@ class DirectoryMembershipSettings(_Settings):
 
 
 class NodeSettings(Settings):
-    """Everything ``qmnode run`` is told: from a YAML file, and from the environment, which wins.
+    """All settings of ``qmnode run``: from a YAML file, and from the environment, which takes precedence.
 
-    The variable of a setting is its path in upper case, ``QMNODE_`` before it and two underscores between:
+    The variable of a setting is its path in upper case, with the prefix ``QMNODE_`` and two underscores as separator:
     ``QMNODE_STORAGE__SYNC=thread``.
     """
 
@@ -263,7 +279,7 @@ class NodeSettings(Settings):
 
 
 def read_settings(path: Path | None) -> NodeSettings:
-    """The settings in a YAML file, or the defaults, with those of the environment. ConfigurationError otherwise."""
+    """The settings in a YAML file, or the defaults, overridden by the environment. Raises ConfigurationError."""
     values: Any = {}
     if path is not None:
         try:

@@ -10,7 +10,7 @@ from qmnode.structures.message_security import AuthenticationLevel, EncryptionAl
 
 
 class WeakAlgorithm(StrEnum):
-    """What the specification lets a message use and what no longer protects it."""
+    """Algorithms that the specification allows and that are no longer secure."""
 
     MD2 = "MD2"
     MD4 = "MD4"
@@ -23,42 +23,43 @@ class WeakAlgorithm(StrEnum):
 
 
 class TlsMode(StrEnum):
-    """How a node treats peers for which nothing else is declared. TLS is taken on the listening port in each mode."""
+    """A node's treatment of peers without a declaration. The listening port accepts TLS in each mode."""
 
     OFFER = "offer"
-    """Connect in clear, and with TLS only where that is turned away; take connections of both kinds."""
+    """Connect in clear, and use TLS only where that is refused; accept both kinds of connections."""
     PREFER = "prefer"
-    """Connect with TLS, and in clear where a peer has never shown that it speaks TLS; take connections of both kinds,
-    but not in clear in the name of a queue manager that has opened one with TLS before."""
+    """Connect with TLS, and in clear where a peer has never used TLS; accept both kinds of connections, but not in
+    clear in the name of a queue manager that has opened one with TLS before."""
     REQUIRE = "require"
     """Nothing in clear, except with ``plain_peers``."""
 
 
 class TlsSettings(BaseModel):
-    """TLS on the TCP transport between nodes: not of the specification, off by default. Read again on a reload."""
+    """TLS on the TCP transport between nodes: not part of the specification, off by default. Read again on a reload."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     certificate: Path
-    """This node's certificate and those between it and the authority, PEM. Its name is the host's."""
+    """This node's certificate and any intermediate ones, PEM. Its name is the host's."""
     private_key: Path
     """The certificate's private key, PEM, mode 0600."""
     authorities: Path | None = None
-    """The authorities whose certificates are believed, PEM. Not set where certificates are ``pinned``."""
+    """The trusted certificate authorities, PEM. Not set where certificates are ``pinned``."""
     mode: TlsMode = TlsMode.OFFER
-    """How peers are treated that are neither in ``peers`` nor in ``plain_peers``."""
+    """The treatment of peers that are neither in ``peers`` nor in ``plain_peers``."""
     peers: frozenset[str] = frozenset()
-    """Host names and addresses of the nodes that announce TLS, too, or ``*`` for all. Nothing is sent to them and
-    nothing is taken from them in clear."""
+    """Host names and addresses of nodes that use TLS too, or ``*`` for all. Nothing is sent to them or accepted from
+    them in clear."""
     plain_peers: frozenset[str] = frozenset()
-    """Machines that speak in clear in any mode, as Windows does: computer names, host names and addresses, and
+    """Machines that use unencrypted connections in any mode, as Windows does: computer names, host names and addresses, and
     ``site:NAME`` for all machines of a site. They go before ``*`` in ``peers``, not before a name in it."""
     pinned: dict[str, Path] = {}
     """Without an authority: host names and addresses of peers, and the file with each one's own certificate (PEM, which
-    names its queue manager). Nothing is sent to them and nothing is taken from them in clear."""
+    names its queue manager). Nothing is sent to them or accepted from them in clear."""
     require_identity: bool = False
-    """Whether the certificate of a peer has to name its queue manager, as the URI ``urn:uuid:`` and its GUID. Where a
-    certificate names one, the peer is taken for no other in any case."""
+    """Whether the certificate of a peer must name its queue manager, as the URI ``urn:uuid:`` and its GUID. If a
+    certificate names one, the peer cannot claim to be another in any case.
+    """
 
     @model_validator(mode="after")
     def _check_trust(self) -> Self:
@@ -75,91 +76,103 @@ class TlsSettings(BaseModel):
 
 
 class SignerSettings(BaseModel):
-    """What the messages of a Linux user are signed with when they ask for authentication."""
+    """The key and certificate that sign a Linux user's messages when they ask for authentication."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     private_key: Path
     """The user's private key, PKCS #8 in DER or PEM: a file that only the node's user may read."""
     certificate: Path | None = None
-    """The certificate, DER or PEM. Not set: the newest of the user in the directory that the key fits."""
+    """The certificate, DER or PEM. If not set, the user's newest one in the directory that matches the key."""
 
 
 class SecuritySettings(BaseModel):
-    """How messages are signed, encrypted, authenticated and decrypted. Lifetimes are in milliseconds, as in the ADM."""
+    """Signing, encryption, authentication and decryption of messages. Lifetimes are in milliseconds, as in the ADM."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     weak_algorithms_sent: frozenset[WeakAlgorithm] = frozenset()
-    """Weak algorithms that outgoing messages may use, and weak keys that this node makes. The specification allows all;
-    none is safe today."""
+    """Weak algorithms that outgoing messages may use, and weak keys that this node creates. The specification allows
+    all; none is secure today.
+    """
     weak_algorithms_accepted: frozenset[WeakAlgorithm] = frozenset()
-    """Weak algorithms in received messages: a signature made with one of them verifies, a body decrypts, only if it is
-    named here."""
+    """Weak algorithms accepted in received messages: a signature made with one verifies, or a body decrypts, only if it
+    is listed here.
+    """
 
     hash_algorithm: HashAlgorithm = HashAlgorithm.SHA_512
-    """What a signature is made with unless the message says otherwise: MS-MQMQ 2.2.19.3 and its note 7."""
+    """The hash of a signature unless the message asks for another: MS-MQMQ 2.2.19.3 and its note 7."""
     signatures_accepted: frozenset[AuthenticationLevel] = frozenset(
         {AuthenticationLevel.SIG10, AuthenticationLevel.SIG20, AuthenticationLevel.SIG30}
     )
-    """The kinds of signature that authenticate a received message. One of MSMQ 1.0 (SIG10) does not cover the
-    destination: whoever has such a message can send it to another queue."""
+    """The kinds of signature that authenticate a received message. The one of MSMQ 1.0 (SIG10) does not cover the
+    destination: anyone who has such a message can send it to another queue.
+    """
     preferred_advanced_algorithm: EncryptionAlgorithm = EncryptionAlgorithm.AES256
-    """PreferredAdvancedAlgorithm, MS-MQQB 3.1.3.1."""
+    """PreferredAdvancedAlgorithm, MS-MQQB 3.1.3.1: used with keys of the AES provider."""
     preferred_enhanced_algorithm: EncryptionAlgorithm = EncryptionAlgorithm.RC4
-    """PreferredEnhancedAlgorithm, MS-MQQB 3.1.3.1. Of no effect while RC4 is not in ``weak_algorithms_sent``."""
+    """PreferredEnhancedAlgorithm, MS-MQQB 3.1.3.1. Has no effect while RC4 is not in ``weak_algorithms_sent``."""
     preferred_base_algorithm: EncryptionAlgorithm = EncryptionAlgorithm.RC4
-    """PreferredBaseAlgorithm, MS-MQQB 3.1.3.1. Of no effect while RC4 is not in ``weak_algorithms_sent``."""
+    """PreferredBaseAlgorithm, MS-MQQB 3.1.3.1. Has no effect while RC4 is not in ``weak_algorithms_sent``."""
     send_enhanced_rc2_using_40_bit_keys: bool = False
-    """SendEnhancedRC2Using40BitKeys, MS-MQQB 3.1.3.1."""
+    """SendEnhancedRC2Using40BitKeys, MS-MQQB 3.1.3.1: reduce RC2 keys to 40 bits when encrypting."""
     reject_enhanced_rc2_using_40_bit_keys: bool = False
-    """RejectEnhancedRC2Using40BitKeys, MS-MQQB 3.1.3.1."""
+    """RejectEnhancedRC2Using40BitKeys, MS-MQQB 3.1.3.1: refuse messages with RC2 keys of 40 bits."""
 
     user_cert_cache_size: int = Field(default=53, ge=2)
-    """UserCertCacheSize, MS-MQQB 3.1.3.1."""
+    """UserCertCacheSize, MS-MQQB 3.1.3.1: the most cached entries."""
     user_cert_lifetime: int = Field(default=1_200_000, ge=1)
     """UserCertLifetime, MS-MQQB 3.1.3.1: how long a revoked certificate may still be believed."""
     receive_symmetric_key_cache_size: int = Field(default=127, ge=2)
-    """ReceiveSymmetricKeyCacheSize, MS-MQQB 3.1.3.1."""
+    """ReceiveSymmetricKeyCacheSize, MS-MQQB 3.1.3.1: the most cached entries."""
     send_symmetric_key_cache_size: int = Field(default=53, ge=2)
-    """SendSymmetricKeyCacheSize, MS-MQQB 3.1.3.1."""
+    """SendSymmetricKeyCacheSize, MS-MQQB 3.1.3.1: the most cached entries."""
     symmetric_key_short_lifetime: int = Field(default=600_000, ge=1)
-    """SymmetricKeyShortLifetime, MS-MQQB 3.1.3.1: how long one session key encrypts the messages to one computer."""
+    """SymmetricKeyShortLifetime, MS-MQQB 3.1.3.1: the time for which one session key encrypts the messages to a
+    computer.
+    """
     public_key_lifetime: int = Field(default=600_000, ge=1)
-    """How long what the directory said about another computer's keys is used. MS-MQQB 3.1.7.1.5 reads it once in a
-    session, which would never learn of a new key; this bound is what a rotation waits for."""
+    """The time for which another computer's keys from the directory are cached. MS-MQQB 3.1.7.1.5 reads them once per
+    session, which would never learn of a new key; a rotation waits for this bound.
+    """
 
     longest_time_to_reach_queue: int = Field(default=345_600, ge=1, le=0x7FFF_FFFF)
-    """Seconds that an encrypted message may be under way, however long it asks for: 4 days, as the enterprise's own
-    default (mSMQLongLived). Who receives it keeps the private key that long, and no longer."""
+    """Seconds that an encrypted message may be in transit, even if it asks for longer: 4 days, as the enterprise's own
+    default (mSMQLongLived). The receiver keeps the private key exactly that long.
+    """
 
     maximum_modulus_length: int = Field(default=8_192, ge=1_024)
-    """Bits of the largest RSA key that is used: verifying with a larger one only costs time."""
+    """Bits of the largest accepted RSA key: verifying with a larger one only costs time."""
     clock_skew: int = Field(default=300, ge=0)
     """Seconds by which the clocks of two computers may differ when a message's sent time is compared with a key's or a
     certificate's dates."""
     superseded_key_grace: int = Field(default=86_400, ge=0)
-    """Seconds after a new key was published during which a sender may still have used the one before: replication of
-    the directory and caches. It decides which private key is tried first, and whether RC4 is unambiguous."""
+    """Seconds after the publication of a new key during which a sender may still use the previous one, because of
+    directory replication and caches. This decides which private key is tried first, and whether RC4 is unambiguous.
+    """
 
     tls: TlsSettings | None = None
 
     everyone_includes_anonymous: bool = True
-    """Whether a sender without an identity counts as a member of Everyone (S-1-1-0). Windows says no since XP; but then
-    no new queue of a workgroup (MS-MQDMPR 3.1.7.1.3.1: Everyone may do all) would take a message before an entry for
-    ANONYMOUS LOGON is added, as messages to direct names prove no identity. A queue that must know its senders asks for
-    authentication."""
+    """Whether a sender without an identity counts as a member of Everyone (S-1-1-0). Windows has not counted it since
+    XP. But then no new queue of a workgroup (MS-MQDMPR 3.1.7.1.3.1: Everyone may do all) would accept a message before
+    an entry for ANONYMOUS LOGON is added, as messages to direct names prove no identity. A queue that must know its
+    senders asks for authentication.
+    """
     key_reload_interval: float = Field(default=60.0, gt=0)
     """Seconds between two readings of the key store. A rotation publishes a new key only after every node has read it:
-    the ``reload_interval`` of ``mqenterprise keys`` must be no shorter."""
+    the ``reload_interval`` of ``mqenterprise keys`` must be no shorter.
+    """
     key_store: str = "file"
-    """Where private keys are: the name of an installed key store (entry point group ``qmnode.key_store``)."""
+    """The name of the installed key store with the private keys (entry point group ``qmnode.key_store``)."""
     key_store_settings: dict[str, str] = {}
-    """That store's own settings. The one named ``file`` has ``path`` (by default ``keys`` in the node's directory) and
-    ``passphrase_file``, a file that only its owner may read."""
+    """That store's own settings. The store named ``file`` has ``path`` (by default ``keys`` in the node's directory)
+    and ``passphrase_file``, a file that only its owner may read.
+    """
 
     account_security_identifiers: dict[str, str] = {}
     """Linux user names and their SIDs (S-1-...), for nodes and users that the directory does not know."""
     signers: dict[str, SignerSettings] = {}
-    """Linux user names, and what signs the messages for which they ask authentication. Who asks is the user at the
-    other end of the application's socket, as the kernel says."""
+    """Linux user names, and the keys that sign their messages that ask for authentication. The user is the one at the
+    other end of the application's socket, as the kernel reports it.
+    """

@@ -1,4 +1,4 @@
-"""Sizes and quotas as people write and read them. The field counts quotas in KB of 1024 bytes; all units here do."""
+"""Sizes and quotas in the notation of people. Quotas are in KB of 1024 bytes, as in the field; all units are binary."""
 
 import re
 from typing import Final
@@ -7,13 +7,13 @@ _WRITTEN: Final = re.compile(r"(\d+(?:\.\d+)?) *(?:([KMGT])(?:i?B)?)?", re.IGNOR
 _BARE: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _POWERS: Final = {"K": 0, "M": 1, "G": 2, "T": 3}
 UNLIMITED: Final = 0xFFFFFFFF
-"""No quota (MS-MQDMPR 3.1.7.1.33)."""
+"""The value for no quota (MS-MQDMPR 3.1.7.1.33)."""
 LARGEST: Final = UNLIMITED - 1
-"""KB."""
+"""The largest quota in KB."""
 
 
 def quota_from_text(text: str) -> int | None:
-    """KB, from a bare number or one with a unit (``10MB``, ``1.5 GiB``); None for ``none``. ValueError otherwise."""
+    """KB from a number with or without a unit (``10MB``, ``1.5 GiB``); None for ``none``. Raises ValueError."""
     if text.strip().lower() == "none":
         return None
     kilobytes = _kilobytes(text, "not 'none' and no size")
@@ -25,7 +25,7 @@ def quota_from_text(text: str) -> int | None:
 
 
 def quota_value(value: object) -> object:
-    """A quota of a file: a text with a unit, or ``none``, becomes its number of KB; all else stays as it is."""
+    """A quota in a file: text with a unit, or ``none``, becomes its number of KB; other values stay as they are."""
     if not isinstance(value, str):
         return value
     if _BARE.fullmatch(value.strip()):
@@ -35,7 +35,7 @@ def quota_value(value: object) -> object:
 
 
 def size_value(value: object) -> object:
-    """A size of a file: a text with a unit becomes its number of bytes; all else stays as it is."""
+    """A size in a file: text with a unit becomes its number of bytes; other values stay as they are."""
     if not isinstance(value, str) or _BARE.fullmatch(value.strip()):
         return value
     size = _kilobytes(value, "no size") * 1024
@@ -47,7 +47,7 @@ def size_value(value: object) -> object:
 
 
 def quota_text(quota: int | None) -> str:
-    """A quota in KB, in the largest unit that says it exactly."""
+    """A quota in KB, in the largest unit that is exact."""
     if quota is None or quota == UNLIMITED:
         return "none"
     for power, unit in ((3, "TiB"), (2, "GiB"), (1, "MiB")):

@@ -1,4 +1,4 @@
-"""Octet streams of stub data: alignment, referents, and what is deferred until the constructed type is complete."""
+"""Octet streams of stub data: alignment, referents, and data deferred until the constructed type is complete."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ _WORDS: Final = {
 
 
 class NdrWriter:
-    """Makes stub data. The referents of embedded pointers come after what contains the pointers (C706 14.3.12.3)."""
+    """Writes stub data. The referents of embedded pointers follow the type that contains the pointers (C706
+    14.3.12.3).
+    """
 
     __slots__ = ("data", "deferred", "referent", "word")
 
     def __init__(self, word: struct.Struct) -> None:
         self.data = bytearray()
         self.word = word
-        """Four bytes in NDR, eight in NDR64: counts, offsets and pointers (MS-RPCE 2.2.5.3)."""
+        """Bytes of counts, offsets and pointers: four in NDR, eight in NDR64 (MS-RPCE 2.2.5.3)."""
         self.referent = _FIRST_REFERENT
         self.deferred: list[tuple[Codec, Any]] = []
 
@@ -36,18 +38,18 @@ class NdrWriter:
             self.data += _PADDING[:gap]
 
     def put_word(self, value: int) -> None:
-        """A count, an offset or a pointer."""
+        """Write a count, an offset or a pointer."""
         self.align(self.word.size)
         self.data += self.word.pack(value)
 
     def next_referent(self) -> int:
-        """What stands for a pointer that is not null."""
+        """The next value for a pointer that is not null."""
         referent = self.referent
         self.referent = referent + 4
         return referent
 
     def flush(self) -> None:
-        """Write what was deferred, and after each what that defers."""
+        """Write deferred data, each followed by the data that it defers in turn."""
         pending, self.deferred = self.deferred, []
         for codec, value in pending:
             codec.write(self, value)
@@ -56,7 +58,7 @@ class NdrWriter:
 
 
 class NdrReader:
-    """Takes stub data apart. Nothing is allocated for a count before the bytes that it counts are known to be there."""
+    """Reads stub data. Memory for a count is allocated only after checking that the counted bytes are present."""
 
     __slots__ = ("data", "deferred", "end", "position", "word")
 
@@ -66,14 +68,14 @@ class NdrReader:
         self.position = 0
         self.word = word
         self.deferred: list[tuple[Any, Any, Codec, str, str]] = []
-        """Where to put what: target, name or place in it, how to read it, which members of the target count it."""
+        """Deferred reads: target, name or place in it, codec, and the target's members that count the data."""
 
     def align(self, boundary: int) -> None:
         """Skip to a multiple of ``boundary``."""
         self.position += -self.position % boundary
 
     def word_value(self) -> int:
-        """A count, an offset or a pointer."""
+        """Read a count, an offset or a pointer."""
         word = self.word
         position = self.position + -self.position % word.size
         if position + word.size > self.end:
@@ -83,7 +85,7 @@ class NdrReader:
         return value
 
     def take(self, size: int) -> bytes:
-        """So many bytes."""
+        """Take ``size`` bytes from the stream."""
         position = self.position
         if size > self.end - position:
             raise NdrError(f"{size} bytes at {position}, but the stub data ends at {self.end}")
@@ -91,7 +93,7 @@ class NdrReader:
         return self.data[position : position + size]
 
     def fields(self, form: struct.Struct) -> tuple[Any, ...]:
-        """Fields of fixed size, which are aligned already."""
+        """Read fields of fixed size, which are aligned already."""
         position = self.position
         after = position + form.size
         if after > self.end:
@@ -100,7 +102,7 @@ class NdrReader:
         return form.unpack_from(self.data, position)
 
     def flush(self) -> None:
-        """Read what was deferred, and after each what that defers."""
+        """Read deferred data, each followed by the data that it defers in turn."""
         pending, self.deferred = self.deferred, []
         for target, place, codec, size, length in pending:
             if type(target) is list:
@@ -113,5 +115,5 @@ class NdrReader:
 
 
 def word_of(pointer_size: int, order: str) -> struct.Struct:
-    """The form of counts, offsets and pointers."""
+    """The ``struct`` form of counts, offsets and pointers."""
     return _WORDS[pointer_size, order]

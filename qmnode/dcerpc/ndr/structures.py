@@ -5,8 +5,8 @@
         buffer: bytes | None = member(Pointer(Array(U8, varying=True)), "lpBuffer", default=None)
         size: int = counts("buffer", U32, "dwSize")
 
-A member that counts another is not given and not kept: it is derived from what it counts, and checked when it is read.
-Fixed members that follow each other are packed in one step.
+A member that counts another is not given and not kept: it is derived from the counted member, and checked when read.
+Consecutive fixed members are packed in one step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(slots=True)
 class Member:
-    """One member as it was declared."""
+    """The declaration of one member."""
 
     type: Declared
     name: str
@@ -52,7 +52,9 @@ _REQUIRED: Final = object()
 def member(
     type: Declared, name: str, *, default: Any = _REQUIRED, allowed: range | None = None, switch: str = ""
 ) -> Any:
-    """A member, with the specification's name. ``allowed``: the range attribute. ``switch``: what selects a union."""
+    """A member, with the specification's name. ``allowed``: the range attribute. ``switch``: the member that selects a
+    union's case.
+    """
     return Member(type, name, default, allowed, switch)
 
 
@@ -151,7 +153,7 @@ class _Alone:
 
 
 class _Counters:
-    """Which members hold the size and the length of a member."""
+    """The members that hold the size and the length of a member."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._names = {
@@ -166,7 +168,7 @@ class _Counters:
 
 
 def _steps(members: Sequence[Member], representation: Representation, align: int) -> list[_Run | _Alone]:
-    """Runs as long as they can be: a member that needs more alignment than the run begins with starts another one."""
+    """The longest possible runs: a member that needs more alignment than the run's beginning starts another one."""
     counters = _Counters(members)
     steps: list[_Run | _Alone] = []
     run: list[tuple[Member, Codec]] = []
@@ -240,7 +242,7 @@ class _StructureCodec(Codec):
 
 
 class _ParametersCodec(Codec):
-    """Parameters one after the other; what a pointer refers to follows at once, not after the last parameter."""
+    """Parameters one after the other; a pointer's referent follows at once, not after the last parameter."""
 
     __slots__ = ("_kind", "_steps")
 
@@ -273,7 +275,7 @@ class _ParametersCodec(Codec):
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(member, counts))
 class NdrStructure:
-    """Base of structures: see the module. Values are compared by their members."""
+    """Base class of structures: see the module. Values are compared by their members."""
 
     MEMBERS: ClassVar[tuple[Member, ...]] = ()
     _codecs: ClassVar[dict[Representation, Codec]]
@@ -300,7 +302,7 @@ class NdrStructure:
 
     @classmethod
     def codec(cls, representation: Representation, /) -> Codec:
-        """What reads and writes it, made once: a structure is a type."""
+        """The codec for a representation, made once for each structure."""
         codec = cls._codecs.get(representation)
         if codec is None:
             codec = cls._codecs[representation] = cls._make(representation)
@@ -320,14 +322,14 @@ def _count_property(one: Member) -> property:
 
 
 class Parameters(NdrStructure):
-    """What travels of a call in one direction: the stub data of a request or a response."""
+    """The stub data of a request or a response."""
 
     @classmethod
     def _make(cls, representation: Representation) -> Codec:
         return _ParametersCodec(cls, representation)
 
     def encode(self, representation: Representation) -> bytes:
-        """The stub data. RangeError when a member is not in its range."""
+        """Encode the stub data. Raises RangeError if a member is not in its range."""
         writer = NdrWriter(representation.word)
         try:
             self.codec(representation).write(writer, self)
@@ -337,7 +339,9 @@ class Parameters(NdrStructure):
 
     @classmethod
     def decode(cls, data: bytes, representation: Representation) -> Self:
-        """The parameters in stub data. NdrError if they are not there; what follows them is ignored (C706 14.1)."""
+        """Decode the parameters in stub data. Raises NdrError if they are invalid; data after them are ignored (C706
+        14.1).
+        """
         reader = NdrReader(data, representation.word)
         value: Self = cls.codec(representation).read(reader)
         return value

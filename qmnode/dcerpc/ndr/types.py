@@ -1,8 +1,8 @@
-"""The words that methods are declared with: numbers, handles, pointers, arrays, strings.
+"""The vocabulary of method declarations: numbers, handles, pointers, arrays, strings.
 
-A type is data; ``codec`` makes what reads and writes it in one representation. NDR is C706 chapter 14, NDR64 what
-MS-RPCE 2.2.5 changes: counts, offsets and pointers have eight bytes, enumerations four, structures are padded at their
-end, and the members of unions are aligned like the largest.
+A type is data; ``codec`` makes its reader and writer for one representation. NDR is C706 chapter 14. NDR64 has the
+changes of MS-RPCE 2.2.5: counts, offsets and pointers have eight bytes, enumerations four, structures are padded at
+their end, and the members of unions are aligned like the largest.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """A transfer syntax, as far as stub data differ between them."""
+    """A transfer syntax, as far as it affects stub data."""
 
     name: str
     pointer_size: int
     enumeration: str
     pads_structures: bool
     order: Literal["<", ">"] = "<"
-    """Of octets, as the struct module says it."""
+    """The byte order, in the notation of the struct module."""
 
     @property
     def word(self) -> struct.Struct:
-        """The form of counts, offsets and pointers."""
+        """The ``struct`` form of counts, offsets and pointers."""
         return word_of(self.pointer_size, self.order)
 
 
@@ -43,14 +43,14 @@ _BIG_ENDIAN: Final = {one: replace(one, order=">") for one in (NDR, NDR64)}
 
 
 def big_endian_of(representation: Representation) -> Representation:
-    """The same, as big-endian machines write it."""
+    """The same representation in big-endian order."""
     return _BIG_ENDIAN[representation]
 
 
 CONTEXT_HANDLE_SIZE: Final = 20
 NULL_CONTEXT_HANDLE: Final = bytes(CONTEXT_HANDLE_SIZE)
 _LARGEST: Final = 8 * 1024 * 1024
-"""Items of an array, at most, whatever a count says."""
+"""The most items of an array, whatever a count says."""
 
 
 class Codec:
@@ -61,26 +61,28 @@ class Codec:
     def __init__(self, align: int, code: str = "") -> None:
         self.align = align
         self.code = code
-        """Of the struct module, when the type has a fixed form that neighbours can be packed together with."""
+        """The code of the struct module, if the type has a fixed form that can be packed together with its
+        neighbours.
+        """
 
     def write(self, writer: NdrWriter, value: Any) -> None:
-        """Append a value."""
+        """Append a value to the stream."""
         raise NotImplementedError
 
     def read(self, reader: NdrReader, size: int | None = None, length: int | None = None) -> Any:
-        """Take a value. ``size`` and ``length`` are what size_is and length_is say, for arrays."""
+        """Read a value. ``size`` and ``length`` are the values of size_is and length_is, for arrays."""
         raise NotImplementedError
 
 
 class Declared(Protocol):
-    """What can be the type of a member: a Type, or a class of structures."""
+    """A type of a member: a Type, or a class of structures."""
 
     def codec(self, representation: Representation, /) -> Codec:
-        """What reads and writes it; made once."""
+        """The codec for a representation, made once."""
 
 
 class Type:
-    """Base of all types that are no structures."""
+    """Base class of all types except structures."""
 
     __slots__ = ("_codecs",)
 
@@ -88,7 +90,7 @@ class Type:
         self._codecs: dict[Representation, Codec] = {}
 
     def codec(self, representation: Representation, /) -> Codec:
-        """What reads and writes it; made once."""
+        """The codec for a representation, made once."""
         codec = self._codecs.get(representation)
         if codec is None:
             codec = self._codecs[representation] = self._make(representation)
@@ -129,7 +131,7 @@ class Fixed(Type):
 
 
 class _TurnedCodec(Codec):
-    """A run of bytes here, which travels as big-endian fields."""
+    """A run of bytes in memory whose wire form is big-endian fields."""
 
     __slots__ = ("_big", "_little")
 
@@ -147,7 +149,7 @@ class _TurnedCodec(Codec):
 
 
 class Identifier(Type):
-    """A run of bytes that has fields: kept as little-endian machines write it."""
+    """A run of bytes with inner fields, kept in little-endian form."""
 
     __slots__ = ("_align", "_fields")
 
@@ -182,9 +184,9 @@ CONTEXT_HANDLE: Final = Identifier("IIHH8s", 4)
 
 # --- pointers ---------------------------------------------------------------------------------------------------------
 class _PointerCodec(Codec):
-    """A pointer that stands for itself: a parameter, or what another pointer refers to. Its referent follows at once.
+    """A top-level pointer: a parameter, or the referent of another pointer. Its referent follows at once.
 
-    Pointers that are embedded in structures and arrays are dealt with there.
+    Pointers embedded in structures and arrays are handled there.
     """
 
     __slots__ = ("referent",)
@@ -207,9 +209,9 @@ class _PointerCodec(Codec):
 
 
 class Pointer(Type):
-    """A unique pointer: None, or what it refers to. Full pointers, of which none is an alias here, look the same.
+    """A unique pointer: None, or its referent. Full pointers look the same, as there are no aliases here.
 
-    A reference pointer that is a parameter is declared as what it refers to, since nothing of it travels.
+    A reference pointer as a parameter is declared as its referent, since the pointer itself is not transmitted.
     """
 
     __slots__ = ("_referent",)
@@ -225,7 +227,7 @@ class Pointer(Type):
 
 # --- arrays and strings -----------------------------------------------------------------------------------------------
 class Room(list[Any]):
-    """Items of a varying array with room for more: its size_is is ``size``."""
+    """Items of a varying array with spare room: its size_is is ``size``."""
 
     def __init__(self, items: Iterable[Any], size: int) -> None:
         super().__init__(items)
@@ -382,7 +384,7 @@ class Characters(Type):
 
 # --- unions -----------------------------------------------------------------------------------------------------------
 class UnionCodec(Codec):
-    """A union without encapsulation: the tag again, then the member that it selects."""
+    """A non-encapsulated union: the tag again, then the member that it selects."""
 
     __slots__ = ("_members", "_start", "_tag")
 
@@ -391,10 +393,10 @@ class UnionCodec(Codec):
         self._tag = tag
         super().__init__(max([tag.align, *(one.align for one in members.values() if one is not None)]))
         self._start = self.align if aligned else tag.align
-        """Where it begins: NDR64 aligns it like its largest member (MS-RPCE 2.2.5.3.4.4), NDR like its tag."""
+        """Its alignment: NDR64 aligns it like its largest member (MS-RPCE 2.2.5.3.4.4), NDR like its tag."""
 
     def write_member(self, writer: NdrWriter, tag: int, value: Any) -> None:
-        """The tag and the member."""
+        """Write the tag and the member."""
         member = self._member(tag)
         writer.align(self._start)
         self._tag.write(writer, tag)
@@ -409,9 +411,9 @@ class UnionCodec(Codec):
             writer.deferred.append((member.referent, value))
 
     def read_member(self, reader: NdrReader, tag: int, target: Any, name: str) -> Any:
-        """The member, or None and later, as the attribute ``name`` of ``target``, what it points to.
+        """The member, or None; a pointer's referent is set later as the attribute ``name`` of ``target``.
 
-        The tag in the union must be the one outside.
+        The tag in the union must equal the one outside.
         """
         member = self._member(tag)
         reader.align(self._start)
@@ -434,7 +436,7 @@ class UnionCodec(Codec):
 
 
 class Union(Type):
-    """Members by tag; None is an empty one."""
+    """A union: members by tag; None is an empty one."""
 
     __slots__ = ("_members", "_tag")
 
