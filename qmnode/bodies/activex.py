@@ -83,7 +83,7 @@ _NUMBERS: Final[dict[int, str]] = {
     Vt.VT_R4: "f",
     Vt.VT_R8: "d",
 }
-codecs.lookup(DEFAULT_CODE_PAGE)  # loaded now, and not by a stranger's body
+codecs.lookup(DEFAULT_CODE_PAGE)  # loaded now, so that no stranger's body causes it
 _WHOLE: Final = frozenset("bBhHiIqQ")
 _TEXTS: Final = frozenset({Vt.VT_BSTR, Vt.VT_LPWSTR, Vt.VT_LPSTR})
 _SCALE: Final = Decimal(10_000)
@@ -100,7 +100,7 @@ def type_name(body_type: int) -> str:
 
 
 def type_of_name(name: str) -> int | None:
-    """The body type of such a name; None for others."""
+    """The body type of such a name; None for other text."""
     if name.upper() == _BYTE_ARRAY_NAME:
         return BYTE_ARRAY
     prefix, separator, element = name.upper().rpartition("|")
@@ -110,12 +110,12 @@ def type_of_name(name: str) -> int | None:
 
 
 def recognise(body: bytes, body_type: int) -> bool:
-    """Whether the body type alone says what the bytes are."""
+    """Whether the body type alone identifies the format."""
     return body_type != Vt.VT_EMPTY and type_of_name(type_name(body_type)) is not None
 
 
 def decode(body: bytes, body_type: int, budget: Budget, code_page: str = DEFAULT_CODE_PAGE) -> Any:
-    """The value. BodyError if the bytes cannot be of the type."""
+    """Decode a body. Raises BodyError if the bytes do not fit the type."""
     budget.spend(1, len(body))
     if body_type == BYTE_ARRAY:
         return body
@@ -182,13 +182,15 @@ def _code_page_text(body: bytes, code_page: str) -> str:
 
 def _com_object(body: bytes, body_type: int) -> dict[str, Any]:
     if body_type == Vt.VT_STREAMED_OBJECT and len(body) >= 16:
-        # OleSaveToStream writes the class identifier, then what the object wrote of itself.
+        # OleSaveToStream writes the class identifier, then the object's own data.
         return {"object": "streamed", "class": str(UUID(bytes_le=body[:16])), "content": body[16:]}
     return {"object": "streamed" if body_type == Vt.VT_STREAMED_OBJECT else "stored", "content": body}
 
 
 def _vector(body: bytes, element: int, budget: Budget, code_page: str) -> Any:
-    """Bytes are the body itself; other elements may have their count before them (COUNTEDARRAY, 2.2.16)."""
+    """The elements of a vector. Bytes are the body itself; other elements may follow their count (COUNTEDARRAY,
+    2.2.16).
+    """
     if element == Vt.VT_UI1:
         return body
     if element in _TEXTS:
@@ -225,7 +227,7 @@ def _text_vector(body: bytes, element: int, budget: Budget, code_page: str) -> l
 
 
 def encode(value: Any, body_type: int | None = None, code_page: str = DEFAULT_CODE_PAGE) -> tuple[bytes, int]:
-    """The body and its type: the one that System.Messaging chooses for the value, or the one that is named."""
+    """Encode a value as a body of the given type, or of the type that System.Messaging chooses for the value."""
     if body_type is None:
         body_type = natural_type(value)
     try:
@@ -239,7 +241,7 @@ def encode(value: Any, body_type: int | None = None, code_page: str = DEFAULT_CO
 
 
 def _wanted(body_type: int, code_page: str) -> str:
-    """The values that a body type has, for the sentence that refuses another one."""
+    """The values that a body type accepts, for the sentence that refuses another one."""
     if body_type == BYTE_ARRAY or body_type & VECTOR:
         element = body_type & ~VECTOR
         return "it has bytes" if element in (Vt.VT_UI1, BYTE_ARRAY) else f"it has a list of {type_name(element)}"
@@ -258,7 +260,7 @@ def _wanted(body_type: int, code_page: str) -> str:
 
 
 def natural_type(value: Any) -> int:
-    """What ActiveXMessageFormatter writes for such a value."""
+    """The type that ActiveXMessageFormatter writes for such a value."""
     match value:
         case None:
             return Vt.VT_NULL
@@ -307,7 +309,7 @@ def _encode(value: Any, body_type: int, code_page: str) -> bytes:
 
 
 def _is_true(value: Any) -> bool:
-    """The boolean. BodyError for others: the text "false" is true to Python."""
+    """The boolean. Raises BodyError for other values: the text "false" is true to Python."""
     if not isinstance(value, int) or value not in (0, 1):
         raise BodyError(f"{value!r:.80} is no VT_BOOL: it has true and false, or 1 and 0")
     return bool(value)
@@ -315,7 +317,7 @@ def _is_true(value: Any) -> bool:
 
 def _encode_vector(value: Any, element: int, code_page: str) -> bytes:
     if element == Vt.VT_UI1:
-        return bytes(memoryview(value))  # a number would give so many zeros
+        return bytes(memoryview(value))  # a number would give that many zeros
     if isinstance(value, (str, dict)) or (element not in _TEXTS and element not in _ELEMENT_SIZES):
         raise TypeError
     if element == Vt.VT_BOOL:
@@ -333,14 +335,14 @@ def _counted_text(text: str, element: int, code_page: str) -> bytes:
 
 
 def encode_ole_date(value: Any) -> tuple[bytes, int]:
-    """VT_DATE as COM programs read it."""
+    """A date as VT_DATE, in the form that COM programs read."""
     if not isinstance(value, datetime) or value.year < 100:
         raise BodyError(f"{value!r:.80} is no OLE date: those are of the years 100 to 9999")
     return struct.pack("<d", to_ole(value)), Vt.VT_DATE
 
 
 def value_of_text(text: str, body_type: int) -> Any:
-    """What a person wrote, as a value for the body type. BodyError if it is none."""
+    """Parse text that a person wrote as a value of the body type. Raises BodyError if it is not one."""
     try:
         match body_type:
             case Vt.VT_BSTR | Vt.VT_LPWSTR | Vt.VT_LPSTR:

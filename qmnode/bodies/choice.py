@@ -1,4 +1,4 @@
-"""Which format a message has: by its body type, its headers and its content; or as it is named."""
+"""Selects the format of a message: by its body type, its headers and its content, or by a given name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,11 +26,12 @@ _NRBF_TYPE: Final = 768
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A body as a value, or why it is none."""
+    """A body as a value, or the reason why there is none."""
 
     format: str
-    """``xml``, ``binary``, ``wcf``, ``json``, ``text``, or the body type's name such as ``VT_BSTR``; empty if the bytes
-    are of no format that is known."""
+    """``xml``, ``binary``, ``wcf``, ``json``, ``text``, or the body type's name such as ``VT_BSTR``; empty for an
+    unknown format.
+    """
     value: Any = None
     """None, bool, int, float, Decimal, str, bytes, datetime, timedelta, UUID, and lists and dictionaries of them."""
     reason: str = ""
@@ -38,17 +39,17 @@ class Decoded:
 
 
 class Headers(NamedTuple):
-    """Headers beside a body."""
+    """Headers of a message, decoded."""
 
     format: str
-    """``nservicebus``, ``rebus``, or empty if there are none that are known."""
+    """``nservicebus``, ``rebus``, or empty for none or unknown ones."""
     values: Mapping[str, str]
     reason: str = ""
     """Why they could not be read."""
 
 
 class Encoded(NamedTuple):
-    """What a message needs to carry a value."""
+    """The properties of a message that carry a value."""
 
     body: bytes
     body_type: int = 0
@@ -63,7 +64,7 @@ def decode(
     limits: Limits = DEFAULT_LIMITS,
     code_page: str = activex.DEFAULT_CODE_PAGE,
 ) -> Decoded:
-    """The value of a body, of the format that it seems to have or of the one that is named. It never raises."""
+    """The value of a body, in the recognised or the given format. Never raises."""
     name = format or recognise(body, body_type)
     try:
         chosen = named_type(name)
@@ -86,7 +87,7 @@ def named_type(name: str) -> int | None:
 
 
 def recognise(body: bytes, body_type: int) -> str:
-    """Name of the format that a body seems to have; empty for none."""
+    """Name of the recognised format of a body; empty for none."""
     if activex.recognise(body, body_type):
         return activex.type_name(body_type)
     if not body:
@@ -144,7 +145,7 @@ def _read(name: str, body: bytes, budget: Budget) -> Decoded:
 
 
 def read_headers(extension: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Headers:
-    """Headers of NServiceBus or Rebus in the property Extension. It never raises."""
+    """Headers of NServiceBus or Rebus in the property Extension. Never raises."""
     if not extension:
         return Headers("", {})
     from qmnode.bodies import nservicebus, rebus
@@ -159,7 +160,7 @@ def read_headers(extension: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Header
 
 
 def write_headers(headers: Mapping[str, str], format: str) -> bytes:
-    """Extension for such headers. BodyError for another format."""
+    """Extension for such headers. Raises BodyError for another format."""
     from qmnode.bodies import nservicebus, rebus
 
     for name, value in headers.items():
@@ -179,9 +180,9 @@ def encode(
     headers: Mapping[str, str] | None = None,
     code_page: str = activex.DEFAULT_CODE_PAGE,
 ) -> Encoded:
-    """Body, body type and Extension for a value. BodyError if the format cannot have it.
+    """Body, body type and Extension for a value. Raises BodyError if the format cannot represent it.
 
-    ``nservicebus`` and ``rebus`` are JSON with headers; bytes and text are taken as the body that they are.
+    ``nservicebus`` and ``rebus`` are JSON with headers; bytes and text are used as the body unchanged.
     """
     try:
         body, body_type = _encode_body(value, format, code_page)

@@ -27,7 +27,7 @@ def to_ticks(moment: datetime) -> int:
 
 
 def from_binary(value: int) -> datetime:
-    """A 64-bit number of 62 bits of ticks under a kind (MS-NRBF 2.1.1.5, MC-NBFX 2.2.3.12). UTC gets its time zone."""
+    """A 64-bit number of 62 bits of ticks with a kind (MS-NRBF 2.1.1.5, MC-NBFX 2.2.3.12). UTC gets its time zone."""
     value &= (1 << 64) - 1
     kind, ticks = value >> 62, value & ((1 << 62) - 1)
     if kind not in (0, _KIND_UTC, _KIND_LOCAL):
@@ -41,7 +41,7 @@ def from_nrbf(value: int) -> datetime:
     value &= (1 << 64) - 1
     kind, ticks = value >> 62, value & ((1 << 62) - 1)
     if kind >= _KIND_LOCAL:
-        if ticks > (1 << 62) - 900_000_000_000:  # of the first day, in a zone east of Greenwich
+        if ticks > (1 << 62) - 900_000_000_000:  # on the first day, in a zone east of Greenwich
             ticks -= 1 << 62
         return from_ticks(max(ticks, 0)).replace(tzinfo=UTC)
     return from_binary(value)
@@ -52,20 +52,20 @@ def from_ole(days: float) -> datetime:
     if not -657_435.0 < days < 2_958_466.0:
         raise BodyError(f"{days} is no OLE date: those are of the years 100 to 9999")
     whole = int(days)
-    # .NET and OLE have milliseconds here; more digits of the fraction are noise of the division.
+    # .NET and OLE have milliseconds here; more digits of the fraction are rounding errors of the division.
     milliseconds = int(abs(days - whole) * 86_400_000 + 0.5)
     return _OLE_EPOCH + timedelta(days=whole, milliseconds=milliseconds)
 
 
 def to_ole(moment: datetime) -> float:
-    """The other way round."""
+    """The OLE Automation date of a date and time."""
     passed = moment.replace(tzinfo=None) - _OLE_EPOCH
     fraction = (passed.seconds + passed.microseconds / 1_000_000) / 86_400
     return passed.days + fraction if passed.days >= 0 else passed.days - fraction
 
 
 def duration_text(ticks: int) -> str:
-    """A TimeSpan as XML writes it, ``P1DT2H3M4.5S``."""
+    """A TimeSpan in XML form, ``P1DT2H3M4.5S``."""
     sign, ticks = ("-", -ticks) if ticks < 0 else ("", ticks)
     seconds, rest = divmod(ticks, 10_000_000)
     days, seconds = divmod(seconds, 86_400)

@@ -11,15 +11,16 @@ _MARK: Final = b"\xef\xbb\xbf"
 
 
 def looks_like_json(body: bytes) -> bool:
-    """Whether it begins and ends as an object or an array."""
+    """Whether it begins and ends like an object or an array."""
     start, end = body[:64].removeprefix(_MARK).lstrip(), body[-64:].rstrip(b" \t\r\n\0")
     return (start[:1], end[-1:]) in ((b"{", b"}"), (b"[", b"]"))
 
 
 def decode(body: bytes, budget: Budget) -> Any:
-    """The document. Its values and its depth are counted before Python builds it."""
+    """Decode a document. Its values and its depth are counted before Python builds it."""
     body = body.removeprefix(_MARK).rstrip(b"\0")
-    # A value more needs a comma, a colon or an opening bracket; those within texts make the count too high, never low.
+    # Each further value needs a comma, a colon or an opening bracket. Those within texts can only make the count too
+    # high.
     budget.spend(0, len(body))
     budget.require(body.count(b",") // 2 + body.count(b"[") + body.count(b"{"))
     try:
@@ -41,5 +42,5 @@ def _check_depth(value: Any, budget: Budget) -> None:
 
 
 def encode(value: Any) -> bytes:
-    """UTF-8 without a mark."""
+    """UTF-8 without a byte-order mark."""
     return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")).encode("utf-8")

@@ -1,25 +1,25 @@
-"""How much a decoder may spend on one message, so that no body can exhaust the process that looks at it."""
+"""Limits on the cost of decoding one message, so that no body can exhaust the process that shows it."""
 
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 
 class BodyError(ValueError):
-    """Bytes that are not of the format, or pass a limit; or a value that the format cannot write."""
+    """Bytes that are not valid in the format, or exceed a limit; or a value that the format cannot represent."""
 
 
 class BudgetError(BodyError):
-    """Decoding stopped at a limit. The bytes may well be of the format."""
+    """Decoding stopped at a limit. The bytes may still be valid in the format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the decoding of one message may cost."""
+    """The cost limits for decoding one message."""
 
     nodes: int = 5_000
     """Values, elements and attributes of the result."""
     depth: int = 100
-    """Values within values."""
+    """The deepest nesting of values."""
     octets: int = 1 << 20
     """Bytes of text and of byte strings in the result, and of the body that is decoded."""
 
@@ -29,7 +29,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 @dataclass(slots=True)
 class Budget:
-    """What is left of the limits."""
+    """The rest of the limits during decoding."""
 
     limits: Limits
     nodes: int = field(init=False)
@@ -40,14 +40,14 @@ class Budget:
         self.octets = self.limits.octets
 
     def spend(self, nodes: int = 1, octets: int = 0) -> None:
-        """Take from the budget. BudgetError when it is used up."""
+        """Take from the budget. Raises BudgetError when it is used up."""
         self.nodes -= nodes
         self.octets -= octets
         if self.nodes < 0 or self.octets < 0:
             self._refuse()
 
     def require(self, nodes: int) -> None:
-        """BudgetError if so many values cannot be paid for. Nothing is taken."""
+        """Raise BudgetError if the budget has fewer nodes than this. Takes nothing."""
         if nodes > self.nodes:
             self.nodes = -1
             self._refuse()
@@ -58,6 +58,6 @@ class Budget:
         raise BudgetError(f"more than {self.limits.octets} bytes: raise the limit bodies.octets to decode it")
 
     def check_depth(self, depth: int) -> None:
-        """BudgetError for values nested more deeply than the limit."""
+        """Raise BudgetError for values nested more deeply than the limit."""
         if depth > self.limits.depth:
             raise BudgetError(f"nested more than {self.limits.depth} deep: raise the limit bodies.depth to decode it")

@@ -20,7 +20,7 @@ _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Dictionary:
-    """Strings by number: even ones are of MC-NBFS, odd ones came in the string tables of a session (MC-NBFSE)."""
+    """Strings by number: even ones are from MC-NBFS, odd ones from the string tables of a session (MC-NBFSE)."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -51,12 +51,12 @@ class Dictionary:
 
 
 def parse(reader: Reader, dictionary: Dictionary, budget: Budget) -> Element:
-    """The tree of the document that begins here."""
+    """Parse the document that begins here into a tree."""
     return _Document(reader, dictionary, budget).read()
 
 
 class _Document:
-    """One document's records."""
+    """The records of one document."""
 
     def __init__(self, reader: Reader, dictionary: Dictionary, budget: Budget) -> None:
         self._reader = reader
@@ -67,7 +67,7 @@ class _Document:
         self._root: Element | None = None
 
     def read(self) -> Element:
-        """Records until the root is closed."""
+        """Read records until the root is closed."""
         while self._root is None or self._open:
             kind = self._reader.byte()
             if kind == 0x01:
@@ -147,7 +147,7 @@ class _Document:
         element.text = text if not element.children or text.strip() else ""
 
     def _array(self) -> None:
-        """An Array record (2.3.3): one element again and again, each with one value."""
+        """An Array record (2.3.3): one element repeated, each time with one value."""
         first = self._reader.byte()
         if not 0x40 <= first <= 0x77:
             raise BodyError(f"an array begins with record {first:#04x}, which is no element")
@@ -192,7 +192,7 @@ class _Document:
 
 
 _ELEMENT_NAMES: Final = {0x40: (False, False), 0x41: (True, False), 0x42: (False, True), 0x43: (True, True)}
-"""Of the records that are not for one letter: whether they have a prefix, and whether the name is in a dictionary."""
+"""For the records without a fixed letter: whether they have a prefix, and whether the name is in a dictionary."""
 _ATTRIBUTE_NAMES: Final = {0x04: (False, False), 0x05: (True, False), 0x06: (False, True), 0x07: (True, True)}
 _ARRAY_SIZES: Final = {
     0xB4: 1, 0x8A: 2, 0x8C: 4, 0x8E: 8, 0x90: 4, 0x92: 8, 0x94: 16, 0x96: 8, 0xAE: 8, 0xB0: 16
@@ -215,7 +215,7 @@ def _float(code: str) -> Callable[[Reader], str]:
 
 
 def _single_text(value: float) -> str:
-    """The shortest text that gives the same 32 bits."""
+    """The shortest text that represents the same 32 bits."""
     for digits in range(6, 10):
         text = f"{value:.{digits}g}"
         if struct.pack("<f", float(text)) == struct.pack("<f", value):
@@ -293,7 +293,7 @@ _NUMBERS: Final = {text: 2 * place for place, text in enumerate(STRINGS)}
 
 
 def write_text(text: str) -> bytes:
-    """Text that ends its element."""
+    """A text record that ends its element."""
     content = encoded(text)
     if not content:
         return b"\x01"
@@ -305,7 +305,7 @@ def write_text(text: str) -> bytes:
 
 
 def write(element: Element, around: str = "") -> bytes:
-    """The element in records. Its namespaces become default namespaces, and those of attributes prefixes."""
+    """The element as records. Its namespaces become default namespaces, and those of attributes prefixes."""
     check_name(element.name)
     parts = [_name_record(0x42, element.name)]
     if element.namespace != around:

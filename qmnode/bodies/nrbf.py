@@ -1,8 +1,8 @@
 """BinaryMessageFormatter: .NET Remoting Binary Format (MS-NRBF), in a body of the type 768. Read only.
 
 Nothing is instantiated: an object is a dictionary of its members with its type's name under ``$type``. Collections of
-the framework are shown as what they hold. An object within itself is cut: ``{"$cycle": "its type"}``. Writing the
-format is left out on purpose: .NET deprecates its reader, since a body can make it run code.
+the framework are shown as their contents. An object within itself is replaced by ``{"$cycle": "its type"}``. Writing
+the format is left out on purpose: .NET deprecates its reader, since a body can make it run code.
 """
 
 import struct
@@ -18,7 +18,7 @@ from qmnode.bodies.nrbf_objects import Instance, Reference, ValueBuilder
 from qmnode.bodies.reader import Reader
 
 BODY_TYPE: Final = 768
-"""VT_BINARY_OBJECT of System.Messaging; no VARENUM constant."""
+"""VT_BINARY_OBJECT of System.Messaging; not a VARENUM constant."""
 _MOST_RANK: Final = 32
 _MOST_MEMBERS: Final = 4096
 
@@ -35,17 +35,19 @@ class _Nulls(NamedTuple):
 
 
 class _End(NamedTuple):
-    """MessageEnd (2.6.3)."""
+    """The end of the stream: MessageEnd (2.6.3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """What records say of a class (2.3.1): ``types`` is None if the members' types are not in the stream."""
+    """The declaration of a class in the records (2.3.1): ``types`` is None if the members' types are not in the
+    stream.
+    """
 
     name: str
     members: tuple[str, ...]
     types: tuple[tuple[int, int], ...] | None
-    """Of each member its BinaryTypeEnum, and of a primitive its PrimitiveTypeEnum."""
+    """The BinaryTypeEnum of each member, and the PrimitiveTypeEnum of a primitive."""
 
 
 _PRIMITIVE: Final = 0
@@ -64,7 +66,7 @@ def decode(body: bytes, budget: Budget) -> Any:
     budget.spend(1, len(body))
     stream = _Stream(body, budget)
     root = stream.read()
-    # The result is paid for apart from the records: an object that is referred to twice is in it twice.
+    # The result is charged separately from the records: an object that is referenced twice is in it twice.
     return ValueBuilder(stream.objects, Budget(budget.limits)).build(root)
 
 
@@ -97,7 +99,7 @@ class _Stream:
         }
 
     def read(self) -> Reference:
-        """Read to MessageEnd. The reference to the root."""
+        """Read to MessageEnd and return the reference to the root."""
         if not recognise(self._reader.data):
             raise BodyError("it does not begin with the header of the .NET Remoting Binary Format, version 1.0")
         self._reader.take(1)
@@ -108,7 +110,7 @@ class _Stream:
         return root
 
     def _record(self) -> Any:
-        """One record, with those within it. Libraries before it (2.6.2) are passed over."""
+        """Read one record with its nested records. Preceding library records (2.6.2) are skipped."""
         self._budget.spend()
         kind = self._reader.byte()
         while kind == 12:

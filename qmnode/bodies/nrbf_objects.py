@@ -13,7 +13,7 @@ from qmnode.bodies.limits import BodyError, Budget
 
 
 class Reference(NamedTuple):
-    """MemberReference (2.5.3), and what stands for an object wherever it is."""
+    """MemberReference (2.5.3), and the placeholder for an object wherever it occurs."""
 
     identifier: int
 
@@ -37,7 +37,7 @@ def short_type_name(name: str) -> str:
 
 
 class ValueBuilder:
-    """Follows references from the root. Each value that it makes is paid for, however often an object is shared."""
+    """Follows references from the root. Each value that it makes is charged, however often an object is shared."""
 
     def __init__(self, objects: dict[int, Any], budget: Budget) -> None:
         self._objects = objects
@@ -45,7 +45,7 @@ class ValueBuilder:
         self._within: dict[int, None] = {}
 
     def build(self, value: Any) -> Any:
-        """A value with all that it refers to."""
+        """Build a value with everything that it refers to."""
         match value:
             case Reference():
                 return self._object(value.identifier)
@@ -86,7 +86,7 @@ class ValueBuilder:
             try:
                 return show(members)
             except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, IndexError):
-                pass  # members of another version of the framework, or of a stranger's making: shown as they are
+                pass  # members of another framework version, or forged ones: shown as they are
         return {"$type": short_type_name(instance.type_name), **members}
 
 
@@ -106,7 +106,7 @@ def _queue(members: dict[str, Any]) -> list[Any]:
 
 
 def _mapping(pairs: list[tuple[Any, Any]]) -> Any:
-    """A dictionary if the keys are scalars, each once; else pairs."""
+    """A dictionary if the keys are distinct scalars; otherwise pairs."""
     if all(isinstance(key, (str, int, float, UUID, Decimal)) for key, _ in pairs):
         found = dict(pairs)
         if len({str(key) for key in found}) == len(pairs):
@@ -179,4 +179,4 @@ _SHOWN: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
         )
     },
 }
-"""Types of the framework that are shown as what they hold, by name."""
+"""Types of the framework that are shown as their contents, by name."""

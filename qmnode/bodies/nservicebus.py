@@ -1,6 +1,6 @@
 """Headers of NServiceBus: in Extension, as the XML of a list of header infos (NServiceBus.Transport.Msmq).
 
-The body is what the endpoint's serializer writes, mostly XML or JSON; ``NServiceBus.ContentType`` says which.
+The body is in the format of the endpoint's serializer, usually XML or JSON; ``NServiceBus.ContentType`` names it.
 """
 
 import re
@@ -13,7 +13,7 @@ from qmnode.bodies.xml_text import parse
 NAME: Final = "nservicebus"
 _CONTROL: Final = re.compile(rb"&#(?:x0{0,8}([0-9A-Fa-f]{1,2})|0{0,8}([0-9]{1,2}));")
 _STAND_IN: Final = 0xF700
-"""Of the private use area: what stands for a control character while XML is parsed."""
+"""Start of the placeholders for control characters while XML is parsed, in the private use area."""
 _CONTROLS: Final = {_STAND_IN + number: number for number in range(32)}
 _ROOT: Final = "ArrayOfHeaderInfo"
 _END: Final = b"</ArrayOfHeaderInfo>"
@@ -24,12 +24,12 @@ _START: Final = (
 
 
 def recognise(extension: bytes) -> bool:
-    """Whether it is such a list, with or without its end."""
+    """Whether it is such a list, complete or truncated."""
     return b"<ArrayOfHeaderInfo" in extension[:256]
 
 
 def decode(extension: bytes, budget: Budget) -> dict[str, str]:
-    """Headers by name. What follows the list, such as the NUL characters of old senders, is passed over."""
+    """Headers by name. Data after the list, such as the NUL characters of old senders, are ignored."""
     end = extension.rfind(_END)
     content = extension[: end + len(_END)] if end >= 0 else extension
     root = parse(_CONTROL.sub(_stand_in, content), budget)
@@ -44,13 +44,13 @@ def decode(extension: bytes, budget: Budget) -> dict[str, str]:
 
 
 def _stand_in(reference: re.Match[bytes]) -> bytes:
-    """XML has no control characters, not even as references; .NET lets headers have them. Expat does not."""
+    """Replace a reference to a control character, which XML and Expat forbid but .NET allows in headers."""
     number = int(reference[1], 16) if reference[1] else int(reference[2])
     return f"&#x{_STAND_IN + number:X};".encode() if number < 32 and number not in b"\t\n\r" else reference[0]
 
 
 def encode(headers: dict[str, str]) -> bytes:
-    """The list as NServiceBus reads it."""
+    """The list in the form that NServiceBus reads."""
     infos = "".join(
         f"<HeaderInfo><Key>{_escaped(key)}</Key><Value>{_escaped(value)}</Value></HeaderInfo>"
         for key, value in headers.items()

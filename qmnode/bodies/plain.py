@@ -1,4 +1,4 @@
-"""Decoded values as JSON has them, and as people read them."""
+"""Decoded values in JSON, and for people."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def plain(value: Any) -> Any:
-    """Bytes become base64; dates, decimals and identifiers text; infinite numbers their names."""
+    """A value for JSON: bytes become base64; dates, decimals and identifiers text; infinite numbers their names."""
     match value:
         case str():
             return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
@@ -38,7 +38,9 @@ def plain(value: Any) -> Any:
 
 
 def shown(value: Any, *, indent: bool = True) -> str:
-    """Text as it is, and anything else as JSON: over several lines, or on one, which is made in a tenth of the time."""
+    """Text unchanged, and other values as JSON: indented over several lines, or on one line, which is ten times as
+    fast.
+    """
     return (
         value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False, indent=2 if indent else None)
     )

@@ -13,7 +13,7 @@ def _layout(code: str) -> struct.Struct:
 
 
 class Reader:
-    """A place in bytes. Every read raises BodyError where the bytes end too early."""
+    """A position in bytes. Every read raises BodyError where the bytes end too early."""
 
     __slots__ = ("data", "end", "place")
 
@@ -24,11 +24,11 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """Bytes that have not been read."""
+        """The number of bytes not yet read."""
         return self.end - self.place
 
     def byte(self) -> int:
-        """One byte."""
+        """Read one byte as a number."""
         place = self.place
         if place >= self.end:
             raise BodyError(f"it ends at byte {self.end}, in the middle of a record")
@@ -36,7 +36,7 @@ class Reader:
         return self.data[place]
 
     def take(self, count: int) -> bytes:
-        """So many bytes."""
+        """Read the next ``count`` bytes."""
         place = self.place
         if count < 0 or count > self.end - place:
             raise BodyError(f"{count} bytes are announced at byte {place}, and {self.end - place} are left")
@@ -44,7 +44,7 @@ class Reader:
         return self.data[place : place + count]
 
     def number(self, code: str) -> Any:
-        """A number, by its code in :mod:`struct`."""
+        """Read a number, by its code in :mod:`struct`."""
         layout = _layout(code)
         return layout.unpack(self.take(layout.size))[0]
 
@@ -64,12 +64,12 @@ class Reader:
         return value
 
     def text(self) -> str:
-        """UTF-8 after its length (MC-NBFX 2.1.3, MS-NRBF 2.1.1.6)."""
+        """Text in UTF-8 after its length (MC-NBFX 2.1.3, MS-NRBF 2.1.1.6)."""
         return utf8(self.take(self.multi_byte_integer()))
 
 
 def utf8(content: bytes) -> str:
-    """Text of UTF-8. BodyError for anything else."""
+    """Decode UTF-8. Raises BodyError for other bytes."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -77,14 +77,16 @@ def utf8(content: bytes) -> str:
 
 
 def utf16(content: bytes) -> str:
-    """Text of UTF-16. Half of a surrogate pair is kept, as .NET keeps it in a string; BodyError for an odd size."""
+    """Decode UTF-16. Half of a surrogate pair is kept, as .NET keeps it in a string. Raises BodyError for an
+    odd size.
+    """
     if len(content) % 2:
         raise BodyError(f"UTF-16 has an even number of bytes, and these are {len(content)}")
     return content.decode("utf-16-le", "surrogatepass")
 
 
 def multi_byte_integer(value: int) -> bytes:
-    """MultiByteInt31 of a number."""
+    """Encode a number as MultiByteInt31."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -94,7 +96,7 @@ def multi_byte_integer(value: int) -> bytes:
 
 
 def encoded(text: str) -> bytes:
-    """UTF-8 of a text. BodyError if it has half of a surrogate pair, which UTF-8 cannot have."""
+    """Encode a text as UTF-8. Raises BodyError for half of a surrogate pair, which UTF-8 cannot represent."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -102,6 +104,6 @@ def encoded(text: str) -> bytes:
 
 
 def counted_text(text: str) -> bytes:
-    """UTF-8 after its length."""
+    """Encode a text as UTF-8 after its length."""
     content = encoded(text)
     return multi_byte_integer(len(content)) + content

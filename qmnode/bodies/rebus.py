@@ -1,4 +1,4 @@
-"""Headers of Rebus: in Extension, as a JSON object of texts in UTF-8 (Rebus.Msmq). The body is mostly JSON."""
+"""Headers of Rebus: in Extension, as a JSON object of texts in UTF-8 (Rebus.Msmq). The body is usually JSON."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ def recognise(extension: bytes) -> bool:
 
 
 def decode(extension: bytes, budget: Budget) -> dict[str, str]:
-    """Headers by name."""
+    """Decode the headers, by name."""
     found = json_text.decode(extension, budget)
     if not isinstance(found, dict) or not all(isinstance(value, (str, type(None))) for value in found.values()):
         raise BodyError("the headers are no JSON object of texts")
@@ -22,5 +22,5 @@ def decode(extension: bytes, budget: Budget) -> dict[str, str]:
 
 
 def encode(headers: dict[str, str]) -> bytes:
-    """The object as Rebus reads it."""
+    """The object in the form that Rebus reads."""
     return json_text.encode(headers)

@@ -14,17 +14,17 @@ from qmnode.bodies.limits import BodyError
 
 XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
 DEEPEST: Final = 200
-"""Elements within elements that are written."""
+"""The deepest nesting of elements that is written."""
 
 
 @dataclass(slots=True)
 class Element:
-    """An element. ``text`` is all character data in it that no child has."""
+    """An element. ``text`` is all its character data outside of its children."""
 
     name: str
     namespace: str = ""
     attributes: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By namespace and name; declarations of namespaces are not among them."""
+    """Attributes by namespace and name, without the declarations of namespaces."""
     children: list["Element"] = field(default_factory=list)
     text: str = ""
 
@@ -45,10 +45,10 @@ class Element:
 
 
 def content(element: Element, around: str = "") -> Any:
-    """What an element holds: text, None for ``xsi:nil``, or a dictionary.
+    """The contents of an element: text, None for ``xsi:nil``, or a dictionary.
 
-    The dictionary has children by name (a list where a name comes again), attributes under ``@name``, and text beside
-    them under ``#text``. ``@xmlns`` is there where the namespace is not that of the element around it.
+    The dictionary has children by name (a list for a repeated name), attributes under ``@name``, and text beside them
+    under ``#text``. ``@xmlns`` is present if the namespace differs from that of the enclosing element.
     """
     if element.attributes.get((XSI, "nil"), "").strip() in ("true", "1"):
         return None
@@ -74,7 +74,7 @@ def content(element: Element, around: str = "") -> Any:
 
 
 def element_of(name: str, value: Any, namespace: str = "", depth: int = 1) -> Element:
-    """The other way round: an element of what :func:`content` gives, and of plain values."""
+    """The inverse: an element from the result of :func:`content`, and from plain values."""
     if not isinstance(name, str):
         raise BodyError(f"{name!r:.80} is no name of an element")
     if depth > DEEPEST:
@@ -102,7 +102,7 @@ def element_of(name: str, value: Any, namespace: str = "", depth: int = 1) -> El
 
 
 def text_of_value(value: Any) -> str:
-    """A scalar as XML Schema writes it."""
+    """A scalar in the notation of XML Schema."""
     match value:
         case str():
             return value

@@ -1,4 +1,4 @@
-"""A body as somebody typed it, as a value for a format."""
+"""Converts typed text to a value for a body format."""
 
 import json
 from typing import Any, Final
@@ -9,15 +9,15 @@ from qmnode.bodies.limits import BodyError, Budget, Limits
 from qmnode.bodies.tree import DEEPEST
 
 _OWN: Final = Limits(nodes=1 << 22, depth=DEEPEST, octets=8 << 20)
-"""What the sender's own document may have: more than a message takes."""
+"""Limits for the sender's own document: more than a message can hold."""
 
 
 def value_of_text(text: str, format: str) -> Any:
-    """The value. BodyError if the format cannot have it.
+    """The value of a typed text. Raises BodyError if the format cannot represent it.
 
     For a body type such as VT_I4 the text is read as that type, and as base64 for one of bytes. ``xml`` takes a
-    document as it is; ``xml`` and ``activex`` take JSON as the value that it is, and any other text as text. ``json``
-    and ``wcf`` want JSON.
+    document as it is; ``xml`` and ``activex`` take JSON as its value, and any other text as text. ``json`` and ``wcf``
+    require JSON.
     """
     if (body_type := named_type(format)) is not None:
         return activex.value_of_text(text, body_type)
@@ -38,9 +38,10 @@ def value_of_text(text: str, format: str) -> Any:
 
 
 def value_of_json(value: Any, format: str) -> Any:
-    """A value of a JSON document, where dates, bytes and identifiers are text. BodyError if the format cannot have it.
+    """The value of a JSON document with dates, bytes and identifiers as text. Raises BodyError if the format cannot
+    represent it.
 
-    It takes the texts that :func:`qmnode.bodies.plain.plain` makes of values of body types.
+    It accepts the texts that :func:`qmnode.bodies.plain.plain` makes from values of body types.
     """
     body_type = named_type(format)
     if isinstance(value, str) and (body_type is not None or format == "VT_DATE_OLE"):

@@ -1,8 +1,9 @@
 """netMsmqBinding: SOAP in the .NET framing (MC-NMF, MS-NMFMB), of .NET binary XML or of text.
 
-A body is a preamble (version, mode, address, encoding), then either one envelope up to the end (mode Singleton-Sized,
-a message by itself) or sized envelopes and an end record (mode Simplex, what a transaction sent in a session).
-msmqIntegrationBinding has no framing: its bodies are XML, ActiveX or binary ones of their own formats.
+A body is a preamble (version, mode, address, encoding), followed by envelopes. In mode Singleton-Sized, a message by
+itself, one envelope takes the rest. In mode Simplex, messages that a transaction sent in a session, there are sized
+envelopes and an end record. msmqIntegrationBinding has no framing: its bodies are XML, ActiveX or binary ones of their
+own formats.
 """
 
 from typing import Any, Final, NamedTuple
@@ -37,7 +38,7 @@ _HEADER_NAMES: Final = ("Action", "To", "MessageID", "RelatesTo", "ReplyTo", "Fa
 
 
 class Preamble(NamedTuple):
-    """What is before the envelopes (MC-NMF 2.2.6)."""
+    """The preamble before the envelopes (MC-NMF 2.2.6)."""
 
     mode: int
     via: str
@@ -50,7 +51,9 @@ def recognise(body: bytes) -> bool:
 
 
 def decode(body: bytes, budget: Budget) -> dict[str, Any]:
-    """``action``, ``to`` and others of addressing, ``headers`` (the rest), ``body``; of a session, ``messages``."""
+    """``action``, ``to`` and other addressing headers, ``headers`` (the rest), ``body``; for a session,
+    ``messages``.
+    """
     budget.spend(1, len(body))
     reader = Reader(body)
     preamble = _read_preamble(reader)
@@ -129,7 +132,7 @@ def _message(envelope: Element) -> dict[str, Any]:
 
 
 def _key(name: str) -> str:
-    """``ReplyTo`` as ``reply_to``, ``MessageID`` as ``message_id``."""
+    """The key of a header: ``reply_to`` for ``ReplyTo``, ``message_id`` for ``MessageID``."""
     return {"MessageID": "message_id", "RelatesTo": "relates_to", "ReplyTo": "reply_to", "FaultTo": "fault_to"}.get(
         name, name.lower()
     )
@@ -145,9 +148,10 @@ def _without_must_understand(held: Any) -> Any:
 def encode(value: Any) -> bytes:
     """One message in binary XML, mode Singleton-Sized.
 
-    ``value``: a dictionary as :func:`decode` gives it: ``action``, ``to`` (``net.msmq://host/private/queue``) and
-    ``body`` with the operation's element, its ``@xmlns`` and its parameters; also ``message_id``, ``reply_to`` and
-    ``relates_to``. ``mode`` and ``encoding`` are passed over: one message is written, in binary XML.
+    ``value`` is a dictionary like the result of :func:`decode`. It has ``action``, ``to``
+    (``net.msmq://host/private/queue``) and ``body`` with the operation's element, its ``@xmlns`` and its parameters;
+    also ``message_id``, ``reply_to`` and ``relates_to``. ``mode`` and ``encoding`` are ignored: one message is written,
+    in binary XML.
     """
     if not isinstance(value, dict) or not {"action", "to", "body"} <= value.keys():
         raise BodyError("a WCF message is a dictionary with action, to and body")
@@ -166,7 +170,7 @@ def encode(value: Any) -> bytes:
 
 _WRITTEN: Final = ("action", "to", "body", "message_id", "relates_to", "reply_to", "via", "mode", "encoding")
 _MUST_UNDERSTAND: Final = b"\x1e\x00\x82"
-"""The attribute ``s:mustUnderstand="1"``."""
+"""The attribute ``s:mustUnderstand="1"`` in binary XML."""
 
 
 def _write_envelope(value: dict[str, Any], to: str) -> bytes:

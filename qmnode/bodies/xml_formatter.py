@@ -1,7 +1,7 @@
-"""XmlMessageFormatter: what ``XmlSerializer`` writes, in a body of the type VT_EMPTY.
+"""XmlMessageFormatter: the output of ``XmlSerializer``, in a body of the type VT_EMPTY.
 
-A document whose root is one of XML Schema's simple types (``<string>``, ``<int>``, ``<dateTime>``), or an array of
-them (``<ArrayOfInt>``), is read as that value. Any other is a dictionary with the root's name as its key.
+A document whose root is one of XML Schema's simple types (``<string>``, ``<int>``, ``<dateTime>``), or an array of them
+(``<ArrayOfInt>``), is read as that value. Any other is a dictionary with the root's name as its key.
 """
 
 import base64
@@ -44,7 +44,7 @@ _ARRAY: Final = re.compile(r"ArrayOf([A-Z]\w*)\Z")
 
 
 def decode(body: bytes, budget: Budget) -> Any:
-    """The value, or a dictionary of the root."""
+    """Decode a document to its value, or to a dictionary of the root."""
     root = parse_tree(body, budget)
     if root.tag in _READERS or _ARRAY.match(root.tag):
         return value_of(element_of_tree(root, budget))
@@ -52,7 +52,9 @@ def decode(body: bytes, budget: Budget) -> Any:
 
 
 def _content(source: ElementTree.Element, budget: Budget, around: str, depth: int) -> Any:
-    """What :func:`qmnode.bodies.tree.content` gives for the element, without making one: listings have thousands."""
+    """The result of :func:`qmnode.bodies.tree.content` for the element, without creating one: listings have
+    thousands.
+    """
     tag = source.tag
     if tag[0] == "{" or around or source.attrib:
         return _content_in_namespace(source, budget, around, depth)
@@ -101,7 +103,7 @@ def _add_children(source: ElementTree.Element, found: dict[str, Any], budget: Bu
 
 
 def value_of(root: Element) -> Any:
-    """A tree as a value."""
+    """The value of a tree."""
     if root.namespace == "" and all(space == XSI for space, _ in root.attributes):
         if not root.attributes and (found := _array(root)) is not None:
             return found
@@ -109,7 +111,7 @@ def value_of(root: Element) -> Any:
             try:
                 return _READERS[root.name](root.text)
             except (ValueError, ArithmeticError, KeyError):
-                pass  # not what XmlSerializer writes under that name
+                pass  # not XmlSerializer's content for that name
     return {root.name: content(root)}
 
 
@@ -128,7 +130,9 @@ def _array(root: Element) -> list[Any] | None:
 
 
 def encode(value: Any) -> bytes:
-    """UTF-8 without a mark, as XmlMessageFormatter writes it. A dictionary has the name of the root as its one key."""
+    """UTF-8 without a byte-order mark, as XmlMessageFormatter writes it. A dictionary has the name of the root as its
+    only key.
+    """
     return write(tree_of(value)).encode("utf-8")
 
 

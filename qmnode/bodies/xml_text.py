@@ -1,9 +1,9 @@
 """XML text to a tree, and back.
 
-The parser is Python's own (expat), and nothing reaches outside of it: a document type declaration is refused where it
-begins, so there are no entities beyond the five of XML, and nothing is ever opened. What could make many nodes is
-counted in the text before the parser starts. ``defusedxml`` refuses the same declarations, but limits neither nodes nor
-depth, and its parser is written in Python.
+The parser is Python's own (expat), and it reaches nothing outside: a document type declaration is refused where it
+begins, so there are no entities beyond the five of XML, and no file is ever opened. Text that could create many nodes
+is counted before the parser starts. ``defusedxml`` refuses the same declarations, but limits neither nodes nor depth,
+and its parser is written in Python.
 """
 
 import codecs
@@ -26,7 +26,7 @@ _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 
 
 def looks_like_xml(body: bytes) -> bool:
-    """Whether it begins as an XML document of UTF-8 or UTF-16, with or without a mark."""
+    """Whether it begins like an XML document of UTF-8 or UTF-16, with or without a byte-order mark."""
     start = body[:64]
     for mark, encoding in _MARKS:
         if start.startswith(mark):
@@ -35,7 +35,7 @@ def looks_like_xml(body: bytes) -> bool:
 
 
 def text_of(body: bytes) -> str:
-    """The document as text. BodyError if it is of neither UTF-8 nor UTF-16."""
+    """The document as text. Raises BodyError if it is neither UTF-8 nor UTF-16."""
     encoding = "utf-8"
     for mark, name in _MARKS:
         if body.startswith(mark):
@@ -47,7 +47,7 @@ def text_of(body: bytes) -> str:
         elif body[:1] == b"\0":
             encoding = "utf-16-be"
         elif declared := re.match(rb"""\s*<\?xml[^>]{0,100}?encoding=["']([A-Za-z0-9._-]{1,40})["']""", body):
-            # A StringWriter of .NET declares UTF-16, whatever its text is sent as.
+            # A StringWriter of .NET declares UTF-16, whatever encoding its text is sent in.
             encoding = declared[1].decode().lower()
             encoding = "utf-8" if encoding.startswith(("utf-16", "unicode")) else encoding
     if encoding not in _ENCODINGS:
@@ -64,13 +64,13 @@ _ENCODINGS: Final = frozenset(
 
 
 _MOST_OF: Final = {"<": 2, "=": 1, "&": 10, "\n": 20}
-"""Of what costs the parser time: how many there may be for each node of the budget. Counted before it starts."""
+"""Characters that cost the parser time: the most of each per node of the budget. Counted before it starts."""
 
 
 def parse_tree(body: bytes, budget: Budget) -> ElementTree.Element:
-    """The tree as Python's own parser builds it, in C. BodyError if it is not well formed or declares a document type.
+    """The tree as Python's own parser builds it, in C. Raises BodyError if it is malformed or declares a document type.
 
-    The elements are not paid for yet: who walks over them does that. Their number has been checked.
+    The elements are not charged yet: the code that walks them does that. Their number has been checked.
     """
     budget.spend(0, len(body))
     text = text_of(body)
@@ -80,7 +80,7 @@ def parse_tree(body: bytes, budget: Budget) -> ElementTree.Element:
     try:
         if "<!DOCTYPE" in text:
             _refuse_document_type(content)
-        # The encoding of the declaration was that of the body, and no longer holds.
+        # The declared encoding was that of the body, and no longer applies.
         parser = ElementTree.XMLParser(encoding="utf-8")  # noqa: S314 -- without a declared document type
         parser.feed(content)
         return parser.close()
@@ -89,7 +89,9 @@ def parse_tree(body: bytes, budget: Budget) -> ElementTree.Element:
 
 
 def _refuse_document_type(content: bytes) -> None:
-    """Without a document type declaration there is no entity beyond the five of XML, and nothing to open."""
+    """Refuse a document type declaration. Without one there is no entity beyond the five of XML, and nothing to
+    open.
+    """
 
     def found(*_: object) -> NoReturn:
         raise BodyError("it has a document type declaration, which is never read: entities could come from it")
@@ -105,7 +107,7 @@ def parse(body: bytes, budget: Budget) -> Element:
 
 
 def element_of_tree(source: ElementTree.Element, budget: Budget, depth: int = 1) -> Element:
-    """An element of the parser's, paid for."""
+    """Convert an element of the parser, charging the budget."""
     budget.spend(1 + len(source.attrib))
     budget.check_depth(depth)
     namespace, name = split_tag(source.tag)
@@ -125,7 +127,7 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def text_within(source: ElementTree.Element) -> str:
-    """All text of an element that no child has. White space between children is layout, and left out."""
+    """All text of an element outside of its children. White space between children is layout, and left out."""
     text = source.text or ""
     if len(source):
         text += "".join(child.tail or "" for child in source)
@@ -169,14 +171,14 @@ _RESERVED: Final = frozenset({_XML_NAMESPACE, "http://www.w3.org/2000/xmlns/"})
 
 
 def check_name(name: str) -> None:
-    """BodyError for names that no element and no attribute can have."""
+    """Raise BodyError for names that no element or attribute can have."""
     if not _NAME.match(name) or not (name.isascii() or _parser_takes(name)):
         raise BodyError(f"{name!r:.80} is no name of an XML element or attribute")
 
 
 @lru_cache(maxsize=256)
 def _parser_takes(name: str) -> bool:
-    """Whether the parser reads the name; not all letters and digits of Unicode are letters and digits of XML."""
+    """Whether the parser accepts the name; not all letters and digits of Unicode are letters and digits of XML."""
     try:
         expat.ParserCreate("utf-8").Parse(f"<{name}/>".encode("utf-8", "surrogatepass"), True)
     except expat.ExpatError:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def decoded_message(explained: Explained) -> tuple[Decoded, Headers] | None:
-    """Its body and its headers; None for a packet that is no message, or whose body is encrypted."""
+    """The body and headers of a message; None for a packet that is no message, or whose body is encrypted."""
     if explained.kind is not Kind.USER_MESSAGE or explained.packet is None:
         return None
     properties = explained.packet.message_properties_header
@@ -26,7 +26,7 @@ def decoded_message(explained: Explained) -> tuple[Decoded, Headers] | None:
 
 
 def decoded_keys(explained: Explained) -> dict[str, Any]:
-    """What they add to a packet's JSON document: the keys that messages have elsewhere."""
+    """The keys that they add to a packet's JSON document: those of messages elsewhere."""
     found = decoded_message(explained)
     if found is None:
         return {}

@@ -3,8 +3,7 @@
 pcap: https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html
 pcapng: https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-02.html
 
-A file is read as a stream, one record at a time, and no length that the file claims is trusted before it has been
-checked.
+A file is read as a stream, one record at a time. Every length in it is checked before it is used.
 """
 
 from __future__ import annotations
@@ -19,29 +18,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LARGEST_RECORD = 16 << 20
-"""Bytes of the largest record or block that is taken into memory; capture tools stop at 256 KiB a frame."""
+"""Bytes of the largest accepted record or block; capture tools stop at 256 KiB per frame."""
 
 SKIP_STEP = 1 << 16
 
 
 class Readable(Protocol):
-    """What a file must be able to do."""
+    """The operation that a file must support."""
 
     def read(self, size: int, /) -> bytes:
         """The next ``size`` bytes, or fewer at the end."""
 
 
 class Frame(NamedTuple):
-    """One captured frame."""
+    """One captured frame with its time."""
 
     number: int
     """Counted from 1, as Wireshark does."""
     time: int | None
-    """Nanoseconds since 1970 UTC; None where the file has no time for it (a Simple Packet Block)."""
+    """Nanoseconds since 1970 UTC; None if the file has no time for it (a Simple Packet Block)."""
     link: int
-    """LINKTYPE_ value."""
+    """The LINKTYPE_ value of the interface."""
     data: bytes
-    """What was captured, which may be less than what was on the wire."""
+    """The captured bytes, possibly fewer than were on the wire."""
 
 
 class _Pcap(NamedTuple):
@@ -89,21 +88,21 @@ def frames(file: Readable) -> Iterator[Frame]:
 
 
 class _Reader:
-    """A file read forward, which knows where it is and never takes more than LARGEST_RECORD at once."""
+    """Reads a file forward, tracks the position, and never reads more than LARGEST_RECORD at once."""
 
     def __init__(self, file: Readable) -> None:
         self._file = file
         self.offset = 0
 
     def take(self, size: int, what: str) -> bytes:
-        """Exactly ``size`` bytes of ``what``."""
+        """Read exactly ``size`` bytes of ``what``."""
         data = self.take_or_end(size, what)
         if data is None:
             raise CaptureError(self.offset, f"the file ends before {what}")
         return data
 
     def take_or_end(self, size: int, what: str) -> bytes | None:
-        """As ``take``, but None if the file ends exactly here."""
+        """Like ``take``, but returns None if the file ends exactly here."""
         if size > LARGEST_RECORD:
             raise CaptureError(self.offset, f"{what} claims {size} bytes, more than {LARGEST_RECORD}")
         data = self._file.read(size)
@@ -121,7 +120,7 @@ class _Reader:
 
 def _pcap(reader: _Reader, layout: _Pcap) -> Iterator[Frame]:
     header = reader.take(20, "the file's header")
-    link = struct.unpack_from(layout.order + "I", header, 16)[0] & 0xFFFF  # the upper half tells of check sequences
+    link = struct.unpack_from(layout.order + "I", header, 16)[0] & 0xFFFF  # the upper half is about check sequences
     record = struct.Struct(layout.order + layout.record)
     number = 0
     while True:
@@ -242,7 +241,7 @@ def _enhanced(section: _Section, start: int, number: int, body: bytes) -> Frame:
 
 
 def _old(section: _Section, start: int, number: int, body: bytes) -> Frame:
-    """The block that pcapng has given up: 16 bits of interface and 16 of lost frames, and otherwise the same."""
+    """The obsolete packet block of pcapng: 16 bits of interface and 16 of lost frames, otherwise like the new one."""
     if len(body) < 20:
         raise CaptureError(start, f"the block of frame {number} is too short")
     (interface,) = struct.unpack_from(section.order + "H", body)

@@ -1,6 +1,6 @@
-"""What packets MUST be in view of the packets before them: answers that echo requests, counts that count.
+"""The rules between packets: answers must echo requests, and counts must be right.
 
-Rules that need the beginning of a connection are silent when the capture does not have it.
+Rules that need the beginning of a connection are not applied if the capture does not have it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CLIENT_BIT = PingFlags.FIELDS["RC"].mask
 
 @dataclass(slots=True)
 class _Sent:
-    """What one side has sent on a connection."""
+    """The packets that one side has sent on a connection."""
 
     messages: int = 0
     recoverable: int = 0
@@ -40,11 +40,11 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Session:
-    """A connection, as far as its rules remember it. Sent[True] is the client's side."""
+    """The state of a connection that the rules need. Sent[True] is the client's side."""
 
     from_start: bool
     whole: bool = True
-    """Whether nothing has been lost from it, so that its messages can be counted."""
+    """Whether the capture has all of it, so that its messages can be counted."""
     establish: Any = None
     parameters: Any = None
     sent: dict[bool, _Sent] = field(default_factory=lambda: {True: _Sent(), False: _Sent()})
@@ -54,19 +54,19 @@ class Conversations:
     """Follows the connections and pings of a capture. Feed it each packet in order."""
 
     LIMIT: Final = 4096
-    """Connections, and pings without an answer, that are remembered."""
+    """The most connections, and unanswered pings, that are remembered."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[int, _Session] = OrderedDict()
         self._pings: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
     def damaged(self, route: Route | None) -> None:
-        """A packet of this connection was lost or could not be read: its messages can no longer be counted."""
+        """A packet of this connection was lost or unreadable: its messages can no longer be counted."""
         if route is not None and route.connection is not None:
             self._session(route).whole = False
 
     def check(self, seen: Seen, route: Route | None) -> Iterator[Finding]:
-        """Yield what the packet breaks, and remember it."""
+        """Yield the broken rules of a packet, and remember the packet."""
         if route is None or seen.from_client is None:
             return
         if seen.kind == Kind.PING:
@@ -101,7 +101,7 @@ class Conversations:
 def _establish(session: _Session, seen: Seen) -> Iterator[Finding]:
     header = seen.packet.establish_connection_header
     if seen.from_client:
-        # A session begins here, wherever the capture does.
+        # A session begins here, even if the capture began earlier.
         session.establish, session.from_start = header, True
         return
     request = session.establish
@@ -148,7 +148,9 @@ def _session_ack(session: _Session, seen: Seen) -> Iterator[Finding]:
 
 
 def _acknowledges(session: _Session, seen: Seen, recoverable: set[int]) -> Iterator[Finding]:
-    """``recoverable``: how many the sender has sent; a header inside a message may count that message or not."""
+    """Check an acknowledgment. ``recoverable`` is the number that the sender has sent; a header inside a message may
+    count that message or not.
+    """
     if not (session.from_start and session.whole):
         return
     header = seen.packet.session_header

@@ -10,21 +10,21 @@
 ``source``         address and port, or null; likewise ``destination``
 ``frames``         numbers of the frames that carried the packet
 ``offset``         of the packet in its stream or file; ``length`` in bytes
-``damage``         why the bytes are not whole (the capture lacks some, or they begin no packet), or null
+``damage``         why the bytes are incomplete (missing in the capture, or not the beginning of a packet), or null
 ``error``          why they are no packet: ``structure``, ``field``, ``offset``, ``sentence``, ``section``; or null
 ``findings``       each MUST that the packet breaks: ``structure``, ``field``, ``offset``, ``sentence``, ``section``,
-                   ``handling`` (what a node does with it: ``refused``, ``rejected``, ``ignored``, ``tolerated``; empty
+                   ``handling`` (by a node: ``refused``, ``rejected``, ``ignored``, ``tolerated``; empty
                    for a rule between packets) and ``why`` (if it is not refused)
-``notes``          what is remarkable and breaks none, with the same keys
+``notes``          unusual content that breaks no MUST, with the same keys
 ``structure``      the packet as a tree, or null
 ``format``         of a message's body, if bodies are to be decoded; ``decoded`` is its value, ``undecoded`` why there
-                   is none, ``headers`` what the extension has, ``headers_format`` whose they are
+                   is none, ``headers`` those in the extension, ``headers_format`` their format
 =================  ==================================================================================================
 
-A line of the tree has ``name``, ``section`` (a structure's), ``offset`` from the packet's beginning, ``width`` in
-bytes, ``value`` (a number, text, or bytes in hexadecimal; null for a structure), ``text`` (the value for
-people), ``meaning`` (of the field), ``problem``, ``bits`` (each with ``name``, ``value``, ``shift``, ``width``,
-``text``, ``meaning``) and ``children``; those that are empty are left out, except ``value``.
+A line of the tree has ``name``, ``section`` (a structure's), ``offset`` from the packet's beginning and ``width`` in
+bytes. Its ``value`` is a number, text, or bytes in hexadecimal (null for a structure), and ``text`` is the value for
+people. Further keys are ``meaning`` (of the field), ``problem``, ``bits`` (each with ``name``, ``value``, ``shift``,
+``width``, ``text``, ``meaning``) and ``children``. Empty ones are left out, except ``value``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LONG = "MessageBody"
 
 
 def document(explained: Explained, number: int, *, body: bool, decoded: bool = False) -> dict[str, Any]:
-    """The document of one packet. ``body``: with the bytes of MessageBody, which may be 4 MiB."""
+    """The document of one packet. ``body`` includes the bytes of MessageBody, up to 4 MiB."""
     captured = explained.captured
     route = captured.route
     return {
@@ -75,7 +75,7 @@ def document(explained: Explained, number: int, *, body: bool, decoded: bool = F
 
 
 def direction(from_client: bool) -> str:
-    """Which way a packet went."""
+    """The direction of a packet."""
     return "client-to-server" if from_client else "server-to-client"
 
 
@@ -105,5 +105,5 @@ def _bits(bits: Any) -> dict[str, Any]:
 
 def _value(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value).hex()  # the bytes of a GUID as they are on the wire; its text is beside them
+        return bytes(value).hex()  # the wire bytes of a GUID; its text is beside them
     return value if isinstance(value, (int, float, str, type(None))) else str(value)

@@ -1,4 +1,4 @@
-"""The one exception of this room."""
+"""The exception for unreadable captures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 class CaptureError(Exception):
     """A capture that cannot be read any further.
 
-    ``offset`` is where in the file, in bytes; ``sentence`` says what is wrong there.
+    ``offset`` is the position in the file, in bytes; ``sentence`` explains the fault there.
     """
 
     def __init__(self, offset: int, sentence: str) -> None:

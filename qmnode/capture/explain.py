@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Explained:
-    """A captured packet with all that is known about it."""
+    """A captured packet with everything known about it."""
 
     captured: Captured
     kind: Kind | None = None
@@ -35,35 +35,35 @@ class Explained:
     error: PacketError | None = None
     """Why the bytes are no packet."""
     findings: list[Finding] = field(default_factory=list)
-    """What a sender must not do, and this one did. An error and a damage are not among them."""
+    """The rules that the sender broke. An error or damage is not included."""
     notes: list[Finding] = field(default_factory=list)
-    """What is remarkable and breaks no MUST."""
+    """Unusual content that breaks no MUST."""
 
     @property
     def error_section(self) -> str:
-        """The section of the structure that the error is in; empty without an error."""
+        """The section of the structure with the error; empty without an error."""
         return _sections().get(self.error.structure, "") if self.error else ""
 
     @property
     def broken(self) -> bool:
-        """Whether its sender is to blame for anything."""
+        """Whether the sender broke a rule."""
         return self.error is not None or bool(self.findings)
 
 
 @cache
 def _sections() -> dict[str, str]:
-    """The section of each structure, by the name that errors have for it."""
+    """The section of each structure, by its name in errors."""
     return {kind.PLAN.name: kind.section() for kind in Structure.__subclasses__()}
 
 
 class Explainer:
-    """Explains the packets of one capture, in order: some rules depend on the packets before."""
+    """Explains the packets of one capture, in order: some rules depend on earlier packets."""
 
     def __init__(self) -> None:
         self._conversations = Conversations()
 
     def explain(self, captured: Captured) -> Explained:
-        """Explain one packet. Never raises for what is in it."""
+        """Explain one packet. Never raises for its contents."""
         explained = Explained(captured)
         if captured.lost:
             self._conversations.damaged(captured.route)
@@ -103,7 +103,7 @@ def _tree(seen: Seen) -> Annotation:
 
 
 def _value_findings(tree: Annotation, section: str = "") -> Iterator[Finding]:
-    """The problems that the declarations of fields tell of."""
+    """The problems found by the declarations of fields."""
     section = tree.section or section
     problems = [(bit.name, bit.problem) for bit in tree.bits if bit.problem]
     if tree.problem and not problems:
@@ -117,7 +117,7 @@ def _value_findings(tree: Annotation, section: str = "") -> Iterator[Finding]:
 
 
 def check(seen: Seen, rules: Sequence[Rule], tree: Annotation) -> Iterator[Finding]:
-    """What of ``rules`` a packet breaks."""
+    """The rules that a packet breaks, out of ``rules``."""
     for rule in rules:
         if seen.kind in rule.kinds and rule.broken(seen):
             structure, _, name = rule.field.rpartition(".")
@@ -126,7 +126,7 @@ def check(seen: Seen, rules: Sequence[Rule], tree: Annotation) -> Iterator[Findi
 
 
 def _offset(tree: Annotation, structure: str, name: str) -> int | None:
-    """Where the field is; for one that is not there, where its structure begins."""
+    """The offset of a field, or of its structure if the field is absent."""
     begins = None
     for line in tree.walk():
         if line.structure == structure and line.name == name:

@@ -1,7 +1,7 @@
 """Link, IP, TCP and UDP headers of one captured frame.
 
-``read_frame`` answers with the segment or datagram in it, or None for what is not TCP or UDP over IP, or is too damaged
-to tell. Frames of other protocols are normal in a capture, so they are no error.
+``read_frame`` returns the segment or datagram of a frame. It returns None for a frame without TCP or UDP over IP, or
+one that is too damaged. Frames of other protocols are normal in a capture, so they are no error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Endpoint(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A TCP segment. ``payload`` may be shorter than it was on the wire if the capture cut it."""
+    """A TCP segment. ``payload`` is shorter than on the wire if the capture truncated it."""
 
     source: Endpoint
     destination: Endpoint
@@ -39,18 +39,18 @@ class Segment(NamedTuple):
 
 
 class Datagram(NamedTuple):
-    """A UDP datagram."""
+    """A UDP datagram with its endpoints."""
 
     source: Endpoint
     destination: Endpoint
     payload: bytes
     missing: int = 0
-    """Bytes of the payload that the capture cut off."""
+    """Bytes of the payload that the capture truncated."""
 
 
 class Fragment(NamedTuple):
-    """Part of an IP datagram that was sent in fragments: MSMQ's own traffic is not, so they are told and not put
-    together.
+    """Part of a fragmented IP datagram. MSMQ's own traffic is not fragmented, so fragments are reported and not
+    reassembled.
     """
 
     source: bytes
@@ -62,7 +62,7 @@ Found = Segment | Datagram | Fragment | None
 _VLAN_TAGS = {0x8100, 0x88A8, 0x9100}
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _MOST_HEADERS = 32
-"""Tags or extension headers of one frame; the length of the frame bounds them too."""
+"""The most tags or extension headers of one frame; the length of the frame bounds them too."""
 
 _TCP, _UDP, _FRAGMENT, _AUTHENTICATION = 6, 17, 44, 51
 _EXTENSIONS = {0, 43, 60, 135, 139, 140}
@@ -72,7 +72,7 @@ RFC 5533).
 
 
 def read_frame(link: int, data: bytes) -> Found:
-    """What a frame of this LINKTYPE_ carries."""
+    """The segment, datagram or fragment in a frame of this LINKTYPE_."""
     reader = _LINKS.get(link)
     return reader(data) if reader else None
 
@@ -109,12 +109,12 @@ def _cooked(data: bytes) -> Found:
 
 def _cooked_2(data: bytes) -> Found:
     kind = int.from_bytes(data[:2], "big")
-    # A VLAN tag stands before the packet here, and its type behind the tag.
+    # A VLAN tag precedes the packet here, and its type follows the tag.
     return _after_type(data, 22) if kind in _VLAN_TAGS else _network(kind, data[20:])
 
 
 def _ip(data: bytes) -> Found:
-    """A raw IP packet, or what follows a loopback header: the version tells which."""
+    """A raw IP packet, or the data after a loopback header, by the version."""
     if not data:
         return None
     return {4: _ipv4, 6: _ipv6}.get(data[0] >> 4, _nothing)(data)
@@ -137,7 +137,7 @@ def _ipv4(data: bytes) -> Found:
     source, destination = data[12:16], data[16:20]
     if fragment & 0x3FFF:  # more fragments, or an offset
         return Fragment(source, destination)
-    # Zero: the network card was to cut the segment (TSO) and the length was not yet known.
+    # Zero: the network card was to split the segment (TSO) and the length was not yet known.
     body = data[header : total or None]
     return _transport(data[9], source, destination, body) if header >= 20 else None
 

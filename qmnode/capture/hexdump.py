@@ -1,8 +1,8 @@
 """Bytes from the text of a hex dump.
 
-Understood are plain hex (also with colons or hyphens between bytes), ``xxd`` and ``xxd -p``, ``hexdump`` with and
-without ``-C``, ``od -t x1``, Wireshark's, tcpdump's, WinDbg's and PowerShell's, C and Python literals, and the dumps of
-MS-MQQB section 4: lines of bytes among lines of other text, which part one dump from the next.
+It reads plain hex (also with colons or hyphens between bytes), ``xxd`` and ``xxd -p``, ``hexdump`` with and without
+``-C``, and ``od -t x1``. It also reads the dumps of Wireshark, tcpdump, WinDbg and PowerShell, C and Python literals,
+and the dumps of MS-MQQB section 4: lines of bytes among lines of other text, which separate one dump from the next.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 LARGEST_DUMP = 64 << 20
-"""Bytes that a dump may come to with its lines "the same again"."""
+"""Bytes to which lines that repeat the previous one may extend a dump."""
 
 
 class Dump(NamedTuple):
-    """One run of dumped bytes."""
+    """One contiguous run of dumped bytes."""
 
     line: int
-    """Of the text, counted from 1, where it begins."""
+    """Its first line in the text, counted from 1."""
     data: bytes
 
 
@@ -43,18 +43,18 @@ class _Run:
     line: int = 0
     data: bytearray = field(default_factory=bytearray)
     base: int = 0
-    """Offset that the dump gives to its first byte."""
+    """The dump's offset of its first byte."""
     has_offsets: bool = False
     last: bytes = b""
     repeats: bool = False
-    """Whether "*" stands after the last line: the same again, up to the next offset."""
+    """Whether "*" follows the last line: the same bytes again, up to the next offset."""
     bases: tuple[int, ...] = (16, 8, 10)
-    """What its offsets may be printed in: ``od`` prints octal, and some tools decimal, which shows as soon as only
-    one agrees.
+    """Possible bases of its offsets: ``od`` prints octal, and some tools decimal. The base is known once only
+    one fits.
     """
 
 
-# A file can be one long line: the repetitions below are possessive, so that they keep nothing to come back to.
+# A file can be one long line: the repetitions below are possessive, so that they never backtrack.
 _OFFSET = re.compile(
     r"\s*(?:0[xX])?(?P<offset>[0-9A-Fa-f]{8}`[0-9A-Fa-f]{8}|[0-9A-Fa-f]{4,16})(?P<colon>:?)(?P<space>\s+)(?P<rest>\S.*)"
 )
@@ -66,12 +66,12 @@ _NUMBER = re.compile(r"0[xX]((?:[0-9A-Fa-f]{2}){4,}+)")
 _ROW_AND_TEXT = re.compile(r"((?:[0-9A-Fa-f]{2} ){16})\S.*")
 _WINDBG_HYPHEN = re.compile(r"(?<= [0-9A-Fa-f]{2})-(?=[0-9A-Fa-f]{2}\b)")
 _COLUMN_NUMBERS = bytes(range(16))
-"""What PowerShell prints above the first row."""
+"""The column numbers that PowerShell prints above the first row."""
 _LITERAL = re.compile(r"(?:(?:0[xX]|\\x)[0-9A-Fa-f]{2}|[\s,;{}()\"'\[\]]++|b(?=[\"']))++")
 _LITERAL_BYTE = re.compile(r"(?:0[xX]|\\x)([0-9A-Fa-f]{2})")
 _ASSIGNMENT = re.compile(r"[^=\"'\\]*=\s*(?:new\s+\w+\s*\[\d*\]\s*)?")
 _LEAST_ASSIGNED = 4
-"""Bytes of a literal behind an equals sign: fewer are a number in some other text."""
+"""The least bytes of a literal after an equals sign: fewer are a number in some other text."""
 _COMMENT = re.compile(r"/\*[^*]*\*/|//.*")
 _QUOTED = re.compile(r"b(?:'((?:[^'\\]++|\\.)*+)'|\"((?:[^\"\\]++|\\.)*+)\")")
 _PYTHON = re.compile(rf"[\s\[\](),]*(?:{_QUOTED.pattern}[\s\[\](),+\\]*+)++")
@@ -79,20 +79,20 @@ _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"', "0": "\0"}
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _LONG_LINE = 1024
-"""Characters of a line that may be cut off where the beginning of a file ends."""
+"""The most characters of a line that may be truncated where the beginning of a file ends."""
 _WORDS_OFFSET = 7
-"""Digits of the offset that ``hexdump`` prints before 16-bit words, which are little-endian on the machines that
-print them.
+"""Digits of the offset that ``hexdump`` prints before 16-bit words, which are little-endian on the machines that print
+them.
 """
 
 
 def text_of(data: bytes) -> str:
-    """The text that bytes are, in the encoding of their byte-order mark (PowerShell writes UTF-16), else in UTF-8."""
+    """Decode bytes as text, by their byte-order mark (PowerShell writes UTF-16), or else as UTF-8."""
     return data.decode(next((name for mark, name in _MARKS if data.startswith(mark)), "utf-8"), "replace")
 
 
 def looks_like_dump(start: bytes) -> bool:
-    """Whether a file that begins so is text, with at least one line of a dump in it. The last line may be cut off."""
+    """Whether a file with this beginning is text with at least one dump line. The last line may be truncated."""
     text = text_of(start)
     if any(char < " " and char not in "\t\n\r\f" for char in text):
         return False
@@ -101,7 +101,9 @@ def looks_like_dump(start: bytes) -> bool:
 
 
 def _may_become_line(beginning: str) -> bool:
-    """Whether a line that goes on may be one of a dump: one that was cut in the middle of a byte, or of a literal."""
+    """Whether the rest of a truncated line may make it a dump line: it ends in the middle of a byte, or of a
+    literal.
+    """
     whole = (beginning[: len(beginning) - cut] for cut in range(5))
     return any(
         len(line) > _LONG_LINE and _read(line + quote, offsets=False) for line in whole for quote in ("", "'", '"')
@@ -109,7 +111,7 @@ def _may_become_line(beginning: str) -> bool:
 
 
 def parse_hex_dump(text: str) -> list[Dump]:
-    """The runs of bytes in a text. Lines that are no dump end a run, and so does an offset that begins again at zero.
+    """The runs of bytes in a text. Other lines end a run, and so does an offset that begins again at zero.
 
     Raises DumpError for a dump whose offsets and bytes do not agree.
     """
@@ -149,9 +151,7 @@ def _append(run: _Run, number: int, line: _Line) -> None:
 
 
 def _go_to(run: _Run, number: int, printed: str) -> None:
-    """Make the run end where the next line's offset says: by repeating its last line, or by cutting a column of text
-    off.
-    """
+    """Make the run end at the next line's offset, by repeating its last line or by removing a column of text."""
     expected = run.base + len(run.data)
     offset = _offset(run, printed, expected)
     if run.repeats and offset > expected:
@@ -180,7 +180,7 @@ def _value(printed: str, base: int) -> int:
 
 
 def _read(text: str, *, offsets: bool) -> _Line | None:
-    """A line of a dump, or None for any other line. ``offsets`` says that the lines before it had offsets."""
+    """A line of a dump, or None for any other line. ``offsets`` means that the lines before it had offsets."""
     if offsets and (alone := _OFFSET_ALONE.fullmatch(text)):
         return _Line(alone[1], b"")
     if (match := _OFFSET.fullmatch(text)) and (line := _with_offset(match)):
@@ -190,7 +190,7 @@ def _read(text: str, *, offsets: bool) -> _Line | None:
 
 
 def _plain(text: str) -> bytes:
-    """The bytes of a line of hexadecimal digits, perhaps in groups; none for any other line."""
+    """The bytes of a line of hexadecimal digits, possibly in groups; none for any other line."""
     words = text.split()
     if all(_BYTES.fullmatch(word) for word in words):
         return bytes.fromhex("".join(words))
@@ -213,7 +213,7 @@ def _literal(text: str) -> bytes:
 
 
 def _unescaped(literal: str) -> bytes:
-    """The bytes between the quotes of a Python literal; none if they are not as Python prints them."""
+    """The bytes between the quotes of a Python literal; none if they are not in Python's notation."""
 
     def character(match: re.Match[str]) -> str:
         return chr(int(match[1], 16)) if match[1] else _ESCAPED[match[2]]

@@ -1,6 +1,6 @@
-"""What values mean to people: GUIDs, times, durations, message classes, body types, format names, SIDs.
+"""Meanings of values for people: GUIDs, times, durations, message classes, body types, format names, SIDs.
 
-``explain_values`` walks a decode tree and puts the meaning behind the value. A table says which field means what.
+``explain_values`` walks a decode tree and adds the meanings to its values, by a table of fields.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 _FOR_EVER = 0xFFFFFFFF
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _MORE_BODY_TYPES = {8: "VT_BSTR"}
-"""Types that applications use though 2.2.12 does not list them: frame 7 of MS-MQQB 4.1.7 has one."""
+"""Types that applications use although 2.2.12 does not list them: frame 7 of MS-MQQB 4.1.7 has one."""
 
 
 def guid(value: bytes) -> str:
-    """In braces, as Windows prints it."""
+    """The text form in braces, as Windows prints it."""
     return f"{{{guid_to_text(value)}}}"
 
 
 def duration(seconds: int) -> str:
-    """ "4 d", "1 h 30 min", or for ever."""
+    """ "4 d", "1 h 30 min", or "for ever", for example."""
     if seconds == _FOR_EVER:
         return "for ever"
     parts = []
@@ -58,7 +58,7 @@ def nanoseconds(value: int) -> str:
 
 
 def message_class(value: int) -> str:
-    """Name of the class."""
+    """The name of a message class."""
     try:
         return MessageClass(value).name
     except ValueError:
@@ -66,7 +66,7 @@ def message_class(value: int) -> str:
 
 
 def body_type(value: int) -> str:
-    """Name of the variant type."""
+    """The name of a variant type."""
     try:
         return VariantType(value).name
     except ValueError:
@@ -74,7 +74,7 @@ def body_type(value: int) -> str:
 
 
 def sid(value: bytes) -> str:
-    """S-1-5-21-..., or nothing for bytes that are no SID (MS-DTYP 2.4.2.2)."""
+    """S-1-5-21-..., or empty for bytes that are no SID (MS-DTYP 2.4.2.2)."""
     if len(value) < 8 or len(value) != 8 + 4 * value[1]:
         return ""
     authority = int.from_bytes(value[2:8], "big")
@@ -93,7 +93,7 @@ def milliseconds(value: int) -> str:
 
 
 def tx_sequence_id(value: int) -> str:
-    """Its two parts (MS-MQMQ 2.2.18.1.2)."""
+    """The two parts of a TxSequenceID (MS-MQMQ 2.2.18.1.2)."""
     return f"TimeStamp {value >> 32}, Ordinal {value & 0xFFFFFFFF}"
 
 
@@ -114,11 +114,11 @@ _QUEUES = {"DestinationQueue": "DQ", "AdminQueue": "AQ", "ResponseQueue": "RQ"}
 _GUID_SIZE = 16
 _SINGLE_DIGIT = 9
 _HEXADECIMAL = {"Signature", "VersionNumber", "MessageClass", "HeaderSectionID", "BodySectionID", "HeaderID", "ID"}
-"""Numbers that nobody counts with."""
+"""Fields whose numbers are shown in hexadecimal."""
 
 
 def explain_values(tree: Annotation, packet: Any) -> None:
-    """Put the meanings of values into the ``text`` of the tree's lines."""
+    """Add the meanings of values to the ``text`` of the tree's lines."""
     user = getattr(packet, "user_header", None)
     for line in tree.walk():
         if isinstance(line.value, bytes) and len(line.value) == _GUID_SIZE and _is_guid(line):
@@ -142,7 +142,9 @@ def _is_guid(line: Annotation) -> bool:
 
 
 def queue_name(user: Any, name: str) -> str:
-    """Format name of DestinationQueue, AdminQueue or ResponseQueue of a UserHeader (2.2.19.2), where it can be told."""
+    """The format name of a UserHeader's DestinationQueue, AdminQueue or ResponseQueue (2.2.19.2), if it can be
+    determined.
+    """
     kind = UserFlags.FIELDS[_QUEUES[name]].get(user.flags)
     queue = {"DestinationQueue": user.destination_queue, "AdminQueue": user.admin_queue}.get(name, user.response_queue)
     match kind:

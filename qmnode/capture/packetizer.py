@@ -1,4 +1,4 @@
-"""A stream of bytes cut into packets by their BaseHeader (MS-MQMQ 2.2.19.1), and back in step after damage."""
+"""Cuts a stream of bytes into packets by their BaseHeader (MS-MQMQ 2.2.19.1), and resynchronises after damage."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ PING_SIZE: Final = 24
 _SIGNATURE: Final = SIGNATURE.to_bytes(4, "little")
 _PING_SIGNATURE: Final = PING_SIGNATURE.to_bytes(2, "little")
 _SHOWN: Final = 256
-"""Bytes of a stretch without packets that are kept to be shown."""
+"""Bytes of a stretch without packets that are kept for display."""
 _MOST_MARKS: Final = 4096
-"""Frames that are remembered for what is held."""
+"""Frames that are remembered for held bytes."""
 _MOST_FRAMES: Final = 64
-"""Frames that a stretch without packets names."""
+"""Frames that are named for a stretch without packets."""
 
 
 class Origin(NamedTuple):
-    """Where bytes come from."""
+    """The origin of bytes in the capture."""
 
     offset: int
-    """In the stream, or in the file."""
+    """Offset in the stream, or in the file."""
     frames: tuple[int, ...]
     """Numbers of the frames that carried them."""
     time: int | None
-    """Of the last of these frames, in nanoseconds since 1970 UTC."""
+    """Time of the last of these frames, in nanoseconds since 1970 UTC."""
 
 
 class Whole(NamedTuple):
@@ -45,23 +45,23 @@ class Whole(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """Bytes that are no whole packet: cut off, with a part lost, or not beginning as a packet does."""
+    """Bytes that are no complete packet: truncated, with a part lost, or without a packet's beginning."""
 
     origin: Origin
     data: bytes
-    """Of a stretch without packets, the beginning."""
+    """The bytes; of a stretch without packets, only the beginning."""
     size: int
-    """Bytes of the stretch, or that there are of the packet."""
+    """Bytes of the stretch, or bytes present of the packet."""
     reason: str
     lost: bool
-    """Whether the capture lacks bytes, so that the sender need not be to blame."""
+    """Whether the capture lacks bytes, so that the sender may not be at fault."""
 
 
 Piece = Whole | Damaged
 
 
 class _Mark(NamedTuple):
-    """Where the bytes of one frame end in the stream."""
+    """The end of one frame's bytes in the stream."""
 
     end: int
     frame: int | None
@@ -70,7 +70,7 @@ class _Mark(NamedTuple):
 
 @dataclass(slots=True)
 class _Stray:
-    """Bytes passed over in search of a packet."""
+    """Bytes skipped in search of a packet."""
 
     origin: Origin
     data: bytes
@@ -78,7 +78,7 @@ class _Stray:
 
 
 def packet_length(start: bytes | bytearray) -> int | None:
-    """Bytes of the packet whose BaseHeader this is, or None if it is none."""
+    """The length in bytes of the packet with this BaseHeader, or None if it is not one."""
     try:
         return packet_size(bytes(start[:BASE_HEADER_SIZE]))
     except PacketError:
@@ -86,14 +86,14 @@ def packet_length(start: bytes | bytearray) -> int | None:
 
 
 def is_ping(start: bytes | bytearray) -> bool:
-    """Whether bytes begin as a Ping packet does (MS-MQQB 2.2.7) and not as any other."""
+    """Whether bytes begin like a Ping packet (MS-MQQB 2.2.7) and unlike any other."""
     return start[2:4] == _PING_SIGNATURE and start[4:8] != _SIGNATURE
 
 
 class Packetizer:
-    """Cuts one stream. Feed it bytes, gaps and the end; each call yields the pieces that have become known.
+    """Cuts one stream. Feed it bytes, gaps and the end; each call yields the pieces that are then complete.
 
-    It holds at most one packet. ``from_start`` says that the stream's first byte is a packet's first; ``pings`` that
+    It holds at most one packet. ``from_start`` means that the stream's first byte is a packet's first; ``pings`` that
     Ping packets, which have no BaseHeader, may stand between the others (in a file of bytes, never in a TCP stream).
     """
 
@@ -104,14 +104,14 @@ class Packetizer:
         self._marks: deque[_Mark] = deque()
         self._stray: _Stray | None = None
         self._missing = 0
-        """Bytes still to come of a packet that has lost a part: they are passed over."""
+        """Bytes still to come of a packet that has lost a part: they are skipped."""
         self._before = "" if from_start else "the capture begins in the middle of a stream"
         self._lost = not from_start
         """Whether bytes that begin no packet may be the rest of one that the capture does not have."""
 
     @property
     def held(self) -> int:
-        """Bytes held now."""
+        """The number of bytes held now."""
         return len(self._buffer)
 
     def feed(self, data: bytes, frame: int | None = None, time: int | None = None) -> Iterator[Piece]:
@@ -122,7 +122,7 @@ class Packetizer:
         if passed < len(data):
             self._buffer += memoryview(data)[passed:]
             if len(self._marks) >= _MOST_MARKS:
-                self._marks.pop()  # a packet sent byte by byte: the frames in its middle are forgotten
+                self._marks.pop()  # a packet sent byte by byte: forget the frames in its middle
             self._marks.append(_Mark(self._position + len(self._buffer), frame, time))
             yield from self._cut()
 
@@ -144,7 +144,7 @@ class Packetizer:
         self._lost = True
 
     def end(self) -> Iterator[Piece]:
-        """No more bytes will come."""
+        """End the stream: no more bytes will come."""
         expected, held = self._expected(), len(self._buffer)
         if not expected:
             self._pass_over(held)
@@ -154,8 +154,8 @@ class Packetizer:
         self._missing = 0
 
     def _expected(self) -> int | None:
-        """Length of the packet whose beginning is held; 0 if what is held begins no packet; None if that cannot be told
-        yet.
+        """Length of the packet whose beginning is held; 0 if the held bytes begin no packet; None if that is still
+        undecided.
         """
         if self._pings and len(self._buffer) >= 8 and is_ping(self._buffer):
             return PING_SIZE
@@ -174,7 +174,7 @@ class Packetizer:
                 self._lost = False
 
     def _next_start(self) -> int:
-        """How many bytes to pass over to come to what looks like a packet, or may once more bytes are there."""
+        """The number of bytes to skip to a possible packet, or to one that may become possible with more bytes."""
         found = self._buffer.find(_SIGNATURE, 5)
         while found >= 0:
             start = found - 4
@@ -187,7 +187,7 @@ class Packetizer:
         return max(1, len(self._buffer) - BASE_HEADER_SIZE + 1)
 
     def _take(self, size: int) -> tuple[Origin, bytes]:
-        """Take ``size`` bytes off the beginning."""
+        """Remove ``size`` bytes from the beginning."""
         data, end = bytes(memoryview(self._buffer)[:size]), self._position + size
         frames: list[int] = []
         time = None

@@ -40,7 +40,7 @@ class Body(StrEnum):
 
 
 def headline(explained: Explained, number: int) -> Text:
-    """What, when, between whom, from which frames."""
+    """The kind, time, addresses and frames of a packet."""
     captured, kind = explained.captured, explained.kind
     line = Text()
     line.append(f"#{number} ", "bold")
@@ -72,7 +72,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 def summary(explained: Explained, number: int) -> Text:
-    """One line: the headline, with what matters most of the packet."""
+    """One line: the headline, with the most important fields of the packet."""
     line = headline(explained, number)
     for word in _gist(explained):
         line.append("  " + printable(word))
@@ -83,7 +83,7 @@ def summary(explained: Explained, number: int) -> Text:
 
 
 def _gist(explained: Explained) -> Iterator[str]:
-    """What a reader looks for first."""
+    """The fields that a reader looks for first."""
     packet: Any = explained.packet
     match explained.kind:
         case Kind.USER_MESSAGE | Kind.ORDER_ACK | Kind.FINAL_ACK:
@@ -119,7 +119,7 @@ def describe(finding: Finding) -> str:
 
 
 def tree(explained: Explained, number: int, body: Body) -> Tree:
-    """The packet with all its fields."""
+    """The packet with all its fields as a tree."""
     line = headline(explained, number)
     root = Tree(line, guide_style="dim")
     if explained.tree is not None:
@@ -136,7 +136,7 @@ def tree(explained: Explained, number: int, body: Body) -> Tree:
 
 
 def plain(root: Tree) -> Iterator[str]:
-    """The lines that rich prints for a tree on an output without colours and folding, five times as fast."""
+    """The same lines that rich prints for a tree without colours and folding, five times as fast."""
     yield str(root.label)
     yield from _plain_children(root, "")
 
@@ -156,7 +156,7 @@ def _add(parent: Tree, line: Annotation, explained: Explained, body: Body) -> No
     if line.name == "MessageBody":
         _add_body(node, line, explained, body)
     for child in line.children:
-        if child.width or child.name == "MessageBody":  # what is not there need not be read
+        if child.width or child.name == "MessageBody":  # absent fields are not worth reading
             _add(node, child, explained, body)
 
 

@@ -1,8 +1,7 @@
 """Any file in, captured packets out: capture files, hex dumps and plain bytes.
 
-``read_packets`` yields packets in the order in which they become whole, with what is damaged in between, and notices of
-what was left out. It raises CaptureError where a file cannot be read any further, after all that could be read has been
-yielded.
+``read_packets`` yields packets in the order in which they become complete, with damaged bytes in between, and notices
+of omissions. It raises CaptureError where a file cannot be read any further, after yielding everything before that.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _MOST_NOTICES = 64
 
 
 class Format(StrEnum):
-    """What kind of file it is."""
+    """The kind of a file."""
 
     AUTO = "auto"
     CAPTURE = "capture"
@@ -46,7 +45,7 @@ class Format(StrEnum):
 
 
 class Carrier(StrEnum):
-    """What carried a packet."""
+    """The transport that carried a packet."""
 
     TCP = "tcp"
     UDP = "udp"
@@ -55,7 +54,7 @@ class Carrier(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """How a file is read."""
+    """Options for reading a file."""
 
     format: Format = Format.AUTO
     session_ports: frozenset[int] = frozenset({SESSION_PORT})
@@ -64,7 +63,7 @@ class SourceOptions:
 
 
 class Route(NamedTuple):
-    """Between whom a packet went, and which way."""
+    """The endpoints and direction of a packet."""
 
     connection: int | None
     """Number of the TCP connection, from 1."""
@@ -77,7 +76,7 @@ class Route(NamedTuple):
 
 
 class Captured(NamedTuple):
-    """A packet, or bytes in the place of one."""
+    """A packet, or bytes in place of one."""
 
     carrier: Carrier
     route: Route | None
@@ -85,15 +84,15 @@ class Captured(NamedTuple):
     origin: Origin
     data: bytes
     damage: str | None
-    """Why these bytes are not a whole packet; None if they are."""
+    """Why these bytes are not a complete packet; None if they are."""
     size: int
-    """Bytes that there are; ``data`` may be only the beginning of them if they are damaged."""
+    """The number of bytes; ``data`` may be only the beginning if they are damaged."""
     lost: bool = False
     """Whether the capture lacks bytes of it."""
 
 
 class Notice(NamedTuple):
-    """What was left out, and why."""
+    """An omission and its reason."""
 
     frame: int | None
     sentence: str
@@ -103,7 +102,7 @@ Item = Captured | Notice
 
 
 def read_packets(file: BinaryIO, options: SourceOptions | None = None) -> Iterator[Item]:
-    """Yield what a file holds. Raises CaptureError where it cannot be read any further."""
+    """Yield the contents of a file. Raises CaptureError where it cannot be read any further."""
     options = options or SourceOptions()
     reader = _Ahead(file)
     match options.format if options.format != Format.AUTO else detect(reader.start):
@@ -116,7 +115,7 @@ def read_packets(file: BinaryIO, options: SourceOptions | None = None) -> Iterat
 
 
 def detect(start: bytes) -> Format:
-    """What kind of file begins so."""
+    """The kind of file with this beginning."""
     if containers.is_capture(start):
         return Format.CAPTURE
     if len(start) >= BASE_HEADER_SIZE and (packet_length(start) or is_ping(start)):
@@ -125,7 +124,7 @@ def detect(start: bytes) -> Format:
 
 
 class _Ahead(containers.Readable):
-    """A file of which the beginning has been read already: a pipe cannot go back."""
+    """A file whose beginning has been read already: a pipe cannot go back."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -173,7 +172,7 @@ def _from_capture(reader: _Ahead, options: SourceOptions) -> Iterator[Item]:
         yield from _from_frames(containers.frames(reader), sessions, options)
     except CaptureError as error:
         failure = error
-    # What has been collected is worth showing also when the file turns out to be cut off.
+    # The packets so far are worth showing even if the file turns out to be truncated.
     yield from sessions.finish()
     if failure:
         raise failure
@@ -197,7 +196,7 @@ def _from_frames(frames: Iterator[containers.Frame], sessions: _Sessions, option
 
 
 def _once(told: set[str], frame: containers.Frame, sentence: str) -> Iterator[Notice]:
-    """A notice for the first frame that it holds for: captures may have millions of them."""
+    """A notice for the first frame that it applies to: captures may have millions of them."""
     if sentence not in told and len(told) < _MOST_NOTICES:
         told.add(sentence)
         yield Notice(frame.number, sentence)
@@ -256,7 +255,7 @@ class _Sessions:
 def _pieces(pieces: Iterator[Piece], carrier: Carrier, route: Route | None) -> Iterator[Item]:
     for piece in pieces:
         if isinstance(piece, Damaged):
-            lost = piece.lost and carrier is not Carrier.FILE  # a file is all that there is
+            lost = piece.lost and carrier is not Carrier.FILE  # a file has all of its bytes
             yield Captured(carrier, route, piece.origin, piece.data, piece.reason, piece.size, lost)
         else:
             yield Captured(carrier, route, piece.origin, piece.data, None, len(piece.data))

@@ -1,9 +1,8 @@
-"""TCP streams put together from captured segments.
+"""TCP streams reassembled from captured segments.
 
-``StreamFollower`` takes segments in the order of the capture and answers with events: bytes in the order of the stream,
-gaps where the capture has lost segments, and ends. It holds segments that came early until the ones before them come,
-up to a limit, and then takes those before them for lost. Retransmitted and overlapping bytes are given once; the first
-copy counts.
+``StreamFollower`` takes segments in the order of the capture and returns events: bytes in the order of the stream, gaps
+where the capture has lost segments, and ends. It holds early segments until the ones before them come, up to a limit,
+and then treats those before them as lost. Retransmitted and overlapping bytes are returned once; the first copy counts.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _HALF = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """What following streams may cost in memory."""
+    """Memory limits for following streams."""
 
     early_bytes: int = 4 << 20
-    """Bytes that one direction may hold while it waits for a segment before them."""
+    """Bytes that one direction may hold while it waits for an earlier segment."""
     early_segments: int = 4096
     all_bytes: int = 64 << 20
-    """Bytes that all connections may hold; the one that has been quiet longest gives up first."""
+    """Bytes that all connections may hold; the one that has been quiet longest is given up first."""
     connections: int = 4096
     """Connections that are remembered."""
 
@@ -60,16 +59,14 @@ class Data(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes of a stream that the capture does not have."""
+    """Bytes of a stream that the capture lacks."""
 
     direction: Direction
     size: int
 
 
 class End(NamedTuple):
-    """No more bytes are to be expected: the stream was closed, its connection was reset or forgotten, or the capture
-    ends.
-    """
+    """The end of a stream: it was closed, its connection was reset or forgotten, or the capture ends."""
 
     direction: Direction
 
@@ -86,7 +83,7 @@ class _Early(NamedTuple):
 
 @dataclass(slots=True)
 class _Half:
-    """One direction: where it is, and what came early.
+    """One direction: its position, and the segments that came early.
 
     Positions count from the first byte of the stream that was seen.
     """
@@ -113,7 +110,7 @@ class _Half:
     def place(self, segment: Segment) -> int:
         """Position of the segment's first byte of data.
 
-        Sequence numbers wrap: the nearer way round is the right one.
+        Sequence numbers wrap: the nearer interpretation is the right one.
         """
         assert self.sequence is not None
         sequence = segment.sequence + bool(segment.flags & SYN)
@@ -166,10 +163,10 @@ class StreamFollower:
         self._connections: OrderedDict[frozenset[Endpoint], _Connection] = OrderedDict()
         self._count = 0
         self.early_bytes = 0
-        """Bytes held now."""
+        """The number of bytes held now."""
 
     def segment(self, frame: Frame, segment: Segment) -> Iterator[Event]:
-        """Take a segment of ``frame``; yield what it makes known."""
+        """Take a segment of ``frame``; yield the events that follow from it."""
         if self._ports.isdisjoint((segment.source.port, segment.destination.port)):
             return
         key = frozenset((segment.source, segment.destination))
@@ -179,7 +176,7 @@ class StreamFollower:
             connection = None
         if connection is None:
             if not segment.payload and not segment.flags & SYN:
-                return  # the last words of a connection that the capture does not have
+                return  # the last segments of a connection that the capture lacks
             connection = self._open(segment)
             self._connections[key] = connection
         self._connections.move_to_end(key)
@@ -191,7 +188,7 @@ class StreamFollower:
         yield from self._forget()
 
     def finish(self) -> Iterator[Event]:
-        """The capture has ended: yield all that is still held."""
+        """The capture has ended: yield everything that is still held."""
         while self._connections:
             yield from self.forget_oldest()
 
@@ -208,7 +205,7 @@ class StreamFollower:
     def _open(self, segment: Segment) -> _Connection:
         self._count += 1
         to_port, from_port = segment.destination.port in self._ports, segment.source.port in self._ports
-        # When both ports are ours the answer to a SYN tells; without one, whoever spoke first is taken for the client.
+        # If both ports are ours, the answer to a SYN decides; without one, the first sender is taken for the client.
         answers = segment.flags & SYN and segment.flags & 0x10
         client_speaks = to_port and not (from_port and answers)
         ends = (segment.source, segment.destination)
@@ -240,7 +237,9 @@ class StreamFollower:
 
 
 def _begins_another(connection: _Connection, segment: Segment) -> bool:
-    """Whether a segment on the ports of ``connection`` opens a new one: a SYN that is not the old one's, sent again."""
+    """Whether a segment on the ports of ``connection`` opens a new one: a SYN that is not a retransmission of the old
+    one.
+    """
     if not segment.flags & SYN:
         return False
     half = connection.half(segment.source)
@@ -261,7 +260,7 @@ def _give_early(half: _Half) -> Iterator[Event]:
 
 
 def _give(half: _Half, piece: _Early) -> Iterator[Event]:
-    """The part of ``piece`` that has not been given yet."""
+    """The part of ``piece`` that has not been returned yet."""
     assert half.direction is not None
     fresh = piece.data[half.position - piece.start :]
     if fresh:
@@ -271,7 +270,7 @@ def _give(half: _Half, piece: _Early) -> Iterator[Event]:
 
 
 def _skip_gap(half: _Half) -> Iterator[Event]:
-    """Take what is missing before the first early segment for lost."""
+    """Treat the bytes before the first early segment as lost."""
     assert half.direction is not None
     size = half.early[0].start - half.position
     half.move_to(half.early[0].start)

@@ -51,7 +51,7 @@ class TlsSettings(BaseModel):
     """Host names and addresses of nodes that use TLS too, or ``*`` for all. Nothing is sent to them or accepted from
     them in clear."""
     plain_peers: frozenset[str] = frozenset()
-    """Machines that use unencrypted connections in any mode, as Windows does: computer names, host names and addresses, and
+    """Machines with unencrypted connections in any mode, as Windows has: computer names, host names and addresses, and
     ``site:NAME`` for all machines of a site. They go before ``*`` in ``peers``, not before a name in it."""
     pinned: dict[str, Path] = {}
     """Without an authority: host names and addresses of peers, and the file with each one's own certificate (PEM, which
