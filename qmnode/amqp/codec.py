@@ -4,7 +4,7 @@
 AMQP                  Python
 ====================  ===================================================================
 null, boolean         None, bool
-ubyte ... long        int; :class:`UInt`, :class:`ULong` and :class:`UByte` where the type counts
+ubyte ... long        int; :class:`UInt`, :class:`ULong`, :class:`UByte`, :class:`Byte` where the type counts
 float, double         float
 decimal, char         bytes of their encoding, str
 timestamp             :class:`Timestamp`, milliseconds since 1970 (UTC)
@@ -33,6 +33,12 @@ class CodecError(ValueError):
 
 class Symbol(str):
     """A name out of a fixed vocabulary, in ASCII."""
+
+    __slots__ = ()
+
+
+class Byte(int):
+    """A signed number of 8 bits."""
 
     __slots__ = ()
 
@@ -246,6 +252,8 @@ def _unsigned(value: int, small: int, large: int, form: str, zero: int) -> bytes
 
 def _whole(value: int) -> bytes:
     match value:
+        case Byte():
+            return struct.pack(">Bb", 0x51, value)
         case UByte():
             return struct.pack(">BB", 0x50, value)
         case UInt():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from proton import Condition, Delivery, Endpoint
+from proton import Condition, Delivery, Endpoint, Link, Terminus
 
 from qmnode.amqp.conditions import RefusedError
 
@@ -86,6 +86,8 @@ class DoorLink(Protocol):
 def refuse(endpoint: Any, error: RefusedError) -> None:
     """Close a link, session or connection, opening it first if need be, and say why."""
     if endpoint.state & Endpoint.LOCAL_UNINIT:
+        if isinstance(endpoint, Link):  # 2.6.3: a link that will not be has no terminus
+            endpoint.source.type = endpoint.target.type = Terminus.UNSPECIFIED
         endpoint.open()
     if not endpoint.state & Endpoint.LOCAL_CLOSED:
         endpoint.condition = Condition(error.condition, error.description)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from qmnode.amqp.addresses import address_of, reply_name
-from qmnode.amqp.codec import CodecError, Symbol, Timestamp, UByte, UInt, ULong
+from qmnode.amqp.codec import Byte, CodecError, Symbol, Timestamp, UByte, UInt, ULong
 from qmnode.amqp.sections import DATA, VALUE, AmqpMessage
 from qmnode.bodies.choice import HEADER_FORMATS, read_headers, write_headers
 from qmnode.bodies.limits import BodyError
@@ -42,6 +42,10 @@ _IDENTIFIERS: Final = {"message_id": "AMQP.message-id", "correlation_id": "AMQP.
 _GROUP_SEQUENCE: Final = "AMQP.group-sequence"
 _REPLY_TO: Final = "AMQP.reply-to"
 
+JMS_TYPE: Final = Symbol("x-opt-jms-msg-type")
+"""The kind of message that a JMS program sent, which clients of JMS cannot always see from the body."""
+_JMS_TYPE: Final = "AMQP.jms-msg-type"
+_JMS_TYPES: Final = 6
 CLASS: Final = Symbol("x-opt-msmq-class")
 APP_SPECIFIC: Final = Symbol("x-opt-msmq-app-specific")
 BODY_TYPE: Final = Symbol("x-opt-msmq-body-type")
@@ -149,6 +153,8 @@ def from_amqp(message: AmqpMessage, place: Place) -> Message:
     if "group_sequence" in message.properties:
         headers[_GROUP_SEQUENCE] = str(message.properties["group_sequence"])
     _read_annotations(message, properties)
+    if (kind := message.annotations.get(JMS_TYPE)) in range(_JMS_TYPES):
+        headers[_JMS_TYPE] = str(int(kind))
     body, body_type = _body_in(message, headers, properties.pop("body_type", 0))
     if types:
         headers[_TYPES] = json.dumps(types, separators=(",", ":"))
@@ -272,6 +278,8 @@ def to_amqp(message: Message, address: str, place: Place) -> AmqpMessage:
         "creation_time": message.sent_time * 1000,
     }
     _write_properties(message, headers, types, out, place)
+    if (kind := headers.get(_JMS_TYPE, "")) in map(str, range(_JMS_TYPES)):
+        out.annotations[JMS_TYPE] = Byte(kind)
     _write_annotations(message, out, is_opaque=bool(message.extension) and not found.format)
     _body_out(message, headers, out)
     names = [name for name in headers if not name.startswith(_OURS)]
