@@ -153,7 +153,8 @@ def from_amqp(message: AmqpMessage, place: Place) -> Message:
     if "group_sequence" in message.properties:
         headers[_GROUP_SEQUENCE] = str(message.properties["group_sequence"])
     _read_annotations(message, properties)
-    if (kind := message.annotations.get(JMS_TYPE)) in range(_JMS_TYPES):
+    kind = message.annotations.get(JMS_TYPE)
+    if isinstance(kind, int) and kind in range(_JMS_TYPES):
         headers[_JMS_TYPE] = str(int(kind))
     body, body_type = _body_in(message, headers, properties.pop("body_type", 0))
     if types:

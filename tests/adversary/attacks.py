@@ -24,6 +24,7 @@ class Area(StrEnum):
     SESSIONS = "session establishment and TLS"
     ENCRYPTION = "encrypted messages"
     RESOURCES = "resources"
+    AMQP = "the AMQP door"
 
 
 @dataclass(frozen=True)

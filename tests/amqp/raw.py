@@ -6,7 +6,7 @@ import socket
 import struct
 from typing import Any
 
-from qmnode.amqp.codec import Decoder, Described, Symbol, ULong, encode
+from qmnode.amqp.codec import Decoder, Described, Symbol, UInt, ULong, encode
 from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
 
 OPEN = b"\x00" + encode(ULong(0x10)) + encode(["raw"])
@@ -17,7 +17,17 @@ def frame(body: bytes, channel: int = 0, kind: int = 0) -> bytes:
 
 
 def performative(descriptor: int, fields: list[Any]) -> bytes:
-    return encode(Described(ULong(descriptor), fields))
+    return encode(Described(ULong(descriptor), [UInt(one) if type(one) is int else one for one in fields]))
+
+
+def read_until(connection: socket.socket, marker: bytes) -> bytes:
+    """What comes up to a marker, such as the descriptor of a performative."""
+    data = b""
+    while marker not in data:
+        chunk = connection.recv(65536)
+        assert chunk, data
+        data += chunk
+    return data
 
 
 def init(mechanism: str, response: bytes | None = None) -> bytes:
