@@ -15,7 +15,7 @@ ASK = "import time; print(repr(time.time()))"
 
 
 class ActionModule(ActionBase):
-    """The action."""
+    """Compare the clocks on the controller, which alone knows when it asked."""
 
     TRANSFERS_FILES = False
     _requires_connection = True

@@ -1,7 +1,7 @@
 # Copyright: the qmnode authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 
-"""What the documentation of every module shares."""
+"""The documentation that all modules share."""
 
 from __future__ import annotations
 

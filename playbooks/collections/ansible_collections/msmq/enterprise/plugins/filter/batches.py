@@ -45,7 +45,7 @@ _value:
 
 
 def batches(hosts, hostvars, one_at_a_time=False):
-    """The batches."""
+    """Return the batches in the order in which they are worked on."""
     sites = {}
     for host in hosts:
         variables = hostvars[host]
@@ -67,8 +67,8 @@ def batches(hosts, hostvars, one_at_a_time=False):
 
 
 class FilterModule:
-    """The filter."""
+    """Make the filter of this file known to Ansible."""
 
     def filters(self):
-        """By name."""
+        """Return the filter by its name."""
         return {"batches": batches}

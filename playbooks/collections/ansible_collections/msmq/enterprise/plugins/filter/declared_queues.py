@@ -60,8 +60,8 @@ def declared_queues(declared):
 
 
 class FilterModule:
-    """The filter."""
+    """Make the filter of this file known to Ansible."""
 
     def filters(self):
-        """By name."""
+        """Return the filter by its name."""
         return {"declared_queues": declared_queues}

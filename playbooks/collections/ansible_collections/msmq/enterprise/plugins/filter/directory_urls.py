@@ -42,7 +42,7 @@ _value:
 
 
 def directory_urls(hosts, hostvars, port=636):
-    """The URLs."""
+    """Return the URLs of the directory servers."""
     addresses = {host: str(hostvars[host].get("ansible_host") or host) for host in hosts}
     return {
         host: f"ldaps://[{address}]:{port}" if ":" in address else f"ldaps://{address}:{port}"
@@ -51,8 +51,8 @@ def directory_urls(hosts, hostvars, port=636):
 
 
 class FilterModule:
-    """The filter."""
+    """Make the filter of this file known to Ansible."""
 
     def filters(self):
-        """By name."""
+        """Return the filter by its name."""
         return {"directory_urls": directory_urls}

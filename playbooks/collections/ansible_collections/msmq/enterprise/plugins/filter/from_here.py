@@ -37,14 +37,14 @@ from pathlib import Path
 
 
 def from_here(path):
-    """The absolute path."""
+    """Return the absolute form of a path."""
     text = str(path)
     return text if "://" in text else str(Path(text).expanduser().absolute())
 
 
 class FilterModule:
-    """The filter."""
+    """Make the filter of this file known to Ansible."""
 
     def filters(self):
-        """By name."""
+        """Return the filter by its name."""
         return {"from_here": from_here}

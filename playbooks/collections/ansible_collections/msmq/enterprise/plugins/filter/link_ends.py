@@ -41,7 +41,7 @@ _value:
 
 
 def link_ends(links, hostvars):
-    """The pairs."""
+    """Return the pairs of hosts that the links join."""
     machines = {host: hostvars[host] for host in hostvars if hostvars[host].get("msmq_computer")}
     pairs = []
     for link in links:
@@ -61,8 +61,8 @@ def _end(link, site, machines):
 
 
 class FilterModule:
-    """The filter."""
+    """Make the filter of this file known to Ansible."""
 
     def filters(self):
-        """By name."""
+        """Return the filter by its name."""
         return {"link_ends": link_ends}

@@ -60,8 +60,8 @@ def _folded(names):
 
 
 class FilterModule:
-    """The filter."""
+    """Make the filter of this file known to Ansible."""
 
     def filters(self):
-        """By name."""
+        """Return the filter by its name."""
         return {"moved": moved}

@@ -71,7 +71,7 @@ except ImportError as error:
 
 
 def slapd_configuration(root, state, password, host, urls, durable=True):
-    """The configuration."""
+    """Return the text of slapd's configuration."""
     if MISSING is not None:
         raise AnsibleFilterError("qmnode[enterprise] is not installed on the controller") from MISSING
     numbers = {name: number for number, name in enumerate(urls, start=1)}
@@ -93,8 +93,8 @@ def slapd_configuration(root, state, password, host, urls, durable=True):
 
 
 class FilterModule:
-    """The filter."""
+    """Make the filter of this file known to Ansible."""
 
     def filters(self):
-        """By name."""
+        """Return the filter by its name."""
         return {"slapd_configuration": slapd_configuration}

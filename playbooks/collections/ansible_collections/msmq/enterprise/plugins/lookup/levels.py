@@ -78,7 +78,7 @@ def _same(one, other, key):
 
 
 class LookupModule(LookupBase):
-    """The lookup."""
+    """Make the lookup of this file known to Ansible."""
 
     def run(self, terms, variables=None, **kwargs):
         """One value."""

@@ -44,7 +44,7 @@ from ansible_collections.msmq.enterprise.plugins.plugin_utils._levels import Lev
 
 
 class LookupModule(LookupBase):
-    """The lookup."""
+    """Make the lookup of this file known to Ansible."""
 
     def run(self, terms, variables=None, **kwargs):
         """One path for each name."""

@@ -92,7 +92,7 @@ class Given:
 
 
 class LookupModule(LookupBase):
-    """The lookup."""
+    """Make the lookup of this file known to Ansible."""
 
     def run(self, terms, variables=None, **kwargs):
         """The sentences."""

@@ -1,7 +1,7 @@
 # Copyright: the qmnode authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 
-"""What the modules for keys share: the nodes that are meant, and how their keys are reached and waited for."""
+"""Shared by the modules for keys: the chosen nodes, the access to their keys, and the times to wait."""
 
 from __future__ import annotations
 

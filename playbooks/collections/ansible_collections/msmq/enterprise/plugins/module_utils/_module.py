@@ -1,7 +1,7 @@
 # Copyright: the qmnode authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 
-"""What every module is made of: the options that name the directory, its opening, and errors that say what to do."""
+"""Shared by all modules: the options that name the directory, its opening, and errors with the next step."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class EnterpriseModule:
 
 
 class Observer:
-    """Who is told how an apply gets on: the log of the host."""
+    """Report the progress of an apply in the log of the host."""
 
     def __init__(self, module):
         self._module = module

@@ -91,7 +91,7 @@ class ObjectModule(EnterpriseModule):
         }
 
     def item(self, said):
-        """What was said as a declaration writes it."""
+        """Return the given options in the form of a declaration."""
         return said
 
     def _returned(self, directory, kind, change):

@@ -111,7 +111,7 @@ OWNERSHIP = {"owner": {"type": "str"}, "group": {"type": "str"}}
 
 
 class Host:
-    """What is there, and what is changed."""
+    """The files of a host, and the changes made to them."""
 
     def __init__(self, module):
         self.module = module
@@ -211,7 +211,7 @@ class Host:
 
 
 def main():
-    """Entry point."""
+    """Run the module with the arguments that Ansible passes."""
     folder = {"path": {"type": "path", "required": True}, **OWNERSHIP, "mode": {"type": "str", "default": "0755"}}
     file = {
         "path": {"type": "path", "required": True},

@@ -115,7 +115,7 @@ def work(module):
 
 
 def main():
-    """Entry point."""
+    """Run the module with the arguments that Ansible passes."""
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},

@@ -100,7 +100,7 @@ def packages_of(project):
 
 
 def digest(source, packages, more):
-    """What names the contents of a release."""
+    """Return the digest that names the contents of a release."""
     files = [source / "pyproject.toml"]
     for package in packages:
         files += (path for path in (source / package).rglob("*") if path.is_file() and not LEFT_OUT & set(path.parts))
@@ -143,7 +143,7 @@ def build(module, source, name, constraints, archive):
 
 
 def main():
-    """Entry point."""
+    """Run the module with the arguments that Ansible passes."""
     module = AnsibleModule(
         argument_spec={
             "source": {"type": "path", "required": True},

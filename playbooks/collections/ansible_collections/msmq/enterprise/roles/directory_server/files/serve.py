@@ -149,7 +149,7 @@ def text(path):
 
 
 def main():
-    """Entry point."""
+    """Do what the arguments ask for."""
     given = json.loads(sys.argv[1])
     server = Server(given)
     try:
