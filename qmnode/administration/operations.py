@@ -5,6 +5,9 @@ from typing import Any
 
 from qmnode.administration.asker import Asker
 from qmnode.administration.criteria import Criteria
+from qmnode.administration.editing import edit
+from qmnode.administration.failures import groups
+from qmnode.administration.imports import AT_ONCE, Imports
 from qmnode.administration.jobs import MOST_LOOKUPS, Jobs
 from qmnode.administration.search import PAGE, search_page
 from qmnode.errors import MessageQueuingError
@@ -20,6 +23,7 @@ class Operations:
     def __init__(self, manager: QueueManager, store: Store) -> None:
         self._manager = manager
         self._jobs = Jobs(manager, store)
+        self._imports = Imports(manager, store)
 
     def start(self) -> None:
         """Go on with the jobs of the time before this start."""
@@ -51,6 +55,54 @@ class Operations:
             "next": page.next,
             "refused": list(page.refused),
         }
+
+    async def failures(
+        self, asker: Asker, queues: Sequence[str], by: Sequence[str], criteria: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The failed messages of queues in groups, with the criteria that find each group."""
+        if not asker.reads_bodies:  # headers say who failed, and why
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{asker.name} may not read bodies and headers")
+        if isinstance(by, str) or not isinstance(by, Sequence):
+            raise _bad("by is a list of names")
+        wanted, names = criteria_of(asker, criteria or {}), checked_names(queues)
+        return await groups(self._manager, names, wanted, by, caller=asker.principal)
+
+    async def edit(
+        self,
+        asker: Asker,
+        queue: str,
+        lookup: int,
+        changes: Mapping[str, Any],
+        *,
+        target: str = "",
+        keep: bool = False,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Send a changed message in the place of another. The answer says what could not be kept."""
+        if not isinstance(changes, Mapping) or not isinstance(target, str):
+            raise _bad("changes are names with values, and target is a text")
+        if isinstance(lookup, bool) or not isinstance(lookup, int):
+            raise _bad("a lookup identifier is a number of 64 bits")
+        (name,) = checked_names([queue])
+        return await edit(
+            self._manager, name, lookup, changes, target, keep=keep, dry_run=dry_run, caller=asker.principal
+        )
+
+    async def import_messages(
+        self,
+        asker: Asker,
+        items: Sequence[dict[str, Any]],
+        *,
+        transactional: bool | None = None,
+        again: bool = False,
+        dry_run: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Send exported packets, each to its target and once: a second import of a message is refused."""
+        if isinstance(items, str) or not isinstance(items, Sequence) or len(items) > AT_ONCE:
+            raise _bad(f"at most {AT_ONCE} messages are imported with one call")
+        if not all(isinstance(item, Mapping) for item in items):
+            raise _bad("an imported message is an object with its packet and its target")
+        return await self._imports.take(items, transactional, again=again, dry_run=dry_run, caller=asker.principal)
 
     async def start_job(
         self,

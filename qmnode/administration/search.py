@@ -161,7 +161,7 @@ async def search_page(
     page = Page(total=sum(queue.message_count for queue in allowed), refused=refused)
     checks, limit = criteria.checks(), min(limit, PAGE)
     until, size, pace = monotonic() + PAGE_SECONDS, 0, Pace()
-    for queue, entries, after in _chunks(allowed, place, criteria):
+    for queue, entries, after in chunks(allowed, criteria, place):
         for lookup_identifier, value in entries:
             page.scanned += 1
             message = received_message(lookup_identifier, value)
@@ -180,7 +180,13 @@ async def search_page(
     return page
 
 
-def _chunks(queues: Sequence[Queue], place: Place, criteria: Criteria) -> Iterator[tuple[Queue, list[Entry], int]]:
+_START: Final = Place()
+
+
+def chunks(
+    queues: Sequence[Queue], criteria: Criteria, place: Place = _START
+) -> Iterator[tuple[Queue, list[Entry], int]]:
+    """Read the messages of queues a few at a time, in the order of a search, with the place where each read ended."""
     last = _END if criteria.last is None else criteria.last
     for queue in queues:
         if queue.queue_id < place.queue:

@@ -5,7 +5,7 @@ one place. Targets are opened before, which may wait.
 """
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from qmnode.administration.names import format_name
 from qmnode.administration.promises import Kind, Way, kind_of, promise
@@ -138,7 +138,10 @@ class Targets:
             take_out(source, lookup_identifier, value)
             into.insert(lookup_identifier, moved(value))
             return Outcome(way, into.pathname, lookup_identifier)
-        outcome = self._send(target.descriptor, source, message)
+        if kind_of(source) is Kind.DEAD_LETTERS:  # the class said why it died
+            outcome = self.send(target, message, message_class=MessageClass.MQMSG_CLASS_NORMAL)
+        else:
+            outcome = self.send(target, message)
         if not copies:
             take_out(source, lookup_identifier, value)
             source.tally.ended(value, MessageClass.MQMSG_CLASS_ACK_RECEIVE)
@@ -146,11 +149,12 @@ class Targets:
                 source.recorder.deleted(source, value, MessageClass.MQMSG_CLASS_ACK_RECEIVE)
         return outcome
 
-    def _send(self, descriptor: OpenQueueDescriptor, source: Queue, message: Message) -> Outcome:
-        context, queue = self._manager.context, descriptor.queue
-        copy = message.copy()
-        if kind_of(source) is Kind.DEAD_LETTERS:
-            copy.message_class = MessageClass.MQMSG_CLASS_NORMAL  # the class said why it died
+    def send(self, target: Target, message: Message, **changes: Any) -> Outcome:
+        """Send another message with the content of this one, in the batch of this pass."""
+        assert target.descriptor is not None
+        context, descriptor = self._manager.context, target.descriptor
+        queue = descriptor.queue
+        copy = message.copy(**changes)
         outgoing = isinstance(queue, OutgoingQueue)
         wanted = message.transactional if self._transactional is None else self._transactional
         unit = Transaction(context, new_guid()) if (wanted if outgoing else queue.transactional) else None

@@ -19,7 +19,7 @@ COMMANDS: Final = {
     "receive": Row("qmnode.commands.messages:receive_app", "Take messages out of a queue."),
     "peek": Row("qmnode.commands.messages:peek_app", "Look at messages, which stay."),
     "move": Row("qmnode.commands.messages:move_app", "Move messages to a subqueue or back."),
-    "message": Row("qmnode.commands.message_operations:app", "Find, move, copy, delete, return and replay messages."),
+    "message": Row("qmnode.commands.message_files:app", "Find, move, copy, delete, return and replay messages."),
     "job": Row("qmnode.commands.job:app", "List, pause, resume, cancel and undo jobs over messages."),
     "journal": Row("qmnode.commands.messages:journal_app", "Look at copies of what was received or sent."),
     "dead-letter": Row("qmnode.commands.dead_letter:app", "List, retry and export dead letters."),

@@ -9,6 +9,8 @@ CHANGES: Final = frozenset(
         "control_job",
         "create_queue",
         "delete_queue",
+        "edit",
+        "import_messages",
         "pause_queue",
         "purge",
         "resume_queue",

@@ -72,6 +72,46 @@ class RemoteOperations:
             if not cursor:
                 return
 
+    async def failures(
+        self, queues: Sequence[str], by: Sequence[str] = ("reason", "queue"), criteria: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Failed messages in groups by reason, queue, sender or exception; each has the ``where`` that finds it."""
+        found: dict[str, Any] = await self._call("failures", list(queues), list(by), dict(criteria or {}))
+        return found
+
+    async def edit(
+        self,
+        queue: str,
+        lookup: int,
+        changes: Mapping[str, Any],
+        *,
+        target: str = "",
+        keep: bool = False,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Send a changed message in the place of another, in one write; ``lost`` says what could not be kept.
+
+        ``changes`` are properties of a message, ``value`` with ``format``, and ``headers`` (None removes one).
+        """
+        answer: dict[str, Any] = await self._call(
+            "edit", queue, lookup, dict(changes), target=target, keep=keep, dry_run=dry_run
+        )
+        return answer
+
+    async def import_messages(
+        self,
+        items: Sequence[Mapping[str, Any]],
+        *,
+        transactional: bool | None = None,
+        again: bool = False,
+        dry_run: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Send packets (``packet``, bytes) to queues (``target``), each once; the outcome for each, at most 500."""
+        results: list[dict[str, Any]] = await self._call(
+            "import_messages", [dict(item) for item in items], transactional=transactional, again=again, dry_run=dry_run
+        )
+        return results
+
     async def start_job(
         self,
         kind: str,

@@ -471,7 +471,9 @@ _OPERATORS_ONLY: Final = frozenset({"backup", "reset_incoming_sequences"})
 _MANAGER_METHODS: Final = _methods(QueueManagerApi, "begin", without=frozenset({"close"}))
 _QUEUE_METHODS: Final = _methods(QueueApi, "cursor")
 _CURSOR_METHODS: Final = _methods(CursorApi)
-_OPERATION_METHODS: Final = frozenset({"find", "start_job", "list_jobs", "show_job", "job_log", "control_job"})
+_OPERATION_METHODS: Final = frozenset(
+    {"find", "failures", "edit", "import_messages", "start_job", "list_jobs", "show_job", "job_log", "control_job"}
+)
 _TRANSACTION_METHODS: Final = frozenset({"prepare", "end"})
 
 

@@ -5,16 +5,19 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import ConfigDict, Field
+from pydantic import Base64Bytes, ConfigDict, Field
 
 from qmnode.administration.asker import Asker
+from qmnode.administration.names import queue_name
 from qmnode.administration.operations import Operations
 from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import Context, Node, note, require_operate
 from qmnode.management.documents import Document, LookupText, lookup_from_text, lookup_text, time_or_none
 from qmnode.management.message_documents import BodyForm, MessageDocument
+from qmnode.management.message_routes import Lookup
 from qmnode.management.problems import responses
+from qmnode.management.queue_routes import QueueName
 from qmnode.management.tokens import Caller, Role
 from qmnode.model.packet import received_message
 from qmnode.structures.error_codes import ErrorCode
@@ -239,6 +242,151 @@ async def control_job(number: Number, wanted: JobAction, request: Request, node:
     """Undo begins another job, which is returned."""
     note(request, action=wanted.action)
     return JobDocument.of(await operations_of(node).control_job(asker_of(request), number, wanted.action))
+
+
+class FailureGroup(Document):
+    """Failed messages that have the same reason, queue, sender or exception."""
+
+    reason: str | None = None
+    queue: str | None = None
+    sender: str | None = None
+    exception: str | None = None
+    queues: list[str] = Field(description="The queues that they are in, at most ten")
+    count: int
+    first: datetime | None
+    last: datetime | None
+    last_hour: int = Field(description="How many came in the last hour")
+    hour_before: int = Field(description="How many came in the hour before")
+    where: list[str] = Field(description="Criteria that find the messages of the group, for a search or a job")
+
+
+class FailureGroups(Document):
+    """Failed messages in groups, the largest first."""
+
+    groups: list[FailureGroup]
+    scanned: int
+    left_out: int = Field(description="Messages of further groups, when there are very many")
+    refused: list[str] = Field(description="Queues that were left out, since the caller may not read them")
+
+
+@router.get("/v1/failures", **_PLACES, summary="Show failed messages in groups", responses=responses(404))
+async def list_failures(
+    request: Request,
+    node: Node,
+    queue: Annotated[list[str], Query(description="Names, or patterns with * and ?", examples=[["error*"]])],
+    by: Annotated[
+        list[Literal["reason", "queue", "sender", "exception"]] | None, Query(description="Default: reason and queue")
+    ] = None,
+    where: Annotated[list[str] | None, Query(description=WHERE_HELP)] = None,
+) -> FailureGroups:
+    """Headers of NServiceBus and Rebus give the reason, and the class of a dead letter. For the role operate."""
+    criteria = parse_where(where or (), time.time())
+    found = await operations_of(node).failures(asker_of(request), queue, by or ["reason", "queue"], criteria)
+    groups = [
+        FailureGroup(**group | {name: time_or_none(group[name]) for name in ("first", "last")})
+        for group in found.pop("groups")
+    ]
+    return FailureGroups(groups=groups, **found)
+
+
+class Editing(Document):
+    """The changes of a message; what is null stays."""
+
+    label: str | None = Field(default=None, max_length=249)
+    priority: int | None = Field(default=None, ge=0, le=7)
+    base64: Base64Bytes | None = Field(default=None, description="Another body")
+    value: Any = Field(default=None, description="Another value of the body, written in its format")
+    format: str | None = Field(default=None, max_length=40, description="Format of the value, if another")
+    headers: dict[str, str | None] | None = Field(default=None, description="Headers to set; null removes one")
+    target: str = Field(default="", max_length=512, description="Another queue")
+    keep: bool = Field(default=False, description="Leave the message as well")
+    dry_run: bool = Field(default=False, description="Only say what cannot be kept")
+
+    def changes(self) -> dict[str, Any]:
+        """As the engine takes them."""
+        given = self.model_dump(exclude_none=True, exclude={"target", "keep", "dry_run", "base64"})
+        return given | ({} if self.base64 is None else {"body": self.base64})
+
+
+class Edited(Document):
+    """The message that was sent in the place of another."""
+
+    lost: list[str] = Field(description="What could not be kept, in sentences")
+    target: str
+    identifier: str
+    to_lookup_identifier: str | None = Field(description="In the target, if that is on this node")
+
+
+@router.post(
+    "/v1/queues/{name}/messages/{lookup}/edit",
+    **_PLACES,
+    summary="Change a message and send it again",
+    responses=responses(404, 409),
+)
+async def edit_message(name: QueueName, lookup: Lookup, editing: Editing, request: Request, node: Node) -> Edited:
+    """The changed message takes the place of the old one in one write."""
+    changes = editing.changes()
+    note(request, changed=sorted(changes), target=editing.target, dry_run=editing.dry_run)
+    answer = await operations_of(node).edit(
+        asker_of(request),
+        queue_name(name),
+        _lookup(lookup),
+        changes,
+        target=queue_name(editing.target) if editing.target else "",
+        keep=editing.keep,
+        dry_run=editing.dry_run,
+    )
+    place = answer.pop("to_lookup")
+    return Edited(**answer, to_lookup_identifier=lookup_text(place) if place else None)
+
+
+class ImportedMessage(Document):
+    """An exported message."""
+
+    packet: Base64Bytes
+    target: str = Field(min_length=1, max_length=512, description="Path name or format name of a queue")
+    dead_letter: bool = Field(default=False, description="It was exported from a dead-letter queue")
+
+
+class Importing(Document):
+    """Exported messages, to be sent once each."""
+
+    messages: list[ImportedMessage] = Field(min_length=1, max_length=500)
+    transactional: bool | None = None
+    again: bool = Field(default=False, description="Also those that were imported into the same queue before")
+    dry_run: bool = False
+
+
+class ImportResult(Document):
+    """The outcome for one message."""
+
+    result: str = Field(description="sent, would be sent, known or refused")
+    detail: str | None = None
+    target: str | None = None
+    identifier: str | None = None
+
+
+class ImportResults(Document):
+    """The outcome for each, in the same order."""
+
+    results: list[ImportResult]
+
+
+@router.post("/v1/messages/import", **_PLACES, summary="Import messages", responses=responses(413))
+async def import_messages(importing: Importing, request: Request, node: Node) -> ImportResults:
+    """Each is sent anew, once: a message that was imported into the same queue before is known, and not sent."""
+    note(request, messages=len(importing.messages), dry_run=importing.dry_run)
+    results = await operations_of(node).import_messages(
+        asker_of(request),
+        [
+            {"packet": one.packet, "target": queue_name(one.target), "dead_letter": one.dead_letter}
+            for one in importing.messages
+        ],
+        transactional=importing.transactional,
+        again=importing.again,
+        dry_run=importing.dry_run,
+    )
+    return ImportResults(results=[ImportResult(**one) for one in results])
 
 
 def _lookup(text: str) -> int:

@@ -1,6 +1,7 @@
 """``qmnode message`` and ``qmnode job``, as an administrator uses them."""
 
 import json
+from pathlib import Path
 
 from tests.commands.conftest import Command
 
@@ -69,3 +70,41 @@ def test_choosing_nothing_or_everything_twice_is_wrong_usage(command: Command, q
     assert command("message", "delete", queue, "--all", stdin=b"").code == 2, "nobody was asked"
     assert command("message", "delete", queue, "0x1", "--yes").code == 1, "that message is not there"
     assert command("job", "show", 4711).code == 1
+
+
+def test_an_export_is_imported_once_and_edited(command: Command, queue: str, tmp_path: Path) -> None:
+    for number in range(3):
+        send_json(command, queue, number)
+    file = tmp_path / "orders.ndjson"
+    assert command("message", "export", queue, "--output", file).code == 0
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["decoded"]["Order"]["Id"] for line in lines] == [0, 1, 2] and all(line["packet"] for line in lines)
+    file.write_text(file.read_text() + '{"packet": 7}\nno JSON\n\n' + "[" * 5000 + "\n")
+
+    planned = command("message", "import", file, "--dry-run")
+    first = command("message", "import", file)
+    second = command("message", "import", file, "--json")
+
+    assert planned.code == 1 and "3 would be sent" in planned.err
+    assert first.code == 1 and "3 refused, 3 sent" in first.err and "line 4: it is no exported message" in first.err
+    assert "3 known, 3 refused" in second.err
+    assert [one["result"] for one in second.documents] == ["known"] * 3 or "known" in second.out
+    found = command("message", "find", queue, "--where", "label=order 2", "--json").documents
+    assert len(found) == 2
+    place = found[0]["lookup_identifier"]
+    edited = command("message", "edit", queue, place, "--value", '{"Order": {"Id": 99}}', "--label", "edited")
+    assert edited.code == 0 and "not kept: it gets another identifier" in edited.err
+    assert command("message", "find", queue, "--where", "value.Order.Id=99", "--json").documents[0]["label"] == "edited"
+    assert command("message", "edit", queue, place, "--label", "again").code == 1
+    assert command("message", "import", tmp_path / "missing").code == 1
+
+
+def test_failures_are_shown_in_groups_with_their_criteria(command: Command, queue: str) -> None:
+    headers = ("--header", "NServiceBus.ExceptionInfo.ExceptionType=System.Timeout")
+    assert command("send", queue, "{}", "--format", "nservicebus", *headers).code == 0
+
+    shown = command("message", "failures", queue, "--by", "reason")
+
+    assert "System.Timeout" in shown.out
+    assert "--where 'header.NServiceBus.ExceptionInfo.ExceptionType=System.Timeout'" in shown.err
+    assert command("message", "failures").code == 0

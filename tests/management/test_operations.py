@@ -1,10 +1,12 @@
 """Operations on messages over HTTP."""
 
 import asyncio
+import base64
 from typing import Any
 
 import httpx
 
+import qmnode
 from tests.management.conftest import NAME, READER, Managed
 
 
@@ -102,3 +104,26 @@ async def test_jobs_that_cannot_be_are_problems(client: httpx.AsyncClient) -> No
     ):
         answer = await client.request(method, path, json=body)
         assert answer.status_code == status, (path, body, answer.text)
+
+
+async def test_messages_are_edited_imported_and_grouped(managed: Managed, client: httpx.AsyncClient) -> None:
+    await managed.manager.create_queue(NAME)
+    await managed.fill(b"{}")
+    (found,) = (await client.get("/v1/messages", params={"queue": "orders"})).json()["found"]
+    place = found["message"]["lookup_identifier"]
+    async with await managed.manager.open_queue(f"DIRECT=OS:{NAME}", qmnode.Access.PEEK) as queue:
+        packet = base64.b64encode((await queue.peek(0)).packet).decode()
+
+    edited = await client.post(f"/v1/queues/orders/messages/{place}/edit", json={"value": {"Id": 7}, "label": "new"})
+    item = {"packet": packet, "target": "orders"}
+    imported = (await client.post("/v1/messages/import", json={"messages": [item, item]})).json()
+    groups = (await client.get("/v1/failures", params={"queue": "orders", "by": "reason"})).json()["groups"]
+
+    assert edited.status_code == 200 and edited.json()["lost"], edited.text
+    assert [one["result"] for one in imported["results"]] == ["sent", "known"]
+    assert groups[0]["count"] == 2 and groups[0]["reason"] == "NORMAL"
+    async with managed.tcp(READER) as reader:
+        assert (await reader.get("/v1/failures", params={"queue": "orders"})).status_code == 403
+        assert (await reader.post("/v1/messages/import", json={"messages": [item]})).status_code == 403
+    for wrong in ({"packet": "%%", "target": "orders"}, {"packet": packet, "target": ""}):
+        assert (await client.post("/v1/messages/import", json={"messages": [wrong]})).status_code == 422

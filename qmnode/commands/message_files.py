@@ -1,0 +1,268 @@
+"""``qmnode message export``, ``import``, ``edit`` and ``failures``."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from qmnode.administration.names import queue_name
+from qmnode.commands.message import Queues, app
+from qmnode.commands.message_operations import DryRunOption, TransactionalOption
+from qmnode.commands.messages import body_limits, lookup
+from qmnode.commands.output import counted, json_text, print_json, print_table, progress, say
+from qmnode.commands.selecting import WhereOption, criteria
+from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
+from qmnode.management.documents import time_or_none
+from qmnode.management.message_documents import BodyForm, MessageDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TextIO
+
+    from qmnode.bodies.limits import Limits
+    from qmnode.local.operations import FoundMessage
+    from qmnode.local.remote import RemoteQueueManager
+
+_LONGEST_LINE: Final = 32 * 1024 * 1024
+_BATCH: Final = 200
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+_DEAD: Final = (";DEADLETTER", ";DEADXACT")
+
+
+@app.command(epilog="Example: qmnode message export orders --where older=1d --output orders.ndjson")
+def export(
+    queues: Queues,
+    where: WhereOption = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File; - is standard output.")] = Path("-"),
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Write messages as JSON lines: all properties, the decoded body, and the whole packet. They stay."""
+    wanted, limits = criteria(where), body_limits(socket, config)
+
+    async def work(manager: RemoteQueueManager, target: TextIO) -> int:
+        count, scanned, cursor = 0, 0, ""
+        with progress("writing") as bar:
+            while True:
+                page = await manager.operations.find_page(queues, wanted, cursor, 200)
+                for one in page.found:
+                    target.write(json_text(_line(one, limits)) + "\n")
+                count, scanned, cursor = count + len(page.found), scanned + page.scanned, page.next
+                bar(scanned, max(page.total, scanned))
+                if not cursor:
+                    return count
+
+    with _written(output) as target:
+        count = with_node(socket, config, lambda manager: work(manager, target))
+    say(f"{counted(count, 'message')} written")
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[TextIO]:
+    if str(path) == "-":
+        yield sys.stdout
+        return
+    try:
+        with path.open("w", encoding="utf-8") as target:
+            yield target
+    except OSError as error:
+        say(f"{path} cannot be written: {error.strerror or error}")
+        raise typer.Exit(1) from error
+
+
+def _line(one: FoundMessage, limits: Limits) -> dict[str, Any]:
+    document = MessageDocument.of(one.message, BodyForm.DECODED, limits).model_dump(mode="json")
+    packet = base64.b64encode(one.message.packet).decode()
+    return {"queue": one.queue} | document | {"packet": packet}
+
+
+@app.command("import", epilog="Example: qmnode message import orders.ndjson --to orders-test --dry-run")
+def import_messages(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="An exported file; - is standard input.")],
+    target: Annotated[
+        str, typer.Option("--to", metavar="QUEUE", help="Into this queue. Default: each into the queue that it was in.")
+    ] = "",
+    transactional: TransactionalOption = None,
+    again: Annotated[bool, typer.Option("--again", help="Also what was imported into the same queue before.")] = False,
+    dry_run: DryRunOption = False,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send exported messages, each once: what was imported into the same queue before is refused. Exit code 1: some
+    lines were refused or known."""
+    outcomes: Counter[str] = Counter()
+
+    async def work(manager: RemoteQueueManager, lines: TextIO) -> None:
+        batch: list[tuple[int, dict[str, Any]]] = []
+        size = 0
+        for number, line in _lines(lines):
+            item = _item(line, target)
+            if isinstance(item, str):
+                _tell(number, {"result": "refused", "detail": item})
+                continue
+            batch.append((number, item))
+            size += len(item["packet"])
+            if len(batch) >= _BATCH or size >= _BATCH_BYTES:
+                await send(manager, batch)
+                batch, size = [], 0
+        await send(manager, batch)
+
+    async def send(manager: RemoteQueueManager, batch: list[tuple[int, dict[str, Any]]]) -> None:
+        if not batch:
+            return
+        items = [item for _, item in batch]
+        results = await manager.operations.import_messages(
+            items, transactional=transactional, again=again, dry_run=dry_run
+        )
+        for (number, _), result in zip(batch, results, strict=True):
+            _tell(number, result)
+
+    def _tell(number: int, result: dict[str, Any]) -> None:
+        outcomes[result["result"]] += 1
+        if as_json:
+            print_json({"line": number} | result)
+        elif result["result"] in ("refused", "known"):
+            say(f"line {number}: {result['detail']}")
+
+    try:
+        with sys.stdin if str(source) == "-" else source.open(encoding="utf-8", errors="replace") as lines:
+            with_node(socket, config, lambda manager: work(manager, lines))
+    except OSError as error:
+        say(f"{source} cannot be read: {error.strerror or error}")
+        raise typer.Exit(1) from error
+    say(", ".join(f"{count:,} {result}" for result, count in sorted(outcomes.items())) or "there is nothing to import")
+    if outcomes["refused"] or outcomes["known"]:
+        raise typer.Exit(1)
+
+
+def _lines(lines: TextIO) -> Iterator[tuple[int, str]]:
+    number = 0
+    while line := lines.readline(_LONGEST_LINE):
+        number += 1
+        if line.strip():
+            yield number, line
+
+
+def _item(line: str, target: str) -> dict[str, Any] | str:
+    """A line as the node takes it, or the reason why it is none."""
+    try:
+        document = json.loads(line)
+        packet = base64.b64decode(document["packet"], validate=True)
+        queue = str(document.get("queue", ""))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error):
+        return "it is no exported message: a JSON object with its packet"
+    if not target and "=" not in queue.partition("\\")[0]:
+        queue = f".\\{queue.partition(chr(92))[2]}"  # the queue of the same name on this node
+    if not target and not queue.strip(".\\"):
+        return "it names no queue: say --to"
+    name = queue_name(target or queue)
+    return {"packet": packet, "target": name, "dead_letter": str(document.get("queue", "")).upper().endswith(_DEAD)}
+
+
+@app.command(epilog="Example: qmnode message edit error 0x400000000000012 --value '{\"Id\": 7}' --header Retries=0")
+def edit(
+    name: QueueName,
+    place: Annotated[str, typer.Argument(metavar="LOOKUP", help="Lookup identifier.")],
+    label: Annotated[str | None, typer.Option(help="Another label.")] = None,
+    body: Annotated[Path | None, typer.Option(help="File with another body; - is standard input.")] = None,
+    value: Annotated[str | None, typer.Option(help="Another value of the body, as JSON; kept in its format.")] = None,
+    form: Annotated[str, typer.Option("--format", help="Format of the value, if another: xml, json, VT_BSTR ...")] = "",
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="NAME=VALUE", help="Set a header; NAME alone removes it. May be given again."),
+    ] = None,
+    priority: Annotated[int | None, typer.Option(min=0, max=7)] = None,
+    target: Annotated[str, typer.Option("--to", metavar="QUEUE", help="Default: the queue that it is in.")] = "",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the message as well.")] = False,
+    dry_run: DryRunOption = False,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a message and send it again: the changed one takes its place in one write. Says what cannot be kept."""
+    changes: dict[str, Any] = {}
+    if label is not None:
+        changes["label"] = label
+    if priority is not None:
+        changes["priority"] = priority
+    if body is not None:
+        try:
+            changes["body"] = sys.stdin.buffer.read() if str(body) == "-" else body.read_bytes()
+        except OSError as error:
+            raise typer.BadParameter(f"{body}: {error.strerror}", param_hint="--body") from None
+    if value is not None:
+        try:
+            changes["value"] = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise typer.BadParameter(f"not JSON: {error}", param_hint="--value") from None
+        if form:
+            changes["format"] = form
+    if header:
+        pairs = [text.partition("=") for text in header]
+        changes["headers"] = {key: content if separator else None for key, separator, content in pairs}
+    wanted = lookup(place)
+    result = with_node(
+        socket,
+        config,
+        lambda manager: manager.operations.edit(
+            queue_name(name), wanted, changes, target=queue_name(target) if target else "", keep=keep, dry_run=dry_run
+        ),
+    )
+    if as_json:
+        print_json(result)
+    for sentence in result["lost"]:
+        say(f"not kept: {sentence}")
+    say("nothing is changed: this was a dry run" if dry_run else f"sent to {result['target']}")
+
+
+@app.command(epilog="Example: qmnode message failures error 'system$;dead*' --by exception")
+def failures(
+    queues: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUEUE...", help="Default: dead letters, poison subqueues, and queues named error."),
+    ] = None,
+    by: Annotated[
+        list[str] | None, typer.Option("--by", help="reason, queue, sender or exception; may be given again.")
+    ] = None,
+    where: WhereOption = None,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show failed messages in groups, the largest first, with the --where that returns or deletes each group."""
+    names, wanted = queues or ["system$;dead*", "*;poison", "error*", "*.error"], criteria(where)
+    keys = by or ["reason", "queue"]
+    result = with_node(socket, config, lambda manager: manager.operations.failures(names, keys, wanted))
+    if as_json:
+        for group in result["groups"]:
+            print_json(group)
+        return
+    print_table(
+        ("count", *keys, "first", "last", "last hour", "hour before", "in"),
+        [
+            (
+                group["count"],
+                *(group[key] for key in keys),
+                f"{time_or_none(group['first']):%Y-%m-%d %H:%M}",
+                f"{time_or_none(group['last']):%Y-%m-%d %H:%M}",
+                group["last_hour"],
+                group["hour_before"],
+                ", ".join(group["queues"]),
+            )
+            for group in result["groups"]
+        ],
+        right=("count", "last hour", "hour before"),
+    )
+    for group in result["groups"][:10]:
+        say(f"{group['count']:,}: " + " ".join(f"--where '{text}'" for text in group["where"]))
+    if result["left_out"]:
+        say(f"{counted(result['left_out'], 'message')} of further groups left out: search fewer queues")
