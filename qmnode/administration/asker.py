@@ -13,3 +13,13 @@ class Asker:
     principal: object = None
     """For access checks of queues; None may do everything."""
     reads_bodies: bool = True
+
+    @property
+    def administers(self) -> bool:
+        """Whether the jobs of others may be seen and changed: by administrators, and by the program of the node."""
+        return self.principal is None or bool(getattr(self.principal, "administrator", False))
+
+    @property
+    def does_everything(self) -> bool:
+        """Whether no descriptor of a queue is asked."""
+        return self.principal is None or bool(getattr(self.principal, "everything", False))

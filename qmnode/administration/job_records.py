@@ -52,7 +52,8 @@ class Job:
     asker: str = ""
     channel: str = ""
     limited: bool = False
-    """The owner may not do everything: after a restart the owner has to resume the job, with the rights of then."""
+    """Each message has its own target, which the owner may not be allowed to use: after a restart the owner has to
+    resume the job, with the rights of then."""
     origin: str = ""
     """The store that the job was begun in: in a copy of it the job waits to be resumed."""
     state: JobState = JobState.RUNNING

@@ -131,7 +131,7 @@ class Operations:
 
     async def list_jobs(self, asker: Asker) -> list[dict[str, Any]]:
         """The jobs that the asker may see, the latest first."""
-        return [job.describe() for job in self._jobs.all() if asker.principal is None or job.asker == asker.name]
+        return [job.describe() for job in self._jobs.all() if asker.administers or job.asker == asker.name]
 
     async def show_job(self, asker: Asker, number: int) -> dict[str, Any]:
         """One job, with its progress."""

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "move": Row("qmnode.commands.messages:move_app", "Move messages to a subqueue or back."),
     "message": Row("qmnode.commands.message_files:app", "Find, move, copy, delete, return and replay messages."),
     "job": Row("qmnode.commands.job:app", "List, pause, resume, cancel and undo jobs over messages."),
+    "top": Row("qmnode.commands.top:app", "Show the fullest queues, and how fast they grow."),
     "journal": Row("qmnode.commands.messages:journal_app", "Look at copies of what was received or sent."),
     "dead-letter": Row("qmnode.commands.dead_letter:app", "List, retry and export dead letters."),
     "transaction": Row("qmnode.commands.transaction:app", "List the transactions that have not ended."),

@@ -146,7 +146,7 @@ class JobDocument(Document):
 
     @classmethod
     def of(cls, job: dict[str, Any]) -> "JobDocument":
-        """From the engine's form."""
+        """Return the document of the form that the engine has."""
         return cls(**job | {name: time_or_none(job[name]) for name in ("created", "ended")})
 
 
@@ -171,7 +171,7 @@ class LogEntry(Document):
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> "LogEntry":
-        """From the engine's form."""
+        """Return the document of the form that the engine has."""
         lookup, place = entry["lookup"], entry.get("to_lookup")
         rest = {name: value for name, value in entry.items() if name not in ("lookup", "to_lookup")}
         return cls(
@@ -303,7 +303,7 @@ class Editing(Document):
     dry_run: bool = Field(default=False, description="Only say what cannot be kept")
 
     def changes(self) -> dict[str, Any]:
-        """As the engine takes them."""
+        """Return the changes in the form that the engine takes."""
         given = self.model_dump(exclude_none=True, exclude={"target", "keep", "dry_run", "base64"})
         return given | ({} if self.base64 is None else {"body": self.base64})
 
@@ -341,7 +341,7 @@ async def edit_message(name: QueueName, lookup: Lookup, editing: Editing, reques
 
 
 class ImportedMessage(Document):
-    """An exported message."""
+    """An exported message that is to be sent to a queue."""
 
     packet: Base64Bytes
     target: str = Field(min_length=1, max_length=512, description="Path name or format name of a queue")

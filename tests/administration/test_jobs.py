@@ -330,6 +330,9 @@ async def test_who_has_limited_rights_sees_and_changes_only_own_jobs(qm: qmnode.
     class Nobody:
         pass
 
+    class Principal:
+        administrator = True
+
     await send(qm, "orders", *numbered(2))
     job = await run(qm, "delete", "orders")
     stranger = Asker("uid:2000", principal=Nobody())
@@ -338,6 +341,8 @@ async def test_who_has_limited_rights_sees_and_changes_only_own_jobs(qm: qmnode.
     for action in ("pause", "cancel", "undo"):
         with pytest.raises(MessageQueuingError, match="belongs to"):
             await qm.operations.control_job(stranger, job["job"], action)
+    for helper in (Asker("uid:3000", principal=Principal()), Asker("uid:1000", principal=Nobody())):
+        assert [one["job"] for one in await qm.operations.list_jobs(helper)] == [job["job"]]
     for forged in (0, -1, 99, "1", None, [1]):
         with pytest.raises(MessageQueuingError, match="no job"):
             await qm.operations.show_job(ASKER, forged)  # type: ignore[arg-type]

@@ -108,3 +108,16 @@ def test_failures_are_shown_in_groups_with_their_criteria(command: Command, queu
     assert "System.Timeout" in shown.out
     assert "--where 'header.NServiceBus.ExceptionInfo.ExceptionType=System.Timeout'" in shown.err
     assert command("message", "failures").code == 0
+
+
+def test_top_shows_the_fullest_queues_and_their_growth(command: Command, queue: str) -> None:
+    for number in range(3):
+        send_json(command, queue, number)
+
+    shown = command("top", "--interval", 0.1, "--times", 1)
+    answer = command("top", "--interval", 0.1, "--times", 2, "--json", "--count", 50)
+
+    assert queue in shown.out and "+0.0" in shown.out
+    assert len(answer.documents) == 2
+    (found,) = [one for one in answer.documents[0]["queues"] if one["queue"].endswith(queue)]
+    assert (found["messages"], found["change"]) == (3, 0.0)

@@ -97,7 +97,9 @@ class Desk:
     def filled(self, command: str) -> str:
         """The command with what only the node, the directory or the reader knows."""
         if "LOOKUP" in command:
-            (message, *_) = self.run("qmnode peek orders --json").splitlines()
+            words = shlex.split(command)
+            queue = words[words.index("LOOKUP") - 1]  # the word before is the queue
+            (message, *_) = self.run(f"qmnode peek {queue} --json").splitlines()
             command = command.replace("LOOKUP", json.loads(message)["lookup_identifier"])
         if "FINGERPRINT" in command:
             found = json.loads(self.run("mqenterprise certificate list 'Order Desk' --json"))

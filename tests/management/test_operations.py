@@ -125,5 +125,8 @@ async def test_messages_are_edited_imported_and_grouped(managed: Managed, client
     async with managed.tcp(READER) as reader:
         assert (await reader.get("/v1/failures", params={"queue": "orders"})).status_code == 403
         assert (await reader.post("/v1/messages/import", json={"messages": [item]})).status_code == 403
-    for wrong in ({"packet": "%%", "target": "orders"}, {"packet": packet, "target": ""}):
-        assert (await client.post("/v1/messages/import", json={"messages": [wrong]})).status_code == 422
+    forged = {"packet": "AAAA", "target": "orders"}
+    refused = (await client.post("/v1/messages/import", json={"messages": [forged]})).json()["results"]
+    assert refused[0]["result"] == "refused" and "packet" in refused[0]["detail"]
+    for wrong in ({"packet": packet, "target": ""}, {"target": "orders"}):
+        assert (await client.post("/v1/messages/import", json={"messages": [wrong]})).status_code == 422, wrong
