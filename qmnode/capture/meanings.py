@@ -31,7 +31,7 @@ def guid(value: bytes) -> str:
 
 
 def duration(seconds: int) -> str:
-    """ "4 d", "1 h 30 min", or "for ever", for example."""
+    """A duration such as "4 d" or "1 h 30 min", or "for ever"."""
     if seconds == _FOR_EVER:
         return "for ever"
     parts = []

@@ -62,7 +62,7 @@ class AcceptorAuthentication:
             case AuthenticationType.NEGOTIATE:
                 return self._negotiate(level, context_id)
         if context is None:
-            raise AuthenticationError(f"authentication type {auth_type} ({auth_type.name}) is not set up here")
+            raise AuthenticationError(f"authentication type {auth_type} ({auth_type.name}) is not configured here")
         return context
 
     def _ntlm(self, level: AuthenticationLevel, context_id: int) -> ntlm.NtlmContext | None:

@@ -242,7 +242,8 @@ class Initiator:
                 reason = body_of(pdu, BindNak).reason
                 if self._security is not None and reason in _NOT_BELIEVED:
                     raise AuthenticationError(
-                        f"the server does not take {self._security.auth_type.name}, or not as it came"
+                        f"the server refused authentication by {self._security.auth_type.name}: "
+                        "check remote_read.account"
                     )
                 raise BindRefusedError(f"the server refused the bind with reason {reason}")
             case PduType.SHUTDOWN:
@@ -266,7 +267,7 @@ class Initiator:
         status = body_of(pdu, FaultBody).status
         if not self.bound:
             if status == FaultStatus.ACCESS_DENIED:
-                raise AuthenticationError("the server does not believe who asks")
+                raise AuthenticationError("the server could not authenticate this account: check remote_read.account")
             raise BindRefusedError(f"the server answered the bind with fault {status:#010x}")
         self._reassembly.forget(pdu.call_id)
         if self._calls.pop(pdu.call_id, None) is None:

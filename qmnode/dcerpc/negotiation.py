@@ -88,7 +88,7 @@ class _Negotiation:
     def _advance(self, answer: NegTokenResp) -> bytes:
         """Give the mechanism its token and check the accompanying proof; return the mechanism's token to send."""
         if answer.neg_state == NegState.reject:
-            raise AuthenticationError("the other side takes none of the ways to authenticate, or not this account")
+            raise AuthenticationError("the other side refused every offered mechanism, or this account")
         mechanism, token, proof = self.mechanism, answer.response_token, answer.mech_list_mic
         out = mechanism.step(token) if token and not mechanism.complete else b""
         if proof and proof != token:  # Windows 2000 repeats the token there
@@ -221,7 +221,7 @@ class NegotiationInitiator(_Negotiation):
         proof = self._proof()
         if state == NegState.accept_complete and self.mechanism.complete:
             if self._proof_wanted and not self._proof_heard:
-                raise AuthenticationError("the server did not prove what the two sides agreed on")
+                raise AuthenticationError("the server did not prove the agreement on a mechanism")
             self.complete = True
         if not out and proof is None:
             return b""

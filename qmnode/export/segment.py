@@ -188,7 +188,7 @@ def read_segment(place: Place, path: str, columns: Sequence[str] | None = None) 
             schema=wanted,
         )
     except pa.ArrowException as error:
-        raise SegmentError("schema", f"a column is not what it should be: {error}") from error
+        raise SegmentError("schema", f"a column has an unexpected type: {error}") from error
 
 
 def _empty_columns(metadata: parquet.FileMetaData) -> set[str]:
@@ -232,5 +232,5 @@ def _footer(metadata: parquet.FileMetaData, path: str) -> Footer:
     if said is None or (said.node_id, said.first, said.last) != (name.node_id, name.first, name.last):
         raise SegmentError("misnamed", f"its name is not its own, which is {name}")
     if footer.rows != metadata.num_rows:
-        raise SegmentError("corrupt", f"it has {metadata.num_rows} rows and says {footer.rows}")
+        raise SegmentError("corrupt", f"it has {metadata.num_rows} rows, but its footer says {footer.rows}")
     return footer

@@ -106,7 +106,7 @@ class QmcommServer:
         assert isinstance(opened, OpenQueueDescriptor)
         if not self._identities.may_be_seen(caller, opened.queue):
             opened.closed()
-            raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{name} is not for who did not authenticate")
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{name} requires an authenticated caller")
         return self._queues.add(opened, caller)
 
     def _at_home(self, name: FormatName, caller: Caller) -> FormatName:

@@ -55,9 +55,9 @@ def restore(backup: Path, data: Path, progress: Callable[[int, int], None] = lam
     StoreError if the backup is invalid, ``data`` is not empty, or copying fails; then ``data`` is left empty.
     """
     if not (backup / _CURRENT).is_file():
-        raise StoreError(f"{backup} is no backup: there is no file {_CURRENT} in it; name what qmnode backup wrote")
+        raise StoreError(f"{backup} is no backup: there is no file {_CURRENT} in it; name a directory of qmnode backup")
     if data.exists() and any(data.iterdir()):
-        raise StoreError(f"{data} is not empty: restore into an empty directory, or move what is there away first")
+        raise StoreError(f"{data} is not empty: restore into an empty directory, or move its files away first")
     try:
         make_private(data)
         return _copy(backup, data, progress)

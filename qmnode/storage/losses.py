@@ -129,8 +129,8 @@ def check_files(path: Path, before: Before) -> None:
     missing = [family.value for family in (Family.META, Family.MESSAGES, Family.QUEUES) if family.value not in there]
     if missing:
         raise StoreError(
-            f"the message store {path} had messages, and its files do not know of {', '.join(missing)} any more: "
-            "qmnode verify says what is there; restore a backup"
+            f"the message store {path} had messages, but its files no longer contain {', '.join(missing)}: "
+            "qmnode verify shows what is left; restore a backup"
         )
 
 
