@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 AUTHORITY_LIFETIME: Final = datetime.timedelta(days=3650)
 CERTIFICATE_LIFETIME: Final = datetime.timedelta(days=825)
+_QUEUE_MANAGER: Final = "urn:uuid:"
 # A machine whose clock is a little behind must not refuse what was issued a moment ago.
 CLOCK_TOLERANCE: Final = datetime.timedelta(hours=1)
 
@@ -85,7 +86,8 @@ def load_authority(certificate: Path, key: Path) -> Issued:
 def issue(
     authority: Issued, common_name: str, names: Sequence[str], now: datetime.datetime, *, unit: str | None = None
 ) -> Issued:
-    """A certificate for the given host names and addresses, for a server as for a client."""
+    """A certificate for the given host names and addresses, and queue managers (``urn:uuid:`` and the GUID); for a
+    server as for a client."""
     key = ec.generate_private_key(ec.SECP256R1())
     parts = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
     if unit is not None:
@@ -106,6 +108,8 @@ def issue(
 
 
 def _alternative_name(name: str) -> x509.GeneralName:
+    if name.startswith(_QUEUE_MANAGER):
+        return x509.UniformResourceIdentifier(name)
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

@@ -68,6 +68,21 @@ def test_a_link_is_told_with_the_time_and_the_way_and_one_that_carries_nothing_i
     assert told["faults"] == {"one": ["one → three (A - C): no acknowledgment within 60 s, last seen at one"]}
 
 
+def test_tls_with_other_nodes_is_told_and_certificates_are_compared_with_the_directory() -> None:
+    probed = {"identifier": "one", "tls_mode": "require", "plain_peers": ["WIN-7"], "certificate": "ONE"}
+    host = {"queue_manager_looked": {}, "queue_manager_probed": probed, "msmq_identifier": "one"}
+
+    told = verification([], {"one": host})
+
+    assert "one: its mode of TLS with other nodes is require" in told["seen"]
+    assert "one: speaks in clear with WIN-7, as declared (plain_peers)" in told["seen"]
+    assert told["faults"] == {}
+    for certificate, fault in (("two", "names two"), ("", "names no queue manager, or has ended")):
+        other = host | {"queue_manager_probed": probed | {"certificate": certificate}}
+        (sentence,) = verification([], {"one": other})["faults"]["one"]
+        assert fault in sentence
+
+
 def test_a_probe_that_is_stuck_is_the_fault_of_the_host_that_has_it() -> None:
     lost = {"seconds": None, "path": ["one", "two"], "why": "no acknowledgment within 60 s"}
     looked = {"queue_manager_looked": {}}

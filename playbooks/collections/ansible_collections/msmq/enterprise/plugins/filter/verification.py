@@ -49,7 +49,10 @@ def verification(pairs, hostvars):
     for hosts, sentence in _twins(nodes):
         for host in hosts:
             faults[host].append(sentence)
+    for host, node in nodes.items():
+        faults[host] += [f"{host}: {fault}" for fault in _certificate(node)]
     seen = [f"{host}: {_node(node)}" for host, node in nodes.items()]
+    seen += [f"{host}: {sentence}" for host, node in nodes.items() for sentence in _transport(node)]
     for pair in pairs:
         start, end = nodes.get(pair["from"]), nodes.get(pair["to"])
         if start is None or end is None:
@@ -73,6 +76,27 @@ def _node(node):
     told = _clock(node.get("queue_manager_clock") or {})
     identifier = (node.get("queue_manager_probed") or {}).get("identifier")
     return f"{told}, its node is {identifier}" if identifier else f"{told}, its node does not answer"
+
+
+def _transport(node):
+    """How a node speaks with others, and each machine with which it may speak in clear."""
+    probed = node.get("queue_manager_probed") or {}
+    if not probed.get("tls_mode"):
+        return []
+    peers = [f"speaks in clear with {peer}, as declared (plain_peers)" for peer in probed["plain_peers"]]
+    return [f"its mode of TLS with other nodes is {probed['tls_mode']}", *peers]
+
+
+def _certificate(node):
+    """That the certificate of a node is not that of the queue manager which the directory has."""
+    probed = node.get("queue_manager_probed") or {}
+    if not probed.get("tls_mode"):
+        return []
+    known = str(node.get("msmq_identifier") or probed["identifier"]).lower()
+    if probed["certificate"].lower() == known:
+        return []
+    named = f"names {probed['certificate']}" if probed["certificate"] else "names no queue manager, or has ended"
+    return [f"its certificate {named}, and the directory has {known}: run tls.yml, which issues another"]
 
 
 def _clock(compared):

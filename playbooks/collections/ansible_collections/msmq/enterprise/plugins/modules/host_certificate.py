@@ -22,7 +22,9 @@ options:
     type: str
     required: true
   names:
-    description: All host names and addresses that the host is reached under.
+    description:
+      - All host names and addresses that the host is reached under.
+      - C(urn:uuid:) and the GUID of its queue manager bind the certificate to that.
     type: list
     elements: str
     required: true

@@ -1,9 +1,9 @@
 """Whether messages get from this host's node to others and back, and which way. Run by the node's own Python.
 
-Arguments: the node's socket, and what to do: ``check`` or ``prepare``, each with ``reports`` on a node that sends, or
-``probe`` with a JSON document: ``targets`` (hosts with the format names of their queues), ``names`` (identifiers with
-hosts) and ``addresses`` (with hosts). A probe is traced, and asks for an acknowledgment of its arrival, so its way
-back is seen as well. Prints one JSON document.
+Arguments: the node's socket, and what to do: ``check`` or ``prepare``, each with the file of the node's certificate,
+and with ``reports`` on a node that sends; or ``probe`` with a JSON document: ``targets`` (hosts with the format names
+of their queues), ``names`` (identifiers with hosts) and ``addresses`` (with hosts). A probe is traced, and asks for an
+acknowledgment of its arrival, so its way back is seen as well. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import re
 import sys
 import time
+from pathlib import Path
 
 import qmnode
 from qmnode import Access, Acknowledgment, Message, MessageQueuingError
@@ -30,13 +31,32 @@ FOLLOWED = 5.0
 NEXT_HOP = re.compile(r"<MESSAGE ID>([0-9A-F]{8})</MESSAGE ID>.*<NEXT HOP>(.*?)</NEXT HOP>", re.DOTALL)
 
 
-async def prepare(path: str, names: list[str], *, make: bool) -> dict:
+def certified(file: str) -> str:
+    """The queue manager that the node's certificate names; empty if it names none, has ended or cannot be read."""
+    from cryptography import x509
+
+    from qmnode.transport.certificate import queue_manager_in
+
+    try:
+        certificate = x509.load_pem_x509_certificate(Path(file).read_bytes())
+    except (OSError, ValueError):
+        return ""
+    machine = queue_manager_in(certificate)
+    ended = certificate.not_valid_after_utc.timestamp() < time.time()
+    return "" if machine is None or ended else guid_to_text(machine)
+
+
+async def prepare(path: str, names: list[str], certificate: str, *, make: bool) -> dict:
     """The queues that probes go to and come back to; who this node is."""
     async with qmnode.connect(path) as node:
         missing = [name for name in names if not await exists(node, name)]
         for name in missing if make else ():
             await node.create_queue(name, label="Probes of mqenterprise")
         found = {"changed": bool(missing), "missing": missing, "identifier": guid_to_text(Guid(node.identifier))}
+        status = await node.status()
+        found["tls_mode"] = getattr(status, "tls_mode", "")
+        found["plain_peers"] = list(getattr(status, "plain_peers", ()))
+        found["certificate"] = certified(certificate) if found["tls_mode"] else ""
         if make or QUEUE not in missing:
             number = (await node.queue(QUEUE)).private_queue_number
             found["format_name"] = f"PRIVATE={found['identifier']}\\{number:08x}"
@@ -143,10 +163,11 @@ async def probe(path: str, asked: dict) -> dict:
 
 def main() -> None:
     """Prepare, or probe."""
-    path, action, *rest = sys.argv[1:]
+    path, action, argument, *rest = sys.argv[1:]
     names = [QUEUE, ANSWERS, REPORTS] if rest == ["reports"] else [QUEUE]
     try:
-        work = probe(path, json.loads(rest[0])) if action == "probe" else prepare(path, names, make=action == "prepare")
+        make = action == "prepare"
+        work = probe(path, json.loads(argument)) if action == "probe" else prepare(path, names, argument, make=make)
         print(json.dumps(asyncio.run(work)))
     except (OSError, MessageQueuingError) as error:
         sys.exit(f"the node does not answer: {error}")
