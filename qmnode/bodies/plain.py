@@ -15,6 +15,13 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 def plain(value: Any) -> Any:
     """A value for JSON: bytes become base64; dates, decimals and identifiers text; infinite numbers their names."""
+    if type(value) is dict:
+        return {
+            name if type(name) is str and name.isascii() else str(plain(name)): held
+            if type(held) is str and held.isascii()
+            else plain(held)
+            for name, held in value.items()
+        }
     match value:
         case str():
             return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")

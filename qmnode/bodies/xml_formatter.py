@@ -64,8 +64,6 @@ def _content(source: ElementTree.Element, budget: Budget, around: str, depth: in
     budget.check_depth(depth)
     found: dict[str, Any] = {}
     _add_children(source, found, budget, "", depth)
-    if text := text_within(source):
-        found["#text"] = text.strip()
     return found
 
 
@@ -81,17 +79,25 @@ def _content_in_namespace(source: ElementTree.Element, budget: Budget, around: s
         found[f"@xsi:{name}" if owner == XSI else f"@{name}"] = value
     if not len(source) and not found:
         return source.text or ""
-    _add_children(source, found, budget, space, depth)
-    text = text_within(source)
-    if text := text.strip() if len(source) else text:
-        found["#text"] = text
+    if len(source):
+        _add_children(source, found, budget, space, depth)
+    elif source.text:
+        found["#text"] = source.text
     return found
 
 
 def _add_children(source: ElementTree.Element, found: dict[str, Any], budget: Budget, space: str, depth: int) -> None:
+    """Add what the children hold, and the text between them. Most children of most documents have text alone."""
     repeated: set[str] = set()
+    leaves, has_text = 0, bool(source.text and not source.text.isspace())
     for child in source:
-        value, name = _content(child, budget, space, depth + 1), split_tag(child.tag)[1]
+        name, tail = child.tag, child.tail
+        if tail and not tail.isspace():
+            has_text = True
+        if space or name[0] == "{" or len(child) or child.items():
+            value, name = _content(child, budget, space, depth + 1), split_tag(name)[1]
+        else:
+            value, leaves = child.text or "", leaves + 1
         if name not in found:
             found[name] = value
         elif name in repeated:
@@ -99,7 +105,9 @@ def _add_children(source: ElementTree.Element, found: dict[str, Any], budget: Bu
         else:
             repeated.add(name)
             found[name] = [found[name], value]
-    budget.spend(0)  # children without children have only been counted
+    budget.spend(leaves)
+    if has_text and (text := text_within(source).strip()):
+        found["#text"] = text
 
 
 def value_of(root: Element) -> Any:

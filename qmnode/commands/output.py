@@ -42,8 +42,11 @@ def json_text(document: BaseModel | Mapping[str, Any]) -> str:
     """One JSON document on one line, without characters that a terminal would act on."""
     if isinstance(document, dict):
         return printable_json(json.dumps(document, ensure_ascii=False))
-    values = document.model_dump(mode="json")  # type: ignore[union-attr]
-    return printable_json(json.dumps(values, ensure_ascii=False, separators=(",", ":")))
+    try:
+        return printable_json(document.model_dump_json())  # type: ignore[union-attr]
+    except ValueError:  # text with halves of surrogate pairs, which UTF-8 cannot have
+        values = document.model_dump(mode="json")  # type: ignore[union-attr]
+        return printable_json(json.dumps(values, ensure_ascii=False, separators=(",", ":")))
 
 
 def print_json(document: BaseModel | Mapping[str, Any]) -> None:

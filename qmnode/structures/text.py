@@ -27,6 +27,8 @@ def printable_lines(text: str) -> str:
 
 def printable_json(document: str) -> str:
     """A JSON document without such characters: JSON's own escapes replace them, so that the content is unchanged."""
+    if document.isascii() and "\x7f" not in document:  # JSON escapes other control characters itself
+        return document
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
