@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from qmnode.amqp.connection import AmqpConnection
-from qmnode.amqp.links import Counts
 from qmnode.amqp.mapping import Place
 from qmnode.amqp.principals import Principals, server_context
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
@@ -44,7 +43,7 @@ class AmqpDoor:
         self.settings = settings.amqp
         self.principals = Principals(manager, settings, directory)
         self.place = Place(manager.computer_name, self._is_here, time.time)
-        self.counts = Counts()
+        self.counts = manager.amqp
         self.partial = 0
         """Bytes of messages that have begun and are not whole."""
         self.port = 0
@@ -92,6 +91,7 @@ class AmqpDoor:
                     ssl_handshake_timeout=_HANDSHAKE if self._tls is not None else None,
                 )
             )
+            self.counts.port = self.port
             log.info("AMQP door", address=address, port=self.port, tls=self._tls is not None)
 
     def _context(self) -> ssl.SSLContext:
@@ -128,6 +128,7 @@ class AmqpDoor:
         if self._leaving:
             await asyncio.wait(self._leaving)
         self._servers.clear()
+        self.counts.port = 0
 
     # Connections
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qmnode.amqp.mapping import Place
     from qmnode.amqp.principals import Principal
     from qmnode.amqp.transactions import Transactions
+    from qmnode.model.administration import AmqpCounts
     from qmnode.model.queue_manager import QueueManager
     from qmnode.settings.amqp import AmqpSettings
 
@@ -29,7 +30,7 @@ class Host(Protocol):
     place: Place
     principal: Principal
     transactions: Transactions
-    counts: Counts
+    counts: AmqpCounts
     held_bytes: int
     """Bytes of the messages that the connection's links have locked."""
     closed: bool
@@ -47,22 +48,6 @@ class Host(Protocol):
 
     def take_partial(self, size: int) -> None:
         """Count bytes of a message that is not whole, or no longer. RefusedError if there are too many."""
-
-
-class Counts:
-    """Counters of the door since the node's start."""
-
-    def __init__(self) -> None:
-        self.connections = 0
-        """Connections that are open now."""
-        self.links = 0
-        """Links that are open now."""
-        self.accepted = 0
-        self.rejected = 0
-        self.delivered = 0
-        self.taken = 0
-        self.refused_connections = 0
-        """Turned away: too many, or without proof of who they are."""
 
 
 class DoorLink(Protocol):

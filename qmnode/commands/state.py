@@ -13,6 +13,7 @@ _NODE: Final = (
     "computer_name", "identifier", "version", "online", "queue_count", "outgoing_queue_count", "message_count",
     "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "plain_peers",
+    "amqp_port", "amqp_connections", "amqp_links",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -56,6 +57,7 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "storage_failure": found.get("storage_failure") or None,
         "tls_mode": found.get("tls_mode") or None,
         "plain_peers": found.get("plain_peers") or [],
+        **{name: found.get(name, 0) for name in ("amqp_port", "amqp_connections", "amqp_links")},
     }
     for name in ("quota", "journal_quota"):
         facts[name] = None if found[name] == _NO_QUOTA else found[name]
@@ -79,6 +81,7 @@ def _print(node: dict[str, Any]) -> None:
             "journal_copies_dropped": quotas["journal_copies_dropped"],
             "tls_mode": node["tls_mode"] or "none",
             "plain_peers": ", ".join(node["plain_peers"]) or "none",
+            "amqp_port": node["amqp_port"] or "closed",
             "warnings": "; ".join(node["warnings"]) or "none",
         }
     )

@@ -24,7 +24,17 @@ _NAMES: Final[dict[type, frozenset[str]]] = {
 _ADDED: Final[dict[type, frozenset[str]]] = {
     IncomingSequenceInformation: frozenset({"is_known", "refused_count"}),
     NodeStatus: frozenset(
-        {"storage_failure", "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "plain_peers"}
+        {
+            "storage_failure",
+            "disk_free_bytes",
+            "disk_bytes",
+            "lost_writes",
+            "tls_mode",
+            "plain_peers",
+            "amqp_port",
+            "amqp_connections",
+            "amqp_links",
+        }
     ),
 }
 """Fields that came after the first release, by type. Each has a default, for the answers of older nodes."""

@@ -237,6 +237,9 @@ class NodeDocument(Document):
         default=None, description="How the node speaks with others: offer, prefer or require; null: without TLS"
     )
     plain_peers: list[str] = Field(default=[], description="Machines that are declared to speak in clear")
+    amqp_port: int = Field(default=0, description="Port of the AMQP door; 0: it is closed")
+    amqp_connections: int = 0
+    amqp_links: int = Field(default=0, description="Links of programs to queues over AMQP")
 
     @classmethod
     def of(cls, status: NodeStatus, version: str) -> Self:

@@ -8,7 +8,7 @@ from typing import Final
 
 from cryptography import x509
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from qmnode.management.context import Context
@@ -76,6 +76,7 @@ class _Snapshot(Collector):
         yield GaugeMetricFamily(
             "qmnode_waiting_requests", "Requests that wait for a message", value=self._context.waiting
         )
+        yield from self._amqp()
         connections = self._context.connection_list
         yield GaugeMetricFamily(
             "qmnode_connections",
@@ -132,6 +133,18 @@ class _Snapshot(Collector):
             else:
                 family.add_metric((), certificate.not_valid_after_utc.timestamp())
         return family
+
+    def _amqp(self) -> Iterator[Metric]:
+        counts = self._context.manager.amqp
+        yield GaugeMetricFamily("qmnode_amqp_connections", "Connections to the AMQP door", value=counts.connections)
+        yield GaugeMetricFamily("qmnode_amqp_links", "Links of programs to queues over AMQP", value=counts.links)
+        messages = CounterMetricFamily("qmnode_amqp_messages", "Messages through the AMQP door", labels=("outcome",))
+        for outcome in ("accepted", "rejected", "delivered", "taken"):
+            messages.add_metric((outcome,), getattr(counts, outcome))
+        yield messages
+        yield CounterMetricFamily(
+            "qmnode_amqp_refused_connections", "Connections that the AMQP door closed", value=counts.refused_connections
+        )
 
     def _keys(self) -> Metric:
         family = GaugeMetricFamily(

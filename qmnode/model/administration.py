@@ -51,6 +51,29 @@ class NodeStatus:
     """``security.tls.mode``: how the node speaks with others; empty without TLS."""
     plain_peers: tuple[str, ...] = ()
     """Machines that are declared to speak in clear (``security.tls.plain_peers``)."""
+    amqp_port: int = 0
+    """Port of the AMQP door; 0 if it is closed."""
+    amqp_connections: int = 0
+    amqp_links: int = 0
+    """Links of programs to queues, over all connections."""
+
+
+@dataclass(slots=True)
+class AmqpCounts:
+    """The AMQP door in numbers: connections and links as they are now, all else since its start."""
+
+    port: int = 0
+    connections: int = 0
+    links: int = 0
+    accepted: int = 0
+    """Messages that programs sent and the queues took."""
+    rejected: int = 0
+    delivered: int = 0
+    """Messages sent to programs; one that was returned and sent again counts twice."""
+    taken: int = 0
+    """Messages that programs accepted outside transactions."""
+    refused_connections: int = 0
+    """Connections closed at once: too many, or without proof of identity."""
 
 
 @dataclass(frozen=True, slots=True)

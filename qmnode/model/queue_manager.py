@@ -11,7 +11,7 @@ import structlog
 
 from qmnode.directory.port import Directory
 from qmnode.errors import MessageQueuingError
-from qmnode.model.administration import IncomingSequenceInformation, NodeStatus, TransactionInformation
+from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import (
     Access,
     QueueApi,
@@ -83,6 +83,7 @@ class QueueManager(QueueManagerApi):
         """Current faults that leave the rest of the node working, by subject: sentences for people."""
         self.transport_security = TransportSecurity()
         """Whether sessions with other queue managers are TLS."""
+        self.amqp = AmqpCounts()
         self.site_name = ""
         """The computer's first site in the directory; empty without a directory."""
         self.connection_active = True
@@ -292,6 +293,9 @@ class QueueManager(QueueManagerApi):
             lost_writes=storage.lost_writes,
             tls_mode=self.transport_security.mode,
             plain_peers=self.transport_security.plain_peers,
+            amqp_port=self.amqp.port,
+            amqp_connections=self.amqp.connections,
+            amqp_links=self.amqp.links,
         )
 
     def _cut_off(self) -> list[str]:

@@ -1,0 +1,106 @@
+"""The door of a node that runs as a service: what status and metrics show, and a node without the extra."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from qmnode.management.context import Context
+from qmnode.management.metrics import exposition
+from qmnode.settings.node import ManagementSettings
+from tests.amqp.conftest import SECRET, amqp_message, connected, in_thread, tokens_file
+from tests.lab.waiting import holds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.amqp.conftest import Door
+
+MAIN = "from qmnode.cli import main; main()"
+WITHOUT = "import sys; sys.modules['proton'] = None; from qmnode.cli import main; main()"
+
+
+async def node(path: Path, code: str) -> asyncio.subprocess.Process:
+    settings = {
+        "data": str(path / "data"),
+        "local": {"socket": str(path / "node.sock")},
+        "management": {"socket": None},
+        "transport": {"enabled": False},
+        "amqp": {"enabled": True, "address": "127.0.0.1", "port": 0, "tokens": str(tokens_file(path / "tokens.yaml"))},
+    }
+    (path / "node.yaml").write_text(yaml.safe_dump(settings))
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, "run", "--config", str(path / "node.yaml"),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=os.environ | {"NO_COLOR": "1"},
+    )  # fmt: skip
+
+
+async def command(path: Path, *arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", MAIN, *arguments, "--socket", str(path / "node.sock"),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, error = await process.communicate()
+    assert process.returncode == 0, error.decode()
+    return out.decode()
+
+
+@pytest.mark.servers
+async def test_a_node_opens_its_door_and_says_so(tmp_path: Path) -> None:
+    process = await node(tmp_path, MAIN)
+    try:
+        status: dict[str, Any] = {}
+
+        async def is_open() -> bool:
+            assert process.returncode is None
+            if (tmp_path / "node.sock").exists():
+                status.update(json.loads(await command(tmp_path, "status", "--json", "--wait", "20")))
+            return bool(status.get("amqp_port"))
+
+        await holds(is_open, 30, "the door is open")
+        await command(tmp_path, "queue", "create", "orders")
+
+        def work() -> None:
+            options = {"allowed_mechs": "PLAIN", "user": "ops", "password": SECRET, "allow_insecure_mechs": True}
+            with connected(f"amqp://127.0.0.1:{status['amqp_port']}", **options) as client:
+                client.create_sender("orders").send(amqp_message(b"over AMQP"))
+
+        await in_thread(work)
+        assert "over AMQP" in await command(tmp_path, "receive", "orders")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+
+
+@pytest.mark.servers
+async def test_a_node_without_the_extra_says_what_to_install(tmp_path: Path) -> None:
+    process = await node(tmp_path, WITHOUT)
+    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode != 0
+    assert "pip install 'qmnode[amqp]'" in output.decode()
+
+
+async def test_status_and_metrics_count_what_goes_through_the_door(door: Door) -> None:
+    found: dict[str, Any] = {}
+    loop = asyncio.get_running_loop()
+
+    def work() -> None:
+        with connected(door.url) as client:
+            client.create_sender("orders").send(amqp_message(b"1"))
+            found["status"] = asyncio.run_coroutine_threadsafe(door.manager.status(), loop).result()
+
+    await in_thread(work)
+    status = found["status"]
+    assert (status.amqp_port, status.amqp_connections, status.amqp_links) == (door.door.port, 1, 1)
+    metrics = (await exposition(Context(door.manager, ManagementSettings()))).decode()
+    assert 'qmnode_amqp_messages_total{outcome="accepted"} 1.0' in metrics
+    await door.door.stop()
+    assert (await door.manager.status()).amqp_port == 0
