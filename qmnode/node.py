@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from qmnode.directory.port import Directory
 from qmnode.model.ports import Clock, SystemClock
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
+from qmnode.security.principals import Principals
 from qmnode.security.queue_policy import QueueAccessPolicy
 from qmnode.settings.node import Settings
 from qmnode.storage.backup import back_up
 from qmnode.storage.store import Store
-from qmnode.structures.sid import ANONYMOUS
 
 if TYPE_CHECKING:
     from qmnode.administration.operations import Operations
@@ -29,6 +29,8 @@ class QueueManager(ModelQueueManager):
     ``async with QueueManager.open(path) as qm`` and ``qm = await QueueManager.open(path)`` both open one.
     """
 
+    principals: Principals
+    """Says who callers are."""
     signing: "MessageSigning"
     """Signs what applications want authenticated."""
     network: "Network"
@@ -108,8 +110,8 @@ class Opening:
         store = Store.open(self._path, self._settings.storage)
         try:
             name = self._settings.computer_name or socket.gethostname().partition(".")[0].upper()
-            # Without a directory nobody is a domain user, and queues belong to the anonymous user (3.1.7.1.3.1).
-            policy = QueueAccessPolicy(ANONYMOUS)
+            principals = Principals(self._settings.security, self._directory)
+            policy = QueueAccessPolicy(anonymous_readers=self._settings.remote_read.enabled)
             manager = self._kind(
                 store,
                 self._settings,
@@ -119,6 +121,8 @@ class Opening:
                 directory=self._directory,
                 recorder=self._recorder(store),
             )
+            manager.principals = principals
+            manager.names_of_accounts = principals.names_of
             if store.losses:
                 manager.troubles["message store"] = store.losses[-1].sentence
         except BaseException:

@@ -123,7 +123,9 @@ class Service:
             self.audit_log = AuditLog(self.settings.management.audit_log)
             rooms.callback(self.audit_log.close)
             self._handle_signals()
-            local = LocalServer(self.manager, self.settings.local, self._write_local_change, complete=False)
+            local = LocalServer(
+                self.manager, self.settings.local, self._write_local_change, False, self.manager.principals
+            )
             if directory is None:  # which may give the node another identifier
                 await local.start()
             rooms.push_async_callback(local.stop)
@@ -237,7 +239,11 @@ class Service:
         from qmnode.remote_read.server import RemoteReadServer
 
         server = RemoteReadServer(
-            self.manager, settings, directory or WorkgroupDirectory(), acceptor_authentication(settings)
+            self.manager,
+            settings,
+            directory or WorkgroupDirectory(),
+            acceptor_authentication(settings),
+            self.manager.principals,
         )
         await server.start()
         rooms.push_async_callback(server.stop)
@@ -291,6 +297,7 @@ class Service:
                 self.door.reload()
             self.manager.network.keys.read_soon()
             self.manager.signing.signers.forget()
+            self.manager.principals.forget()
             if self.manager.network.running:
                 self.manager.network.peer_tls.reload(fresh.security.tls)
             taken = {"security": fresh.security.model_copy(update={"tls": self.settings.security.tls})}

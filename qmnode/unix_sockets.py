@@ -1,6 +1,7 @@
 """Unix sockets that a node listens on: permissions, what is left of a killed node, and who is at the other end."""
 
 import os
+import pwd
 import socket
 import struct
 from pathlib import Path
@@ -9,7 +10,11 @@ from typing import Final
 from qmnode.errors import MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
 
-_CREDENTIALS: Final = struct.Struct("3i")
+_CREDENTIALS: Final = struct.Struct("3I")
+_SO_PEERGROUPS: Final = 59
+"""SO_PEERGROUPS of asm-generic/socket.h, which the module socket has no name for."""
+_GROUPS_SIZE: Final = 1024
+"""Bytes that Python reads of a socket option at most."""
 
 
 def bind_unix_socket(path: Path, mode: int) -> socket.socket:
@@ -47,6 +52,22 @@ def _clear(path: Path) -> None:
         ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
         f"another node answers on {path}: stop it, or give this one a socket of its own",
     )
+
+
+def peer_groups(peer: socket.socket) -> frozenset[int]:
+    """All groups that the process at the other end was in when it connected, as the kernel noted them.
+
+    Of a process in more than 256 supplementary groups, those of its account: no more fit into the answer.
+    """
+    _, user, group = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    try:
+        listed = peer.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_SIZE)
+        return frozenset((group, *(number for (number,) in struct.iter_unpack("I", listed))))
+    except OSError:
+        try:
+            return frozenset((group, *os.getgrouplist(pwd.getpwuid(user).pw_name, group)))
+        except KeyError:
+            return frozenset((group,))
 
 
 def peer_credentials(peer: socket.socket) -> tuple[int, int]:

@@ -1,15 +1,18 @@
-"""Who may do what with a queue: reading its access control list, and allowing, denying or removing rights.
+"""Access control lists of queues: read them, and allow, deny or remove rights.
 
-What Get-MsmqQueueACL and Set-MsmqQueueACL do. Everything else in the security descriptor stays as it is.
+These are Get-MsmqQueueACL and Set-MsmqQueueACL. Everything else in the security descriptor stays as it is.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from qmnode.errors import MessageQueuingError
-from qmnode.model.api import QueueManagerApi
+from qmnode.errors import ConfigurationError, MessageQueuingError
+from qmnode.model.api import QueueManagerApi, QueueType
+from qmnode.security.default_descriptors import closed_queue_security, machine_security, open_to
+from qmnode.security.principals import unix_account
+from qmnode.security.queue_policy import parsed
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
@@ -29,7 +32,9 @@ from qmnode.structures.sid import (
     BUILTIN_ADMINISTRATORS,
     BUILTIN_USERS,
     EVERYONE,
+    LOCAL,
     LOCAL_SYSTEM,
+    NETWORK,
     Sid,
 )
 
@@ -62,12 +67,15 @@ TRUSTEES: Final = {
     "administrators": BUILTIN_ADMINISTRATORS,
     "users": BUILTIN_USERS,
     "system": LOCAL_SYSTEM,
+    "local": LOCAL,
+    "network": NETWORK,
 }
-"""SIDs that have a name everywhere; all others are written as ``S-1-5-21-...``."""
+"""SIDs that have a name everywhere; all others are written as ``S-1-5-21-...``, those of this machine also as
+``user:alice``, ``uid:1000``, ``group:ops`` and ``gid:50``."""
 
 
 class Change(StrEnum):
-    """What is done to somebody's rights."""
+    """A change of somebody's rights."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -81,17 +89,19 @@ class AccessRule:
 
     allows: bool
     trustee: str
-    """SID, as text."""
+    """The SID of the entry, as text."""
     name: str | None
     """Its name, for those that have one everywhere."""
     mask: int
     rights: tuple[str, ...]
     inherited: bool
+    known: bool | None = None
+    """Whether anybody here is that: an entry for an account that nobody has lets nobody in. None: not known now."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueAccessList:
-    """Who may do what with a queue."""
+    """The access list of a queue."""
 
     owner: str | None
     unrestricted: bool
@@ -107,10 +117,17 @@ def trustee(text: str) -> Sid:
     if known is not None:
         return known
     try:
+        if ":" in text:
+            kind, number = unix_account(text, "access list")
+            if number is None:
+                raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_USER, f"this machine has no {text}")
+            return kind(number)
         return Sid.from_text(text)
-    except ValueError:
+    except (ValueError, ConfigurationError):
         raise MessageQueuingError(
-            ErrorCode.MQ_ERROR_ILLEGAL_USER, f"{text!r} is no SID (S-1-5-21-...), and none of: {', '.join(TRUSTEES)}"
+            ErrorCode.MQ_ERROR_ILLEGAL_USER,
+            f"{text!r} is no SID (S-1-5-21-...), no account of this machine (user:alice, group:ops, uid:1000, gid:50), "
+            f"and none of: {', '.join(TRUSTEES)}",
         ) from None
 
 
@@ -176,8 +193,23 @@ def changed(security: bytes, change: Change, who: Sid, mask: int) -> bytes:
 
 
 async def show_access(manager: QueueManagerApi, name: str) -> QueueAccessList:
-    """Who may do what with a queue."""
-    return describe(await manager.queue_security(name))
+    """The access list of a queue."""
+    found = describe(await manager.queue_security(name))
+    nameless = sorted({rule.trustee for rule in found.rules if rule.name is None})
+    if not nameless:
+        return found
+    try:
+        names = await manager.account_names(nameless)
+    except MessageQueuingError:  # of a node of the first release, or for a caller who may not ask
+        return found
+    return replace(found, rules=tuple(_named(rule, names) for rule in found.rules))
+
+
+def _named(rule: AccessRule, names: dict[str, str | None]) -> AccessRule:
+    if rule.name is not None:
+        return replace(rule, known=True)
+    name = names.get(rule.trustee)
+    return rule if name is None else replace(rule, name=name or None, known=bool(name))
 
 
 async def change_access(
@@ -188,6 +220,52 @@ async def change_access(
     security = changed(await manager.queue_security(name), change, sid, mask)
     await manager.set_queue(name, security=security)
     return await show_access(manager, name)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQueue:
+    """A queue with which everyone may do more than send to it and see it."""
+
+    pathname: str
+    """Empty for the queue manager itself."""
+    trustee: str
+    """``everyone``, ``local`` for every application of the machine, or ``anonymous``."""
+    rights: tuple[str, ...]
+
+
+def open_queue_of(pathname: str, security: bytes) -> list[OpenQueue]:
+    """The rights that a queue's descriptor leaves open. One that cannot be read lets nobody in."""
+    names = {sid: name for name, sid in TRUSTEES.items()}
+    if security and parsed(security) is None:
+        return []
+    return [OpenQueue(pathname, names[sid], names_of(mask)) for sid, mask in open_to(parsed(security)).items()]
+
+
+async def close_access(manager: QueueManagerApi, names: Iterable[str] | None = None) -> list[OpenQueue]:
+    """Close queues that are open to everyone, those of these names or all, and what was open.
+
+    Everyone keeps the right to see them, and to send if it had that; the owner has all rights. With all queues, what
+    every application of the machine may do with the queue manager itself is put back to what new nodes allow.
+    """
+    closed: list[OpenQueue] = []
+    for name in await _closable(manager) if names is None else names:
+        security = await manager.queue_security(name)
+        found = open_queue_of(name, security)
+        if found:
+            await manager.set_queue(name, security=closed_queue_security(_parse(security)).write())
+            closed += found
+    if names is None:
+        machine, wanted = await manager.queue_manager_security(), machine_security(upgraded=False).write()
+        if machine == machine_security(upgraded=True).write():
+            await manager.set_queue_manager_security(wanted)
+            closed.append(OpenQueue("", "local", ("full-control",)))
+    return closed
+
+
+async def _closable(manager: QueueManagerApi) -> list[str]:
+    kinds = [QueueType.PRIVATE, QueueType.PUBLIC, QueueType.SYSTEM]
+    found = await manager.queues(kinds)
+    return [queue.pathname for queue in found if queue.queue_type is QueueType.SYSTEM or ";" not in queue.pathname]
 
 
 def _parse(security: bytes) -> SecurityDescriptor:

@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator
 
+from qmnode.administration.names import format_name, queue_name
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import InTransaction, QueueApi, QueueManagerApi, Seek
+from qmnode.model.api import Access, InTransaction, QueueApi, QueueManagerApi, QueueType, Seek
 from qmnode.model.message import Message
 from qmnode.structures.error_codes import ErrorCode
 
@@ -23,6 +24,17 @@ async def browse(queue: QueueApi, after: int | None = None) -> AsyncIterator[Mes
         lookup_identifier, seek = message.lookup_identifier, "next"
 
 
+async def open_to_read(manager: QueueManagerApi, name: str, access: Access) -> QueueApi:
+    """Open a queue for Access.PEEK or RECEIVE. An outgoing queue takes another access for the same."""
+    try:
+        outgoing = (await manager.queue(queue_name(name))).queue_type is QueueType.OUTGOING
+    except MessageQueuingError as error:
+        if error.code != ErrorCode.MQ_ERROR_ACCESS_DENIED:  # somebody who may read it need not see the rest
+            raise
+        outgoing = False
+    return await manager.open_queue(format_name(name), access | Access.ADMIN if outgoing else access)
+
+
 async def unit_for(manager: QueueManagerApi, name: str, transactional: bool | None = None) -> InTransaction:
     """The transaction that one send to a queue needs: one of its own if the queue is transactional, or else none.
 
@@ -33,7 +45,8 @@ async def unit_for(manager: QueueManagerApi, name: str, transactional: bool | No
         try:
             transactional = (await manager.queue(name)).transactional
         except MessageQueuingError as error:
-            if error.code != ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
+            # Somebody who may send need not see the queue.
+            if error.code not in (ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, ErrorCode.MQ_ERROR_ACCESS_DENIED):
                 raise
             transactional = False
     return "single" if transactional else None

@@ -15,6 +15,7 @@ from qmnode.amqp.connection import AmqpConnection
 from qmnode.amqp.mapping import Place
 from qmnode.amqp.principals import Principals, server_context
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
+from qmnode.security.principals import Principals as Callers
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import QueueNameError, parse_single_format_name
 from qmnode.transport.blocks import block_of
@@ -41,7 +42,7 @@ class AmqpDoor:
         """ConfigurationError if its files cannot be used."""
         self.manager = manager
         self.settings = settings.amqp
-        self.principals = Principals(manager, settings, directory)
+        self.principals = Principals(settings, Callers(settings.security, directory))
         self.place = Place(manager.computer_name, self._is_here, time.time)
         self.counts = manager.amqp
         self.partial = 0

@@ -249,7 +249,7 @@ class Peer:
 
     async def _open_queue(self, address: str | None, access: Access, link: Any) -> QueueApi:
         host = self._host
-        queue = await host.manager.open_queue(opened_name(address), access, caller=host.principal.token)
+        queue = await host.manager.open_queue(opened_name(address), access, caller=host.principal.caller)
         if host.closed or is_gone(link):
             await queue.close()
             raise RefusedError(NOT_ALLOWED, "the link was closed while its queue was opened")

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 from qmnode.amqp.sasl import ANONYMOUS, EXTERNAL, PLAIN, Attempt
 from qmnode.errors import MessageQueuingError
 from qmnode.management.tokens import Role, Tokens
-from qmnode.remote_read.identities import Identities
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from qmnode.directory.port import Directory
-    from qmnode.model.queue_manager import QueueManager
-    from qmnode.security.access_check import Token
+    from qmnode.security.principals import Principal as Caller
+    from qmnode.security.principals import Principals as Callers
     from qmnode.settings.amqp import AmqpSettings
     from qmnode.settings.node import NodeSettings
 
@@ -31,7 +29,7 @@ class Principal:
     name: str
     """Empty for nobody in particular."""
     role: Role
-    token: Token
+    caller: Caller
     """For the access lists of the queues."""
 
     def check(self) -> None:
@@ -46,9 +44,9 @@ class Principal:
 class Principals:
     """Proves who somebody is. ConfigurationError if the file of tokens cannot be used."""
 
-    def __init__(self, manager: QueueManager, settings: NodeSettings, directory: Directory) -> None:
+    def __init__(self, settings: NodeSettings, callers: Callers) -> None:
         self.settings: AmqpSettings = settings.amqp
-        self._identities = Identities(manager, settings.security, directory)
+        self._callers = callers
         path = self.settings.tokens or settings.management.tokens
         self._tokens = Tokens(path) if path is not None else None
 
@@ -73,15 +71,17 @@ class Principals:
 
     async def authenticate(self, attempt: Attempt, peer_certificate: str) -> Principal | None:
         """Return the principal of an attempt; None if it proves nothing. MQ_ERROR_NO_DS while the directory is down."""
-        name, role = peer_certificate, Role.OPERATE
+        name, role, sid = peer_certificate, Role.OPERATE, None
         if attempt.mechanism == ANONYMOUS:
             name = ""
         elif attempt.mechanism == PLAIN:
             caller = self._tokens.caller(attempt.password) if self._tokens is not None else None
             if caller is None or caller.name != attempt.user:
                 return None
-            name, role = caller.name, caller.role
-        return Principal(name, role, await self._identities.token(name))
+            name, role, sid = caller.name, caller.role, caller.principal
+        if sid is not None:
+            return Principal(name, role, self._callers.of_token(name, sid))
+        return Principal(name, role, await self._callers.of_remote_user(name))
 
 
 def name_in_certificate(certificate: dict[str, Any] | None) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from qmnode.administration.messages import open_to_read
 from qmnode.administration.names import format_name
 from qmnode.commands.completion import complete_queue
 from qmnode.commands.messages import (
@@ -14,7 +15,6 @@ from qmnode.commands.messages import (
     at_output,
     body_limits,
     lookup,
-    open_to_peek,
     print_messages,
 )
 from qmnode.commands.output import counted, print_facts, print_json, print_table, say, size_text
@@ -22,6 +22,7 @@ from qmnode.commands.selecting import WhereOption, criteria
 from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
 from qmnode.management.documents import lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument
+from qmnode.model.api import Access
 
 if TYPE_CHECKING:
     from qmnode.bodies.limits import Limits
@@ -130,7 +131,7 @@ def show_message(
     wanted, limits = lookup(place), body_limits(socket, config)
 
     async def work(manager: RemoteQueueManager) -> Message:
-        async with await open_to_peek(manager, name) as queue:
+        async with await open_to_read(manager, name, Access.PEEK) as queue:
             return await queue.peek_by_lookup_id(wanted)
 
     message = with_node(socket, config, work)

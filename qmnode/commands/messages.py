@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qmnode.administration.messages import browse, unit_for
+from qmnode.administration.messages import browse, open_to_read, unit_for
 from qmnode.administration.names import MACHINE_JOURNAL, format_name, is_format_name, queue_name
 from qmnode.bodies.choice import read_headers
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
@@ -20,7 +20,7 @@ from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOp
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import lookup_from_text, lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument, body_text
-from qmnode.model.api import Access, QueueType
+from qmnode.model.api import Access
 from qmnode.model.message import Message
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.text import printable
@@ -123,20 +123,13 @@ def peek(
     start = lookup(after) if after else None
 
     async def work(manager: RemoteQueueManager) -> list[Message]:
-        async with await open_to_peek(manager, name) as queue:
+        async with await open_to_read(manager, name, Access.PEEK) as queue:
             if start is None:
                 await queue.peek(timeout)
             return [message async for message in _first(browse(queue, start), count)]
 
     found = with_node(socket, config, work)
     print_messages(found, show or at_output(Show.TABLE), as_json, body_limits(socket, config))
-
-
-async def open_to_peek(manager: RemoteQueueManager, name: str) -> QueueApi:
-    """Open a queue of any kind to look at its messages."""
-    information = await manager.queue(queue_name(name))
-    access = Access.PEEK_ADMIN if information.queue_type is QueueType.OUTGOING else Access.PEEK
-    return await manager.open_queue(format_name(name), access)
 
 
 async def _first(messages: AsyncIterator[Message], count: int) -> AsyncIterator[Message]:

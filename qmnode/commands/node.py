@@ -178,13 +178,17 @@ def restore(
 def verify(data: DataOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Check a store whose node is stopped, or a backup: every record, counter and index. Changes nothing.
 
+    Queues that are open to everyone are listed; that alone is no finding.
+
     Exit code 1: something is wrong with it; each finding is named.
     """
+    from qmnode.administration.access_control import open_queue_of
     from qmnode.storage.verification import verify as verify_store
 
     target = data_directory(data, config)
     with progress(f"checking {target}") as bar:
         report = verify_store(target, bar)
+    opened = [one for name, security in report.descriptors for one in open_queue_of(name, security)]
     if as_json:
         print_json(
             {
@@ -194,10 +198,16 @@ def verify(data: DataOption = None, config: ConfigOption = None, as_json: JsonOp
                 "messages": report.messages,
                 "findings": [{"where": one.where, "sentence": one.sentence} for one in report.findings],
                 "findings_omitted": report.omitted,
+                "open_queues": [
+                    {"queue": one.pathname, "trustee": one.trustee, "rights": list(one.rights)} for one in opened
+                ],
             }
         )
     elif report.findings:
         print_table(("where", "what is wrong"), [(one.where, one.sentence) for one in report.findings])
+    if opened and not as_json:
+        print_table(("queue", "open to", "rights"), [(one.pathname, one.trustee, list(one.rights)) for one in opened])
+        say("these queues are open to everyone: on the running node, qmnode queue acl close --all closes them")
     findings = len(report.findings) + report.omitted
     found = counted(findings, "finding") if findings else "no findings"
     say(f"{counted(report.queues, 'queue')}, {counted(report.messages, 'message')}, {found}")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qmnode.administration.names import format_name, queue_name
+from qmnode.administration.messages import open_to_read
+from qmnode.administration.names import queue_name
 from qmnode.commands import queue_acl
 from qmnode.commands.output import print_facts, print_json, print_table, say, size_text
 from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, YesOption, confirm, with_node
@@ -252,9 +253,7 @@ def purge(name: QueueName, yes: YesOption = False, socket: SocketOption = None, 
     confirm(f"Delete all messages of {name}?", yes)
 
     async def work(manager: RemoteQueueManager) -> None:
-        information = await manager.queue(queue_name(name))
-        access = Access.RECEIVE_ADMIN if information.queue_type is QueueType.OUTGOING else Access.RECEIVE
-        async with await manager.open_queue(format_name(name), access) as queue:
+        async with await open_to_read(manager, name, Access.RECEIVE) as queue:
             await queue.purge()
 
     with_node(socket, config, work)

@@ -6,11 +6,19 @@ from typing import Annotated
 
 import typer
 
-from qmnode.administration.access_control import RIGHTS, TRUSTEES, Change, QueueAccessList, change_access, show_access
+from qmnode.administration.access_control import (
+    RIGHTS,
+    TRUSTEES,
+    Change,
+    QueueAccessList,
+    change_access,
+    close_access,
+    show_access,
+)
 from qmnode.administration.names import queue_name
 from qmnode.commands.output import counted, print_json, print_table, say
 from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
-from qmnode.management.access_documents import AccessDocument
+from qmnode.management.access_documents import AccessDocument, AccessRuleDocument
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,7 +27,13 @@ app = typer.Typer(
     help="Show and change who may use a queue.",
 )
 
-User = Annotated[str, typer.Argument(metavar="USER", help=f"SID (S-1-5-21-...), or: {', '.join(TRUSTEES)}.")]
+User = Annotated[
+    str,
+    typer.Argument(
+        metavar="USER",
+        help=f"SID (S-1-5-21-...), user:alice, group:ops, uid:1000, gid:50, or: {', '.join(TRUSTEES)}.",
+    ),
+]
 Rights = Annotated[list[str], typer.Argument(metavar="RIGHT", help=f"Of: {', '.join(RIGHTS)}.")]
 
 
@@ -70,6 +84,36 @@ def remove(
     _change(Change.REMOVE, name, user, rights, socket, config, as_json)
 
 
+@app.command(epilog="Example: qmnode queue acl close --all")
+def close(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[QUEUE]...")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All queues, and the queue manager itself.")] = False,
+    socket: SocketOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Close queues that are open to everyone: all can send and see them, their owners have all rights.
+
+    A store of an earlier version lets in every application that got in before: allow those that need more, then close.
+    """
+    if bool(names) == everything:
+        raise typer.BadParameter("name queues, or say --all")
+    chosen = None if everything else [queue_name(name) for name in names or ()]
+    closed = with_node(socket, config, lambda qm: close_access(qm, chosen))
+    rows = [(one.pathname or "(queue manager)", one.trustee, list(one.rights)) for one in closed]
+    if as_json:
+        print_json({"closed": [{"queue": queue, "trustee": who, "rights": rights} for queue, who, rights in rows]})
+        return
+    print_table(("queue", "was open to", "rights"), rows)
+    say(f"{counted(len({row[0] for row in rows}), 'queue')} closed" if rows else "none was open")
+
+
+def _user(rule: AccessRuleDocument) -> str:
+    if rule.known is False:
+        return f"{rule.trustee} (unknown)"
+    return rule.name or rule.trustee
+
+
 def _change(
     change: Change,
     name: str,
@@ -92,8 +136,11 @@ def _print(access: QueueAccessList, as_json: bool) -> None:
         return
     print_table(
         ("kind", "user", "rights"),
-        [(rule.kind, rule.name or rule.trustee, rule.rights) for rule in document.rules],
+        [(rule.kind, _user(rule), rule.rights) for rule in document.rules],
     )
+    unknown = [rule.trustee for rule in document.rules if rule.known is False]
+    if unknown:
+        say(f"nobody is known as {', '.join(dict.fromkeys(unknown))}: entries for it let nobody in")
     if document.unrestricted:
         say("there is no list: everybody may do everything")
     if document.other_entries:

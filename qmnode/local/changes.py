@@ -16,6 +16,7 @@ CHANGES: Final = frozenset(
         "resume_queue",
         "set_online",
         "set_queue",
+        "set_queue_manager_security",
         "start_job",
     }
 )

@@ -137,6 +137,20 @@ class RemoteQueueManager(QueueManagerApi):
         security: bytes = await self._call("queue_security", name)
         return security
 
+    async def account_names(self, security_identifiers: Sequence[str]) -> dict[str, str | None]:
+        """The names of users and groups by their SIDs."""
+        names: dict[str, str | None] = await self._call("account_names", list(security_identifiers))
+        return names
+
+    async def queue_manager_security(self) -> bytes:
+        """The security descriptor of the queue manager itself."""
+        security: bytes = await self._call("queue_manager_security")
+        return security
+
+    async def set_queue_manager_security(self, security: bytes) -> None:
+        """Give the queue manager itself another security descriptor."""
+        await self._call("set_queue_manager_security", security)
+
     async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
         """The sequences of transactional messages that come to a queue, or to any; a node of the first release shows
         none."""

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import inspect
-import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterator
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import structlog
 
 from qmnode.administration.asker import Asker
+from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.errors import MessageQueuingError
 from qmnode.local import values
 from qmnode.local.changes import CHANGES, Auditor, LocalChange, properties_of, target_of
@@ -35,10 +35,12 @@ from qmnode.local.frames import (
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueManagerApi, Share, TransactionApi
 from qmnode.model.message import DEFAULTS, Message
 from qmnode.model.packet import message_from_packet, whole_value
+from qmnode.model.queue_manager import QueueManager
+from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
-from qmnode.unix_sockets import bind_unix_socket, peer_credentials
+from qmnode.unix_sockets import bind_unix_socket, peer_credentials, peer_groups
 
 if TYPE_CHECKING:
     from qmnode.administration.operations import Operations
@@ -55,10 +57,19 @@ class LocalServer:
     """Listens on a Unix socket for applications of this machine."""
 
     def __init__(
-        self, manager: QueueManagerApi, settings: LocalSettings, audit: Auditor | None = None, complete: bool = True
+        self,
+        manager: QueueManager,
+        settings: LocalSettings,
+        audit: Auditor | None = None,
+        complete: bool = True,
+        principals: Principals | None = None,
     ) -> None:
-        """While the queue manager is not ``complete``, all calls but those for its status wait."""
+        """While the queue manager is not ``complete``, all calls but those for its status wait.
+
+        ``principals`` says who applications are; without it that is as in a workgroup.
+        """
         self.manager = manager
+        self.principals = principals or Principals(manager.settings.security)
         self.settings = settings
         self.path = settings.socket
         self.audit = audit
@@ -106,9 +117,10 @@ class LocalConnection(asyncio.Protocol):
 
     def __init__(self, server: LocalServer) -> None:
         self.server = server
-        self.manager = server.manager
         self.gone = asyncio.Event()
         self.user_id = -1
+        self._groups: frozenset[int] = frozenset()
+        self._guarded: GuardedQueueManager
         self._transport: asyncio.Transport
         self._reader = FrameReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -132,6 +144,7 @@ class LocalConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=_WRITE_LIMIT)
         peer: socket.socket = transport.get_extra_info("socket")
         _, self.user_id = peer_credentials(peer)
+        self._groups = peer_groups(peer)
         self.server.connections.add(self)
         limit = self.server.settings.connections
         if len(self.server.connections) > limit:
@@ -232,8 +245,9 @@ class LocalConnection(asyncio.Protocol):
         self._greeted = True
         if hello.get(ADDED_FIELDS) is True:
             self._encode = values.encode
-        answer = GREETING | {"computer_name": self.manager.computer_name}
-        self._answer(Kind.RESULT, call.number, values.encode(answer | {"identifier": bytes(self.manager.identifier)}))
+        manager = self.server.manager
+        answer = GREETING | {"computer_name": manager.computer_name}
+        self._answer(Kind.RESULT, call.number, values.encode(answer | {"identifier": bytes(manager.identifier)}))
 
     async def _perform(self, work: "Work", call: Frame) -> None:
         try:
@@ -342,14 +356,14 @@ class LocalConnection(asyncio.Protocol):
     async def call(self, body: bytes) -> tuple[Kind, bytes]:
         """Any other method: ``[what, handle, method, arguments, keywords]``."""
         what, handle, method, arguments, keywords = values.decode(body)
+        if (
+            what in ("manager", "operations") and method != "begin"
+        ):  # which asks for no right, and whose transaction may come next
+            await self._admit()
         allowed, target = self._target(what, handle)
         if method not in allowed:
             raise FrameError(f"there is no call {what}.{method}")
         with self._audited(method, target, arguments, keywords):
-            if method in _OPERATORS_ONLY and self.user_id not in (0, os.geteuid()):
-                raise MessageQueuingError(
-                    ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{method} is for root and the user that the node runs as"
-                )
             if "transaction" in keywords:
                 keywords["transaction"] = self._transaction(keywords["transaction"])
             if what == "operations":
@@ -361,6 +375,20 @@ class LocalConnection(asyncio.Protocol):
         if isinstance(result, Message):
             return Kind.MESSAGES, _pack_messages([result])
         return Kind.RESULT, self._encode(result)
+
+    async def _admit(self) -> None:
+        """See who the application is, and what the queue manager is to it. It is remembered, by user and groups."""
+        server = self.server
+        if server.completed.is_set():
+            principal = await server.principals.of_local_user(self.user_id, self._groups)
+        else:  # asked for the status, while the directory may not be there yet
+            principal = server.principals.of_unix_user(self.user_id, self._groups)
+        self._guarded = GuardedQueueManager(server.manager, principal, self._repaired)
+
+    def _repaired(self, operation: str, name: str) -> None:
+        """Report an operation that only an administrator could do to the audit log."""
+        if self.server.audit is not None:
+            self.server.audit(LocalChange(self.user_id, "repair", name, (operation,), "done", None))
 
     @contextlib.contextmanager
     def _audited(self, method: str, target: object, arguments: list[Any], keywords: dict[str, Any]) -> Iterator[None]:
@@ -384,7 +412,7 @@ class LocalConnection(asyncio.Protocol):
     def _target(self, what: str, handle: int) -> tuple[frozenset[str], object]:
         match what:
             case "manager":
-                return _MANAGER_METHODS, self.manager
+                return _MANAGER_METHODS, getattr(self, "_guarded", None)
             case "queue":
                 return _QUEUE_METHODS, self._queue(handle)
             case "cursor":
@@ -404,11 +432,11 @@ class LocalConnection(asyncio.Protocol):
         return self.server.operations
 
     def _asker(self) -> Asker:
-        return Asker(f"uid:{self.user_id}")
+        return Asker(f"uid:{self.user_id}", principal=self._guarded.principal)
 
     async def _open_queue(self, _: int, format_name: str, access: int, share: int) -> list[Any]:
         self._check_room()
-        queue = await self.manager.open_queue(format_name, Access(access), Share(share))
+        queue = await self._guarded.open_queue(format_name, Access(access), Share(share))
         queue.user_id = self.user_id
         return [self._register(queue), queue.format_name]
 
@@ -416,7 +444,7 @@ class LocalConnection(asyncio.Protocol):
         if number in (NO_TRANSACTION, SINGLE_TRANSACTION) or number in self._transactions:
             raise FrameError(f"a transaction cannot have the number {number}")
         self._check_room()
-        transaction = self._transactions[number] = self.manager.transaction()
+        transaction = self._transactions[number] = self.server.manager.transaction()
         return bytes(transaction.identifier)
 
     async def _end_transaction(self, number: int, commit: bool) -> None:
@@ -466,8 +494,6 @@ def _methods(interface: type, *more: str, without: frozenset[str] = frozenset())
     return frozenset(own.union(more))
 
 
-_OPERATORS_ONLY: Final = frozenset({"backup", "reset_incoming_sequences"})
-"""What reaches beyond queues: files that the node writes, and transactions of others."""
 _MANAGER_METHODS: Final = _methods(QueueManagerApi, "begin", without=frozenset({"close"}))
 _QUEUE_METHODS: Final = _methods(QueueApi, "cursor")
 _CURSOR_METHODS: Final = _methods(CursorApi)

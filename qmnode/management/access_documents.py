@@ -16,6 +16,10 @@ class AccessRuleDocument(BaseModel):
     rights: list[str] = Field(description="Names; bits without one in hexadecimal")
     mask: str = Field(description="MQQUEUEACCESSMASK (MS-MQMQ 2.2.24), hexadecimal")
     inherited: bool
+    known: bool | None = Field(
+        default=None,
+        description="Whether anybody has the SID; an entry for one that nobody has lets nobody in. Null: not known now",
+    )
 
 
 class AccessDocument(BaseModel):
@@ -40,6 +44,7 @@ class AccessDocument(BaseModel):
                     rights=list(rule.rights),
                     mask=f"0x{rule.mask:08X}",
                     inherited=rule.inherited,
+                    known=rule.known,
                 )
                 for rule in access.rules
             ],

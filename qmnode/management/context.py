@@ -1,13 +1,16 @@
 """What the resources work with: the queue manager, the settings, and who calls."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol, TypeVar, cast
 
 from fastapi import Depends, HTTPException, Request
 
+from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.administration.names import format_name, queue_name
 from qmnode.administration.operations import Operations
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
@@ -16,6 +19,7 @@ from qmnode.management.tokens import Caller, Role
 from qmnode.model.administration import ConnectionList
 from qmnode.model.api import Access, QueueApi, QueueType
 from qmnode.model.queue_manager import QueueManager
+from qmnode.security.principals import Principal, Principals
 from qmnode.security.service import KeyStoreStatus
 from qmnode.settings.node import ManagementSettings
 from qmnode.structures.error_codes import ErrorCode
@@ -38,24 +42,42 @@ class KeyReader(Protocol):
 class Context:
     """One for all requests of an application."""
 
-    manager: QueueManager
+    manager: QueueManager | GuardedQueueManager
     settings: ManagementSettings
     ready: Callable[[], bool] = lambda: True
     connection_list: ConnectionList | None = None
     key_reader: KeyReader | None = None
     body_limits: Limits = DEFAULT_LIMITS
     operations: Operations | None = None
-    waiting: int = 0
-    """Requests that wait for a message."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the node stops: requests that wait for a message end."""
+    principals: Principals | None = None
+    _waiting: list[None] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a message."""
+        return len(self._waiting)
+
+    @property
+    def principal(self) -> Principal | None:
+        """The caller that queues' descriptors are asked for; None for a role that needs no other right."""
+        return self.manager.principal if isinstance(self.manager, GuardedQueueManager) else None
+
+    def seen_by(self, caller: Caller, repaired: Callable[[str, str], None]) -> Context:
+        """The same as a caller may use it. Without a principal its role says that, and every queue is open to it."""
+        if caller.principal is None or self.principals is None:
+            return self
+        principal = self.principals.of_token(caller.name, caller.principal)
+        assert isinstance(self.manager, QueueManager)
+        return replace(self, manager=GuardedQueueManager(self.manager, principal, repaired))
 
     async def wait_for(self, request: Request, work: Coroutine[Any, Any, T]) -> T | None:
         """The result of work that may take long; None when the caller goes away or the node stops before."""
         if self.waiting >= self.settings.waiting_receives:
             work.close()
             raise HTTPException(429, f"{self.waiting} requests wait for messages already: try again later")
-        self.waiting += 1
+        self._waiting.append(None)
         task = asyncio.ensure_future(work)
         ends = [asyncio.ensure_future(_gone(request)), asyncio.ensure_future(self.stopping.wait())]
         try:
@@ -67,15 +89,15 @@ class Context:
                 return await task
             return None
         finally:
-            self.waiting -= 1
+            self._waiting.pop()
             for end in (task, *ends):
                 end.cancel()
 
     async def open(self, name: str, access: Access) -> QueueApi:
         """Open the queue that a path of the API names. Outgoing queues take another access for the same."""
         if access is not Access.SEND and access is not Access.MOVE:
-            information = await self.manager.queue(queue_name(name))
-            if information.queue_type is QueueType.OUTGOING:
+            queue = self.manager.context.names.find(queue_name(name))
+            if queue.queue_type is QueueType.OUTGOING:
                 access |= Access.ADMIN
         return await self.manager.open_queue(format_name(name), access)
 
@@ -86,7 +108,9 @@ async def _gone(request: Request) -> None:
 
 
 def _context(request: Request) -> Context:
-    return cast("Context", request.app.state.context)
+    context = cast("Context", request.app.state.context)
+    caller: Caller | None = request.scope["state"].get("caller")
+    return context if caller is None else context.seen_by(caller, lambda operation, _: note(request, repair=operation))
 
 
 Node = Annotated[Context, Depends(_context)]

@@ -44,10 +44,10 @@ class FoundList(Document):
     refused: list[str] = Field(default=[], description="Queues that were left out, since the caller may not read them")
 
 
-def asker_of(request: Request) -> Asker:
+def asker_of(request: Request, node: Context) -> Asker:
     """Return the caller, as the engine of operations knows it."""
     caller: Caller = request.scope["state"]["caller"]
-    return Asker(caller.name, caller.channel, None, caller.role is Role.OPERATE)
+    return Asker(caller.name, caller.channel, node.principal, caller.role is Role.OPERATE)
 
 
 def operations_of(node: Context) -> Operations:
@@ -76,7 +76,7 @@ async def find_messages(
     if body is not BodyForm.NONE:
         require_operate(request, "the body of a message")
     criteria = parse_where(where or (), time.time())
-    page = await operations_of(node).find(asker_of(request), queue, criteria, cursor, limit)
+    page = await operations_of(node).find(asker_of(request, node), queue, criteria, cursor, limit)
     return FoundList(
         found=[
             FoundDocument(
@@ -199,7 +199,7 @@ async def start_job(new: NewJob, request: Request, node: Node) -> JobDocument:
     """Move, copy, delete, return or replay messages. The job goes on in the node, also after a restart."""
     note(request, kind=new.kind, queues=new.queues, target=new.target, where=len(new.where), dry_run=new.dry_run)
     job = await operations_of(node).start_job(
-        asker_of(request),
+        asker_of(request, node),
         new.kind,
         new.queues,
         parse_where(new.where, time.time()),
@@ -215,14 +215,14 @@ async def start_job(new: NewJob, request: Request, node: Node) -> JobDocument:
 @router.get("/v1/jobs", **_JOBS, summary="List jobs", responses=responses())
 async def list_jobs(request: Request, node: Node) -> JobList:
     """The latest first; jobs that ended long ago are forgotten."""
-    jobs = await operations_of(node).list_jobs(asker_of(request))
+    jobs = await operations_of(node).list_jobs(asker_of(request, node))
     return JobList(jobs=[JobDocument.of(job) for job in jobs])
 
 
 @router.get("/v1/jobs/{number}", **_JOBS, summary="Show a job", responses=responses())
 async def show_job(number: Number, request: Request, node: Node) -> JobDocument:
     """With its progress, its rate and an estimate."""
-    return JobDocument.of(await operations_of(node).show_job(asker_of(request), number))
+    return JobDocument.of(await operations_of(node).show_job(asker_of(request, node), number))
 
 
 @router.get("/v1/jobs/{number}/log", **_JOBS, summary="Show what a job did to each message", responses=responses())
@@ -233,7 +233,7 @@ async def show_job_log(
     after: Annotated[int, Query(ge=0, le=1 << 53, description="`next` of the page before")] = 0,
 ) -> JobLog:
     """In the order in which it worked."""
-    page = await operations_of(node).job_log(asker_of(request), number, after)
+    page = await operations_of(node).job_log(asker_of(request, node), number, after)
     return JobLog(entries=[LogEntry.of(entry) for entry in page["entries"]], next=page["next"])
 
 
@@ -241,7 +241,7 @@ async def show_job_log(
 async def control_job(number: Number, wanted: JobAction, request: Request, node: Node) -> JobDocument:
     """Undo begins another job, which is returned."""
     note(request, action=wanted.action)
-    return JobDocument.of(await operations_of(node).control_job(asker_of(request), number, wanted.action))
+    return JobDocument.of(await operations_of(node).control_job(asker_of(request, node), number, wanted.action))
 
 
 class FailureGroup(Document):
@@ -281,7 +281,7 @@ async def list_failures(
 ) -> FailureGroups:
     """Headers of NServiceBus and Rebus give the reason, and the class of a dead letter. For the role operate."""
     criteria = parse_where(where or (), time.time())
-    found = await operations_of(node).failures(asker_of(request), queue, by or ["reason", "queue"], criteria)
+    found = await operations_of(node).failures(asker_of(request, node), queue, by or ["reason", "queue"], criteria)
     groups = [
         FailureGroup(**group | {name: time_or_none(group[name]) for name in ("first", "last")})
         for group in found.pop("groups")
@@ -328,7 +328,7 @@ async def edit_message(name: QueueName, lookup: Lookup, editing: Editing, reques
     changes = editing.changes()
     note(request, changed=sorted(changes), target=editing.target, dry_run=editing.dry_run)
     answer = await operations_of(node).edit(
-        asker_of(request),
+        asker_of(request, node),
         queue_name(name),
         _lookup(lookup),
         changes,
@@ -377,7 +377,7 @@ async def import_messages(importing: Importing, request: Request, node: Node) ->
     """Each is sent anew, once: a message that was imported into the same queue before is known, and not sent."""
     note(request, messages=len(importing.messages), dry_run=importing.dry_run)
     results = await operations_of(node).import_messages(
-        asker_of(request),
+        asker_of(request, node),
         [
             {"packet": one.packet, "target": queue_name(one.target), "dead_letter": one.dead_letter}
             for one in importing.messages

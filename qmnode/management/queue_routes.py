@@ -130,8 +130,8 @@ async def delete_queue(name: QueueName, node: Node) -> None:
 )
 async def purge_queue(name: QueueName, request: Request, node: Node) -> None:
     """Delete every message. Those that asked for it become dead letters; those in a transaction go when it aborts."""
-    note(request, messages=(await node.manager.queue(queue_name(name))).message_count)
     async with await node.open(name, Access.RECEIVE) as queue:
+        note(request, messages=node.manager.context.names.find(queue_name(name)).message_count)
         await queue.purge()
 
 

@@ -20,6 +20,7 @@ from qmnode.management.doorway import Doorway
 from qmnode.management.tokens import Tokens
 from qmnode.model.administration import ConnectionList
 from qmnode.model.queue_manager import QueueManager
+from qmnode.security.principals import Principals
 from qmnode.settings.node import ConfigurationError, ManagementSettings
 from qmnode.unix_sockets import bind_unix_socket, peer_credentials
 
@@ -90,6 +91,7 @@ class ManagementServer:
     ) -> None:
         self.settings = settings
         self.context = Context(manager, settings, ready, connection_list, key_reader, body_limits, operations)
+        self.context.principals = Principals(manager.settings.security)
         self.audit_log = audit_log or AuditLog(settings.audit_log)
         self.tokens = Tokens(settings.tokens) if settings.listen is not None and settings.tokens is not None else None
         self.address: tuple[str, int] | None = None

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from qmnode.settings.node import ConfigurationError
+from qmnode.structures.sid import Sid
 
 _EVERYBODY: Final = 0o007
 
@@ -31,6 +32,12 @@ class Caller:
     role: Role
     channel: str
     """``unix`` or ``tcp``."""
+    principal: str | None = None
+    """The SID by which queues' descriptors are asked; without one the role alone counts."""
+
+
+def _sid_text(text: str) -> str:
+    return str(Sid.from_text(text))
 
 
 class _Token(BaseModel):
@@ -39,6 +46,7 @@ class _Token(BaseModel):
     name: Annotated[str, Field(min_length=1, max_length=100)]
     role: Role
     sha256: Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$")]
+    principal: Annotated[str, AfterValidator(_sid_text)] | None = None
 
 
 _TOKENS: Final = TypeAdapter(list[_Token])
@@ -71,7 +79,7 @@ class Tokens:
             # Never with its input: a mistake may well be a token where its digest belongs.
             mistakes = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5])
             raise ConfigurationError(f"{self.path}: {mistakes}") from None
-        callers = {token.sha256.lower(): Caller(token.name, token.role, "tcp") for token in tokens}
+        callers = {token.sha256.lower(): Caller(token.name, token.role, "tcp", token.principal) for token in tokens}
         if len(callers) != len(tokens) or len({token.name for token in tokens}) != len(tokens):
             raise ConfigurationError(f"{self.path}: two tokens have the same name or digest")
         self._callers = callers

@@ -6,6 +6,7 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
+from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.traffic import Amount, Histogram, Label, Tally
 from qmnode.structures.message_classes import MessageClass
@@ -32,7 +33,7 @@ _UNITS: Final = {"messages": "Messages", "bytes": "Bytes of messages"}
 _PREFIXES: Final = ("MQMSG_CLASS_NACK_", "MQMSG_CLASS_")
 
 
-def traffic_metrics(manager: QueueManager, limit: int) -> Iterator[Metric]:
+def traffic_metrics(manager: QueueManager | GuardedQueueManager, limit: int) -> Iterator[Metric]:
     """What happened to messages since the node started, for up to ``limit`` queues by name."""
     manager.traffic.settle(manager.clock)
     tallies = list(manager.traffic.collect(manager.queue_collection.values(), limit))
@@ -75,7 +76,7 @@ def _name_of(reason: int) -> str:
     return name.lower()
 
 
-def _histograms(manager: QueueManager) -> Iterator[Metric]:
+def _histograms(manager: QueueManager | GuardedQueueManager) -> Iterator[Metric]:
     writes = HistogramMetricFamily(
         "qmnode_store_write_duration_seconds", "From the first change of a batch until it is on disk", labels=()
     )

@@ -216,6 +216,22 @@ class AdministrationApi(ABC):
         """The self-relative security descriptor of a queue, by path name or format name; empty if it has none."""
 
     @abstractmethod
+    async def account_names(self, security_identifiers: Sequence[str]) -> dict[str, str | None]:
+        """The names of users and groups by their SIDs (``S-1-...``).
+
+        An empty name is for a SID that nobody has here: an entry of an access list for it lets nobody in. None is for
+        one that the directory cannot look up now.
+        """
+
+    @abstractmethod
+    async def queue_manager_security(self) -> bytes:
+        """The self-relative security descriptor of the queue manager itself, with rights of MS-MQMQ 2.2.23."""
+
+    @abstractmethod
+    async def set_queue_manager_security(self, security: bytes) -> None:
+        """Give the queue manager itself another security descriptor, for administrators."""
+
+    @abstractmethod
     async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
         """The incoming sequences of transactional messages from other queue managers to a queue, or to all queues
         without a name: a thousand at most, the most recently used first.

@@ -79,15 +79,17 @@ class Context:
     """The queue manager as its parts see it."""
 
     __slots__ = (
-        "_handle", "_transaction_number", "access_policy", "clock", "computer_name", "expiry", "identifier", "names",
-        "network", "notices", "opening", "ordinal", "outcomes", "queues", "quotas", "read_ahead", "recorder",
-        "sequence", "settings", "signing", "store", "touched", "traffic", "transactions",
+        "_handle", "_transaction_number", "access_policy", "clock", "computer_name", "expiry", "identifier", "is_new",
+        "machine_security", "names", "network", "notices", "opening", "ordinal", "outcomes", "queues", "quotas",
+        "read_ahead", "recorder", "sequence", "settings", "signing", "store", "touched", "traffic", "transactions",
     )  # fmt: skip
 
     names: "Names"
     queues: "QueueCollection"
     """QueueCollection, 3.1.1.1: all queues."""
     opening: "Opening"
+    is_new: bool
+    """Whether the store was made just now."""
     expiry: "Expiry"
     outcomes: "Outcomes"
 
@@ -107,6 +109,8 @@ class Context:
         self.computer_name = computer_name
         self.access_policy = access_policy
         """The access policy; None allows every operation to every user."""
+        self.machine_security = b""
+        """The queue manager's own descriptor, also for outgoing queues."""
         self.recorder = recorder
         self.network: Network | None = None
         """Sessions with other queue managers; None in a queue manager that only keeps messages."""
@@ -128,6 +132,7 @@ class Context:
 
     def _load_identifier(self) -> Guid:
         record = self.store.get_meta(_NODE)
+        self.is_new = record is None
         if record is not None:
             return Guid(bytes.fromhex(json.loads(record)["identifier"]))
         identifier = new_guid()

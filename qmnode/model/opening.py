@@ -211,6 +211,7 @@ _RIGHTS: Final = {
     Access.RECEIVE_ADMIN: (QueueAccess.MQSEC_RECEIVE_MESSAGE, QueueAccess.MQSEC_RECEIVE_JOURNAL_MESSAGE),
 }
 _ADMINISTRATION: Final = (Access.PEEK_ADMIN, Access.RECEIVE_ADMIN)
+_OUTWARD: Final = (QueueType.OUTGOING, QueueType.CONNECTOR)
 _SHARES: Final = frozenset(Share)
 _READS: Final = Access.RECEIVE | Access.PEEK
 _FULL: Final = 1.0
@@ -320,8 +321,16 @@ class Opening:
         policy = self._context.access_policy
         if policy is None or caller is None:
             return True
+        return policy.check(self.security_of(queue), _RIGHTS[access][queue.is_journal], caller)
+
+    def security_of(self, queue: Queue) -> bytes:
+        """The descriptor that says who may use a queue: that of its parent for subqueues and journals; for outgoing and
+        connector queues without one, what follows from the queue manager's own."""
+        context = self._context
         owner = queue.parent if queue.parent is not None else queue
-        return policy.check(owner.security, _RIGHTS[access][queue.is_journal], caller)
+        if not owner.security and context.access_policy is not None and owner.queue_type in _OUTWARD:
+            return context.access_policy.outgoing_queue_security(context.machine_security)
+        return owner.security
 
     def find(self, name: FormatName, access: Access, *, for_strangers: bool = False) -> Queue:
         """Find the queue to open: a local one, or an outgoing one, which is created if necessary.

@@ -181,10 +181,32 @@ class Recorder(Protocol):
 class AccessPolicy(Protocol):
     """The access check on open (MS-MQDMPR 3.1.7.1.5, rights of MS-MQMQ 2.2.24)."""
 
-    def default_queue_security(self, supplied: bytes) -> bytes:
-        """Create Default Queue Security Descriptor (3.1.7.1.3.1); ``supplied`` is the creator's descriptor, or
-        empty.
+    def default_queue_security(self, supplied: bytes, caller: object = None) -> bytes:
+        """Create Default Queue Security Descriptor (3.1.7.1.3.1); ``supplied`` is the creator's descriptor, or empty.
+
+        ``caller`` is the creator, or None for the queue manager itself.
         """
+
+    def changed_queue_security(self, current: bytes, supplied: bytes) -> bytes:
+        """The descriptor of an existing queue that is given another one."""
+
+    def followed_queue_security(self, current: bytes, said: bytes) -> bytes:
+        """The descriptor of a published queue for which the directory says another one."""
+
+    def upgraded_queue_security(self, security: bytes) -> bytes:
+        """The descriptor of a queue of an earlier version's store, which was not asked at every door."""
+
+    def system_queue_security(self, upgraded: bool) -> bytes:
+        """The descriptor of a dead-letter queue or of the machine's journal."""
+
+    def outgoing_queue_security(self, machine: bytes) -> bytes:
+        """The descriptor of outgoing and connector queues, by the queue manager's own."""
+
+    def machine_security(self, upgraded: bool) -> bytes:
+        """The queue manager's own descriptor, with rights of MS-MQMQ 2.2.23."""
+
+    def check_machine(self, security: bytes, rights: int, caller: object) -> bool:
+        """Whether ``caller`` has these rights under the queue manager's own descriptor."""
 
     def check(self, security: bytes, rights: int, caller: object) -> bool:
         """Whether ``caller`` has these rights under this security descriptor (self-relative; empty means none)."""

@@ -87,6 +87,9 @@ class PublishedQueues:
         An administrator's change in the directory counts as much as one made here.
         """
         said = {name: value for name in _FOLLOWED if (value := getattr(found, name)) is not None}
+        policy = self._context.access_policy
+        if policy is not None and "security" in said:
+            said["security"] = policy.followed_queue_security(queue.security, said["security"])
         said["privacy_level"] = type(queue.privacy_level)(said["privacy_level"])
         differing = {name: value for name, value in said.items() if value != getattr(queue, name)}
         if differing:

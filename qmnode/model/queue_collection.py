@@ -57,6 +57,8 @@ _KINDS: Final = {
 }
 
 
+_ACCESS: Final = "access"
+"""Where the store has the queue manager's own descriptor. A store of an earlier version has none."""
 _LOCAL_ADDRESSES: Final = frozenset(("127.0.0.1", "::1"))
 _NAMED_BY_FORMAT_NAME: Final = (QueueType.OUTGOING, QueueType.CONNECTOR)
 _MACHINE_QUEUES: Final = {queue: f"SYSTEM$;{queue.value}" for queue in MachineQueue}
@@ -257,6 +259,36 @@ class QueueCollection(dict[int, Queue]):
             if owner is not None:
                 (owner.journal if queue_id & 1 else owner).restore(counters)
 
+    def settle_access(self) -> None:
+        """Give every queue the descriptor that access is checked by, where a store of an earlier version has none."""
+        context = self._context
+        policy, store = context.access_policy, context.store
+        if policy is None:
+            return
+        known = store.get_meta(_ACCESS)
+        system = (self.dead_letter, self.transactional_dead_letter, self.journal)
+        if known is None:
+            known = policy.machine_security(not context.is_new)
+            store.put_meta(_ACCESS, known)
+            for queue in () if context.is_new else self.values():
+                if queue.queue_type in (QueueType.PRIVATE, QueueType.PUBLIC):
+                    queue.security = policy.upgraded_queue_security(queue.security)
+                elif queue in system and not queue.security:
+                    queue.security = policy.system_queue_security(upgraded=True)
+                else:
+                    continue
+                store.put_queue(queue.queue_id, queue.definition())
+        for queue in self.values():
+            if queue.queue_type is not QueueType.SYSTEM:
+                continue
+            queue.security = queue.security or policy.system_queue_security(upgraded=False)
+        context.machine_security = known
+
+    def set_machine_security(self, security: bytes) -> None:
+        """Give the queue manager itself another descriptor."""
+        self._context.machine_security = security
+        self._context.store.put_meta(_ACCESS, security)
+
     def _load_queue(self, queue_id: int, attributes: dict[str, Any]) -> None:
         if queue_id < _FIRST_QUEUE_ID:
             # A system queue: only an administrator's changes are stored.
@@ -286,12 +318,12 @@ class QueueCollection(dict[int, Queue]):
         if self._context.network is not None and isinstance(queue, OutgoingQueue):
             self._context.network.queue_added(queue)
 
-    def create(self, name: PathName, properties: dict[str, Any], identifier: Guid) -> Queue:
+    def create(self, name: PathName, properties: dict[str, Any], identifier: Guid, caller: object = None) -> Queue:
         """Create Queue (3.1.7.1.3), with a checked name and checked properties."""
         context, queue_type = self._context, _KINDS[name.kind]
         parent = None
         if context.access_policy is not None and not name.subqueue:
-            security = context.access_policy.default_queue_security(properties.get("security", b""))
+            security = context.access_policy.default_queue_security(properties.get("security", b""), caller)
             properties = properties | {"security": security}
         if name.subqueue:
             parent = context.names.by_path(PathName(name.computer, name.queue, name.kind))

@@ -4,7 +4,7 @@ Everything runs in one event loop. A change of a message is made in memory and i
 step, without waiting in between; only then does the caller wait for the batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Unpack, cast
 
 import structlog
@@ -66,6 +66,8 @@ class QueueManager(QueueManagerApi):
         self.opening = context.opening = Opening(self)
         self.published = PublishedQueues(context, directory)
         self.resolve_distribution_list = resolve_distribution_list
+        self.names_of_accounts: Callable[[Sequence[str]], Awaitable[dict[str, str | None]]] | None = None
+        """The look-up of users and groups by their SIDs."""
         self.remote_reader: RemoteReader | None = None
         """Opens queues of other queue managers for reading; None in a queue manager that reads only its own."""
         self.identifier = context.identifier
@@ -90,6 +92,7 @@ class QueueManager(QueueManagerApi):
         """ConnectionActive, 3.1.1.1: Take Offline (3.1.4.12) and Bring Online (3.1.4.13)."""
         self._open = True
         self.queue_collection.load()
+        self.queue_collection.settle_access()
         self.journal_queue = self.queue_collection.journal
 
     def apply_settings(self, settings: Settings) -> None:
@@ -163,8 +166,10 @@ class QueueManager(QueueManagerApi):
 
     # Queues
 
-    async def create_queue(self, pathname: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
-        """Create Queue (3.1.7.1.3), public or private."""
+    async def create_queue(
+        self, pathname: str, *, caller: object = None, **properties: Unpack[QueueProperties]
+    ) -> QueueInformation:
+        """Create Queue (3.1.7.1.3). ``caller`` will own it; None is the process that embeds the node."""
         name = self.names.path(pathname)
         if name.kind is QueueKind.SYSTEM or name.journal:
             raise MessageQueuingError(
@@ -178,9 +183,11 @@ class QueueManager(QueueManagerApi):
         if name.kind is QueueKind.PUBLIC and not name.subqueue:
             if self.context.access_policy is not None:
                 # The directory gets the access rights as well, or it would use its own defaults.
-                given["security"] = self.context.access_policy.default_queue_security(given.get("security", b""))
+                given["security"] = self.context.access_policy.default_queue_security(
+                    given.get("security", b""), caller
+                )
             identifier = await self.published.publish(str(name), given)
-        queue = self.queue_collection.create(name, given, identifier)
+        queue = self.queue_collection.create(name, given, identifier, caller)
         await self.store.durable()
         return queue.information()
 
@@ -202,7 +209,9 @@ class QueueManager(QueueManagerApi):
             )
         check_properties(properties)
         if self.context.access_policy is not None and "security" in properties:
-            properties["security"] = self.context.access_policy.default_queue_security(properties["security"])
+            properties["security"] = self.context.access_policy.changed_queue_security(
+                queue.security, properties["security"]
+            )
         queue.set_properties(**properties)
         self.store.put_queue(queue.queue_id, queue.definition())
         await self.store.durable()
@@ -321,7 +330,20 @@ class QueueManager(QueueManagerApi):
 
     async def queue_security(self, name: str) -> bytes:
         """The security descriptor of a queue."""
-        return self.names.find(name).security
+        return self.opening.security_of(self.names.find(name))
+
+    async def account_names(self, security_identifiers: Sequence[str]) -> dict[str, str | None]:
+        """The names of users and groups by their SIDs."""
+        return {} if self.names_of_accounts is None else await self.names_of_accounts(security_identifiers)
+
+    async def queue_manager_security(self) -> bytes:
+        """The security descriptor of the queue manager itself."""
+        return self.context.machine_security
+
+    async def set_queue_manager_security(self, security: bytes) -> None:
+        """Give the queue manager itself another security descriptor."""
+        self.queue_collection.set_machine_security(security)
+        await self.store.durable()
 
     async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
         """The incoming sequences of transactional messages of a queue, or of any."""

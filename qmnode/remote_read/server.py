@@ -17,6 +17,7 @@ from qmnode.remote_read.qm2qm import QM2QM
 from qmnode.remote_read.qm2qm_server import Qm2qmServer
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.qmcomm_server import QmcommServer
+from qmnode.security.principals import Principals
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -44,12 +45,14 @@ class RemoteReadServer:
         settings: RemoteReadSettings,
         directory: Directory,
         security: Callable[[AuthenticationType, AuthenticationLevel, int], SecurityContext] | None = None,
+        principals: Principals | None = None,
     ) -> None:
-        """``security`` makes security contexts; without it all callers are anonymous."""
+        """``security`` makes security contexts; without it all callers are anonymous. ``principals`` says who the
+        others are."""
         self.settings = settings
         self.queues = RemoteQueues(settings.open_queues, settings.cursors)
         self._manager = manager
-        identities = Identities(manager, manager.settings.security, directory)
+        identities = Identities(manager, principals or Principals(manager.settings.security, directory))
         limits = ServerLimits(
             connections=settings.connections,
             connections_per_peer=settings.connections_per_peer,

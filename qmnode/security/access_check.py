@@ -42,6 +42,9 @@ class Token:
 
     sids: frozenset[Sid]
     privileges: frozenset[Privilege] = frozenset()
+    uncertain: bool = False
+    """Groups may be missing, as a directory does not answer: entries that deny something to accounts of domains count
+    as if they were about this token."""
 
     @classmethod
     def of(cls, user: Sid, groups: Iterable[Sid] = (), privileges: Iterable[Privilege] = ()) -> Token:
@@ -61,6 +64,11 @@ _IMPLICIT_FOR_OWNER: Final = int(AccessMask.READ_CONTROL | AccessMask.WRITE_DACL
 _GENERIC: Final = int(
     AccessMask.GENERIC_READ | AccessMask.GENERIC_WRITE | AccessMask.GENERIC_EXECUTE | AccessMask.GENERIC_ALL
 )
+
+
+_NT_AUTHORITY: Final = EVERYONE.authority[:-1] + b"\x05"
+_DOMAIN_ACCOUNTS: Final = 21
+"""First sub-authority of the accounts of domains: S-1-5-21-..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +154,7 @@ def access_check(
     owned = descriptor.owner is not None and descriptor.owner in token.sids
     sids = _effective_sids(token, owned, principal_self)
     implicit = _implicit_rights(descriptor, token, owned, wanted)
-    entries = _relevant_entries(descriptor.dacl.aces, sids, object_type)
+    entries = _relevant_entries(descriptor.dacl.aces, sids, object_type, token.uncertain)
     if maximum:
         return _maximum(entries, implicit, wanted)
     return _specific(entries, implicit, wanted)
@@ -182,15 +190,19 @@ def _sid_of(ace: Ace) -> Sid | None:
     return ace.entry.sid if isinstance(ace.entry, AccessEntry | ObjectEntry) else None
 
 
+def _is_of_domain(sid: Sid) -> bool:
+    return sid.authority == _NT_AUTHORITY and sid.sub_authorities[:1] == (_DOMAIN_ACCOUNTS,)
+
+
 def _relevant_entries(
-    aces: Iterable[Ace], sids: frozenset[Sid], object_type: Guid | None
+    aces: Iterable[Ace], sids: frozenset[Sid], object_type: Guid | None, uncertain: bool
 ) -> Iterable[tuple[bool, int]]:
     """For each entry that is about the token and the object itself: whether it allows, and which rights."""
     for ace in aces:
         entry = ace.entry
         if AceFlags.INHERIT_ONLY_ACE.get(ace.ace_flags) or not isinstance(entry, AccessEntry | ObjectEntry):
             continue
-        if entry.sid not in sids:
+        if entry.sid not in sids and not (uncertain and ace.ace_type in _DENY and _is_of_domain(entry.sid)):
             continue
         if isinstance(entry, ObjectEntry) and entry.object_type not in (None, object_type):
             continue

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qmnode.settings.security import SecuritySettings
 
 
-async def security_identifier_of(account: str, settings: SecuritySettings, directory: Directory) -> Sid:
+async def security_identifier_of(account: str, settings: SecuritySettings, directory: Directory | None) -> Sid:
     """The SID of a Linux user by name.
 
     Raises :class:`MessageQueuingError` with MQ_ERROR_COULD_NOT_GET_USER_SID when nobody knows it, MQ_ERROR_NO_DS when
@@ -27,6 +27,8 @@ async def security_identifier_of(account: str, settings: SecuritySettings, direc
             return Sid.from_text(text)
         except ValueError as error:
             raise _unknown(f"security.account_security_identifiers has a wrong entry for {account}: {error}") from None
+    if directory is None:
+        raise _unknown(f"nobody knows a SID of {account}: add an entry in security.account_security_identifiers")
     try:
         user = await directory.read_directory(User, [equals("name", account)], ["security_identifier"])
     except DirectoryOperationError as error:

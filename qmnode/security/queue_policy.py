@@ -1,49 +1,145 @@
-"""Who may open a queue: the access policy of a queue manager (MS-MQDMPR 3.1.7.1.3.1 and 3.1.7.1.5)."""
+"""The access policy of a queue manager (MS-MQDMPR 3.1.7.1.3.1 and 3.1.7.1.5)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from qmnode.errors import MessageQueuingError
-from qmnode.security.access_check import Token, access_check
-from qmnode.security.default_descriptors import default_queue_security
+from qmnode.security.access_check import (
+    QUEUE_MANAGER_MAPPING,
+    QUEUE_MAPPING,
+    GenericMapping,
+    Token,
+    access_check,
+)
+from qmnode.security.default_descriptors import (
+    default_queue_security,
+    machine_security,
+    outgoing_queue_security,
+    system_queue_security,
+    upgraded_queue_security,
+    with_applications,
+    workgroup_queue_security,
+)
+from qmnode.security.principals import Principal
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
-from qmnode.structures.security_descriptor import SecurityDescriptor
+from qmnode.structures.security_descriptor import Control, SecurityDescriptor
+from qmnode.structures.sid import BUILTIN_ADMINISTRATORS
 
 if TYPE_CHECKING:
     from qmnode.structures.sid import Sid
 
 
 class QueueAccessPolicy:
-    """Gives new queues their descriptors, and checks tokens against them."""
+    """Gives queues their descriptors, and checks callers against them."""
 
-    def __init__(self, owner: Sid, *, is_domain_user: bool = False, machine: Sid | None = None) -> None:
-        """``owner`` is under whose identity the node creates queues; ``machine`` its account in the directory."""
-        self._owner = owner
-        self._is_domain_user = is_domain_user
+    def __init__(self, *, machine: Sid | None = None, anonymous_readers: bool = False) -> None:
+        """``machine`` is the computer's account in the directory. ``anonymous_readers``: remote read is on, so that
+        nobody in particular reads the queues of a store of an earlier version."""
         self._machine = machine
+        self._anonymous_readers = anonymous_readers
 
-    def default_queue_security(self, supplied: bytes) -> bytes:
-        """The descriptor of a new queue, self-relative. MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR for a wrong one."""
-        asked = None
-        if supplied:
-            try:
-                asked = SecurityDescriptor.parse(supplied)
-            except PacketError as error:
-                raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR, str(error)) from None
-        return default_queue_security(
-            self._owner, is_domain_user=self._is_domain_user, machine=self._machine, supplied=asked
-        ).write()
+    def default_queue_security(self, supplied: bytes, caller: object = None) -> bytes:
+        """The descriptor of a new queue, self-relative. MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR for a wrong one.
+
+        The queue belongs to its creator; those of the queue manager itself belong to the administrators.
+        """
+        asked = _readable(supplied) if supplied else None
+        if isinstance(caller, Principal) and caller.in_directory:
+            return default_queue_security(
+                caller.user, is_domain_user=True, machine=self._machine, supplied=asked
+            ).write()
+        owner = caller.user if isinstance(caller, Principal) else BUILTIN_ADMINISTRATORS
+        return workgroup_queue_security(owner, asked).write()
+
+    def changed_queue_security(self, current: bytes, supplied: bytes) -> bytes:
+        """A descriptor that an existing queue is given; it keeps the owner, group and list that this leaves out.
+
+        MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR for a wrong one.
+        """
+        asked = _readable(supplied) if supplied else SecurityDescriptor()
+        before = parsed(current) or SecurityDescriptor()
+        owner = asked.owner or before.owner or BUILTIN_ADMINISTRATORS
+        group = asked.group or before.group or owner
+        said = replace(asked, owner=owner, group=group)
+        if asked.dacl is None and not Control.DP.get(asked.control):  # left out, unlike one that lets everybody in
+            said = replace(said, dacl=before.dacl or workgroup_queue_security(owner).dacl)
+        return said.write()
+
+    def followed_queue_security(self, current: bytes, said: bytes) -> bytes:
+        """The directory's descriptor of a queue; applications of an earlier version's store stay let in."""
+        before, told = parsed(current), parsed(said)
+        if told is None:
+            return current
+        return self.changed_queue_security(current, with_applications(told, before).write())
 
     def check(self, security: bytes, rights: int, caller: object) -> bool:
-        """Whether ``caller``, a Token, has the rights. A queue without a descriptor has the default one."""
-        if not isinstance(caller, Token):
+        """Whether ``caller``, a Principal or a Token, has the rights to a queue."""
+        return _check(security, rights, caller, QUEUE_MAPPING)
+
+    def check_machine(self, security: bytes, rights: int, caller: object) -> bool:
+        """Whether ``caller`` has the rights to the queue manager."""
+        return _check(security, rights, caller, QUEUE_MANAGER_MAPPING)
+
+    def machine_security(self, upgraded: bool) -> bytes:
+        """The queue manager's own descriptor; that of an ``upgraded`` store lets every application do everything."""
+        return machine_security(upgraded).write()
+
+    def system_queue_security(self, upgraded: bool) -> bytes:
+        """That of a dead-letter queue or the machine's journal."""
+        return system_queue_security(upgraded).write()
+
+    def outgoing_queue_security(self, machine: bytes) -> bytes:
+        """That of queues to other machines: they have the administrators of the queue manager."""
+        return _outgoing(machine)
+
+    def upgraded_queue_security(self, security: bytes) -> bytes:
+        """That of a queue of a store of an earlier version: it lets in who got in before."""
+        if not security:
+            before: SecurityDescriptor | None = SecurityDescriptor()
+        else:
+            before = parsed(security)
+        return security if before is None else upgraded_queue_security(before, self._anonymous_readers).write()
+
+
+def _check(security: bytes, rights: int, caller: object, mapping: GenericMapping) -> bool:
+    match caller:
+        case Principal(everything=True):
+            return True
+        case Principal(token=token) | (Token() as token):
+            return _allowed(security, rights, token, mapping)
+        case _:
             return False
-        return access_check(_parsed(security or self.default_queue_security(b"")), caller, rights).allowed
+
+
+@lru_cache(maxsize=4096)
+def _allowed(security: bytes, rights: int, token: Token, mapping: GenericMapping) -> bool:
+    """The access check, remembered. A descriptor that is missing or cannot be read grants nothing."""
+    descriptor = parsed(security)
+    return descriptor is not None and access_check(descriptor, token, rights, mapping).allowed
+
+
+@lru_cache(maxsize=16)
+def _outgoing(machine: bytes) -> bytes:
+    return outgoing_queue_security(parsed(machine) or SecurityDescriptor().with_dacl()).write()
 
 
 @lru_cache(maxsize=1024)
-def _parsed(security: bytes) -> SecurityDescriptor:
-    return SecurityDescriptor.parse(security)
+def parsed(security: bytes) -> SecurityDescriptor | None:
+    """A self-relative descriptor; None for nothing, and for what cannot be read."""
+    if not security:
+        return None
+    try:
+        return SecurityDescriptor.parse(security)
+    except PacketError:
+        return None
+
+
+def _readable(supplied: bytes) -> SecurityDescriptor:
+    try:
+        return SecurityDescriptor.parse(supplied)
+    except PacketError as error:
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR, str(error)) from None

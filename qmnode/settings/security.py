@@ -172,6 +172,15 @@ class SecuritySettings(BaseModel):
 
     account_security_identifiers: dict[str, str] = {}
     """Linux user names and their SIDs (S-1-...), for nodes and users that the directory does not know."""
+    principals: dict[str, str] = {}
+    """SIDs of users and groups of this machine, for access checks: ``uid:1000``, ``user:alice``, ``gid:50`` or
+    ``group:ops``, and ``S-1-...``. Without one a user is the directory's of the same name, or S-1-22-1-UID, and a group
+    S-1-22-2-GID."""
+    administrators: tuple[str, ...] = ("uid:0", "node")
+    """The users that may read and change any queue's permissions, and take queues over, to repair queues that lock
+    everybody out. Users and groups as in ``principals``, SIDs, and ``node`` for the user that the node runs as."""
+    principal_lifetime: float = Field(default=60.0, ge=0)
+    """Seconds for which a local user's SID and groups are remembered."""
     signers: dict[str, SignerSettings] = {}
     """Linux user names, and the keys that sign their messages that ask for authentication. The user is the one at the
     other end of the application's socket, as the kernel reports it.

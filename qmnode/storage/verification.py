@@ -24,6 +24,8 @@ MAXIMUM_FINDINGS: Final = 1000
 _PROGRESS_EVERY: Final = 1000
 _SYSTEM_QUEUES: Final = range(64)
 """Numbers of queues that have no definition, because every node has them."""
+_GUARDED: Final = ("private", "public", "system")
+"""Queues with a descriptor of their own."""
 _SHOWN_LANES: Final = 8
 
 
@@ -43,6 +45,8 @@ class Report:
     queues: int = 0
     messages: int = 0
     findings: list[Finding] = field(default_factory=list)
+    descriptors: list[tuple[str, bytes]] = field(default_factory=list)
+    """Path names of the queues that users made and of those of the system, and their security descriptors."""
     omitted: int = 0
     """Findings beyond MAXIMUM_FINDINGS, which are only counted."""
 
@@ -201,6 +205,8 @@ class _Check:
                 self._queues[queue_id] = attributes["pathname"]
                 self.report.queues += 1
                 parent = attributes["parent"]
+                if not parent and attributes["queue_type"] in _GUARDED:
+                    self.report.descriptors.append((attributes["pathname"], attributes["security"]))
             except (ValueError, KeyError, TypeError, Exception) as error:
                 self.report.add(where, f"the definition does not decode: {error!r}")
                 continue

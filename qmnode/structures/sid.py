@@ -63,6 +63,7 @@ class Sid(Structure, section="MS-DTYP 2.4.2.2", title="SID"):
 
 
 EVERYONE: Final = Sid.from_text("S-1-1-0")
+LOCAL: Final = Sid.from_text("S-1-2-0")
 CREATOR_OWNER: Final = Sid.from_text("S-1-3-0")
 CREATOR_GROUP: Final = Sid.from_text("S-1-3-1")
 OWNER_RIGHTS: Final = Sid.from_text("S-1-3-4")
@@ -79,6 +80,11 @@ NETWORK_SERVICE: Final = Sid.from_text("S-1-5-20")
 BUILTIN_ADMINISTRATORS: Final = Sid.from_text("S-1-5-32-544")
 BUILTIN_USERS: Final = Sid.from_text("S-1-5-32-545")
 BUILTIN_GUESTS: Final = Sid.from_text("S-1-5-32-546")
+
+UNIX_USERS: Final = Sid.from_text("S-1-22-1")
+"""Samba's domain of the users of a Linux machine: the user's number follows."""
+UNIX_GROUPS: Final = Sid.from_text("S-1-22-2")
+"""The same for groups."""
 
 GUEST_RELATIVE_ID: Final = 501
 """DOMAIN_USER_RID_GUEST: the guest account of any domain (MS-SAMR 2.2.1.14)."""

@@ -250,8 +250,11 @@ async def test_a_connector_queue_appears_when_a_connector_opens_it(node, qm):
 class Policy:
     """Lets in who is named in the descriptor."""
 
-    def default_queue_security(self, supplied: bytes) -> bytes:
+    def default_queue_security(self, supplied: bytes, caller: object = None) -> bytes:
         return supplied or b"owner"
+
+    def changed_queue_security(self, current: bytes, supplied: bytes) -> bytes:
+        return supplied
 
     def check(self, security: bytes, rights: int, caller: object) -> bool:
         return str(caller).encode() in security.split(b",")
@@ -280,8 +283,10 @@ async def test_a_security_descriptor_says_who_may_do_what(qm):
     for access in (Access.RECEIVE, Access.PEEK):
         denied = qm.open_queue(ORDERS, access, caller=Token.of(other))
         assert await failure(denied) is ErrorCode.MQ_ERROR_ACCESS_DENIED
-    await qm.create_queue(r".\private$\open")
-    await qm.open_queue(r"DIRECT=OS:.\private$\open", caller=Token.of(other))
+    await qm.create_queue(r".\private$\default")
+    default = r"DIRECT=OS:.\private$\default"
+    await qm.open_queue(default, Access.SEND, caller=Token.of(other))
+    assert await failure(qm.open_queue(default, caller=Token.of(other))) is ErrorCode.MQ_ERROR_ACCESS_DENIED
     wrong = qm.create_queue(r".\private$\wrong", security=b"nonsense")
     assert await failure(wrong) is ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR
 

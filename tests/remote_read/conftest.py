@@ -17,6 +17,8 @@ from qmnode.remote_read.server import RemoteReadServer
 from qmnode.settings.node import Settings
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.structures.names import parse_single_format_name
+from qmnode.structures.security_descriptor import SecurityDescriptor, allow
+from qmnode.structures.sid import ANONYMOUS, EVERYONE
 from tests.lab.addresses import free_alias
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ QUEUE = r".\private$\orders"
 NAME = r"DIRECT=OS:.\private$\orders"
 THERE = r"DIRECT=OS:SERVING\private$\orders"
 DEADLINE = 60.0
+OPEN = SecurityDescriptor().with_dacl(*(allow(one, 0xF003F) for one in (EVERYONE, ANONYMOUS))).write()
+"""Lets in readers without a name, too."""
 
 
 class Remote:
@@ -90,7 +94,7 @@ async def serving(folder: Path, **settings: Any) -> AsyncIterator[Remote]:
     security = {"account_security_identifiers": {"ALICE": "S-1-5-21-1-2-3-1001", "BOB": "S-1-5-21-1-2-3-1002"}}
     all_settings = Settings(computer_name="SERVING", remote_read=own, security=security)  # type: ignore[arg-type]
     async with QueueManager.open(folder / "serving", all_settings) as manager:
-        await manager.create_queue(QUEUE)
+        await manager.create_queue(QUEUE, security=OPEN)
         server = RemoteReadServer(manager, own, WorkgroupDirectory(), acceptor_authentication(own))
         await server.start()
         try:

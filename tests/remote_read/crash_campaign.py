@@ -17,6 +17,7 @@ from qmnode import Access, Message, MessageQueuingError
 from tests.crash.disk import Disk
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import wait_until
+from tests.remote_read.conftest import OPEN
 from tests.remote_read.test_command import Served
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Campaign:
 
     async def _create(self) -> None:
         async with qmnode.connect(self._served.socket) as manager:
-            await manager.create_queue(PATH)
+            await manager.create_queue(PATH, security=OPEN)
 
     async def _top_up(self) -> None:
         async with qmnode.connect(self._served.socket) as manager:

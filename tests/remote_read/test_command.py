@@ -62,6 +62,10 @@ def test_messages_of_another_node_are_received_as_anybody_and_as_somebody(served
     assert served.command("queue", "create", "orders").returncode == 0
     for body in ("order 7", "order 8", "order 9"):
         assert served.command("send", "orders", body).returncode == 0
+    refused = served.receive()
+    assert (refused.returncode, "MQ_ERROR_ACCESS_DENIED" in refused.stderr) == (1, True), refused.stderr
+    for reader in ("anonymous", "S-1-5-21-1-2-3-1001"):
+        assert served.command("queue", "acl", "allow", "orders", reader, "receive-message").returncode == 0
     received = served.receive()
     assert (received.returncode, received.stdout) == (0, "order 7\n"), received.stderr
     alice = ("--user", "HOME\\alice", "--password-file", served.password_file)

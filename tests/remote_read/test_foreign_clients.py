@@ -265,9 +265,12 @@ async def test_one_connection_for_both_interfaces(tmp_path: Path, users: Path, u
     assert not remote.server.queues
 
 
-async def test_nobody_in_particular_gets_what_everyone_gets(remote: Remote) -> None:
+async def test_nobody_in_particular_gets_what_anonymous_gets_and_not_what_everyone_does(remote: Remote) -> None:
     await remote.send(b"one")
     everyone = parse_sddl(f"O:{ALICE}G:{ALICE}D:(A;;0xffff;;;{ALICE})(A;;0x2;;;WD)").write()  # MQSEC_PEEK_MESSAGE
     await remote.manager.set_queue(QUEUE, security=everyone)
+    assert await in_thread(lambda: Foreign(remote.address, remote.port).open(NAME, PEEK)) == ACCESS_DENIED
+    anonymous = parse_sddl(f"O:{ALICE}G:{ALICE}D:(A;;0xffff;;;{ALICE})(A;;0x2;;;AN)").write()
+    await remote.manager.set_queue(QUEUE, security=anonymous)
     assert await in_thread(lambda: Foreign(remote.address, remote.port).open(NAME, PEEK)) == 0
     assert await in_thread(lambda: Foreign(remote.address, remote.port).open(NAME)) == ACCESS_DENIED

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import pytest
 
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
 from qmnode.errors import MessageQueuingError
-from qmnode.remote_read.identities import Identities
+from qmnode.security.principals import Principals
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.sid import Sid
 from tests.security.directories import GROUP, FakeDirectory
@@ -27,24 +25,26 @@ class Groups(FakeDirectory):
         raise self.problem
 
 
-def identities(directory: FakeDirectory) -> Identities:
+def principals(directory: FakeDirectory) -> Principals:
     settings = SecuritySettings(account_security_identifiers={"alice": ALICE})
-    return Identities(cast("Any", None), settings, directory)
+    return Principals(settings, directory)
 
 
 async def test_a_caller_has_the_groups_that_the_directory_says() -> None:
-    assert {Sid.from_text(ALICE), GROUP} <= (await identities(FakeDirectory()).token("CONTOSO\\alice")).sids
+    assert {Sid.from_text(ALICE), GROUP} <= (
+        await principals(FakeDirectory()).of_remote_user("CONTOSO\\alice")
+    ).token.sids
 
 
 async def test_while_the_groups_are_not_known_nothing_is_allowed() -> None:
     """An access list may deny a group what it allows everybody."""
-    away = identities(Groups(DirectoryOperationResult.DIRECTORY_NOT_CONNECTED))
+    away = principals(Groups(DirectoryOperationResult.DIRECTORY_NOT_CONNECTED))
     with pytest.raises(MessageQueuingError, match=r"MQ_ERROR_NO_DS.*it says why"):
-        await away.token("alice")
-    assert GROUP not in (await away.token("")).sids  # nobody in particular is in no group
+        await away.of_remote_user("alice")
+    assert GROUP not in (await away.of_remote_user("")).token.sids  # nobody in particular is in no group
 
 
 async def test_a_caller_whom_only_this_node_knows_is_in_no_group() -> None:
-    token = await identities(Groups(DirectoryOperationResult.OBJECT_NOT_FOUND)).token("alice")
+    token = (await principals(Groups(DirectoryOperationResult.OBJECT_NOT_FOUND)).of_remote_user("alice")).token
     assert Sid.from_text(ALICE) in token.sids
     assert GROUP not in token.sids

@@ -1,0 +1,318 @@
+"""A queue manager as one caller sees it: every operation checks the descriptors first. All doors give callers this.
+
+The rights that each operation needs are in one table. A queue's descriptor is checked once, when the queue is opened,
+and never for a message. Administrators may also repair queues that lock everybody out; each repair is audited.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Unpack, cast
+
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import (
+    Access,
+    QueueApi,
+    QueueInformation,
+    QueueManagerApi,
+    QueueProperties,
+    QueueType,
+    Share,
+    TransactionApi,
+)
+from qmnode.security.queue_policy import parsed
+from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
+from qmnode.structures.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation, NodeStatus, TransactionInformation
+    from qmnode.model.context import Context
+    from qmnode.model.outgoing import OutgoingQueue
+    from qmnode.model.ports import Clock, MessageStore
+    from qmnode.model.queue import Queue
+    from qmnode.model.queue_manager import QueueManager
+    from qmnode.model.traffic import Traffic
+    from qmnode.model.transport_security import TransportSecurity
+    from qmnode.security.principals import Principal
+    from qmnode.structures.sid import Sid
+
+NEEDED: Final[dict[str, QueueAccess | QueueManagerAccess | None]] = {
+    "account_names": QueueManagerAccess.MQSEC_GET_MACHINE_PERMISSIONS,
+    "backup": None,
+    "create_queue": QueueManagerAccess.MQSEC_CREATE_QUEUE,
+    "delete_queue": QueueAccess.MQSEC_DELETE_QUEUE,
+    "incoming_sequences": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
+    "list_transactions": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
+    "pause_queue": QueueAccess.MQSEC_SET_QUEUE_PROPERTIES,
+    "queue": QueueAccess.MQSEC_GET_QUEUE_PROPERTIES,
+    "queue_manager_security": QueueManagerAccess.MQSEC_GET_MACHINE_PERMISSIONS,
+    "queue_security": QueueAccess.MQSEC_GET_QUEUE_PERMISSIONS,
+    "queues": QueueAccess.MQSEC_GET_QUEUE_PROPERTIES,
+    "reset_incoming_sequences": None,
+    "resume_queue": QueueAccess.MQSEC_SET_QUEUE_PROPERTIES,
+    "set_online": QueueManagerAccess.MQSEC_SET_MACHINE_PROPERTIES,
+    "set_queue": QueueAccess.MQSEC_SET_QUEUE_PROPERTIES,
+    "set_queue_manager_security": None,
+    "status": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
+}
+"""The rights that each operation needs, to its queue or to the queue manager. None is for administrators only.
+
+Opening is in :mod:`qmnode.model.opening`; ``queues`` leaves out what its caller may not see; ``set_queue`` needs other
+rights for a descriptor and for another owner.
+"""
+
+_NAMES_AT_ONCE: Final = 1000
+REPAIR: Final = (
+    QueueAccess.MQSEC_GET_QUEUE_PROPERTIES
+    | QueueAccess.MQSEC_GET_QUEUE_PERMISSIONS
+    | QueueAccess.MQSEC_CHANGE_QUEUE_PERMISSIONS
+    | QueueAccess.MQSEC_TAKE_QUEUE_OWNERSHIP
+)
+"""The rights of administrators to every queue, which are enough to allow themselves the others."""
+
+
+class GuardedQueueManager(QueueManagerApi):
+    """A queue manager as ``principal`` may use it. Refused operations raise MQ_ERROR_ACCESS_DENIED."""
+
+    def __init__(
+        self,
+        manager: QueueManager,
+        principal: Principal,
+        repaired: Callable[[str, str], None] = lambda operation, name: None,
+    ) -> None:
+        """``repaired`` is called for each operation on a queue that only an administrator could do."""
+        self.manager = manager
+        self.principal = principal
+        self.identifier = manager.identifier
+        self.computer_name = manager.computer_name
+        self._repaired = repaired
+
+    # Checks
+
+    def may(self, queue: Queue, rights: int) -> bool:
+        """Whether the queue's descriptor gives the caller these rights."""
+        policy = self.manager.context.access_policy
+        return policy is None or policy.check(self.manager.opening.security_of(queue), rights, self.principal)
+
+    def may_see(self, queue: Queue) -> bool:
+        """Whether the caller may see a queue and what is in it, in numbers."""
+        return self.principal.administrator or self.may(queue, QueueAccess.MQSEC_GET_QUEUE_PROPERTIES)
+
+    def _require(self, operation: str, queue: Queue, rights: QueueAccess) -> None:
+        if self.may(queue, rights):
+            return
+        if not self.principal.administrator:
+            self._refuse(operation, queue.pathname, rights)
+        if rights & ~REPAIR:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ACCESS_DENIED,
+                f"{operation}: {self.principal} has no right of {rights.name} to {queue.pathname}. As an administrator "
+                f"give yourself one: qmnode queue acl allow '{queue.pathname}' administrators full-control",
+            )
+        if rights != QueueAccess.MQSEC_GET_QUEUE_PROPERTIES:
+            self._repaired(operation, queue.pathname)
+
+    def _require_machine(self, operation: str) -> None:
+        rights = NEEDED[operation]
+        policy, context = self.manager.context.access_policy, self.manager.context
+        if self.principal.administrator or policy is None:
+            return
+        if rights is None:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ACCESS_DENIED,
+                f"{operation} is for administrators (security.administrators: root and the user that the node runs as "
+                f"by default), and {self.principal} is none",
+            )
+        if not policy.check_machine(context.machine_security, rights, self.principal):
+            self._refuse(operation, "the queue manager", cast("QueueManagerAccess", rights))
+
+    def _refuse(self, operation: str, what: str, rights: QueueAccess | QueueManagerAccess) -> None:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{operation}: {self.principal} has no right of {rights.name} to {what}"
+        )
+
+    def _queue(self, operation: str, name: str) -> Queue:
+        queue = self.manager.names.find(name)
+        self._require(operation, queue, cast("QueueAccess", NEEDED[operation]))
+        return queue
+
+    # Queues
+
+    async def create_queue(self, pathname: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
+        """Create Queue (3.1.7.1.3); it is the caller's."""
+        self._require_machine("create_queue")
+        owner = _owner_in(properties.get("security", b""))
+        if owner is not None:
+            self._check_owner("create_queue", pathname, owner)
+        name = self.manager.names.path(pathname)
+        if name.subqueue and (parent := self.manager.names.by_path(type(name)(name.computer, name.queue, name.kind))):
+            self._require("create_queue", parent, QueueAccess.MQSEC_WRITE_MESSAGE)
+        return await self.manager.create_queue(pathname, caller=self.principal, **properties)
+
+    def _check_owner(self, operation: str, name: str, owner: Sid) -> None:
+        if not self.principal.administrator and owner not in self.principal.token.sids:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{operation}: {self.principal} cannot give {name} to {owner}"
+            )
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete Queue (3.1.7.1.4), with its messages."""
+        self._queue("delete_queue", name)
+        await self.manager.delete_queue(name)
+
+    async def set_queue(self, name: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
+        """Change properties of a queue; its descriptor needs a right of its own, and so does another owner."""
+        queue = self.manager.names.find(name)
+        if properties.keys() - {"security"} or not properties:
+            self._require("set_queue", queue, QueueAccess.MQSEC_SET_QUEUE_PROPERTIES)
+        if "security" in properties:
+            self._require("set_queue", queue, QueueAccess.MQSEC_CHANGE_QUEUE_PERMISSIONS)
+            owner = _owner_in(properties["security"])
+            if owner is not None and owner != _owner_in(self.manager.opening.security_of(queue)):
+                self._require("set_queue", queue, QueueAccess.MQSEC_TAKE_QUEUE_OWNERSHIP)
+                self._check_owner("set_queue", name, owner)
+        return await self.manager.set_queue(name, **properties)
+
+    async def queue(self, name: str) -> QueueInformation:
+        """One queue, by path name or format name."""
+        return self._queue("queue", name).information()
+
+    async def queues(self, kinds: Sequence[QueueType] | None = None) -> list[QueueInformation]:
+        """All queues that the caller may see, or those of these types."""
+        found = [queue for queue in self.queue_collection.values() if kinds is None or queue.queue_type in kinds]
+        return [queue.information() for queue in sorted(found, key=lambda queue: queue.pathname.upper())]
+
+    @property
+    def queue_collection(self) -> dict[int, Queue]:
+        """The queues that the caller may see."""
+        return {number: queue for number, queue in self.manager.queue_collection.items() if self.may_see(queue)}
+
+    async def open_queue(
+        self, format_name: str, access: Access = Access.RECEIVE, share: Share = Share.DENY_NONE
+    ) -> QueueApi:
+        """Open Queue (3.1.7.1.5): here alone, rights to messages are asked for."""
+        return await self.manager.open_queue(format_name, access, share, caller=self.principal)
+
+    def transaction(self) -> TransactionApi:
+        """Create Transaction (3.1.7.1.8), for which no right is needed."""
+        return self.manager.transaction()
+
+    async def pause_queue(self, name: str) -> None:
+        """Pause Queue (3.1.4.14): an outgoing queue sends nothing."""
+        self._queue("pause_queue", name)
+        await self.manager.pause_queue(name)
+
+    async def resume_queue(self, name: str) -> None:
+        """Resume Queue (3.1.4.15): an outgoing queue sends again."""
+        self._queue("resume_queue", name)
+        await self.manager.resume_queue(name)
+
+    def outgoing_queue(self, name: str) -> OutgoingQueue:
+        """An outgoing queue, to look at."""
+        self._queue("queue", name)
+        return self.manager.outgoing_queue(name)
+
+    async def queue_security(self, name: str) -> bytes:
+        """The security descriptor of a queue."""
+        self._queue("queue_security", name)
+        return await self.manager.queue_security(name)
+
+    # The queue manager
+
+    async def status(self) -> NodeStatus:
+        """How the queue manager is now."""
+        self._require_machine("status")
+        return await self.manager.status()
+
+    async def set_online(self, online: bool) -> None:
+        """Bring Online or Take Offline."""
+        self._require_machine("set_online")
+        await self.manager.set_online(online)
+
+    async def list_transactions(self) -> list[TransactionInformation]:
+        """The transactions that have not ended."""
+        self._require_machine("list_transactions")
+        return await self.manager.list_transactions()
+
+    async def account_names(self, security_identifiers: Sequence[str]) -> dict[str, str | None]:
+        """The names of users and groups by their SIDs."""
+        self._require_machine("account_names")
+        return await self.manager.account_names(security_identifiers[:_NAMES_AT_ONCE])
+
+    async def queue_manager_security(self) -> bytes:
+        """The security descriptor of the queue manager itself."""
+        self._require_machine("queue_manager_security")
+        return await self.manager.queue_manager_security()
+
+    async def set_queue_manager_security(self, security: bytes) -> None:
+        """Give the queue manager itself another security descriptor."""
+        self._require_machine("set_queue_manager_security")
+        if parsed(security) is None:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR, "this is no self-relative security descriptor"
+            )
+        await self.manager.set_queue_manager_security(security)
+
+    async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
+        """The sequences of transactional messages that come to a queue, or to any."""
+        self._require_machine("incoming_sequences")
+        if name:
+            self._queue("queue", name)
+        return await self.manager.incoming_sequences(name)
+
+    async def reset_incoming_sequences(self, source: bytes, name: str = "", address: str = "") -> int:
+        """Forget how far the sequences of a queue manager are."""
+        self._require_machine("reset_incoming_sequences")
+        return await self.manager.reset_incoming_sequences(source, name, address)
+
+    async def backup(self, path: str | Path) -> None:
+        """Write a consistent copy of the store to a new directory."""
+        self._require_machine("backup")
+        await self.manager.backup(path)
+
+    async def close(self) -> None:
+        """Nothing: the queue manager is not the caller's to close."""
+
+    # Parts that need no right
+
+    @property
+    def context(self) -> Context:
+        """The parts of the queue manager."""
+        return self.manager.context
+
+    @property
+    def store(self) -> MessageStore:
+        """The store of the queue manager."""
+        return self.manager.store
+
+    @property
+    def transport_security(self) -> TransportSecurity:
+        """TLS with other queue managers."""
+        return self.manager.transport_security
+
+    @property
+    def amqp(self) -> AmqpCounts:
+        """The counts of the AMQP door."""
+        return self.manager.amqp
+
+    @property
+    def traffic(self) -> Traffic:
+        """The counts of messages since the start."""
+        return self.manager.traffic
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the queue manager."""
+        return self.manager.clock
+
+    @property
+    def journal_queue(self) -> Queue:
+        """The journal of the messages sent by this machine."""
+        return self.manager.journal_queue
+
+
+def _owner_in(security: bytes) -> Sid | None:
+    descriptor = parsed(security)
+    return descriptor.owner if descriptor is not None else None

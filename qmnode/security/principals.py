@@ -1,0 +1,358 @@
+"""Principals, the callers of access checks, by one rule for every door of a node.
+
+A caller is a user's SID with those of all its groups, found so:
+
+* **A process of this machine** (local socket, management socket) is the user that the kernel names. Its SID is the one
+  that ``security.principals`` declares for it (or ``account_security_identifiers``); else that of the directory's user
+  with the same account name, where the node joined one; else ``S-1-22-1-UID``, as Samba has it. The last is in every
+  token of a local user, so that entries for it go on counting when the node joins a directory. The Unix groups are the
+  primary and supplementary ones that the process had when it connected, as ``S-1-22-2-GID``, and what
+  ``security.principals`` declares for them. Local users are in Everyone, Authenticated Users and Local (S-1-2-0).
+* **A remote caller that authenticated** (remote read) is the user of the same name in the settings or the directory; if
+  nobody knows one, it is one of Authenticated Users and nothing more. It is in Network (S-1-5-2).
+* **A remote caller that did not** is Anonymous, and **not** in Everyone: only an entry for Anonymous lets it in. (The
+  senders of unsigned messages are another matter: ``security.everyone_includes_anonymous``.)
+* **A token of the management API** is the SID that its file says; without one its role alone says what it may do.
+* **An administrator** is whom ``security.administrators`` names: it is in Administrators (S-1-5-32-544) as well.
+
+The groups of a directory's users come from the directory, nested ones too. While it does not answer, and its answer is
+not known from before, the token is *uncertain*. Then nothing is allowed for the sake of a group that is not known, and
+every entry that denies something to an account of a domain counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import grp
+import os
+import pwd
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, GroupExpansion, User, equals
+from qmnode.errors import ConfigurationError, MessageQueuingError
+from qmnode.security.access_check import Token
+from qmnode.security.accounts import security_identifier_of
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.errors import PacketError
+from qmnode.structures.sid import (
+    ANONYMOUS,
+    AUTHENTICATED_USERS,
+    BUILTIN_ADMINISTRATORS,
+    EVERYONE,
+    LOCAL,
+    NETWORK,
+    UNIX_GROUPS,
+    UNIX_USERS,
+    Sid,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from qmnode.directory.port import Directory
+    from qmnode.settings.security import SecuritySettings
+
+log = structlog.get_logger(__name__)
+
+_KEPT: Final = 1024
+"""Local users whose principals are remembered."""
+_DIRECTORY_PATIENCE: Final = 5.0
+"""Seconds that a caller waits for the directory to say who it is."""
+_UNCERTAIN: Final = 5.0
+"""Seconds for which a principal counts whose groups are not known."""
+_NODE: Final = "node"
+"""In ``security.administrators``: the user that the node runs as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A caller: its name for people, and its token for access checks."""
+
+    name: str
+    """``uid:1000``, ``CORP\\alice``, ``token:monitoring``, ``anonymous``: for messages and the audit log."""
+    user: Sid
+    """Its SID: the owner of the queues that it creates."""
+    token: Token
+    administrator: bool = False
+    """Whether it may repair what locked everybody out: read and change permissions, and take queues over."""
+    in_directory: bool = False
+    """Whether the directory has the user: such a user's queues get a domain's defaults."""
+    everything: bool = False
+    """Whether no descriptor is asked: a token of the management API that names no principal, whose role says what it
+    may do."""
+    valid_until: float = field(default=float("inf"), compare=False)
+    """Until when it counts as known, on :func:`time.monotonic`."""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.user})"
+
+
+def unix_user(number: int) -> Sid:
+    """The SID of a Linux user that nothing else is declared for."""
+    return UNIX_USERS.child(number)
+
+
+def unix_group(number: int) -> Sid:
+    """The SID of a Linux group."""
+    return UNIX_GROUPS.child(number)
+
+
+ANONYMOUS_PRINCIPAL: Final = Principal("anonymous", ANONYMOUS, Token(frozenset({ANONYMOUS, NETWORK})))
+"""A caller over the network that did not authenticate."""
+
+
+class Principals:
+    """Finds principals, and remembers those of local users for ``security.principal_lifetime``."""
+
+    def __init__(
+        self,
+        settings: SecuritySettings,
+        directory: Directory | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``directory`` is None in a workgroup. ConfigurationError for settings that name nobody."""
+        self._settings = settings
+        self._directory = directory
+        self._clock = clock
+        self._accounts = {account.casefold(): account for account in settings.account_security_identifiers}
+        self._users, self._groups = _declared(settings.principals)
+        self._administrators = frozenset(_administrator(text) for text in settings.administrators)
+        self._known: dict[tuple[int, frozenset[int]], Principal] = {}
+        self._asked: dict[tuple[int, frozenset[int]], asyncio.Future[Principal]] = {}
+
+    async def of_local_user(self, user_id: int, group_ids: Iterable[int] = ()) -> Principal:
+        """The principal of a process of this machine, from its user and all its groups. Never raises."""
+        place = (user_id, frozenset(group_ids))
+        known = self._known.get(place)
+        if known is not None and self._clock() < known.valid_until:
+            return known
+        asked = self._asked.get(place)
+        if asked is None:
+            asked = self._asked[place] = asyncio.ensure_future(self._find(user_id, place[1]))
+            asked.add_done_callback(lambda _: self._asked.pop(place, None))
+        found = await asyncio.shield(asked)
+        if len(self._known) >= _KEPT:
+            self._known.pop(next(iter(self._known)))
+        self._known[place] = found
+        return found
+
+    def of_unix_user(self, user_id: int, group_ids: Iterable[int] = ()) -> Principal:
+        """The same without the directory and the settings: a user and groups of this machine and nothing more."""
+        return self._principal(f"uid:{user_id}", unix_user(user_id), _local(user_id, group_ids))
+
+    async def of_remote_user(self, account: str) -> Principal:
+        """The principal of a user that has proven to be ``DOMAIN\\user`` or ``user@REALM``; Anonymous without a name.
+
+        MQ_ERROR_NO_DS while the directory cannot say in which groups a user is: its answer may be a denial.
+        """
+        if not account:
+            return ANONYMOUS_PRINCIPAL
+        implied = {EVERYONE, AUTHENTICATED_USERS, NETWORK}
+        for name in (account, short_name(account)):
+            known_as = self._accounts.get(name.casefold(), name)
+            try:
+                user = await security_identifier_of(known_as, self._settings, self._directory)
+            except MessageQueuingError as error:
+                log.info("no SID for a remote user", account=known_as, reason=str(error))
+                continue
+            return self._principal(account, user, {user, *implied, *await self._groups_of(user)})
+        return self._principal(account, AUTHENTICATED_USERS, implied)
+
+    def of_token(self, name: str, sid: str | None) -> Principal:
+        """The principal of a token of the management API: the SID that its file gives, or none but its role."""
+        if sid is None:
+            token = Token.of(BUILTIN_ADMINISTRATORS, (NETWORK,))
+            return Principal(f"token:{name}", BUILTIN_ADMINISTRATORS, token, administrator=True, everything=True)
+        user = Sid.from_text(sid)
+        return self._principal(f"token:{name}", user, {user, EVERYONE, AUTHENTICATED_USERS, NETWORK})
+
+    async def names_of(self, security_identifiers: Iterable[str]) -> dict[str, str | None]:
+        """The names by which a node knows SIDs: empty for one that nobody here can be, None while that is not known."""
+        return {text: await self._name_of(text) for text in security_identifiers}
+
+    async def _name_of(self, text: str) -> str | None:
+        try:
+            sid = Sid.from_text(text)
+        except ValueError:
+            return ""
+        declared = self._settings.principals | self._settings.account_security_identifiers
+        name = next((name for name, known in declared.items() if known.upper() == text.upper()), None)
+        if name is not None:
+            return name
+        if sid.authority == UNIX_USERS.authority:
+            return await asyncio.to_thread(_unix_name, sid)
+        if self._directory is None:
+            return ""
+        try:
+            async with asyncio.timeout(_DIRECTORY_PATIENCE):
+                return await self._name_in_directory(self._directory, sid)
+        except (DirectoryOperationError, TimeoutError):
+            return None
+
+    async def _name_in_directory(self, directory: Directory, sid: Sid) -> str:
+        try:
+            user = await directory.read_directory(User, [equals("security_identifier", sid.write())], ["name"])
+            return user.name or str(sid)
+        except DirectoryOperationError as error:
+            if error.result is not DirectoryOperationResult.OBJECT_NOT_FOUND:
+                raise
+        try:
+            if isinstance(directory, GroupExpansion):  # it finds groups as well
+                await directory.expand_groups(sid.write())
+                return "a group of the directory"
+        except DirectoryOperationError as error:
+            if error.result is not DirectoryOperationResult.OBJECT_NOT_FOUND:
+                raise
+        return ""
+
+    def forget(self) -> None:
+        """Ask for everybody anew."""
+        self._known.clear()
+
+    def _principal(self, name: str, user: Sid, sids: set[Sid], **more: bool) -> Principal:
+        administrator = not self._administrators.isdisjoint(sids)
+        if administrator:
+            sids = sids | {BUILTIN_ADMINISTRATORS}
+        uncertain = more.pop("uncertain", False)
+        lifetime = self._settings.principal_lifetime
+        until = self._clock() + (min(lifetime, _UNCERTAIN) if uncertain else lifetime)
+        return Principal(
+            name, user, Token(frozenset(sids), uncertain=uncertain), administrator, valid_until=until, **more
+        )
+
+    async def _find(self, user_id: int, group_ids: frozenset[int]) -> Principal:
+        sids = _local(user_id, group_ids)
+        sids.update(sid for number in group_ids if (sid := self._groups.get(number)) is not None)
+        account = await asyncio.to_thread(account_of, user_id)
+        declared = self._declared_for(user_id, account)
+        uncertain, found = False, declared
+        try:
+            async with asyncio.timeout(_DIRECTORY_PATIENCE):
+                if found is None and self._directory is not None and account is not None:
+                    found = await self._in_directory(account)
+                if found is not None and found.sub_authorities:
+                    sids |= await self._groups_of(found)
+        except (MessageQueuingError, TimeoutError) as error:
+            uncertain = True
+            log.warning("a local user's groups are not known now", user_id=user_id, reason=str(error) or "no answer")
+        user = found or unix_user(user_id)
+        in_directory = declared is None and found is not None
+        return self._principal(f"uid:{user_id}", user, {user, *sids}, uncertain=uncertain, in_directory=in_directory)
+
+    def _declared_for(self, user_id: int, account: str | None) -> Sid | None:
+        declared = self._users.get(user_id)
+        if declared is None and account is not None:
+            text = self._settings.account_security_identifiers.get(account)
+            declared = _sid(text, f"security.account_security_identifiers, {account}") if text is not None else None
+        return declared
+
+    async def _in_directory(self, account: str) -> Sid | None:
+        """The SID of the directory's user of that name; None if it has none. MQ_ERROR_NO_DS if it does not answer."""
+        try:
+            return await security_identifier_of(account, self._settings, self._directory)
+        except MessageQueuingError as error:
+            if error.code == ErrorCode.MQ_ERROR_NO_DS:
+                raise
+            return None
+
+    async def _groups_of(self, user: Sid) -> set[Sid]:
+        """All groups of a directory's user. MQ_ERROR_NO_DS if they cannot be known now."""
+        if not isinstance(self._directory, GroupExpansion):
+            return set()
+        try:
+            return {Sid.parse(group) for group in await self._directory.expand_groups(user.write())}
+        except PacketError as error:
+            reason = str(error)
+        except DirectoryOperationError as error:
+            if error.result is DirectoryOperationResult.OBJECT_NOT_FOUND:  # known to the settings of this node only
+                return set()
+            reason = error.sentence
+        # An access list may deny a group what it allows everybody.
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_NO_DS, f"the groups of {user} are not known now, so nothing is allowed: {reason}"
+        )
+
+
+def _local(user_id: int, group_ids: Iterable[int]) -> set[Sid]:
+    return {EVERYONE, AUTHENTICATED_USERS, LOCAL, unix_user(user_id), *map(unix_group, group_ids)}
+
+
+def short_name(account: str) -> str:
+    """The account without its domain or realm."""
+    return account.rpartition("\\")[2].partition("@")[0]
+
+
+def _unix_name(sid: Sid) -> str:
+    """``user:alice`` or ``group:ops``; by number where the machine has no name for it."""
+    number = sid.relative_id or 0
+    is_group = sid.sub_authorities[:1] == UNIX_GROUPS.sub_authorities
+    try:
+        return f"group:{grp.getgrgid(number).gr_name}" if is_group else f"user:{pwd.getpwuid(number).pw_name}"
+    except (KeyError, OverflowError):
+        return f"{'gid' if is_group else 'uid'}:{number}"
+
+
+def account_of(user_id: int) -> str | None:
+    """The name of a Linux user; None for a number without one, as in containers."""
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return None
+
+
+def _declared(principals: dict[str, str]) -> tuple[dict[int, Sid], dict[int, Sid]]:
+    """``security.principals`` by the numbers of users and of groups. Names that this machine does not have are left out
+    with a line in the log: accounts come and go."""
+    users: dict[int, Sid] = {}
+    groups: dict[int, Sid] = {}
+    for text, sid in principals.items():
+        kind, number = unix_account(text, "security.principals")
+        found = _sid(sid, f"security.principals, {text}")
+        if number is None:
+            log.warning("security.principals names an account that this machine does not have", account=text)
+        elif kind is unix_user:
+            users[number] = found
+        else:
+            groups[number] = found
+    return users, groups
+
+
+def _administrator(text: str) -> Sid:
+    if text == _NODE:
+        return unix_user(os.geteuid())
+    if text.upper().startswith("S-"):
+        return _sid(text, "security.administrators")
+    kind, number = unix_account(text, "security.administrators")
+    if number is None:
+        raise ConfigurationError(f"security.administrators: this machine has no {text}")
+    return kind(number)
+
+
+def unix_account(text: str, where: str) -> tuple[Callable[[int], Sid], int | None]:
+    """The kind and number of ``uid:1000``, ``user:alice``, ``gid:50`` or ``group:ops``; None for an unknown name.
+
+    ConfigurationError for anything else.
+    """
+    kind, _, name = text.partition(":")
+    try:
+        match kind:
+            case "uid" | "gid" if name.isascii() and name.isdigit() and int(name) <= 0xFFFFFFFF:
+                return (unix_user if kind == "uid" else unix_group), int(name)
+            case "user" if name:
+                return unix_user, pwd.getpwnam(name).pw_uid
+            case "group" if name:
+                return unix_group, grp.getgrnam(name).gr_gid
+    except KeyError:
+        return (unix_user if kind == "user" else unix_group), None
+    raise ConfigurationError(f"{where}: {text!r} is none of uid:NUMBER, user:NAME, gid:NUMBER, group:NAME")
+
+
+def _sid(text: str, where: str) -> Sid:
+    try:
+        return Sid.from_text(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
