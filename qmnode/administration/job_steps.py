@@ -122,6 +122,7 @@ class Steps:
 
     def _read_found(self) -> _Chunk:
         job, place = self._job, Place.parse(self._job.place)
+        self._manager.store.make_visible()
         for number in job.sources:
             if number < place.queue:
                 continue

@@ -125,8 +125,10 @@ def readable(manager: QueueManager, queues: Sequence[Queue], caller: object) -> 
 
 
 def read_some(queue: Queue, first: int, last: int = _END) -> tuple[list[Entry], int]:
-    """Available messages from a lookup identifier on, and where to go on; -1 when nothing is left."""
-    queue.store.make_visible()
+    """Available messages from a lookup identifier on, and where to go on; -1 when nothing is left.
+
+    Only messages that the store shows are read: call its ``make_visible`` before.
+    """
     for lane in queue.lanes[first >> LANE_SHIFT :]:
         if lane is None or not lane.count or lane.index << LANE_SHIFT > last:
             continue
@@ -188,6 +190,9 @@ def chunks(
 ) -> Iterator[tuple[Queue, list[Entry], int]]:
     """Read the messages of queues a few at a time, in the order of a search, with the place where each read ended."""
     last = _END if criteria.last is None else criteria.last
+    if queues:
+        # Once: to write for each read what others have in the batch of the pass would cost them their shared writes.
+        queues[0].store.make_visible()
     for queue in queues:
         if queue.queue_id < place.queue:
             continue
