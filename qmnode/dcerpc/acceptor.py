@@ -13,6 +13,7 @@ from qmnode.dcerpc import byte_order
 from qmnode.dcerpc.errors import FaultStatus, PduError, RpcError
 from qmnode.dcerpc.interface import (
     KEEP_CONNECTION_ON_ORPHAN,
+    NDR64_SYNTAX,
     REPRESENTATIONS,
     SECURITY_CONTEXT_MULTIPLEXING,
     Interface,
@@ -52,7 +53,7 @@ from qmnode.dcerpc.security_contexts import SecurityContexts
 from qmnode.structures.errors import PacketError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from qmnode.dcerpc.contexts import Association, Associations
     from qmnode.dcerpc.ndr import Representation
@@ -259,9 +260,24 @@ class Acceptor:
             self._out.append(token_pdu(pdu.verifier.trailer, pdu_type, pdu.call_id, body, token, flags))
 
     def _results(self, proposed: Sequence[ContextElement]) -> list[ContextResult]:
-        return [self._result(element) for element in proposed]
+        """The answers to proposed contexts. An interface has one representation on a connection (MS-RPCE 3.3.1.5.6):
+        a client that offers NDR and NDR64 in contexts of their own gets NDR64 alone, as from Windows."""
+        wide = {
+            syntax_of(element.abstract_syntax)
+            for element in proposed
+            if NDR64_SYNTAX in map(syntax_of, element.transfer_syntaxes)
+        }
+        return [self._result(element, wide) for element in proposed]
 
-    def _result(self, element: ContextElement) -> ContextResult:
+    def _allowed(self, element: ContextElement, wide: Collection[SyntaxId]) -> Collection[SyntaxId]:
+        """The representations that a context may have beside the other contexts of its interface."""
+        abstract = syntax_of(element.abstract_syntax)
+        for context_id, (interface, representation) in self._contexts.items():
+            if context_id != element.context_id and interface is self._interfaces.get(abstract):
+                return [one for one, known in REPRESENTATIONS.items() if known is representation]
+        return [NDR64_SYNTAX] if abstract in wide else list(REPRESENTATIONS)
+
+    def _result(self, element: ContextElement, wide: Collection[SyntaxId]) -> ContextResult:
         offered = [syntax_of(one) for one in element.transfer_syntaxes]
         for one in offered:
             features = offered_features(one)
@@ -270,7 +286,8 @@ class Acceptor:
         interface = self._interfaces.get(syntax_of(element.abstract_syntax))
         if interface is None:
             return _rejected(Reason.ABSTRACT_SYNTAX_NOT_SUPPORTED)
-        chosen = next((one for one in offered if one in REPRESENTATIONS), None)
+        allowed = self._allowed(element, wide)
+        chosen = next((one for one in offered if one in allowed), None)
         if chosen is None:
             return _rejected(Reason.TRANSFER_SYNTAXES_NOT_SUPPORTED)
         if element.context_id not in self._contexts and len(self._contexts) >= self._limits.contexts:

@@ -44,6 +44,7 @@ class AcceptorAuthentication:
     def __init__(self, settings: RemoteReadSettings) -> None:
         self._users = settings.users
         self._keytab = settings.keytab
+        self._realms = settings.realms
         ntlm.buffer_kinds()
         if self._users is not None:
             private_file(self._users)
@@ -69,7 +70,9 @@ class AcceptorAuthentication:
         return None if self._users is None else ntlm.acceptor_context(self._users, level, context_id)
 
     def _kerberos(self, level: AuthenticationLevel, context_id: int) -> kerberos.KerberosContext | None:
-        return None if self._keytab is None else kerberos.acceptor_context(self._keytab, level, context_id)
+        return (
+            None if self._keytab is None else kerberos.acceptor_context(self._keytab, level, context_id, self._realms)
+        )
 
     def _negotiate(self, level: AuthenticationLevel, context_id: int) -> SecurityContext:
         from qmnode.dcerpc import negotiation

@@ -13,6 +13,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 CONTEXT_ID: Final = 1
@@ -39,8 +40,19 @@ class KerberosContext:
     signs_agreement = False
     """Kerberos proves SPNEGO's agreement only on request."""
 
-    def __init__(self, context: Any, level: AuthenticationLevel, context_id: int, first: bytes = b"") -> None:
-        """``first`` is the initiator's first token, if it has been made already."""
+    def __init__(
+        self,
+        context: Any,
+        level: AuthenticationLevel,
+        context_id: int,
+        first: bytes = b"",
+        realms: Collection[str] | None = None,
+    ) -> None:
+        """``first`` is the initiator's first token, if it has been made already.
+
+        ``realms`` are those whose users an acceptor takes; empty for the realm of its own principal.
+        """
+        self._realms = realms
         self.level = level
         self.context_id = context_id
         self.header_signing = False
@@ -87,6 +99,7 @@ class KerberosContext:
             raise AuthenticationError(f"Kerberos: {error}") from error
         if self.complete:
             self._check_strength()
+            self._check_realm()
         return answer or b""
 
     def _check_strength(self) -> None:
@@ -95,6 +108,15 @@ class KerberosContext:
             wanted |= int(gssapi.RequirementFlag.confidentiality)
         if int(self._context.actual_flags) & wanted != wanted:
             raise AuthenticationError("the other side did not negotiate the protection that it asked for")
+
+    def _check_realm(self) -> None:
+        if self._realms is None:
+            return
+        allowed = self._realms or (realm_of(str(self._context.target_name)),)
+        if realm_of(self.principal) not in allowed or not realm_of(self.principal):
+            raise AuthenticationError(
+                f"{self.principal} is of no realm whose users are taken here ({', '.join(allowed)}): remote_read.realms"
+            )
 
     def sign(self, data: bytes) -> bytes:
         """The integrity code of SPNEGO's agreement."""
@@ -168,6 +190,11 @@ def without_frame(token: bytes) -> bytes:
     return token[start + len(head) :] if token[start : start + len(head)] == head else token
 
 
+def realm_of(principal: str) -> str:
+    """The realm of a principal in Kerberos' text form; empty for a name with quoted characters, which no user has."""
+    return "" if "\\" in principal else principal.rpartition("@")[2] if "@" in principal else ""
+
+
 def is_installed() -> bool:
     """Whether the extra is installed."""
     return _INSTALLED
@@ -189,14 +216,16 @@ def _flags() -> Any:
     )  # fmt: skip
 
 
-def acceptor_context(keytab: Path, level: AuthenticationLevel, context_id: int) -> KerberosContext:
-    """The acceptor's side, with all keys of a keytab, whatever their principal."""
+def acceptor_context(
+    keytab: Path, level: AuthenticationLevel, context_id: int, realms: Collection[str] = ()
+) -> KerberosContext:
+    """The acceptor's side for users of these realms, with all keys of a keytab, whatever their principal."""
     try:
         credentials = gssapi.Credentials(usage="accept", store={"keytab": f"FILE:{keytab.absolute()}"})
         context = gssapi.SecurityContext(creds=credentials, usage="accept")
     except GSSError as error:
         raise AuthenticationError(f"Kerberos: {error}") from error
-    return KerberosContext(context, level, context_id)
+    return KerberosContext(context, level, context_id, realms=realms)
 
 
 def initiator_context(service: str, host: str, account: str, level: AuthenticationLevel) -> KerberosContext:

@@ -17,6 +17,7 @@ from qmnode.management.app import build_app
 from qmnode.management.audit import AuditLog, AuditMiddleware
 from qmnode.management.context import Context, KeyReader
 from qmnode.management.doorway import Doorway
+from qmnode.management.places import Listener, Places
 from qmnode.management.tokens import Tokens
 from qmnode.model.administration import ConnectionList
 from qmnode.model.queue_manager import QueueManager
@@ -26,14 +27,32 @@ from qmnode.unix_sockets import bind_unix_socket, peer_credentials
 
 log = structlog.get_logger(__name__)
 
-_FIRST_REQUEST: Final = 10
-"""Seconds from connecting until the head of the first request."""
 _GRACE: Final = 3
 """Seconds that requests have to finish when the node stops."""
 
 
+class _Config(uvicorn.Config):
+    """With the places of the listener's connections, and the seconds until the head of a request is whole."""
+
+    places: Places
+    head_time: float
+
+
 class _PeerProtocol(H11Protocol):
-    """Says of a caller on the Unix socket which user it is, in the place of an address."""
+    """Says of a caller on the Unix socket which user it is, in the place of an address; ends silent connections."""
+
+    config: _Config
+    _head_deadline: asyncio.TimerHandle | None = None
+    _number = -1
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self.transport.abort()
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -41,12 +60,31 @@ class _PeerProtocol(H11Protocol):
         if peer.family == socket.AF_UNIX:
             process, user = peer_credentials(peer)
             self.client = (f"uid:{user}", process)
-        asyncio.get_running_loop().call_later(_FIRST_REQUEST, self._end_if_silent)
+        self._number = peer.fileno()
+        self._await_head()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.is_busy:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._head_deadline is not None:
+            self._head_deadline.cancel()
+
+    def _await_head(self) -> None:
+        """From now on the connection is silent, and has its time for the head of the next request."""
+        if self._head_deadline is not None:
+            self._head_deadline.cancel()
+        if self.transport.is_closing():
+            return
+        self.config.places.serve(self._number, self)
+        self._head_deadline = self.loop.call_later(self.config.head_time, self._end_if_silent)
 
     def _end_if_silent(self) -> None:
-        """Who has not said what he wants by now only takes up room."""
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
+        if not self.is_busy:
+            self.abort()
 
 
 class _Server(uvicorn.Server):
@@ -104,23 +142,24 @@ class ManagementServer:
         app = build_app(self.context)
         size = self.settings.request_size
         if self.settings.socket is not None:
-            listener = bind_unix_socket(self.settings.socket, self.settings.mode)
-            await self._serve(Doorway(app, None, size), listener)
+            bound = bind_unix_socket(self.settings.socket, self.settings.mode)
+            await self._serve(Doorway(app, None, size), bound)
             log.info("management API", socket=str(self.settings.socket))
         if self.settings.listen is not None:
             assert self.tokens is not None
-            listener = _bind(self.settings.listen)
+            bound = _bind(self.settings.listen)
             try:
                 self._tls = self._context()
             except ConfigurationError:
-                listener.close()
+                bound.close()
                 raise
-            await self._serve(Doorway(app, self.tokens, size), listener, self._tls)
+            listener = await self._serve(Doorway(app, self.tokens, size), bound, self._tls)
             self.address = listener.getsockname()[:2]
             log.info("management API", listen=self.settings.listen, port=self.address[1])
 
-    async def _serve(self, doorway: Doorway, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
-        config = uvicorn.Config(
+    async def _serve(self, doorway: Doorway, bound: socket.socket, tls: ssl.SSLContext | None = None) -> Listener:
+        limits = self.settings
+        config = _Config(
             AuditMiddleware(doorway, self.audit_log),
             http=_PeerProtocol,
             ws="none",
@@ -133,10 +172,14 @@ class ManagementServer:
             proxy_headers=False,
             timeout_graceful_shutdown=_GRACE,
         )
+        config.places = Places(limits.connections, limits.connections_per_address, limits.head_time)
+        config.head_time = limits.head_time
         server = _Server(config)
         config.ssl = tls
+        listener = Listener(bound, config.places)
         await server.startup([listener])
         self._servers.append((server, asyncio.create_task(_run(server, listener))))
+        return listener
 
     def _context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

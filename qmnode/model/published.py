@@ -155,6 +155,19 @@ class PublishedQueues:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, f"{name}: {error.sentence}") from None
         raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, f"{name} has no path name")
 
+    async def is_machine(self, host: str) -> bool:
+        """Whether the directory has a machine of this computer name or DNS name. False for addresses, and while it
+        cannot be asked."""
+        name = host.rstrip(".")
+        computer, _, domain = name.partition(".")
+        if self._directory is None or ":" in name or not computer:
+            return False
+        try:
+            found = await self._directory.read_directory(QueueManager, [equals("computer_name", computer)])
+        except DirectoryOperationError:
+            return False
+        return not domain or (found.qualified_computer_name or "").casefold() == name.casefold()
+
     async def _read(self, name: PublicFormatName) -> Queue:
         return await self._connected().read_directory(Queue, [equals("identifier", name.queue)])
 

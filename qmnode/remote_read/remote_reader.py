@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import structlog
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueApi, Share
@@ -17,6 +21,23 @@ if TYPE_CHECKING:
     from qmnode.dcerpc.protection import SecurityContext
     from qmnode.model.queue_manager import QueueManager
     from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
+
+
+log = structlog.get_logger(__name__)
+
+
+def _is_listed(host: str, listed: tuple[str, ...]) -> bool:
+    """Whether one of the names, domains, addresses and networks is this host's."""
+    name = host.rstrip(".").casefold()
+    try:
+        address = ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return any(name == one.casefold() or (one.startswith(".") and name.endswith(one.casefold())) for one in listed)
+    networks = []
+    for one in listed:
+        with contextlib.suppress(ValueError):
+            networks.append(ipaddress.ip_network(one, strict=False))
+    return any(address in network for network in networks)
 
 
 @dataclass(slots=True)
@@ -37,7 +58,20 @@ class RemoteReader:
         self._nodes: dict[str, RemoteNode] = {}
         self._connecting: dict[str, _Attempt] = {}
 
-    def _options(self) -> RemoteReadOptions:
+    async def _security_for(self, host: str) -> Callable[[str], SecurityContext] | None:
+        """How this node authenticates itself to a host: a local user who names one of his own gets nothing to relay."""
+        if self._security is None or _is_listed(host, self._manager.settings.remote_read.authenticate_to):
+            return self._security
+        if await self._manager.published.is_machine(host):
+            return self._security
+        log.warning(
+            "reading without credentials from a host that is no machine of the directory",
+            host=host,
+            setting="remote_read.authenticate_to",
+        )
+        return None
+
+    async def _options(self, host: str) -> RemoteReadOptions:
         from qmnode.remote_read.remote_node import RemoteReadOptions
 
         settings = self._manager.settings.remote_read
@@ -45,7 +79,7 @@ class RemoteReader:
             endpoint_mapper_port=settings.endpoint_mapper_port,
             port=settings.port,
             own_address=settings.address,
-            security=self._security,
+            security=await self._security_for(host),
             identifier=self._manager.identifier,
         )
 
@@ -103,7 +137,7 @@ class RemoteReader:
         try:
             from qmnode.remote_read.remote_node import RemoteNode
 
-            node = await RemoteNode.connect(host, self._options())
+            node = await RemoteNode.connect(host, await self._options(host))
         finally:
             if key in self._connecting and self._connecting[key].task is own:
                 del self._connecting[key]

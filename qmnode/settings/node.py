@@ -228,6 +228,13 @@ class ManagementSettings(_Settings):
     """The most requests that wait for a message at a time."""
     longest_wait: float = Field(default=60.0, ge=0)
     """Seconds that a request may wait for a message; longer requests are reduced to this."""
+    connections: int = Field(default=256, ge=1)
+    """Connections to the Unix socket, and as many over TCP, at a time. When all are taken, one without a request ends
+    for a new one."""
+    connections_per_address: int = Field(default=64, ge=1)
+    """Those of one IPv4 address, one /64 network of IPv6, or one user of this machine."""
+    head_time: float = Field(default=10.0, gt=0)
+    """Seconds for a TLS handshake, and for the head of each request."""
     metrics_queues: int = Field(default=200, ge=0)
     """Queues with metrics of their own, the fullest first. The others are only in the totals."""
 

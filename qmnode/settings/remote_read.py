@@ -38,6 +38,9 @@ class RemoteReadSettings(BaseModel):
     """
     keytab: Path | None = None
     """Kerberos keytab of the service, mode 0600."""
+    realms: tuple[str, ...] = ()
+    """Kerberos realms whose users are taken; empty: that of the service's own principal alone. A realm that is trusted
+    by it may have users of the same names."""
     service: str = "host"
     """The service part of the Kerberos principal; the host's name is the other part."""
     service_host: str = ""
@@ -51,6 +54,9 @@ class RemoteReadSettings(BaseModel):
     needs the extra ``kerberos``. With ``negotiate`` (SPNEGO) both sides agree on one: Kerberos is offered if there is a
     ticket, unless a password is given for an account ``DOMAIN\user``; NTLM if there is a password.
     """
+    authenticate_to: tuple[str, ...] = ()
+    """Hosts that this node authenticates itself to, besides the machines of its directory: names, domains with a dot
+    before them (``.contoso.com``), addresses and networks. It reads elsewhere as nobody in particular."""
     password_file: Path | None = None
     """File with the password of ``account`` in its first line, mode 0600."""
 

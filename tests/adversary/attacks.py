@@ -25,6 +25,7 @@ class Area(StrEnum):
     ENCRYPTION = "encrypted messages"
     RESOURCES = "resources"
     AMQP = "the AMQP door"
+    DOORS = "management, remote read and the directory"
 
 
 @dataclass(frozen=True)

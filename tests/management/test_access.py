@@ -277,11 +277,3 @@ def test_an_audit_log_that_cannot_be_written_is_a_mistake_of_the_configuration(t
 
     with pytest.raises(ConfigurationError, match="cannot be written"):
         AuditLog(tmp_path / "none" / "audit.log")
-
-
-async def test_who_connects_and_asks_nothing_is_disconnected(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qmnode.management.server._FIRST_REQUEST", 0.01)
-    reader, writer = await asyncio.open_unix_connection(str(managed.settings.socket))
-    writer.write(b"GET /v1/node HT")
-    assert await asyncio.wait_for(reader.read(), 30) == b""
-    writer.close()

@@ -171,6 +171,7 @@ async def test_a_node_authenticates_with_its_settings(remote: Remote, tmp_path: 
         account="CONTOSO\\alice",
         password_file=private(tmp_path / "password", "Secret-1"),
         mechanism="ntlm",
+        authenticate_to=(remote.address,),
     )
     async with (
         QueueManager.open(tmp_path / "reading", Settings(computer_name="READING", remote_read=reading)) as manager,

@@ -21,7 +21,7 @@ from qmnode.dcerpc import ntlm
 from qmnode.dcerpc.authentication import InitiatorAuthentication, acceptor_authentication
 from qmnode.dcerpc.client import RpcClient
 from qmnode.dcerpc.interface import Method, interface, syntax
-from qmnode.dcerpc.kerberos import CONTEXT_ID, initiator_context
+from qmnode.dcerpc.kerberos import CONTEXT_ID, initiator_context, realm_of
 from qmnode.dcerpc.ndr import U32, Parameters, member
 from qmnode.dcerpc.negotiation import KERBEROS, NegotiationInitiator
 from qmnode.dcerpc.pdu import WHOLE, PduType, SecTrailer, write_pdu_to_protect
@@ -123,6 +123,31 @@ async def test_a_ticket_says_who_reads(domain: Domain, tmp_path: Path, mechanism
             assert (await queue.receive(0)).body == body
             async with queue.cursor() as cursor:
                 assert (await cursor.receive(0)).body == b"two"
+
+
+@pytest.mark.parametrize("mechanism", ["kerberos", "negotiate"])
+async def test_users_of_another_realm_are_not_taken(domain: Domain, tmp_path: Path, mechanism: str) -> None:
+    """An account of a realm that the domain trusts may have the name of an account of the domain."""
+    async with domain.serving(tmp_path, realms=("OTHER.TEST",)) as remote:
+        with pytest.raises(MessageQueuingError):
+            async with await remote.connect(security=domain.as_administrator(mechanism)) as node:
+                await node.open_queue(NAME)
+        assert not remote.server.queues._by_number
+
+
+@pytest.mark.parametrize(
+    ("principal", "realm"),
+    [
+        ("alice@LAB.TEST", "LAB.TEST"),
+        ("host/a.lab.test@LAB.TEST", "LAB.TEST"),
+        (r"alice\@LAB.TEST@EVIL.TEST", ""),
+        (r"alice@EVIL.TEST\@LAB.TEST", ""),
+        ("alice", ""),
+        ("", ""),
+    ],
+)
+def test_the_realm_is_what_follows_the_name(principal: str, realm: str) -> None:
+    assert realm_of(principal) == realm
 
 
 @pytest.mark.parametrize("mechanism", ["kerberos", "negotiate"])

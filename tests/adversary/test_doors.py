@@ -1,0 +1,156 @@
+"""Remote read as a door: representations, realms, and credentials that a local user draws out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from qmnode import MessageQueuingError, QueueManager
+from qmnode.dcerpc.interface import NDR64_SYNTAX, NDR_SYNTAX, SyntaxId
+from qmnode.dcerpc.pdu import (
+    Bind,
+    BindAck,
+    ContextElement,
+    PduType,
+    Result,
+    body_of,
+    syntax_of,
+    to_syntax,
+    write_pdu,
+)
+from qmnode.directory.file import FileDirectory
+from qmnode.remote_read.qm2qm import QM2QM
+from qmnode.settings.node import Settings
+from qmnode.settings.remote_read import RemoteReadSettings
+from qmnode.structures.guid import guid_to_text, new_guid
+from tests.adversary.attacks import Area, attack
+from tests.remote_read.conftest import serving
+from tests.remote_read.raw_client import RawClient
+
+OFFERS: dict[str, tuple[tuple[SyntaxId, ...], ...]] = {
+    "NDR first": ((NDR_SYNTAX,), (NDR64_SYNTAX,)),
+    "NDR64 first": ((NDR64_SYNTAX,), (NDR_SYNTAX,)),
+    "both in one": ((NDR_SYNTAX, NDR64_SYNTAX),),
+    "both in each": ((NDR_SYNTAX, NDR64_SYNTAX), (NDR64_SYNTAX, NDR_SYNTAX)),
+}
+
+
+def offer(*offered: tuple[SyntaxId, ...], first: int = 0, kind: int = PduType.BIND) -> bytes:
+    """A PDU that proposes contexts of qm2qm with these representations."""
+    contexts = tuple(
+        ContextElement(
+            context_id=number,
+            abstract_syntax=to_syntax(QM2QM.syntax),
+            transfer_syntaxes=tuple(map(to_syntax, syntaxes)),
+        )
+        for number, syntaxes in enumerate(offered, first)
+    )
+    return write_pdu(kind, 1, Bind(max_transmit=5840, max_receive=5840, group_id=0, contexts=contexts).write())
+
+
+async def accepted(client: RawClient, pdu: bytes) -> set[SyntaxId]:
+    """The representations that are accepted."""
+    await client.send(pdu)
+    answer = await client.receive()
+    assert answer is not None
+    results = body_of(answer, BindAck).results
+    return {syntax_of(one.transfer_syntax) for one in results if one.result == Result.ACCEPTANCE}
+
+
+@attack(
+    Area.DOORS,
+    can="bind an interface of remote read in NDR and in NDR64, so that one connection reads a request in two ways",
+    promised="a connection has one representation of an interface; the other contexts are rejected",
+)
+@pytest.mark.parametrize("offered", OFFERS.values(), ids=OFFERS)
+async def test_an_interface_has_one_representation(tmp_path: Path, offered: tuple[tuple[SyntaxId, ...], ...]) -> None:
+    async with serving(tmp_path) as remote, RawClient(remote.address, remote.port) as client:
+        assert await accepted(client, offer(*offered)) == {NDR64_SYNTAX}
+        assert await accepted(client, offer((NDR_SYNTAX,), first=7, kind=PduType.ALTER_CONTEXT)) == set()
+
+
+class Trap:
+    """A host of the attacker, which keeps what is sent to it."""
+
+    def __init__(self) -> None:
+        self.heard = b""
+        self.port = 0
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[Trap]:
+        async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.heard += await reader.read(65536)
+            writer.close()
+
+        async with await asyncio.start_server(hear, "127.0.0.1", 0) as server:
+            self.port = server.sockets[0].getsockname()[1]
+            yield self
+
+
+async def read_from(folder: Path, port: int, *listed: str) -> None:
+    """Open a queue of a host, as a local user does, in a node that has an account for remote read."""
+    password = folder / "password"
+    password.write_text("Secret-1\n")
+    password.chmod(0o600)
+    reading = RemoteReadSettings(
+        endpoint_mapper_port=0,
+        port=port,
+        account="CONTOSO\\alice",
+        password_file=password,
+        mechanism="ntlm",
+        authenticate_to=listed,
+    )
+    settings = Settings(computer_name="READING", remote_read=reading)
+    async with QueueManager.open(folder / "reading", settings) as manager:
+        with pytest.raises(MessageQueuingError):
+            await manager.open_queue(r"DIRECT=OS:127.0.0.1\private$\orders")
+
+
+@attack(
+    Area.DOORS,
+    can="use a node's socket, and name a host of his own from which the node is to read with its account",
+    promised="the node authenticates itself to machines of the directory and hosts of its settings, to no other",
+)
+async def test_credentials_are_not_drawn_to_a_host_that_a_user_names(tmp_path: Path) -> None:
+    async with Trap().listening() as trap:
+        await read_from(tmp_path, trap.port, "192.0.2.0/24", "127.0.0.1.example")
+        assert trap.heard and b"NTLMSSP" not in trap.heard
+
+
+@pytest.mark.parametrize("listed", ["127.0.0.0/8", "127.0.0.1"])
+async def test_a_host_of_the_settings_is_authenticated_to(tmp_path: Path, listed: str) -> None:
+    async with Trap().listening() as trap:
+        await read_from(tmp_path, trap.port, "other.example", listed)
+        assert b"NTLMSSP" in trap.heard
+
+
+NAMES = {
+    "ALPHA": True,
+    "alpha": True,
+    "alpha.contoso.test": True,
+    "Alpha.Contoso.Test.": True,
+    "alpha.evil.test": False,
+    "beta": False,
+    "192.0.2.1": False,
+    "::1": False,
+    "": False,
+    ".": False,
+}
+
+
+async def test_machines_are_known_by_their_computer_names_and_dns_names(tmp_path: Path) -> None:
+    file = tmp_path / "directory.yaml"
+    alpha = {
+        "computer_name": "ALPHA",
+        "qualified_computer_name": "alpha.contoso.test",
+        "identifier": guid_to_text(new_guid()),
+    }
+    file.write_text(yaml.safe_dump({"queue_managers": [alpha]}))
+    settings = Settings(computer_name="READING")
+    async with QueueManager.open(tmp_path / "reading", settings, directory=FileDirectory(file)) as manager:
+        assert {name: await manager.published.is_machine(name) for name in NAMES} == NAMES
