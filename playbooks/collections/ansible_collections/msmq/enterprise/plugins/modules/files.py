@@ -13,6 +13,8 @@ description:
   - Does for a whole set of files what C(ansible.builtin.file) and C(ansible.builtin.copy) do for one, in one
     connection, which matters on many hosts and slow lines.
   - Files are replaced as a whole, and each has its owner and mode before it has its content.
+  - Symbolic links on the way to a file or folder are followed only if they are root's or the caller's own, in a folder
+    that is. An account to which a folder was given cannot lead root elsewhere.
 version_added: 0.1.0
 author: The qmnode authors (@qmnode)
 options:
@@ -99,15 +101,89 @@ changes:
   sample: [/etc/qmnode/node.yaml]
 """
 
+import contextlib
+import errno
 import grp
 import os
 import pwd
-import tempfile
+import secrets
+import stat
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
 OWNERSHIP = {"owner": {"type": "str"}, "group": {"type": "str"}}
+
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+MOST_LINKS = 40
+
+
+@contextlib.contextmanager
+def closing(opened):
+    """Close a descriptor afterwards."""
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def opened_folder(path, make=False):
+    """A folder, reached over no link that somebody else could have put there; the way to it is made if it is to be."""
+    left = list(reversed(Path(path).absolute().parts[1:]))
+    links = 0
+    here = os.open("/", FOLDER)
+    try:
+        while left:
+            name = left.pop()
+            try:
+                target = own_link(here, name, path)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                os.mkdir(name, 0o777 if left else 0o700, dir_fd=here)
+                target = None
+            links += target is not None
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            if target is not None:
+                left.extend(reversed([each for each in Path(target).parts if each != "/"]))
+            if target is None or target.startswith("/"):
+                following = os.open("/" if target else name, FOLDER, dir_fd=here)
+                os.close(here)
+                here = following
+    except BaseException:
+        os.close(here)
+        raise
+    return here
+
+
+def own_link(folder, name, path):
+    """Where a link leads; None for what is no link. OSError for one that is not ours in a folder that is not ours."""
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if not stat.S_ISLNK(found.st_mode):
+        return None
+    if {found.st_uid, os.fstat(folder).st_uid} - {0, os.geteuid()}:
+        raise OSError(errno.ELOOP, f"{name} is a link of another user, and is not followed", str(path))
+    return os.readlink(name, dir_fd=folder)
+
+
+def content_of(folder, name):
+    """The content of a file; None when there is none, or when a link or anything but a file has its name."""
+    try:
+        opened = os.open(name, READING, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    with closing(opened):
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            return None
+        with os.fdopen(os.dup(opened), "rb") as file:
+            return file.read()
 
 
 class Host:
@@ -121,26 +197,36 @@ class Host:
     def directory(self, wanted):
         """A folder with its owner and mode."""
         path = Path(wanted["path"])
-        if not path.is_dir():
+        try:
+            opened = opened_folder(path)
+        except FileNotFoundError:
             self._note(path, "absent\n", "directory\n")
             if self.module.check_mode:
                 return
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._attributes(path, wanted)
+            opened = opened_folder(path, make=True)
+        with closing(opened):
+            self._attributes(opened, wanted)
 
     def file(self, wanted):
         """A file with its content, owner and mode."""
         path, content = Path(wanted["path"]), wanted["content"].encode("utf-8")
         try:
-            present = path.read_bytes()
+            folder = opened_folder(path.parent)
         except FileNotFoundError:
-            present = None
-        if present != content:
-            self._note(path, *self._shown(wanted, present))
-            if self.module.check_mode:
-                return
-            self._replace(path, content, wanted)
-        self._attributes(path, wanted)
+            if not self.module.check_mode:
+                raise
+            self._note(path, *self._shown(wanted, None))
+            return
+        with closing(folder):
+            present = content_of(folder, path.name)
+            if present != content:
+                self._note(path, *self._shown(wanted, present))
+                if self.module.check_mode:
+                    return
+                self._replace(folder, path.name, content, wanted)
+            opened = os.open(path.name, READING, dir_fd=folder)
+            with closing(opened):
+                self._attributes(opened, wanted)
 
     def link(self, path, target):
         """A link to a target."""
@@ -160,38 +246,36 @@ class Host:
             return "absent\n" if present is None else "a secret\n", "another secret\n"
         return (present or b"").decode("utf-8", "replace"), wanted["content"]
 
-    def _replace(self, path, content, wanted):
+    def _replace(self, folder, name, content, wanted):
         """Ownership first: at no time can somebody else read it, or read half of it."""
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        beside = Path(name)
+        beside = f".new-{secrets.token_hex(8)}"
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                self._own(beside, wanted)
+                uid, gid = self._ids(wanted)
+                if (uid, gid) != (-1, -1):
+                    os.fchown(descriptor, uid, gid)
                 file.write(content)
                 file.flush()
-                os.fsync(file.fileno())
-            beside.chmod(int(wanted["mode"], 8))
-            beside.replace(path)
+                os.fchmod(descriptor, int(wanted["mode"], 8))
+                os.fsync(descriptor)
+            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
-            beside.unlink()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(beside, dir_fd=folder)
             raise
 
-    def _attributes(self, path, wanted):
-        found = path.stat()
+    def _attributes(self, opened, wanted):
+        path, found = wanted["path"], os.fstat(opened)
         uid, gid = self._ids(wanted)
         if (uid, gid) != (-1, -1) and (uid not in (-1, found.st_uid) or gid not in (-1, found.st_gid)):
             self._note(path, f"owner {found.st_uid}:{found.st_gid}\n", f"owner {uid}:{gid}\n")
             if not self.module.check_mode:
-                os.chown(path, uid, gid)
+                os.fchown(opened, uid, gid)
         if found.st_mode & 0o7777 != int(wanted["mode"], 8):
             self._note(path, f"mode {found.st_mode & 0o7777:04o}\n", f"mode {wanted['mode']}\n")
             if not self.module.check_mode:
-                path.chmod(int(wanted["mode"], 8))
-
-    def _own(self, path, wanted):
-        uid, gid = self._ids(wanted)
-        if (uid, gid) != (-1, -1):
-            os.chown(path, uid, gid)
+                os.fchmod(opened, int(wanted["mode"], 8))
 
     def _ids(self, wanted):
         try:

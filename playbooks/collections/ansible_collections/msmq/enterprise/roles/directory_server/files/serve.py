@@ -8,7 +8,6 @@ was started with it.
 import contextlib
 import json
 import os
-import pwd
 import shutil
 import signal
 import socket
@@ -57,10 +56,10 @@ class Server:
         fresh = self.state / "config.new"
         if "configure" in steps:
             shutil.rmtree(fresh, ignore_errors=True)
-            self._own(fresh)
+            self._run("mkdir", "-m", "700", str(fresh))
             self._run("slapadd", "-n", "0", "-F", str(fresh), "-l", str(self.state / "config.ldif"))
             self._run("slaptest", "-u", "-F", str(fresh))
-            (fresh / "digest").write_text(self.digest)
+            self._run("tee", str(fresh / "digest"), given=self.digest)
         self._stop()
         if "configure" in steps:
             shutil.rmtree(self.config, ignore_errors=True)
@@ -69,7 +68,7 @@ class Server:
                 self._run("slapindex", "-q", "-F", str(self.config), "-n", "1")
         self._start()
         self._wait(self._answers, f"slapd does not answer within {LIMIT:.0f} s")
-        self.started.write_text(f"{self.pid()} {self.digest}")
+        self._run("tee", str(self.started), given=f"{self.pid()} {self.digest}")
 
     def pid(self):
         """The process that serves the folder; None if there is none."""
@@ -84,12 +83,6 @@ class Server:
         if not self.is_service:
             return True
         return self._run("systemctl", "is-enabled", UNIT, anyhow=True, alone=True).strip() == "enabled"
-
-    def _own(self, folder):
-        folder.mkdir(mode=0o700)
-        if self.user:
-            account = pwd.getpwnam(self.user)
-            os.chown(folder, account.pw_uid, account.pw_gid)
 
     def _stop(self):
         pid = self.pid()
@@ -118,14 +111,21 @@ class Server:
         state = self._run("systemctl", "show", "--property=NRestarts", "--value", UNIT, anyhow=True, alone=True)
         return state.strip() not in ("", "0")
 
-    def _run(self, program, *arguments, anyhow=False, alone=False):
-        """A program's output. As slapd's user, unless ``alone``."""
+    def _run(self, program, *arguments, anyhow=False, alone=False, given=""):
+        """A program's output. As slapd's user, unless ``alone``: links in its folders lead only where it may go."""
         account = {"user": self.user, "group": self.user, "extra_groups": []} if self.user and not alone else {}
         found = shutil.which(program, path=PROGRAMS)
         if found is None:
             raise Failed(f"{program} is not installed")
         done = subprocess.run(
-            [found, *arguments], capture_output=True, text=True, check=False, timeout=600, cwd="/", **account
+            [found, *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+            cwd="/",
+            **account,
         )
         if done.returncode != 0 and not anyhow:
             raise Failed(f"{program}: {(done.stderr or done.stdout).strip()[-600:]}")

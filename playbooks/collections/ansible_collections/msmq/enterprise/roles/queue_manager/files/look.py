@@ -7,6 +7,7 @@ nothing).
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -45,6 +46,19 @@ def changed_after(moment: float, files: list[Path]) -> list[str]:
     return [str(path) for path in files if path.exists() and path.lstat().st_mtime > moment + 0.05]
 
 
+def marked(path: Path) -> str:
+    """The name in a small file of the node; empty for whatever else is there, a link above all: root looks here."""
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        is_file = stat.S_ISREG(os.fstat(opened).st_mode)
+        return os.read(opened, 1000).decode("utf-8", "replace").strip() if is_file else ""
+    finally:
+        os.close(opened)
+
+
 def main() -> None:
     """Look, and change nothing."""
     install, data, settings, pid_file = (Path(given) for given in sys.argv[1:5])
@@ -59,6 +73,7 @@ def main() -> None:
         "free_data": free_bytes(data),
         "current": current.readlink().name if current.is_symlink() else None,
         "releases": sorted(each.parent.name for each in releases.glob("*/.complete")),
+        "restored_from": marked(data / "restored-from"),
         "running": since is not None,
         "stale": [] if since is None else changed_after(since, [*(settings / name for name in READ), unit, current]),
     }

@@ -2,9 +2,13 @@
 
 ``restore.py unpack`` while the node runs, then ``restore.py swap`` while it is stopped. More arguments: the node's
 ``qmnode``, the archive, the data directory, the node's account (or nothing), and the name of the backup.
+
+An archive holds what a node wrote, which may have been taken over: it is unpacked and read as the node's account.
 """
 
+import contextlib
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -18,30 +22,67 @@ KEPT = ("keys*", "directory-cache*")
 MARK = "restored-from"
 
 
-def unpack(program: str, archive: Path, contents: Path, name: str) -> None:
+def unpack(program: str, archive: Path, contents: Path, account: str, name: str) -> None:
     """A store beside the other one, checked; nothing when it is not whole."""
     folder = contents.with_name(f"{contents.name}-unpacked")
     for leftover in (contents, folder):
         shutil.rmtree(leftover, ignore_errors=True)
     try:
-        extract(archive, folder)
-        for arguments in (["restore", str(folder), "--data", str(contents)], ["verify", "--data", str(contents)]):
-            done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise ValueError((done.stdout + done.stderr).strip()[-500:])
-        (contents / MARK).write_text(name + "\n")
-    except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as error:
-        shutil.rmtree(contents, ignore_errors=True)
-        sys.exit(f"the backup cannot be restored, and the node goes on with what it has: {error}")
+        with archive.open("rb") as file:
+            for made in (contents, folder):
+                give(made, account)
+            code = as_account(account, lambda: put_in_place(program, file, folder, contents, name))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         archive.unlink(missing_ok=True)
+        if not (contents / MARK).is_file():
+            shutil.rmtree(contents, ignore_errors=True)
+    if code:
+        sys.exit(code)
 
 
-def extract(archive: Path, folder: Path) -> None:
-    """The files of a store, which has no folders: nothing gets out of the folder, whatever the archive's names are."""
+def give(folder: Path, account: str) -> None:
+    """A new folder for the account alone. Nobody but who runs this writes to the folder that it is in."""
     folder.mkdir(mode=0o700)
-    with tarfile.open(archive) as file:
+    if account:
+        known = pwd.getpwnam(account)
+        os.chown(folder, known.pw_uid, known.pw_gid, follow_symlinks=False)
+
+
+def as_account(account, work) -> int:
+    """Do something as the account, in a process of its own; the exit code."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    code = 1
+    try:
+        if account:
+            known = pwd.getpwnam(account)
+            os.initgroups(account, known.pw_gid)
+            os.setgid(known.pw_gid)
+            os.setuid(known.pw_uid)
+        work()
+        code = 0
+    except (OSError, EOFError, KeyError, ValueError, tarfile.TarError, zlib.error) as error:
+        sys.stderr.write(f"the backup cannot be restored, and the node goes on with what it has: {error}\n")
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def put_in_place(program: str, archive, folder: Path, contents: Path, name: str) -> None:
+    """Unpack the archive, have the node's program restore it, and check it. ValueError when it is not whole."""
+    extract(archive, folder)
+    for arguments in (["restore", str(folder), "--data", str(contents)], ["verify", "--data", str(contents)]):
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, cwd="/")
+        if done.returncode != 0:
+            raise ValueError((done.stdout + done.stderr).strip()[-500:])
+    (contents / MARK).write_text(name + "\n")
+
+
+def extract(archive, folder: Path) -> None:
+    """The files of a store, which has no folders: nothing gets out of the folder, whatever the archive's names are."""
+    with tarfile.open(fileobj=archive) as file:
         for member in file:
             content = file.extractfile(member) if member.isfile() else None
             if content is not None:
@@ -57,10 +98,12 @@ def swap(contents: Path, data: Path, account: str) -> None:
     contents.rename(data)
     for pattern in KEPT:
         for path in aside.glob(pattern):
-            if not (data / path.name).exists():
-                shutil.move(path, data / path.name)
+            # Renamed and never copied: a link stays the link that it is.
+            with contextlib.suppress(FileExistsError):
+                if not os.path.lexists(data / path.name):
+                    path.rename(data / path.name)
     if account:
-        subprocess.run(["/bin/chown", "--recursive", f"{account}:", str(data)], check=True)
+        subprocess.run(["/bin/chown", "--recursive", "--no-dereference", f"{account}:", str(data)], check=True)
 
 
 def main() -> None:
@@ -69,7 +112,7 @@ def main() -> None:
     action, program, archive, data, account, name = sys.argv[1:]
     contents = Path(data).with_name(f".{Path(data).name}.restored")
     if action == "unpack":
-        unpack(program, Path(archive), contents, name)
+        unpack(program, Path(archive), contents, account, name)
     else:
         swap(contents, Path(data), account)
 
