@@ -1,10 +1,10 @@
-"""Remote read as a door: representations, realms, and credentials that a local user draws out."""
+"""Doors beside the message path: the management API, remote read, and the private directory."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -29,8 +29,49 @@ from qmnode.settings.node import Settings
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.structures.guid import guid_to_text, new_guid
 from tests.adversary.attacks import Area, attack
+from tests.directory import test_node_rights as rights
+from tests.management import test_connections as management
+from tests.management.conftest import Managed
 from tests.remote_read.conftest import serving
 from tests.remote_read.raw_client import RawClient
+
+lab, managing = rights.lab, management.serving
+"""Fixtures of these rooms' own tests."""
+
+
+@attack(
+    Area.DOORS,
+    can="hold connections to the management API: TLS handshakes that never end, and heads that never come",
+    promised="places are shared by address, silent connections give theirs up, and honest callers are answered",
+)
+async def test_connections_that_say_nothing_keep_nobody_from_managing(
+    managing: Callable[..., Awaitable[Managed]],
+) -> None:
+    managed = await managing(connections=8, connections_per_address=6, head_time=600)
+    strangers = [
+        stranger
+        for source in ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+        for stranger in await management.connected(managed, 8, source, management.HELLO)
+    ]
+
+    assert await management.is_served(managed)
+
+    for _, writer in strangers:
+        writer.close()
+
+
+@pytest.mark.servers
+@pytest.mark.one_server(reason="Active Directory has access lists of its own")
+@attack(
+    Area.DOORS,
+    can="use what a node logs in to the private directory with, and write whatever LDAP has a request for",
+    promised="a node writes its own keys, certificates and queues: no sites, roles, host names, users, groups or SIDs",
+)
+def test_a_node_writes_nothing_else_into_the_private_directory(lab: rights.Lab) -> None:
+    refused = {name: write(lab) for name, write in rights.FORBIDDEN.items()}
+
+    assert set(refused.values()) == {rights.INSUFFICIENT_ACCESS_RIGHTS}, refused
+
 
 OFFERS: dict[str, tuple[tuple[SyntaxId, ...], ...]] = {
     "NDR first": ((NDR_SYNTAX,), (NDR64_SYNTAX,)),
