@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,12 +40,6 @@ def rolled_out(machines: Sequence[str], queues: list[dict[str, Any]]) -> Iterato
         yield enterprise
     finally:
         enterprise.close()
-
-
-@pytest.fixture(scope="module")
-def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where wheels are kept for all tests of a run: they are built once."""
-    return tmp_path_factory.getbasetemp().parent / "qmnode-releases"
 
 
 @pytest.fixture(scope="module")

@@ -206,7 +206,7 @@ class TestFaults:
         """Somebody else has its port."""
         small.hosts.stop_node(ROUTER)
         with somebody_listens(small, ROUTER):
-            stopped = small.play("rollout", queue_manager_ready_seconds=5)
+            stopped = small.play("rollout", queue_manager_ready_seconds=20)
             assert stopped.code != 0
             assert f"{ROUTER}, at " in stopped.said
             assert "is not ready after" in stopped.said
