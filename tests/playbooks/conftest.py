@@ -30,7 +30,13 @@ def sample(*machines: str) -> dict[str, Any]:
 @contextmanager
 def rolled_out(machines: Sequence[str], queues: list[dict[str, Any]]) -> Iterator[LabEnterprise]:
     """These machines of the sample with these queues, provisioned and rolled out; taken away at the end."""
-    enterprise = LabEnterprise(sample(*machines) | {"foreign_sites": [], "users": [], "queues": queues})
+    declared = sample(*machines)
+    foreign = {site["name"] for site in declared["foreign_sites"]}
+    declared["routing_links"] = [each for each in declared["routing_links"] if foreign.isdisjoint(each["sites"])]
+    for machine in declared["machines"]:
+        if machine.pop("foreign_sites", None):
+            machine["roles"] = [role for role in machine["roles"] if role != "connector"]
+    enterprise = LabEnterprise(declared | {"foreign_sites": [], "users": [], "queues": queues})
     try:
         enterprise.start()
         enterprise.play("provision", declared=str(enterprise.declared)).ok()
