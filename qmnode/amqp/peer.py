@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
-from proton import Collector, Connection, Endpoint, Event, Terminus, Transport, symbol
+from proton import Collector, Connection, Endpoint, Event, ProtonException, Terminus, Transport, symbol
 
 from qmnode.amqp.addresses import opened_name
 from qmnode.amqp.conditions import (
+    DECODE,
     INTERNAL,
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_REMOTE_SETTLE_FIRST: Final = 0
 _WINDOW: Final = 2 * 1024 * 1024
 """Bytes that a session may bring before the node has taken them."""
+MALFORMED: Final = (UnicodeDecodeError, ProtonException, RecursionError)
+"""The engine's errors for values of a peer that it takes and cannot give out, such as text that is not UTF-8."""
 TRANSACTIONAL: Final = "qmnode:transactional"
 """Property of a link that sends to a transactional queue of another machine, which nobody here can see."""
 
@@ -137,6 +139,8 @@ class Peer:
                     handler(event)
                 except RefusedError as error:
                     self.refuse(error)
+                except MALFORMED as error:
+                    self.refuse(RefusedError(DECODE, f"a frame with a value that cannot be read: {error}"))
                 except Exception:
                     log.exception("an AMQP connection fails", principal=self._host.principal.name)
                     self.refuse(RefusedError(INTERNAL, "the node could not do this: its log says why"))
@@ -202,6 +206,8 @@ class Peer:
             self._refuse_link(link, error)
         except MessageQueuingError as error:
             self._refuse_link(link, of_endpoint(error))
+        except MALFORMED as error:
+            self._refuse_link(link, RefusedError(DECODE, f"an address or a name that cannot be read: {error}"))
         else:
             if self._host.closed or is_gone(link):
                 await opened.close()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from qmnode.amqp.codec import Described, ULong, encode
 from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER, SaslServer, SaslState
@@ -28,18 +29,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.servers
 
-HONEST = (
-    SASL_HEADER
-    + init("ANONYMOUS")
-    + AMQP_HEADER
-    + frame(OPEN)
-    + BEGIN
-    + frame(
-        performative(
-            0x12, ["out", 0, False, 0, 0, Described(ULong(0x28), []), Described(ULong(0x29), ["orders"]), None, None, 0]
-        )
+HONEST_ATTACH = frame(
+    performative(
+        0x12,
+        ["out", 0, False, 0, 0, Described(ULong(0x28), []), Described(ULong(0x29), ["orders"]), None, None, 0],
     )
 )
+BEGUN = SASL_HEADER + init("ANONYMOUS") + AMQP_HEADER + frame(OPEN) + BEGIN
+HONEST = BEGUN + HONEST_ATTACH
 FLOW = b"\x00\x53\x13"
 MESSAGE = encode(Described(ULong(0x75), b"x"))
 
@@ -127,6 +124,23 @@ async def test_frames_are_altered(amqp: Door) -> None:
         return bytes(data)
 
     await assault(amqp, lambda: [say(amqp.door.port, altered()) for _ in range(150)])
+
+
+@attack(
+    Area.AMQP,
+    can="name links, queues and containers in bytes that are no text",
+    promised="the link is refused; the log has no traceback",
+)
+async def test_names_are_no_text(amqp: Door) -> None:
+    bad = b"\xff\xfe"
+    addresses = [
+        frame(HONEST_ATTACH[8:].replace(b"orders", bad * 3)),
+        frame(HONEST_ATTACH[8:].replace(b"out", bad + b"x")),
+    ]
+    with capture_logs() as logs:
+        answers = [await assault(amqp, lambda one=one: say(amqp.door.port, BEGUN + one)) for one in addresses]
+    assert b"decode-error" in answers[0]
+    assert not [line for line in logs if line["log_level"] == "error"]
 
 
 @attack(
