@@ -28,6 +28,8 @@ _LOOK_AGAIN: Final = 0.5
 """Seconds between two looks whether a full queue, or a full disk, has room again."""
 _TYPICAL: Final = 2048
 """Bytes of a message of which nothing is known yet."""
+_HEADERS: Final = 256
+"""Bytes of a message's headers in the store, which count for the quota as well."""
 _KB: Final = 1024
 
 
@@ -104,7 +106,7 @@ class IncomingLink:
             return
         if data is None:
             return
-        self._average = (7 * self._average + len(data)) // 8
+        self._average = (7 * self._average + len(data) + _HEADERS) // 8
         try:
             message = from_amqp(parse(data), self._host.place)
         except CodecError as error:
