@@ -158,7 +158,6 @@ def test_at_a_terminal_one_line_says_how_far_it_is(tmp_path: Path) -> None:
     os.close(reading)
 
     assert process.wait(60) == 0, said
-    assert b"Simulating" in said
     assert re.search(rb"Writing segments.*\d+/\d+", said), said
 
 
