@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
 LIFETIME = 500
+OWNER_ENTRY = allow(ALICE, QueueAccess.MQSEC_QUEUE_GENERIC_ALL)
 
 
 class Enterprise:
@@ -105,8 +106,10 @@ async def test_a_user_signs_until_the_certificate_is_revoked(enterprise: Enterpr
     enterprise.certificate.write_bytes(MqUserSignCerts.parse(listed.certificates).certificates[0].certificate)
     await asyncio.gather(enterprise.one.start(), enterprise.two.start())
     async with qmnode.connect(enterprise.two.socket) as two, qmnode.connect(enterprise.one.socket) as one:
-        await two.create_queue(QUEUE, authentication=True)
-        await one.create_queue(ADMIN)
+        # A queue of a user whom the directory knows takes messages of nobody else until its access list says so.
+        taking = SecurityDescriptor(dacl=Acl.of(OWNER_ENTRY, allow(EVERYONE, QueueAccess.MQSEC_WRITE_MESSAGE))).write()
+        await two.create_queue(QUEUE, authentication=True, security=taking)
+        await one.create_queue(ADMIN, security=taking)
         admin = await one.open_queue(f"DIRECT=OS:{ADMIN}")
         number = (await two.queue(QUEUE)).private_queue_number
         name = f"PRIVATE={guid_to_text(two.identifier)}\\{number:08x}"
@@ -121,7 +124,9 @@ async def test_a_user_signs_until_the_certificate_is_revoked(enterprise: Enterpr
         inner, _ = enterprise.groups.group(child(ACCOUNT, enterprise.directory.connection.dialect.contexts.users))
         outer, denied = enterprise.groups.group(inner)
         access = Acl.of(
-            deny(Sid.parse(denied), QueueAccess.MQSEC_WRITE_MESSAGE), allow(EVERYONE, QueueAccess.MQSEC_WRITE_MESSAGE)
+            deny(Sid.parse(denied), QueueAccess.MQSEC_WRITE_MESSAGE),
+            OWNER_ENTRY,
+            allow(EVERYONE, QueueAccess.MQSEC_WRITE_MESSAGE),
         )
         await two.set_queue(QUEUE, security=SecurityDescriptor(dacl=access).write())
         for members, expected in (
