@@ -51,6 +51,8 @@ class Job:
     """The number of the job that this one takes back."""
     asker: str = ""
     channel: str = ""
+    rights: list[str] = field(default_factory=list)
+    """The SIDs of its owner, with which it goes on after a restart; empty for one who may do everything."""
     limited: bool = False
     """Each message has its own target, which the owner may not be allowed to use: after a restart the owner has to
     resume the job, with the rights of then."""
@@ -96,9 +98,8 @@ class Job:
 
     def describe(self) -> dict[str, Any]:
         """The job as JSON, with its rate and an estimate."""
-        facts = asdict(self)
-        for name in ("number", "sources", "until", "limited", "origin", "logged", "lookups"):
-            del facts[name]
+        hidden = ("number", "sources", "until", "limited", "origin", "logged", "lookups", "rights")
+        facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in hidden}
         rate = self.scanned / self.seconds if self.seconds > 0 else 0.0
         left = max(self.total - self.scanned, 0)
         running = self.state is JobState.RUNNING

@@ -112,7 +112,8 @@ class Steps:
         chosen = job.lookups[first : first + _AT_ONCE]
         entries, missing = [], []
         for lookup_identifier in chosen:
-            value = queue.value_of(lookup_identifier) if queue is not None and not queue.deleted else None
+            known = queue is not None and not queue.deleted and came_before(lookup_identifier, job.until)
+            value = queue.value_of(lookup_identifier) if known and queue is not None else None
             if value is None:
                 missing.append(lookup_identifier)
             else:
@@ -263,7 +264,10 @@ class Steps:
         value = queue.value_of(lookup_identifier)
         if value is None:
             raise _lost(f"it is no longer in {queue.pathname}: it was received, or is being received")
-        return queue, value, None if copied else self._manager.names.find(entry["queue"])
+        source = None if copied else self._manager.names.find(entry["queue"])
+        if source is not None:
+            self._targets.check_return(source, queue, len(value))
+        return queue, value, source
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any, Final
@@ -19,8 +20,11 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
+from qmnode.security.access_check import Token
+from qmnode.security.principals import Principal
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.sid import Sid
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +33,8 @@ MOST_LOOKUPS: Final = 10_000
 _KEPT: Final = 200
 """Jobs that have ended and are still listed."""
 _AT_ONCE: Final = 2
+_OPEN: Final = 20
+"""Jobs of one asker that have not ended."""
 _LOG_PAGE: Final = 50
 """Records of a log in one page; each has at most 200 messages."""
 _ORIGIN: Final = "origin"
@@ -59,7 +65,13 @@ class Jobs:
             elif job.limited:
                 self._pause(job, f"the node has started again: {job.asker} has to resume the job")
             else:
-                self._run(job, None)
+                principal = _restored(job)
+                try:
+                    self._check_sources(job, principal)
+                except MessageQueuingError as error:
+                    self._pause(job, error.sentence)
+                else:
+                    self._run(job, principal)
 
     async def stop(self) -> None:
         """Stop working. The jobs stay as they are and go on with the next start."""
@@ -93,6 +105,7 @@ class Jobs:
         sources = self._sources(asker, kind, queues, target)
         if lookups and (len(sources) != 1 or len(queues) != 1):
             raise _bad("lookup identifiers are those of one queue: name that queue alone")
+        self._check_number(asker)
         now = self._manager.clock.time()
         job = Job(
             number=max(self._jobs, default=0) + 1,
@@ -138,6 +151,7 @@ class Jobs:
 
     async def undo(self, asker: Asker, number: int) -> Job:
         """Begin a job that takes back what another one has done, as far as that can be."""
+        self._check_number(asker)
         of = self.owned(asker, number)
         if of.state is JobState.RUNNING:
             raise _bad(f"job {number} is running: pause or cancel it first")
@@ -161,6 +175,7 @@ class Jobs:
         job.asker, job.channel = asker.name, asker.channel
         # The rights of a named target were checked; where each message has its own, they count when it is opened.
         job.limited = not job.target and job.kind in ("return", "replay") and not asker.does_everything
+        job.rights = _rights_of(asker)
         job.origin = self._origin
         self._jobs[job.number] = job
         self._records.put(job)
@@ -204,6 +219,8 @@ class Jobs:
                     self._end(job, JobState.CANCELLED, f"cancelled by {asker.name}")
             case "resume":
                 if job.state is JobState.PAUSED:
+                    self._check_sources(job, asker.principal)
+                    job.rights = _rights_of(asker)
                     job.state, job.reason, job.origin = JobState.RUNNING, "", self._origin
                     self._records.put(job)
                     self._run(job, asker.principal)
@@ -220,6 +237,24 @@ class Jobs:
                 ErrorCode.MQ_ERROR_ACCESS_DENIED, f"job {number} belongs to {job.asker}, and not to {asker.name}"
             )
         return job
+
+    def _check_number(self, asker: Asker) -> None:
+        if sum(one.asker == asker.name and one.state not in ENDED for one in self._jobs.values()) >= _OPEN:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+                f"{asker.name} has {_OPEN} jobs that have not ended: let some end, or cancel them",
+            )
+
+    def _check_sources(self, job: Job, principal: object) -> None:
+        """Access lists may have changed since the job began or was paused. MQ_ERROR_ACCESS_DENIED."""
+        access = Access.PEEK if job.kind in COPIES else Access.RECEIVE
+        for number in job.sources:  # a journal has its queue's list, and a right of its own
+            owner = self._manager.queue_collection.get(number & ~1)
+            queue = owner.journal if owner is not None and number & 1 else owner
+            if queue is not None and not self._manager.opening.may_open(queue, access, principal):
+                raise MessageQueuingError(
+                    ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{queue.pathname}: {job.asker} may not {job.kind} its messages"
+                )
 
     # Work
 
@@ -289,10 +324,25 @@ class Jobs:
         log.info("a job ended", job=job.number, kind=job.kind, state=state.value, done=job.done, failed=job.failed)
 
     def _forget_old(self) -> None:
-        ended = [job for job in self._jobs.values() if job.state in ENDED]
+        undone = {job.undoes for job in self._jobs.values() if job.state not in ENDED}
+        ended = [job for job in self._jobs.values() if job.state in ENDED and job.number not in undone]
+        most = Counter(job.asker for job in ended)
+        ended.sort(key=lambda job: -most[job.asker])  # who has most loses first; of one asker the oldest
         for job in ended[: max(len(ended) - _KEPT, 0)]:
             self._records.forget(job)
             del self._jobs[job.number]
+
+
+def _rights_of(asker: Asker) -> list[str]:
+    principal = asker.principal
+    return (
+        sorted(map(str, principal.token.sids)) if isinstance(principal, Principal) and not principal.everything else []
+    )
+
+
+def _restored(job: Job) -> Token | None:
+    """The owner as of the beginning: with a token the policy checks as with a principal."""
+    return Token(frozenset(map(Sid.from_text, job.rights))) if job.rights else None
 
 
 def _bad(sentence: str) -> MessageQueuingError:

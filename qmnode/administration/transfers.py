@@ -98,6 +98,14 @@ class Targets:
 
     # One message
 
+    def check_return(self, source: Queue, target: Queue, size: int) -> None:
+        """Whether a moved message may go back. Raises what forbids it."""
+        if kind_of(source) is not kind_of(target) or not self._manager.opening.may_open(
+            source, Access.SEND, self._caller
+        ):
+            raise _denied(f"it may not go back to {source.pathname}")
+        _check_room(source, size)
+
     def plan(self, source: Queue, target: Target, lookup_identifier: int, message: Message, *, copies: bool) -> Way:
         """How a message would get there. Raises what forbids it. This may read the store."""
         if target.error is not None:

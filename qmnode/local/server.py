@@ -147,7 +147,8 @@ class LocalConnection(asyncio.Protocol):
         self._groups = peer_groups(peer)
         self.server.connections.add(self)
         limit = self.server.settings.connections
-        if len(self.server.connections) > limit:
+        own = sum(one.user_id == self.user_id for one in self.server.connections)
+        if len(self.server.connections) > limit or (self.user_id and own > max(limit // 2, 1)):
             log.warning("an application was refused: too many are connected", limit=limit, user_id=self.user_id)
             refusal = MessageQueuingError(
                 ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, f"{limit} applications are connected (local.connections)"

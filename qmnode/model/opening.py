@@ -245,6 +245,7 @@ class Opening:
             and reader.reads(names[0], access)
             and not context.names.is_local(names[0])
         ):
+            self._check_outward(names[0], Access.SEND, caller)
             return await reader.open_queue(names[0], access, share)
         if len(names) == 1:
             await self._look_up(names[0], access)
@@ -295,7 +296,7 @@ class Opening:
     def open_one(self, name: FormatName, access: Access, share: Share, caller: object = None) -> OpenQueueDescriptor:
         """Open one queue for a caller."""
         context = self._context
-        queue = self.find(name, access)
+        queue = self.find(name, access, caller=caller)
         self._check_access(queue, access, caller)
         if conflicts(queue.open_modes, access, share):
             raise MessageQueuingError(
@@ -332,7 +333,18 @@ class Opening:
             return context.access_policy.outgoing_queue_security(context.machine_security)
         return owner.security
 
-    def find(self, name: FormatName, access: Access, *, for_strangers: bool = False) -> Queue:
+    def _check_outward(self, name: FormatName, access: Access, caller: object) -> None:
+        """Before a queue to another machine is made, or read there."""
+        policy = self._context.access_policy
+        if policy is None or caller is None:
+            return
+        rights = _RIGHTS[access][False]
+        if not policy.check(policy.outgoing_queue_security(self._context.machine_security), rights, caller):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{name}: {caller} has no right of {rights.name}"
+            )
+
+    def find(self, name: FormatName, access: Access, *, for_strangers: bool = False, caller: object = None) -> Queue:
         """Find the queue to open: a local one, or an outgoing one, which is created if necessary.
 
         ``for_strangers``: a message from another machine names it. At most half of the outgoing queues are created that
@@ -344,10 +356,11 @@ class Opening:
         if access is Access.SEND and name.is_read_only:
             raise _unsupported(f"{name} cannot be sent to: it is a journal or a dead-letter queue")
         if context.names.is_local(name):
-            queue = context.names.local(name) or self._create_local(name, access)
+            queue = context.names.local(name) or self._create_local(name, access, caller)
         else:
             queue = context.names.outgoing(name)
             if queue is None and access is Access.SEND:
+                self._check_outward(name, access, caller)
                 queue = self._create_outgoing(name, for_strangers)
             elif queue is not None and access not in (Access.SEND, *_ADMINISTRATION):
                 queue = None  # outgoing queues are only read with the administrative access
@@ -359,12 +372,13 @@ class Opening:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{name} is for the queue manager only")
         return queue
 
-    def _create_local(self, name: FormatName, access: Access) -> Queue | None:
+    def _create_local(self, name: FormatName, access: Access, caller: object) -> Queue | None:
         """Create a subqueue as the target of a move, or the connector queue for a connector application."""
         context = self._context
         if isinstance(name, ConnectorFormatName):
             if access is Access.SEND:
                 return None
+            self._check_outward(name, access, caller)
             self._check_room()
             queue = Queue(
                 context,
@@ -384,6 +398,7 @@ class Opening:
         owner = context.names.by_path(PathName(path.computer, path.queue, path.kind))
         if owner is None:
             return None
+        self._check_access(owner, access, caller)
         context.store.durable()
         return context.queues.subqueue(owner, path.subqueue)
 

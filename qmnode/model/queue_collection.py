@@ -295,11 +295,13 @@ class QueueCollection(dict[int, Queue]):
             system = self[queue_id]
             system.__dict__.update({name: attributes[name] for name in DEFAULT_PROPERTIES})
             return
+        if queue_id & 1 and attributes["queue_type"] == QueueType.SYSTEM.value:
+            return  # a journal's record, which changing a journal wrote: its queue makes it
         pathname: str = attributes.pop("pathname")
         queue_type = QueueType(attributes.pop("queue_type"))
         # Definitions are in the order of their numbers, and a subqueue has a higher number than its queue.
         parent = self.get(attributes.pop("parent"))
-        self._next_queue_id = max(self._next_queue_id, queue_id + 2)
+        self._next_queue_id = max(self._next_queue_id, (queue_id | 1) + 1)
         if queue_type is QueueType.OUTGOING:
             self.add(OutgoingQueue(self._context, queue_id, pathname, **attributes))
             return

@@ -29,6 +29,7 @@ from qmnode.model.outcomes import Outcomes
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Recorder, RemoteReader
 from qmnode.model.published import PublishedQueues
+from qmnode.model.queue import Queue
 from qmnode.model.queue_collection import Names, QueueCollection, check_properties
 from qmnode.model.transaction import Transaction
 from qmnode.model.transport_security import TransportSecurity
@@ -206,6 +207,11 @@ class QueueManager(QueueManagerApi):
         if "transactional" in properties and properties["transactional"] != queue.transactional:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_PROPERTY_NOTALLOWED, "a queue is transactional, or not, from its creation on"
+            )
+        if queue.is_journal or (queue.parent is not None and "security" in properties):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_PROPERTY_NOTALLOWED,
+                f"{name} has what {cast('Queue', queue.parent).pathname} has: change that queue",
             )
         check_properties(properties)
         if self.context.access_policy is not None and "security" in properties:

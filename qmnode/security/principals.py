@@ -32,7 +32,14 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, GroupExpansion, User, equals
+from qmnode.directory.port import (
+    DirectoryOperationError,
+    DirectoryOperationResult,
+    GroupExpansion,
+    User,
+    WorkgroupDirectory,
+    equals,
+)
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.security.access_check import Token
 from qmnode.security.accounts import security_identifier_of
@@ -116,7 +123,7 @@ class Principals:
     ) -> None:
         """``directory`` is None in a workgroup. ConfigurationError for settings that name nobody."""
         self._settings = settings
-        self._directory = directory
+        self._directory = None if type(directory) is WorkgroupDirectory else directory
         self._clock = clock
         self._accounts = {account.casefold(): account for account in settings.account_security_identifiers}
         self._users, self._groups = _declared(settings.principals)
@@ -157,6 +164,8 @@ class Principals:
             try:
                 user = await security_identifier_of(known_as, self._settings, self._directory)
             except MessageQueuingError as error:
+                if error.code == ErrorCode.MQ_ERROR_NO_DS:  # the user may be one who is denied
+                    raise
                 log.info("no SID for a remote user", account=known_as, reason=str(error))
                 continue
             return self._principal(account, user, {user, *implied, *await self._groups_of(user)})
