@@ -160,6 +160,7 @@ async def test_who_may_use_a_queue_is_shown_and_changed(client: httpx.AsyncClien
         "rights": ["send-message"],
         "mask": "",
         "inherited": False,
+        "known": None,
     }
     assert managed.audited()[-1]["details"] == change
     wrong = await client.post("/v1/queues/orders/access", json=change | {"trustee": "somebody"})
