@@ -389,6 +389,7 @@ def test_a_deletion_is_conditional_where_the_server_can(bench):
     connection.delete(child("Servers", site))
 
     if bench.server.is_active_directory:
+        connection.delete(child("NTDS Site Settings", site))
         connection.delete(site, only_if=(MARK, b"something else"))
     else:
         with pytest.raises(ConditionFailed, match="no longer as it was"):
