@@ -264,8 +264,10 @@ class LdapConnection:
 
         A server that could not be reached, or that says it did nothing, did not do it: the next one is asked. When the
         connection broke after the request was sent, the same server is asked what is there now. Only what that server
-        says is missing is requested again; what another server does not have may still be on its way there.
+        says is missing is requested again; what another server does not have may still be on its way there. The server
+        may have done the first request only after it was asked, so a refusal of a repeated one is looked into as well.
         """
+        repeated = False
         for _ in range(len(self.pool.order()) + 1):
             with self.pool.session() as session:
                 try:
@@ -275,11 +277,15 @@ class LdapConnection:
                     self.pool.fail(session.url)
                     if self._settled(session.url, is_done, doing, problem):
                         return
+                    repeated = True
                     continue
             if result.code == SUCCESS:
                 return
             if result.code not in BUSY:
-                raise error_of(result, doing, self.settings.account)
+                refusal = error_of(result, doing, self.settings.account)
+                if repeated and self._settled(session.url, is_done, doing, refusal):
+                    return
+                raise refusal
             self.pool.fail(session.url)
         raise DirectoryUnavailable(f"{doing}: no directory server does it")
 

@@ -213,6 +213,26 @@ class TestUnknownOutcome:
         found = directory.sites.find(name)
         assert found is not None and found.identifier == site.identifier
 
+    def test_a_write_that_took_effect_late_is_done(
+        self,
+        relayed: EnterpriseDirectory,
+        relay: Relay,
+        directory: EnterpriseDirectory,
+        fresh_name: Named,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """The server is asked before it has done the first request, and refuses the repeated one."""
+        name = fresh_name("Late")
+        relayed.sites.add(Site(name=fresh_name("Before")))  # what an addition asks first is known from now on
+        really, answers = relayed.connection._is_added, [False]
+        monkeypatch.setattr(relayed.connection, "_is_added", lambda *of: answers.pop() if answers else really(*of))
+        relay.swallow_next_answer()
+
+        site = relayed.sites.add(Site(name=name))
+
+        found = directory.sites.find(name)
+        assert not answers and found is not None and found.identifier == site.identifier
+
     def test_a_delete_that_took_effect_is_done(
         self, relayed: EnterpriseDirectory, relay: Relay, directory: EnterpriseDirectory, fresh_name: Named
     ) -> None:
