@@ -115,8 +115,9 @@ def lab(slapd: EmbeddedDirectory) -> Iterator[Lab]:
         )
         user = administrator.users.add(User(name="rights-boss", security_identifier=ADMINISTRATOR))
         queues = [administrator.queues.add(Queue(pathname=f"{each.computer_name}\\kept")) for each in (me, other)]
-        members = f"CN=Rights Members,{administrator.connection.dialect.contexts.users}"
-        administrator.connection.add(members, ("top", "group"), {"sAMAccountName": (b"rights-members",)})
+        group = f"rights-members-{new_guid().hex()[:8]}"
+        members = f"CN={group},{administrator.connection.dialect.contexts.users}"
+        administrator.connection.add(members, ("top", "group"), {"sAMAccountName": (group.encode(),)})
         settings = slapd.client_settings().model_copy(update={"user": computer_of(me), "password_file": None})
         own = type(settings).model_validate(settings.model_dump(exclude={"password"}) | {"password": SECRET})
         trust = ldap3.Tls(validate=ssl.CERT_REQUIRED, ca_certs_file=str(slapd.paths.authority))
