@@ -10,7 +10,7 @@ from qmnode.dcerpc.errors import FaultStatus, RpcFault
 from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Opened = TypeVar("Opened")
 
@@ -51,6 +51,10 @@ class ContextHandles:
             raise RpcFault(FaultStatus.CONTEXT_MISMATCH, "no such context handle in this association")
         value: Opened = found[0]
         return value
+
+    def of_kind(self, kind: type[Opened], principal: str) -> Iterator[Opened]:
+        """The values of this type that a principal has open."""
+        return (value for value, who, _ in self._open.values() if isinstance(value, kind) and who == principal)
 
     def close(self, handle: bytes) -> None:
         """Close a handle, which is null from now on."""

@@ -1,4 +1,4 @@
-"""Queues open to remote readers: the abstract data model of MS-MQQP 3.1.1 and of qmcomm (MS-MQMP 3.1.1.7).
+"""Queues open to remote readers: the data models of MS-MQQP 3.1.1, MS-MQRR 3.1.1 and qmcomm (MS-MQMP 3.1.1.7).
 
 A queue is opened through qmcomm, which issues a number for it; the caller that then opens that number through qm2qm
 owns the queue. The numbers are random, so that no client finds another's by counting.
@@ -67,8 +67,21 @@ class OpenQueueEntry:
 
 
 @dataclass(eq=False, slots=True)
+class QueueContext:
+    """The object behind a QUEUE_CONTEXT_HANDLE_SERIALIZE of RemoteRead (MS-MQRR 2.2.4)."""
+
+    queue: RemoteQueue
+    pending: dict[int, RemoteReadEntry] = field(default_factory=dict)
+    """Entries of the PendingRequestTable (3.1.1.3) whose messages were sent, by RequestId."""
+    move_context: int = field(default_factory=lambda: secrets.randbits(64) | 1)
+    """Its pMoveContext (3.1.4.11), a random number."""
+
+
+@dataclass(eq=False, slots=True)
 class RemoteReadEntry:
-    """RemoteReadEntry: the object behind a PCTX_REMOTEREAD_HANDLE_TYPE (MS-MQQP 3.1.1.2)."""
+    """A read: RemoteReadEntry, the object behind a PCTX_REMOTEREAD_HANDLE_TYPE (MS-MQQP 3.1.1.2), and
+    PendingRequestEntry (MS-MQRR 3.1.1.2).
+    """
 
     queue: RemoteQueue
     request_id: int
@@ -79,6 +92,8 @@ class RemoteReadEntry:
     """The lookup identifier of the locked message, once there is one."""
     held: int = 0
     """Bytes of that message, charged to the association until the read has ended."""
+    timer: asyncio.TimerHandle | None = None
+    """Pending Request Cleanup Timer (MS-MQRR 3.1.2.2), once the message was sent."""
 
     def cancel(self) -> None:
         """End the wait: the call returns MQ_INFORMATION_REMOTE_CANCELED_BY_CLIENT."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,8 +15,6 @@ from qmnode.model.record import PREFIX, PREFIX_SIZE
 from qmnode.remote_read import qm2qm
 from qmnode.remote_read.opened import OpenQueueEntry, RemoteQueue, RemoteReadEntry, RemoteReadState
 from qmnode.remote_read.qm2qm import (
-    INFINITE,
-    MAXIMUM_BUFFER,
     Action,
     PortType,
     RemoteReadAck,
@@ -26,6 +23,7 @@ from qmnode.remote_read.qm2qm import (
     StartReceive2Response,
     Status,
 )
+from qmnode.remote_read.reads import MQ_OK, SEQUENTIAL_ID, Reads, by_lookup_id, by_position, locks
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 
@@ -33,35 +31,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qmnode.dcerpc.server import Caller
-    from qmnode.model.api import Seek
     from qmnode.model.message import Message
-    from qmnode.model.reading import Cursor
     from qmnode.remote_read.identities import Identities
     from qmnode.remote_read.opened import RemoteQueues
 
 log = structlog.get_logger(__name__)
 
-MQ_OK: Final = 0
 STATUS_INVALID_PARAMETER: Final = 0xC000000D
-STATUS_NOT_FOUND: Final = 0xC0000225
 CANCELED_BY_CLIENT: Final = 0x400E03E9
 """The status MQ_INFORMATION_REMOTE_CANCELED_BY_CLIENT, 3.1.4.6."""
 VERSION: Final = (6, 1, 7601)
 """The version that RemoteQmGetVersion returns: 3.1.4.9 and its notes 22 to 24."""
-_SEQUENTIAL_ID: Final = (1 << 56) - 1
 _RETURNED_BY_SERVER: Final = 1
 _SERVER_PORTS: Final = (PortType.IP_HANDSHAKE, PortType.IP_READ)
-_LOOKUPS: Final[dict[int, tuple[bool, Seek]]] = {
-    # Whether the message is removed, and its position relative to the lookup identifier.
-    Action.MQ_LOOKUP_PEEK_CURRENT: (False, "current"),
-    Action.MQ_LOOKUP_PEEK_NEXT: (False, "next"),
-    Action.MQ_LOOKUP_PEEK_PREV: (False, "prev"),
-    Action.MQ_LOOKUP_RECEIVE_CURRENT: (True, "current"),
-    Action.MQ_LOOKUP_RECEIVE_NEXT: (True, "next"),
-    Action.MQ_LOOKUP_RECEIVE_PREV: (True, "prev"),
-}
-_FIRST: Final = 0
-_LAST: Final = 0xFFFFFFFFFFFFFFFF
 
 
 class _Read(NamedTuple):
@@ -75,9 +57,8 @@ class _Read(NamedTuple):
 class Qm2qmServer:
     """Lets other queue managers read the queues of this one."""
 
-    def __init__(self, queues: RemoteQueues, identities: Identities, port: Callable[[], int], held_bytes: int) -> None:
-        """``held_bytes`` limits the messages that may be locked for one client at a time; one message always may."""
-        self._held_bytes = held_bytes
+    def __init__(self, queues: RemoteQueues, identities: Identities, port: Callable[[], int], reads: Reads) -> None:
+        self._reads = reads
         self._queues = queues
         self._identities = identities
         self._port = port
@@ -139,65 +120,35 @@ class Qm2qmServer:
         cursor = queue.cursors.get(desc.cursor) if desc.cursor else None
         if desc.cursor and cursor is None:
             return _Read(STATUS_INVALID_PARAMETER)
-        work = _work_of(queue, cursor, desc)
+        work = by_position(queue, cursor, desc.action, desc.timeout)
         if work is None:
             return _Read(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        return await self._wait(caller, queue, desc, work, locks=desc.action == Action.MQ_ACTION_RECEIVE)
+        return await self._wait(caller, queue, desc, work)
 
     async def _read_by_lookup_id(self, caller: Caller, desc: RemoteReadDesc, lookup_id: int) -> _Read:
-        found = _LOOKUPS.get(desc.action)
-        if not desc.remote_queue or desc.timeout or desc.cursor or found is None:
-            return _Read(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        locks, seek = found
-        if seek != "next" and lookup_id == 0:
+        if not desc.remote_queue or desc.timeout or desc.cursor:
             return _Read(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         queue = self._queues.of_owner(desc.remote_queue, caller)
         if queue is None or desc.request_id in queue.reads:
             return _Read(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        if seek == "next" and lookup_id == _FIRST:
-            seek = "first"
-        elif seek == "prev" and lookup_id == _LAST:
-            seek = "last"
-        # The section removes the message at once, even if it is lost on its way: here it is locked first, too.
-        descriptor = queue.descriptor
-        read = descriptor.receive_begin_by_lookup_id if locks else descriptor.peek_by_lookup_id
-        return await self._wait(caller, queue, desc, read(lookup_id, seek), locks=locks)
+        work = by_lookup_id(queue, lookup_id, desc.action)
+        if work is None:
+            return _Read(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        return await self._wait(caller, queue, desc, work)
 
-    async def _wait(
-        self, caller: Caller, queue: RemoteQueue, desc: RemoteReadDesc, work: Awaitable[Message], *, locks: bool
-    ) -> _Read:
-        task = asyncio.current_task()
-        assert task is not None
-        entry = RemoteReadEntry(queue, desc.request_id, task)
-        queue.reads[entry.request_id] = entry
-        try:
-            message = await work
-        except MessageQueuingError as error:
-            return _Read(int(error.code))
-        except asyncio.CancelledError:
-            if not entry.cancelled:
-                raise
-            task.uncancel()
-            return _Read(CANCELED_BY_CLIENT)
-        finally:
-            if queue.reads.get(entry.request_id) is entry:
-                del queue.reads[entry.request_id]
-        entry.lookup_identifier = message.lookup_identifier
-        size = len(stored_value(message)) - PREFIX_SIZE
-        full = locks and caller.association.held and caller.association.held + size > self._held_bytes
-        if size > MAXIMUM_BUFFER or full:
-            if locks:
-                entry.give_back()
-            return _Read(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES if full else ErrorCode.MQ_ERROR_BUFFER_OVERFLOW)
-        if not locks:
-            return _Read(MQ_OK, NULL_CONTEXT_HANDLE, message)
-        entry.hold(caller.association, size)
+    async def _wait(self, caller: Caller, queue: RemoteQueue, desc: RemoteReadDesc, work: Awaitable[Message]) -> _Read:
+        read = await self._reads.read(
+            caller, queue, desc.request_id, work, locks=locks(desc.action), cancelled=CANCELED_BY_CLIENT
+        )
+        entry = read.entry
+        if entry is None:
+            return _Read(read.status, NULL_CONTEXT_HANDLE, read.message)
         try:
             handle = caller.association.handles.create(entry, caller.principal, entry.give_back)
         except BaseException:
             entry.give_back()
             raise
-        return _Read(MQ_OK, handle, message)
+        return _Read(MQ_OK, handle, read.message)
 
     async def end_receive(self, caller: Caller, request: qm2qm.EndReceiveRequest) -> qm2qm.ContextResponse:
         """Answer RemoteQMEndReceive, 3.1.4.2: delete or unlock the message."""
@@ -206,13 +157,7 @@ class Qm2qmServer:
         if entry is None:
             return qm2qm.ContextResponse(status=ErrorCode.MQ_ERROR_INVALID_HANDLE)
         handles.close(request.context)
-        entry.release()
-        delete = request.ack == RemoteReadAck.RR_ACK
-        try:
-            await entry.queue.descriptor.receive_end(entry.lookup_identifier, delete)
-        except MessageQueuingError as error:
-            return qm2qm.ContextResponse(status=int(error.code))
-        return qm2qm.ContextResponse(status=MQ_OK)
+        return qm2qm.ContextResponse(status=await self._reads.end(entry, delete=request.ack == RemoteReadAck.RR_ACK))
 
     async def cancel_receive(self, caller: Caller, request: qm2qm.CancelReceiveRequest) -> Status:
         """Answer RemoteQMCancelReceive, 3.1.4.6: end a waiting read."""
@@ -221,13 +166,7 @@ class Qm2qmServer:
         queue = self._queues.of_client(request.h_queue, caller)
         if queue is None or not queue.reads:
             return Status(status=ErrorCode.MQ_ERROR_INVALID_HANDLE)
-        entry = queue.reads.get(request.request_id)
-        if entry is None:
-            return Status(status=ErrorCode.MQ_ERROR)
-        if entry.cancelled:
-            return Status(status=STATUS_NOT_FOUND)
-        entry.cancel()
-        return Status(status=MQ_OK)
+        return Status(status=self._reads.cancel(queue, request.request_id))
 
     # Queues and cursors
 
@@ -293,20 +232,6 @@ class Qm2qmServer:
         return qm2qm.GetVersionResponse(major=major, minor=minor, build_number=build_number)
 
 
-def _work_of(queue: RemoteQueue, cursor: Cursor | None, desc: RemoteReadDesc) -> Awaitable[Message] | None:
-    """The data model's event for an action; None if the action is none of these."""
-    timeout = None if desc.timeout == INFINITE else desc.timeout / 1000
-    match desc.action:
-        case Action.MQ_ACTION_RECEIVE:
-            return (cursor or queue.descriptor).receive_begin(timeout)
-        case Action.MQ_ACTION_PEEK_CURRENT:
-            return (cursor or queue.descriptor).peek(timeout)
-        case Action.MQ_ACTION_PEEK_NEXT if cursor is not None:
-            return cursor.peek_next(timeout)
-        case _:
-            return None
-
-
 def _answered(desc: RemoteReadDesc, message: Message | None) -> RemoteReadDesc:
     """The description for the response: with the packet as stored, and its arrival time in the queue."""
     desc.reserved = _RETURNED_BY_SERVER
@@ -319,6 +244,6 @@ def _answered(desc: RemoteReadDesc, message: Message | None) -> RemoteReadDesc:
 
 
 def _response2(desc: RemoteReadDesc, read: _Read) -> StartReceive2Response:
-    sequential_id = read.message.lookup_identifier & _SEQUENTIAL_ID if read.message is not None else 0
+    sequential_id = read.message.lookup_identifier & SEQUENTIAL_ID if read.message is not None else 0
     desc2 = RemoteReadDesc2(remote_read_desc=_answered(desc, read.message), sequential_id=sequential_id)
     return StartReceive2Response(context=read.context, desc2=desc2, status=read.status)

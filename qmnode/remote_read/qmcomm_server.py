@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -11,36 +10,23 @@ from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
 from qmnode.dcerpc.server import Service, service
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
-from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.remote_read import qmcomm
 from qmnode.remote_read.opened import RemoteOpenContext, RemoteQueue, RemoteReadState
 from qmnode.remote_read.qm2qm import PortType, Status
-from qmnode.remote_read.queue_format import QueueFormatValue, to_format_name
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.errors import PacketError
-from qmnode.structures.names import (
-    DirectFormatName,
-    DirectProtocol,
-    FormatName,
-    MachineFormatName,
-    PrivateFormatName,
-    PublicFormatName,
-    QueueNameError,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qmnode.dcerpc.server import Caller
-    from qmnode.model.queue_manager import QueueManager
     from qmnode.remote_read.identities import Identities
     from qmnode.remote_read.opened import RemoteQueues
+    from qmnode.remote_read.opening import RemoteOpening
 
 log = structlog.get_logger(__name__)
 
 STATUS_SHARING_VIOLATION: Final = 0xC0000043
 """The status for MQ_ERROR_SHARING_VIOLATION in MS-MQMP 3.1.4.2."""
-_READABLE: Final = (DirectFormatName, PublicFormatName, PrivateFormatName, MachineFormatName)
 _ACCESS: Final = {int(one): one for one in (Access.RECEIVE, Access.PEEK)}
 
 
@@ -48,9 +34,9 @@ class QmcommServer:
     """Opens queues of this queue manager for remote readers."""
 
     def __init__(
-        self, manager: QueueManager, queues: RemoteQueues, identities: Identities, port: Callable[[], int]
+        self, opening: RemoteOpening, queues: RemoteQueues, identities: Identities, port: Callable[[], int]
     ) -> None:
-        self._manager = manager
+        self._opening = opening
         self._queues = queues
         self._identities = identities
         self._port = port
@@ -73,7 +59,6 @@ class QmcommServer:
     ) -> qmcomm.OpenRemoteQueueResponse:
         """Answer R_QMOpenRemoteQueue, 3.1.4.2, with the number of the queue."""
         try:
-            self._queues.check_room()
             queue = await self._open(caller, request)
         except MessageQueuingError as error:
             log.info("a remote queue was not opened", peer=caller.peer, who=caller.principal, reason=str(error))
@@ -92,29 +77,13 @@ class QmcommServer:
         )
 
     async def _open(self, caller: Caller, request: qmcomm.OpenRemoteQueueRequest) -> RemoteQueue:
-        name = self._at_home(_name_of(request.queue_format), caller)
         access = _ACCESS.get(request.desired_access)
         if access is None or request.share_mode not in (Share.DENY_NONE, Share.DENY_RECEIVE):
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE,
                 f"access {request.desired_access:#x} with share mode {request.share_mode}: a remote queue is only read",
             )
-        if not self._manager.names.is_local(name):
-            raise MessageQueuingError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"{name} is not a queue of this computer")
-        principal = await self._identities.principal(caller.principal)
-        opened = await self._manager.open_queue(str(name), access, Share(request.share_mode), caller=principal)
-        assert isinstance(opened, OpenQueueDescriptor)
-        return self._queues.add(opened, caller)
-
-    def _at_home(self, name: FormatName, caller: Caller) -> FormatName:
-        """The name with a local address: the one that the caller has connected to is this computer's, even if the
-        settings do not know it.
-        """
-        if not isinstance(name, DirectFormatName) or name.protocol not in (DirectProtocol.TCP, DirectProtocol.OS):
-            return name
-        if name.path.computer != caller.local_address:
-            return name
-        return DirectFormatName(DirectProtocol.OS, replace(name.path, computer=self._manager.computer_name))
+        return await self._opening.open(caller, request.queue_format, access, Share(request.share_mode))
 
     def _close_context(self, context: RemoteOpenContext) -> None:
         if context.queue.state is RemoteReadState.OPENED:
@@ -145,17 +114,3 @@ class QmcommServer:
     async def get_server_port(self, caller: Caller, request: qmcomm.ServerPortRequest) -> Status:
         """Answer R_QMGetRTQMServerPort, 3.1.4.24: one port serves all interfaces; there is none over SPX."""
         return Status(status=self._port() if request.ip in (PortType.IP_HANDSHAKE, PortType.IP_READ) else 0)
-
-
-def _name_of(value: QueueFormatValue | None) -> FormatName:
-    if value is None:
-        raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, "no QUEUE_FORMAT")
-    try:
-        name = to_format_name(value)
-    except (QueueNameError, PacketError, ValueError) as error:
-        raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, str(error)) from None
-    if not isinstance(name, _READABLE):
-        raise MessageQueuingError(
-            ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"{name} cannot be read remotely"
-        )
-    return name

@@ -1,4 +1,7 @@
-"""Another queue manager, as a remote reader sees it: finding its ports, opening its queues (MS-MQQP 3.2.4.1)."""
+"""Another queue manager, as a remote reader sees it: finding its ports, opening its queues.
+
+RemoteRead is tried first; a peer that does not have it is read over MS-MQQP (MS-MQRR 3.2.4.1, MS-MQQP 3.2.4.1).
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from qmnode.dcerpc import endpoint_mapper_interface as endpoint_mapper
 from qmnode.dcerpc.client import RpcClient
-from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, port_of, tower_of
-from qmnode.dcerpc.errors import FaultStatus, RpcError, RpcFault
+from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, NOT_REGISTERED, port_of, tower_of
+from qmnode.dcerpc.errors import RpcError, RpcFault
+from qmnode.dcerpc.initiator import BindRefusedError
 from qmnode.dcerpc.protection import AuthenticationError
-from qmnode.errors import MessageQueuingError, reason_of
+from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
-from qmnode.remote_read import qm2qm, qmcomm
+from qmnode.remote_read import qm2qm, qmcomm, remoteread
 from qmnode.remote_read.qm2qm import QM2QM, PortType
+from qmnode.remote_read.qm2qm_session import Qm2qmSession
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.queue_format import to_queue_format
+from qmnode.remote_read.remote_errors import check_status, rpc_error, unavailable
+from qmnode.remote_read.remoteread import REMOTE_READ
+from qmnode.remote_read.remoteread_session import RemoteReadSession
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import FormatName
@@ -28,11 +36,12 @@ if TYPE_CHECKING:
     from qmnode.dcerpc.interface import Interface, Method
     from qmnode.dcerpc.ndr import Parameters, Representation
     from qmnode.dcerpc.protection import SecurityContext
+    from qmnode.remote_read.read_session import ReadSession
     from qmnode.remote_read.remote_queue import RemoteReadQueue
 
 ENDPOINT_MAPPER_PORT: Final = 135
 DEFAULT_PORT: Final = 2103
-"""The port of qmcomm if no endpoint mapper is asked (MS-MQMP 3.1.4.24)."""
+"""The port of the interfaces if no endpoint mapper is asked (MS-MQMP 3.1.4.24)."""
 OPEN_TIMEOUT: Final = 300.0
 """Seconds that opening may take: 3.2.4.1."""
 CALL_TIMEOUT: Final = 60.0
@@ -41,12 +50,6 @@ TICKET_TIMEOUT: Final = 30.0
 """Seconds that a domain controller has to issue a ticket."""
 _OLD_VERSION: Final = (5, 1)
 """Servers below this version lack RemoteQMStartReceive2 (3.2.4.2)."""
-_STATUS: Final = {
-    0xC000000D: ErrorCode.MQ_ERROR_INVALID_PARAMETER,
-    0xC0000043: ErrorCode.MQ_ERROR_SHARING_VIOLATION,
-    0x400E03E9: ErrorCode.MQ_ERROR_OPERATION_CANCELLED,
-}
-_CODES: Final = {int(code): code for code in ErrorCode}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class RemoteReadOptions:
     endpoint_mapper_port: int = ENDPOINT_MAPPER_PORT
     """The port of the endpoint mapper; 0 to ask none."""
     port: int = DEFAULT_PORT
-    """The port of qmcomm when no endpoint mapper is asked."""
+    """The port of the interfaces when no endpoint mapper is asked."""
     own_address: str = ""
     security: Callable[[str], SecurityContext] | None = None
     """Makes the initiator's side of a security context for a host; None to read anonymously."""
@@ -71,12 +74,16 @@ class RemoteReadOptions:
 class RemoteNode:
     """Connections to one queue manager. Its open queues share them; ``close`` ends all."""
 
-    def __init__(self, host: str, options: RemoteReadOptions, client: RpcClient, reader: RpcClient) -> None:
+    def __init__(
+        self, host: str, options: RemoteReadOptions, client: RpcClient, reader: RpcClient, interface: Interface
+    ) -> None:
         self.host = host
         self._options = options
         self._client = client
         self.reader = reader
-        """The connection for qm2qm."""
+        """The connection for reads."""
+        self.interface = interface
+        """The interface of reads: RemoteRead, or qm2qm."""
         self.request_id = 0
         self.takes_lookup_ids = True
         """Whether the server has RemoteQMStartReceive2 and RemoteQMStartReceiveByLookupId."""
@@ -89,28 +96,39 @@ class RemoteNode:
 
     @classmethod
     async def connect(cls, host: str, options: RemoteReadOptions | None = None) -> Self:
-        """Connect, through the endpoint mapper and the port that qmcomm names for qm2qm.
+        """Connect, through the endpoint mapper, to RemoteRead; without that, to qmcomm and the port that it names for
+        qm2qm.
 
         Raises MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE if there is no answer, MQ_ERROR_ACCESS_DENIED if authentication
         fails.
         """
         options = options or RemoteReadOptions()
         try:
-            port = await _find_port(host, options)
-            client = await _connect(host, port, (QMCOMM, QM2QM), options)
             try:
-                reader = await cls._reader(host, port, client, options)
-                node = cls(host, options, client, reader)
-                await node._ask_version()
-            except BaseException:
-                client.abort()
-                raise
+                port = await _find_port(host, REMOTE_READ, options)
+                client = await _connect(host, port, (REMOTE_READ,), options)
+            except BindRefusedError:
+                return await cls._connect_old(host, options)
+            return cls(host, options, client, client, REMOTE_READ)
         except AuthenticationError as error:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{host}: {error}") from error
         except RpcFault as error:
             raise rpc_error(host, error) from error
         except (RpcError, OSError, TimeoutError) as error:
             raise unavailable(host, error) from error
+
+    @classmethod
+    async def _connect_old(cls, host: str, options: RemoteReadOptions) -> Self:
+        """Connect to a queue manager that does not have RemoteRead."""
+        port = await _find_port(host, QMCOMM, options)
+        client = await _connect(host, port, (QMCOMM, QM2QM), options)
+        try:
+            reader = await cls._reader(host, port, client, options)
+            node = cls(host, options, client, reader, QM2QM)
+            await node._ask_version()
+        except BaseException:
+            client.abort()
+            raise
         return node
 
     @staticmethod
@@ -145,16 +163,20 @@ class RemoteNode:
     async def call(self, interface: Interface, method: Method, request: Parameters, limit: float = CALL_TIMEOUT) -> Any:
         """Call a method that does not wait for a message; raises errors with MQ_ERROR codes."""
         client = self.reader if interface is QM2QM else self._client
+        return await self.answer(client.begin(interface, method, request), limit)
+
+    async def answer(self, call: asyncio.Future[Any], limit: float = CALL_TIMEOUT) -> Any:
+        """The response of a call that does not wait for a message; raises errors with MQ_ERROR codes."""
         try:
             async with asyncio.timeout(limit):
-                return await client.call(interface, method, request)
+                return await call
         except (RpcError, TimeoutError) as error:
             raise rpc_error(self.host, error) from error
 
     async def open_queue(
         self, name: FormatName, access: Access = Access.RECEIVE, share: Share = Share.DENY_NONE
     ) -> RemoteReadQueue:
-        """Open a queue: R_QMOpenRemoteQueue, RemoteQMOpenQueue, R_QMCloseRemoteQueueContext (MS-MQMP 4.2)."""
+        """Open a queue to read it."""
         opening = asyncio.ensure_future(self._open_queue(name, access, share))
         self._opening.add(opening)
         try:
@@ -178,6 +200,25 @@ class RemoteNode:
     async def _open_queue(self, name: FormatName, access: Access, share: Share) -> RemoteReadQueue:
         from qmnode.remote_read.remote_queue import RemoteReadQueue  # imported here because it imports this module
 
+        opened = self._open_remote_read if self.interface is REMOTE_READ else self._open_qm2qm
+        queue = RemoteReadQueue(self, str(name), access, share, await opened(name, access, share))
+        self.queues.add(queue)
+        return queue
+
+    async def _open_remote_read(self, name: FormatName, access: Access, share: Share) -> ReadSession:
+        """Open it with R_OpenQueue (MS-MQRR 3.2.4.1)."""
+        request = remoteread.OpenQueueRequest(
+            queue_format=to_queue_format(name),
+            access=int(access),
+            share_mode=int(share),
+            client_id=self._options.identifier,
+            non_routing_server=int(not self._options.mqs),
+        )
+        opened = await self.call(REMOTE_READ, remoteread.OPEN_QUEUE, request, OPEN_TIMEOUT)
+        return RemoteReadSession(self, opened.context)
+
+    async def _open_qm2qm(self, name: FormatName, access: Access, share: Share) -> ReadSession:
+        """R_QMOpenRemoteQueue, RemoteQMOpenQueue, R_QMCloseRemoteQueueContext (MS-MQMP 4.2)."""
         options = self._options
         opened = await self.call(
             QMCOMM,
@@ -205,9 +246,7 @@ class RemoteNode:
         )
         await self.call(QMCOMM, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseRemoteQueueContext(handle=opened.handle))
         check_status(session.status, f"{name} at {self.host}")
-        queue = RemoteReadQueue(self, str(name), access, share, opened.h_queue, opened.p_queue, session.context)
-        self.queues.add(queue)
-        return queue
+        return Qm2qmSession(self, opened.h_queue, opened.p_queue, session.context)
 
     def queue_closed(self) -> None:
         """Count a queue that was closed, or could not be opened."""
@@ -239,21 +278,24 @@ async def _close_when_open(opening: asyncio.Future[RemoteReadQueue]) -> None:
         await (await opening).close()
 
 
-async def _find_port(host: str, options: RemoteReadOptions) -> int:
+async def _find_port(host: str, interface: Interface, options: RemoteReadOptions) -> int:
+    """The port of an interface. Raises BindRefusedError if the endpoint mapper does not know the interface."""
     if not options.endpoint_mapper_port:
         return options.port
     mapper = await RpcClient.connect(
         host, options.endpoint_mapper_port, (ENDPOINT_MAPPER,), own_address=options.own_address
     )
     try:
-        request = endpoint_mapper.MapRequest(tower=tower_of(QMCOMM.syntax, 0, "0.0.0.0"))  # noqa: S104  # any host
+        request = endpoint_mapper.MapRequest(tower=tower_of(interface.syntax, 0, "0.0.0.0"))  # noqa: S104  # any host
         async with asyncio.timeout(CALL_TIMEOUT):
             response = await mapper.call(ENDPOINT_MAPPER, endpoint_mapper.MAP, request)
     finally:
         mapper.abort()
     towers = [tower for tower in response.towers if tower is not None]
+    if response.status == NOT_REGISTERED:
+        raise BindRefusedError(f"the endpoint mapper does not know {interface.name} there")
     if response.status or not towers:
-        raise RpcError(f"the endpoint mapper knows no qmcomm there (status {response.status:#010x})")
+        raise RpcError(f"the endpoint mapper does not answer for {interface.name} (status {response.status:#010x})")
     return port_of(towers[0])
 
 
@@ -271,33 +313,3 @@ async def _connect(host: str, port: int, interfaces: Sequence[Interface], option
         security=security,
         own_address=options.own_address,
     )
-
-
-def unavailable(host: str, error: Exception) -> MessageQueuingError:
-    """The error for a host that does not answer, or not as a queue manager would."""
-    reason = reason_of(error) or "no answer in time"
-    return MessageQueuingError(
-        ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE,
-        f"{host} cannot be read from: {reason}. Remote read has to be enabled there, and its endpoint mapper reachable",
-    )
-
-
-def rpc_error(host: str, error: Exception) -> MessageQueuingError:
-    """The error of a failed call for an application."""
-    if isinstance(error, RpcFault):
-        if error.status in _CODES:  # Windows reports some failures as faults (note 18)
-            return MessageQueuingError(_CODES[error.status], f"{host} says so")
-        if error.status == FaultStatus.ACCESS_DENIED:
-            return MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{host} denies access")
-        return MessageQueuingError(ErrorCode.MQ_ERROR, f"{host}: {error}")
-    return unavailable(host, error)
-
-
-def check_status(status: int, what: str) -> None:
-    """Raise the error of a status, unless it is MQ_OK."""
-    if not status:
-        return
-    code = _STATUS.get(status) or _CODES.get(status)
-    if code is None:
-        raise MessageQueuingError(ErrorCode.MQ_ERROR, f"{what}: status {status:#010x}")
-    raise MessageQueuingError(code, f"{what}: {code.text}")

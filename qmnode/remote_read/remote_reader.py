@@ -12,6 +12,7 @@ import structlog
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueApi, Share
+from qmnode.security.principals import Principal, named_in_settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import DirectFormatName, DirectProtocol, FormatName, PrivateFormatName, PublicFormatName
 
@@ -52,9 +53,14 @@ class RemoteReader:
     """One connection to each queue manager whose queues are open here."""
 
     def __init__(self, manager: QueueManager, security: Callable[[str], SecurityContext] | None = None) -> None:
-        """``security`` makes security contexts for hosts; without it this node reads anonymously."""
+        """``security`` makes security contexts for hosts; without it this node reads anonymously.
+
+        ConfigurationError for readers that nobody can be.
+        """
         self._manager = manager
         self._security = security
+        named = manager.settings.remote_read.readers
+        self._readers = frozenset(named_in_settings(text, "remote_read.readers") for text in named)
         self._nodes: dict[str, RemoteNode] = {}
         self._connecting: dict[str, _Attempt] = {}
 
@@ -82,6 +88,16 @@ class RemoteReader:
             security=await self._security_for(host),
             identifier=self._manager.identifier,
         )
+
+    def check(self, name: FormatName, caller: object) -> None:
+        """MQ_ERROR_ACCESS_DENIED if this node reads elsewhere with an account, and not for this caller."""
+        if self._security is None or not self._readers or not isinstance(caller, Principal) or caller.administrator:
+            return
+        if self._readers.isdisjoint(caller.token.sids):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ACCESS_DENIED,
+                f"{name}: {caller} is not in remote_read.readers: add it, or its group",
+            )
 
     def reads(self, name: FormatName, access: Access) -> bool:
         """Whether a remote queue can be opened with this access."""

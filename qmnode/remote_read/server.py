@@ -13,10 +13,14 @@ from qmnode.dcerpc.server import RpcServer, ServerLimits
 from qmnode.errors import MessageQueuingError
 from qmnode.remote_read.identities import Identities
 from qmnode.remote_read.opened import RemoteQueues
+from qmnode.remote_read.opening import RemoteOpening
 from qmnode.remote_read.qm2qm import QM2QM
 from qmnode.remote_read.qm2qm_server import Qm2qmServer
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.qmcomm_server import QmcommServer
+from qmnode.remote_read.reads import Reads
+from qmnode.remote_read.remoteread import REMOTE_READ
+from qmnode.remote_read.remoteread_server import RemoteReadInterface
 from qmnode.security.principals import Principals
 from qmnode.structures.error_codes import ErrorCode
 
@@ -30,7 +34,11 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_ANNOTATIONS: Final = {QMCOMM: "Message Queuing - QMRT V1", QM2QM: "Message Queuing - RemoteRead V1"}
+_ANNOTATIONS: Final = {
+    QMCOMM: "Message Queuing - QMRT V1",
+    QM2QM: "Message Queuing - QM2QM V1",
+    REMOTE_READ: "Message Queuing - RemoteRead V1",
+}
 """The annotations of the interfaces at the endpoint mapper, in Windows' words."""
 _STEP: Final = 11
 _ATTEMPTS: Final = 100
@@ -61,9 +69,13 @@ class RemoteReadServer:
             bind_timeout=settings.bind_timeout,
             acceptor=AcceptorLimits(fragment=settings.fragment, request=settings.request_size),
         )
+        opening = RemoteOpening(manager, self.queues, identities)
+        reads = Reads(settings.held_bytes)
+        patience = settings.pending_request_timeout
         services = [
-            QmcommServer(manager, self.queues, identities, lambda: self.port).service(),
-            Qm2qmServer(self.queues, identities, lambda: self.port, settings.held_bytes).service(),
+            QmcommServer(opening, self.queues, identities, lambda: self.port).service(),
+            Qm2qmServer(self.queues, identities, lambda: self.port, reads).service(),
+            RemoteReadInterface(opening, self.queues, lambda: self.port, reads, patience).service(),
         ]
         self.server = RpcServer(services, limits=limits, security=security)
         mapper = EndpointMapper(_ANNOTATIONS, lambda: self.port)

@@ -11,8 +11,10 @@ import pytest
 
 from qmnode import Access, Message, QueueManager
 from qmnode.dcerpc.authentication import acceptor_authentication
+from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, MAP
 from qmnode.directory.port import WorkgroupDirectory
 from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
+from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.remote_read.server import RemoteReadServer
 from qmnode.settings.node import Settings
 from qmnode.settings.remote_read import RemoteReadSettings
@@ -83,9 +85,18 @@ def random_port() -> int:
     return random.SystemRandom().randrange(20_000, 32_000)
 
 
+def without_remote_read(server: RemoteReadServer) -> None:
+    """Make it a server of a node that does not know RemoteRead: its mapper does not know it, and no bind finds it."""
+    for rpc in (server.server, server.endpoint_mapper):
+        rpc.services.pop(REMOTE_READ.syntax, None)
+        rpc.interfaces.pop(REMOTE_READ.syntax, None)
+    mapper: Any = server.endpoint_mapper.services[ENDPOINT_MAPPER.syntax].handlers[MAP.opnum]
+    mapper.__self__._known.pop(REMOTE_READ.syntax)
+
+
 @asynccontextmanager
-async def serving(folder: Path, **settings: Any) -> AsyncIterator[Remote]:
-    """A node that serves remote readers."""
+async def serving(folder: Path, *, older: bool = False, **settings: Any) -> AsyncIterator[Remote]:
+    """A node that serves remote readers; ``older``: over qm2qm alone."""
     mapper = random_port()
     address = free_alias([mapper])
     own = RemoteReadSettings(
@@ -96,6 +107,8 @@ async def serving(folder: Path, **settings: Any) -> AsyncIterator[Remote]:
     async with QueueManager.open(folder / "serving", all_settings) as manager:
         await manager.create_queue(QUEUE, security=OPEN)
         server = RemoteReadServer(manager, own, WorkgroupDirectory(), acceptor_authentication(own))
+        if older:
+            without_remote_read(server)
         await server.start()
         try:
             yield Remote(manager, server, await manager.open_queue(NAME, Access.SEND))

@@ -19,6 +19,7 @@ from impacket.dcerpc.v5.ndr import (
 from impacket.uuid import uuidtup_to_bin
 
 QM2QM = uuidtup_to_bin(("1088a980-eae5-11d0-8d9b-00a02453c337", "1.0"))
+REMOTE_READ = uuidtup_to_bin(("1a9134dd-7b39-45ba-ad88-44d01ca47f28", "1.0"))
 QMCOMM = uuidtup_to_bin(("fdb3a030-065f-11d1-bb9b-00a024ea5525", "1.0"))
 NDR = ("8a885d04-1ceb-11c9-9fe8-08002b104860", "2.0")
 NDR64 = ("71710533-BEBA-4937-8319-B5DBEF9CCC36", "1.0")

@@ -183,17 +183,23 @@ async def test_a_node_authenticates_with_its_settings(remote: Remote, tmp_path: 
 async def test_a_handle_of_alice_is_no_handle_for_who_joins_her_association(remote: Remote, tmp_path: Path) -> None:
     from qmnode.dcerpc.client import RpcClient
     from qmnode.dcerpc.errors import RpcFault
-    from qmnode.remote_read import qm2qm
+    from qmnode.remote_read import qm2qm, remoteread
     from qmnode.remote_read.qm2qm import QM2QM
+    from qmnode.remote_read.remoteread import REMOTE_READ
 
     await remote.send(b"one")
     async with await remote.connect(security=as_user(tmp_path, "ntlm")) as node:
         queue = await node.open_queue(NAME)
-        joined = await RpcClient.connect(remote.address, remote.port, (QM2QM,), group_id=node.reader.group_id)
-        request = qm2qm.CloseQueueRequest(context=queue._session)
-        with pytest.raises(RpcFault):
-            await joined.call(QM2QM, qm2qm.CLOSE_QUEUE, request)
-        desc = qm2qm.RemoteReadDesc(remote_queue=queue.handle, queue=queue.handle, request_id=1)
+        interfaces = (QM2QM, REMOTE_READ)
+        joined = await RpcClient.connect(remote.address, remote.port, interfaces, group_id=node.reader.group_id)
+        context = queue.session._context
+        with pytest.raises(RpcFault, match="CONTEXT_MISMATCH"):
+            await joined.call(REMOTE_READ, remoteread.CLOSE_QUEUE, remoteread.ContextRequest(context=context))
+        start = remoteread.StartReceiveRequest(context=context, request_id=1)
+        with pytest.raises(RpcFault, match="CONTEXT_MISMATCH"):
+            await joined.call(REMOTE_READ, remoteread.START_RECEIVE, start)
+        (number,) = remote.server.queues._by_number
+        desc = qm2qm.RemoteReadDesc(remote_queue=number, queue=number, request_id=1)
         answer = await joined.call(QM2QM, qm2qm.START_RECEIVE, qm2qm.StartReceiveRequest(desc=desc))
         assert answer.status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
         joined.abort()

@@ -30,6 +30,7 @@ from qmnode.dcerpc.errors import FaultStatus, RpcFault
 from qmnode.dcerpc.ndr import NDR, NDR64, NULL_CONTEXT_HANDLE
 from qmnode.remote_read.qm2qm import QM2QM
 from qmnode.remote_read.qmcomm import QMCOMM
+from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.structures.guid import ZERO_GUID, new_guid
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from qmnode.dcerpc.interface import SyntaxId
     from tests.remote_read.conftest import Remote
 
-ANNOTATIONS = ["Message Queuing - QMRT V1", "Message Queuing - RemoteRead V1"]
-BOTH = [QMCOMM.syntax, QM2QM.syntax]
+ANNOTATIONS = ["Message Queuing - QMRT V1", "Message Queuing - QM2QM V1", "Message Queuing - RemoteRead V1"]
+EVERY = [QMCOMM.syntax, QM2QM.syntax, REMOTE_READ.syntax]
 SAMBA_CLIENT = Path(__file__).with_name("samba_mapper_client.py")
 
 
@@ -57,11 +58,11 @@ def interfaces_of(response: LookupResponse) -> list[SyntaxId | None]:
 
 
 @pytest.mark.parametrize("representation", [NDR, NDR64], ids=lambda one: one.name)
-async def test_both_interfaces_are_listed_with_their_port(remote: Remote, representation: object) -> None:
+async def test_every_interface_is_listed_with_its_port(remote: Remote, representation: object) -> None:
     async with mapper(remote, representation) as client:
         response = await client.call(ENDPOINT_MAPPER, LOOKUP, LookupRequest())
     assert (response.status, response.entry_handle) == (0, NULL_CONTEXT_HANDLE)
-    assert interfaces_of(response) == BOTH
+    assert interfaces_of(response) == EVERY
     assert [entry.annotation for entry in response.entries] == ANNOTATIONS
     assert {port_of(entry.tower) for entry in response.entries} == {remote.port}
 
@@ -69,10 +70,10 @@ async def test_both_interfaces_are_listed_with_their_port(remote: Remote, repres
 async def test_a_list_is_read_in_parts(remote: Remote) -> None:
     async with mapper(remote) as client:
         first = await client.call(ENDPOINT_MAPPER, LOOKUP, LookupRequest(max_entries=1))
-        assert interfaces_of(first) == BOTH[:1] and first.entry_handle != NULL_CONTEXT_HANDLE
-        rest = LookupRequest(max_entries=1, entry_handle=first.entry_handle)
+        assert interfaces_of(first) == EVERY[:1] and first.entry_handle != NULL_CONTEXT_HANDLE
+        rest = LookupRequest(max_entries=2, entry_handle=first.entry_handle)
         second = await client.call(ENDPOINT_MAPPER, LOOKUP, rest)
-        assert interfaces_of(second) == BOTH[1:] and second.entry_handle == NULL_CONTEXT_HANDLE
+        assert interfaces_of(second) == EVERY[1:] and second.entry_handle == NULL_CONTEXT_HANDLE
         with pytest.raises(RpcFault) as caught:
             await client.call(ENDPOINT_MAPPER, LOOKUP, rest)
         assert caught.value.status == FaultStatus.CONTEXT_MISMATCH
@@ -97,17 +98,17 @@ def identifier(syntax: SyntaxId, major: int = 1, minor: int = 0) -> InterfaceIde
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        ({"inquiry_type": 1, "interface": identifier(QM2QM.syntax)}, BOTH[1:]),
-        ({"inquiry_type": 1, "interface": identifier(QM2QM.syntax, 7)}, BOTH[1:]),
+        ({"inquiry_type": 1, "interface": identifier(QM2QM.syntax)}, EVERY[1:2]),
+        ({"inquiry_type": 1, "interface": identifier(QM2QM.syntax, 7)}, EVERY[1:2]),
         ({"inquiry_type": 1, "interface": identifier(QM2QM.syntax, 7), "version_option": 3}, []),
         ({"inquiry_type": 1, "interface": identifier(QM2QM.syntax, 1, 1), "version_option": 2}, []),
-        ({"inquiry_type": 1, "interface": identifier(QM2QM.syntax, 1, 1), "version_option": 4}, BOTH[1:]),
-        ({"inquiry_type": 1, "interface": identifier(QM2QM.syntax, 1, 1), "version_option": 5}, BOTH[1:]),
+        ({"inquiry_type": 1, "interface": identifier(QM2QM.syntax, 1, 1), "version_option": 4}, EVERY[1:2]),
+        ({"inquiry_type": 1, "interface": identifier(QM2QM.syntax, 1, 1), "version_option": 5}, EVERY[1:2]),
         ({"inquiry_type": 1, "interface": identifier(QM2QM.syntax), "version_option": 9}, []),
         ({"inquiry_type": 1, "interface": None}, []),
-        ({"inquiry_type": 2, "object": ZERO_GUID}, BOTH),
+        ({"inquiry_type": 2, "object": ZERO_GUID}, EVERY),
         ({"inquiry_type": 2, "object": new_guid()}, []),
-        ({"inquiry_type": 3, "object": ZERO_GUID, "interface": identifier(QMCOMM.syntax)}, BOTH[:1]),
+        ({"inquiry_type": 3, "object": ZERO_GUID, "interface": identifier(QMCOMM.syntax)}, EVERY[:1]),
         ({"inquiry_type": 9}, []),
     ],
 )
@@ -158,6 +159,7 @@ async def test_samba_lists_and_maps_them(remote: Remote, tmp_path: Path, options
     assert output.decode().splitlines() == [
         f"0 {ANNOTATIONS}",
         f"0 {ANNOTATIONS[:1]} False",
-        f"0 {ANNOTATIONS[1:]} True",
+        f"0 {ANNOTATIONS[1:2]} False",
+        f"0 {ANNOTATIONS[2:]} True",
         "0 1", "0 1", "0 1",
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from impacket.dcerpc.v5.rpcrt import RPC_C_AUTHN_LEVEL_CONNECT, RPC_C_AUTHN_LEVE
 from qmnode.model.packet import message_from_packet
 from tests.lab.sddl import parse_sddl
 from tests.remote_read.conftest import QUEUE, eventually, serving
-from tests.remote_read.foreign import QM2QM, QMCOMM
+from tests.remote_read.foreign import QM2QM, QMCOMM, REMOTE_READ
 from tests.remote_read.foreign_client import PEEK, Foreign, mapped_port, packet_of
 
 if TYPE_CHECKING:
@@ -140,10 +140,11 @@ async def test_a_waiting_receive_is_cancelled_over_another_connection(remote: Re
     assert message_from_packet(packet_of(await in_thread(foreign.start))).body == b"one"
 
 
-async def test_the_endpoint_mapper_knows_both_interfaces_and_no_other(remote: Remote) -> None:
+async def test_the_endpoint_mapper_knows_its_interfaces_and_no_other(remote: Remote) -> None:
     mapper = remote.endpoint_mapper_port
     assert await in_thread(lambda: mapped_port(remote.address, mapper, QM2QM)) == remote.port
     assert await in_thread(lambda: mapped_port(remote.address, mapper, QMCOMM)) == remote.port
+    assert await in_thread(lambda: mapped_port(remote.address, mapper, REMOTE_READ)) == remote.port
     with pytest.raises(DCERPCException, match="16c9a0d6"):
         await in_thread(lambda: mapped_port(remote.address, mapper, bytes(16) + QM2QM[16:]))
 

@@ -14,9 +14,9 @@ from qmnode import Access, Message, MessageQueuingError, QueueManager, Share
 from qmnode.dcerpc.ndr import NDR, NDR64
 from qmnode.dcerpc.server import RpcServer
 from qmnode.local.server import LocalServer
-from qmnode.remote_read import qm2qm
-from qmnode.remote_read.qm2qm import QM2QM, Action, RemoteReadDesc, RemoteReadDesc2
-from qmnode.remote_read.remote_node import RemoteNode
+from qmnode.remote_read.qm2qm import QM2QM, Action
+from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
+from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.settings.node import LocalSettings, Settings
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.structures.error_codes import ErrorCode
@@ -24,9 +24,18 @@ from qmnode.structures.names import parse_single_format_name
 from tests.remote_read.conftest import NAME, QUEUE, eventually, serving
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.remote_read.conftest import Remote
+
+
+@pytest.fixture(params=["RemoteRead", "qm2qm"])
+async def remote(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Remote]:
+    """A node that has RemoteRead, and an older one, which is read over qm2qm."""
+    async with serving(tmp_path, older=request.param == "qm2qm") as one:
+        yield one
+
 
 HERE = parse_single_format_name(r"DIRECT=OS:SERVING\private$\orders")
 
@@ -48,6 +57,29 @@ async def test_messages_come_whole_and_in_order(remote: Remote, representations:
     assert first.lookup_identifier < second.lookup_identifier
     assert abs(first.arrival_time - time.time()) < 60
     assert await remote.bodies() == []
+
+
+async def test_a_node_that_has_remote_read_is_read_over_it_and_an_older_one_over_qm2qm(remote: Remote) -> None:
+    has = REMOTE_READ.syntax in remote.server.server.interfaces
+    async with remote.open() as queue:
+        assert queue.node.interface is (REMOTE_READ if has else QM2QM)
+    async with await RemoteNode.connect(
+        remote.address, RemoteReadOptions(endpoint_mapper_port=0, port=remote.port)
+    ) as node:  # no mapper is asked: the bind is refused by the older one
+        assert node.interface is (REMOTE_READ if has else QM2QM)
+
+
+async def test_counts_of_moves_and_aborts_arrive(remote: Remote) -> None:
+    """MS-MQQP has no place for them."""
+    await remote.send(b"one", time_to_reach_queue=1_000)
+    here = await remote.manager.open_queue(NAME)
+    target = await remote.manager.open_queue(NAME + ";later", Access.MOVE)
+    await here.move((await here.peek(0)).lookup_identifier, target)
+    async with await remote.connect() as node:
+        queue = await node.open_queue(parse_single_format_name(r"DIRECT=OS:SERVING\private$\orders;later"))
+        message = await queue.receive(0)
+    assert message.move_count == (1 if node.interface is REMOTE_READ else 0)
+    assert message.time_to_reach_queue == 1_000
 
 
 async def test_the_largest_message_travels_in_fragments(remote: Remote) -> None:
@@ -120,8 +152,7 @@ async def test_a_received_message_of_a_cursor_goes_back_when_it_is_refused(remot
         await cursor.peek(0)
         await cursor.peek_next(0)
         read = await queue._start(Action.MQ_ACTION_RECEIVE, 0, await cursor._opened())
-        request = qm2qm.EndReceiveRequest(context=read.context, ack=qm2qm.RemoteReadAck.RR_NACK)
-        assert (await queue.node.reader.call(QM2QM, qm2qm.END_RECEIVE, request)).status == 0
+        assert (await queue.session.end(read.key, delete=False)).status == 0
     assert await remote.bodies() == [b"one", b"two"]
 
 
@@ -155,9 +186,7 @@ async def test_the_first_and_the_last_are_received_in_two_steps(
     """3.1.4.11 would remove it at once: it is locked, and back in its place when it is not acknowledged."""
     await remote.send(b"one", b"two", b"three")
     async with remote.open() as queue:
-        desc = RemoteReadDesc(remote_queue=queue.handle, queue=queue.handle, action=action, request_id=1)
-        request = qm2qm.StartReceiveByLookupIdRequest(lookup_id=lookup, desc2=RemoteReadDesc2(remote_read_desc=desc))
-        read = await queue._read(qm2qm.START_RECEIVE_BY_LOOKUP_ID, request, 1)
+        read = await queue._read(queue.session.start_by_lookup_id(1, action, lookup), 1, action)
         assert read.message.body == taken
         async with remote.open() as other:
             assert len(await other.receive_many(5, 0)) == 2
@@ -260,6 +289,8 @@ async def test_exclusive_access_is_kept(remote: Remote) -> None:
 )
 async def test_what_cannot_be_opened(remote: Remote, name: str, access: Access, code: ErrorCode) -> None:
     async with await remote.connect() as node:
+        if access is Access.SEND and node.interface is REMOTE_READ:
+            code = ErrorCode.MQ_ERROR_INVALID_PARAMETER  # MS-MQRR 3.1.4.2
         assert await failure(node.open_queue(parse_single_format_name(name), access)) is code
     assert not remote.server.queues
 

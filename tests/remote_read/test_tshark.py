@@ -13,9 +13,10 @@ import pytest
 from qmnode.remote_read.qm2qm import QM2QM
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
+from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.names import parse_single_format_name
-from tests.remote_read.conftest import THERE
+from tests.remote_read.conftest import THERE, serving
 from tests.remote_read.foreign import NDR64
 
 if TYPE_CHECKING:
@@ -81,7 +82,14 @@ def dissected(path: Path, *fields: str) -> list[list[str]]:
     return [line.split("\t") for line in ended.stdout.splitlines()]
 
 
-async def test_tshark_recognises_associations_opnums_and_nothing_malformed(remote: Remote, tmp_path: Path) -> None:
+@pytest.mark.parametrize("older", [False, True], ids=["RemoteRead", "qm2qm"])
+async def test_tshark_recognises_associations_opnums_and_nothing_malformed(tmp_path: Path, older: bool) -> None:
+    async with serving(tmp_path, older=older) as remote:
+        await recognised(remote, tmp_path, older=older)
+
+
+async def recognised(remote: Remote, tmp_path: Path, *, older: bool) -> None:
+    """An older node refuses the bind of RemoteRead, and is read over a second connection."""
     await remote.send(b"one" * 4000, b"two")
     relay = Relay(remote.address, remote.port)
     server = await asyncio.start_server(relay.serve, remote.address, 0)
@@ -100,11 +108,12 @@ async def test_tshark_recognises_associations_opnums_and_nothing_malformed(remot
     relay.write(path)
     rows = dissected(path, "dcerpc.pkt_type", "dcerpc.cn_bind_to_uuid", "dcerpc.cn_bind_trans_id", "dcerpc.opnum")
     bound = {uuid for row in rows for uuid in row[1].split(",") if uuid}
-    assert bound == {guid_to_text(QMCOMM.syntax.uuid), guid_to_text(QM2QM.syntax.uuid)}
+    interfaces = (REMOTE_READ, QMCOMM, QM2QM) if older else (REMOTE_READ,)
+    assert bound == {guid_to_text(one.syntax.uuid) for one in interfaces}
     assert NDR64[0].lower() in {uuid for row in rows for uuid in row[2].split(",")}
     kinds = [kind for row in rows for kind in row[0].split(",")]
-    assert kinds.count("11") == kinds.count("12") == 1
-    assert kinds.count("0") >= 10 and kinds.count("2") >= 10 and "3" not in kinds
+    assert kinds.count("11") == kinds.count("12") == 1 + older
+    assert kinds.count("0") >= 9 and kinds.count("2") >= 9 and "3" not in kinds
     opnums = {int(opnum) for row in rows for opnum in row[3].split(",") if opnum}
-    assert opnums == {1, 2, 3, 4, 6, 8, 9, 10, 31}
+    assert opnums == ({1, 2, 3, 4, 6, 8, 9, 10, 31} if older else {2, 3, 4, 5, 6, 7, 9})
     assert all(not "".join(row).strip() for row in dissected(path, "_ws.malformed"))

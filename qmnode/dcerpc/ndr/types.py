@@ -180,6 +180,8 @@ U64: Final = Fixed("Q", 8)
 ENUM: Final = Enumeration()
 GUID: Final = Identifier("IHH8s", 4)
 CONTEXT_HANDLE: Final = Identifier("IIHH8s", 4)
+OCTETS: Final = Identifier("16s", 1)
+"""``unsigned char[16]``: a fixed array, without alignment."""
 
 
 # --- pointers ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,119 @@
+"""One queue read over qm2qm: MS-MQQP 3.2.4. Its cursors are created through qmcomm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
+from qmnode.errors import MessageQueuingError
+from qmnode.model.packet import received_message, value_of_any_packet
+from qmnode.remote_read import qm2qm, qmcomm
+from qmnode.remote_read.qm2qm import QM2QM, Action, RemoteReadAck, RemoteReadDesc, RemoteReadDesc2
+from qmnode.remote_read.qmcomm import QMCOMM
+from qmnode.remote_read.read_session import Reading, ReadSession, lookup_identifier
+from qmnode.remote_read.remote_errors import check_status
+from qmnode.remote_read.transfer_buffer import TransferBuffer
+from qmnode.structures.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from qmnode.dcerpc.interface import Method
+    from qmnode.dcerpc.ndr import Parameters
+    from qmnode.remote_read.remote_node import RemoteNode
+
+
+class Qm2qmSession(ReadSession):
+    """An open queue: its numbers and its PCTX_RRSESSION_HANDLE_TYPE."""
+
+    def __init__(self, node: RemoteNode, handle: int, queue: int, context: bytes) -> None:
+        self._node = node
+        self.handle = handle
+        """OpenQueueDescriptorHandle: hRemoteQueue and hQueue of every call."""
+        self._queue = queue
+        self._context = context
+
+    @property
+    def takes_lookup_ids(self) -> bool:  # type: ignore[override]
+        """Whether the server has RemoteQMStartReceive2 and RemoteQMStartReceiveByLookupId."""
+        return self._node.takes_lookup_ids
+
+    def _begin(self, method: Method, request: Parameters) -> asyncio.Future[Any]:
+        return self._node.reader.begin(QM2QM, method, request)
+
+    def start(self, request_id: int, action: Action, milliseconds: int, cursor: int) -> asyncio.Future[Any]:
+        """Begin RemoteQMStartReceive2, or RemoteQMStartReceive with an old server."""
+        desc = self._desc(request_id, action, milliseconds, cursor)
+        if self.takes_lookup_ids:
+            request = qm2qm.StartReceive2Request(desc2=RemoteReadDesc2(remote_read_desc=desc))
+            return self._begin(qm2qm.START_RECEIVE2, request)
+        return self._begin(qm2qm.START_RECEIVE, qm2qm.StartReceiveRequest(desc=desc))
+
+    def start_by_lookup_id(self, request_id: int, action: Action, lookup_id: int) -> asyncio.Future[Any]:
+        """Begin RemoteQMStartReceiveByLookupId with a lookup identifier."""
+        desc2 = RemoteReadDesc2(remote_read_desc=self._desc(request_id, action))
+        request = qm2qm.StartReceiveByLookupIdRequest(lookup_id=lookup_id, desc2=desc2)
+        return self._begin(qm2qm.START_RECEIVE_BY_LOOKUP_ID, request)
+
+    def _desc(self, request_id: int, action: Action, milliseconds: int = 0, cursor: int = 0) -> RemoteReadDesc:
+        return RemoteReadDesc(
+            remote_queue=self.handle,
+            queue=self._queue,
+            cursor=cursor,
+            action=action,
+            timeout=milliseconds,
+            request_id=request_id,
+        )
+
+    def reading_of(self, request_id: int, action: Action, response: Any) -> Reading:
+        """The message of a successful response."""
+        if isinstance(response, qm2qm.StartReceiveResponse):
+            desc, sequential_id = response.desc, 0
+        else:
+            desc, sequential_id = response.desc2.remote_read_desc, response.desc2.sequential_id
+        packet = (desc.buffer if desc is not None else None) or b""
+        if desc is None or not packet:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR, f"{self._node.host} said that it sent a message, and sent none"
+            )
+        value = value_of_any_packet(packet, desc.arrive_time)
+        message = received_message(lookup_identifier(value, sequential_id), value)
+        return Reading(message, self.key_of(request_id, action, response))
+
+    def key_of(self, request_id: int, action: Action, response: Any) -> bytes | None:
+        """The context handle of the read."""
+        context: bytes = response.context
+        return None if context == NULL_CONTEXT_HANDLE else context
+
+    def end(self, key: bytes, *, delete: bool) -> asyncio.Future[Any]:
+        """Begin RemoteQMEndReceive for one read."""
+        ack = RemoteReadAck.RR_ACK if delete else RemoteReadAck.RR_NACK
+        return self._begin(qm2qm.END_RECEIVE, qm2qm.EndReceiveRequest(context=key, ack=ack))
+
+    def cancel(self, request_id: int) -> asyncio.Future[Any]:
+        """Begin RemoteQMCancelReceive for one read."""
+        request = qm2qm.CancelReceiveRequest(h_queue=self.handle, p_queue=self._queue, request_id=request_id)
+        return self._begin(qm2qm.CANCEL_RECEIVE, request)
+
+    async def create_cursor(self) -> int:
+        """Create a cursor: R_QMCreateRemoteCursor, MS-MQMP 3.1.4.4."""
+        request = qmcomm.CreateRemoteCursorRequest(buffer=TransferBuffer(), queue=self.handle)
+        created = await self._node.call(QMCOMM, qmcomm.CREATE_REMOTE_CURSOR, request)
+        check_status(created.status, self._node.host)
+        cursor: int = created.cursor
+        return cursor
+
+    async def close_cursor(self, cursor: int) -> None:
+        """Close a cursor: RemoteQMCloseCursor."""
+        request = qm2qm.CloseCursorRequest(queue=self.handle, cursor=cursor)
+        await self._node.call(QM2QM, qm2qm.CLOSE_CURSOR, request)
+
+    async def purge(self) -> int:
+        """Delete all messages: RemoteQMPurgeQueue."""
+        purged = await self._node.call(QM2QM, qm2qm.PURGE_QUEUE, qm2qm.PurgeQueueRequest(queue=self.handle))
+        status: int = purged.status
+        return status
+
+    async def close(self) -> None:
+        """Close the queue: RemoteQMCloseQueue."""
+        await self._node.call(QM2QM, qm2qm.CLOSE_QUEUE, qm2qm.CloseQueueRequest(context=self._context))

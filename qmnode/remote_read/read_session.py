@@ -1,0 +1,89 @@
+"""How one queue is read in a peer's interface: the calls that :mod:`~qmnode.remote_read.remote_queue` makes of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from qmnode.model.message import Message
+from qmnode.model.packet_parts import PRIORITY
+from qmnode.model.positions import LANE_SHIFT
+from qmnode.remote_read.qm2qm import Action
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from qmnode.model.api import Seek
+
+LAST: Final = 0xFFFFFFFFFFFFFFFF
+SEEKS: Final[dict[Seek, tuple[Action, Action]]] = {
+    # Actions that peek and actions that receive.
+    "current": (Action.MQ_LOOKUP_PEEK_CURRENT, Action.MQ_LOOKUP_RECEIVE_CURRENT),
+    "next": (Action.MQ_LOOKUP_PEEK_NEXT, Action.MQ_LOOKUP_RECEIVE_NEXT),
+    "first": (Action.MQ_LOOKUP_PEEK_NEXT, Action.MQ_LOOKUP_RECEIVE_NEXT),
+    "prev": (Action.MQ_LOOKUP_PEEK_PREV, Action.MQ_LOOKUP_RECEIVE_PREV),
+    "last": (Action.MQ_LOOKUP_PEEK_PREV, Action.MQ_LOOKUP_RECEIVE_PREV),
+}
+
+
+class Reading(NamedTuple):
+    """A message that has arrived."""
+
+    message: Message
+    key: Any
+    """The identity of its unfinished read at the server; None if that has ended."""
+
+
+class ReadSession(ABC):
+    """An open queue at the peer. Errors have MQ_ERROR codes; futures raise RpcError."""
+
+    takes_lookup_ids = True
+
+    @abstractmethod
+    def start(self, request_id: int, action: Action, milliseconds: int, cursor: int) -> asyncio.Future[Any]:
+        """Begin a read at the front of the queue or at a cursor."""
+
+    @abstractmethod
+    def start_by_lookup_id(self, request_id: int, action: Action, lookup_id: int) -> asyncio.Future[Any]:
+        """Begin a read by lookup identifier."""
+
+    @abstractmethod
+    def reading_of(self, request_id: int, action: Action, response: Any) -> Reading:
+        """The message of a successful response. MQ_ERROR if there is none in it."""
+
+    @abstractmethod
+    def key_of(self, request_id: int, action: Action, response: Any) -> Any:
+        """The key of the read that a response leaves open; None if it leaves none."""
+
+    @abstractmethod
+    def end(self, key: Any, *, delete: bool) -> asyncio.Future[Any]:
+        """Begin to end a read: delete its message or leave it."""
+
+    @abstractmethod
+    def cancel(self, request_id: int) -> asyncio.Future[Any]:
+        """Begin to cancel a waiting read."""
+
+    @abstractmethod
+    async def create_cursor(self) -> int:
+        """Create a cursor and return its number."""
+
+    @abstractmethod
+    async def close_cursor(self, cursor: int) -> None:
+        """Close a cursor at the server."""
+
+    @abstractmethod
+    async def purge(self) -> int:
+        """Delete all messages and return the status."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the queue at the server."""
+
+
+def lookup_identifier(value: bytes, sequential_id: int) -> int:
+    """The lookup identifier of a stored value.
+
+    Servers leave out its first byte: messages of a higher priority come first (MS-MQDMPR 3.1.7.1.9).
+    """
+    priority = value[PRIORITY] & 7 if len(value) > PRIORITY else 0
+    return 7 - priority << LANE_SHIFT | sequential_id

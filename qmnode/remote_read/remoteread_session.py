@@ -1,0 +1,98 @@
+"""One queue read over RemoteRead: MS-MQRR 3.2.4."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qmnode.errors import MessageQueuingError
+from qmnode.model.packet import received_message
+from qmnode.remote_read import remoteread
+from qmnode.remote_read.message_packet import value_of_message_packet
+from qmnode.remote_read.qm2qm import Action, RemoteReadAck
+from qmnode.remote_read.read_session import Reading, ReadSession, lookup_identifier
+from qmnode.remote_read.reads import locks
+from qmnode.remote_read.remote_errors import check_status
+from qmnode.remote_read.remoteread import REMOTE_READ, SectionType
+from qmnode.structures.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from qmnode.dcerpc.interface import Method
+    from qmnode.dcerpc.ndr import Parameters
+    from qmnode.remote_read.remote_node import RemoteNode
+
+
+class RemoteReadSession(ReadSession):
+    """An open queue: its QUEUE_CONTEXT_HANDLE_SERIALIZE. Reads are ended by their request identifiers."""
+
+    def __init__(self, node: RemoteNode, context: bytes) -> None:
+        self._node = node
+        self._context = context
+
+    def _begin(self, method: Method, request: Parameters) -> asyncio.Future[Any]:
+        return self._node.reader.begin(REMOTE_READ, method, request)
+
+    def start(self, request_id: int, action: Action, milliseconds: int, cursor: int) -> asyncio.Future[Any]:
+        """Begin R_StartReceive at the front of the queue or at a cursor."""
+        request = remoteread.StartReceiveRequest(
+            context=self._context, cursor=cursor, action=action, timeout=milliseconds, request_id=request_id
+        )
+        return self._begin(remoteread.START_RECEIVE, request)
+
+    def start_by_lookup_id(self, request_id: int, action: Action, lookup_id: int) -> asyncio.Future[Any]:
+        """Begin R_StartReceive with a LookupId."""
+        request = remoteread.StartReceiveRequest(
+            context=self._context, lookup_id=lookup_id, action=action, request_id=request_id
+        )
+        return self._begin(remoteread.START_RECEIVE, request)
+
+    def reading_of(self, request_id: int, action: Action, response: Any) -> Reading:
+        """The message of a successful response. This side asks for whole bodies, so it comes in one section."""
+        sections = response.sections or []
+        if len(sections) != 1 or sections[0].section_type != SectionType.ST_FULL_PACKET or not sections[0].section:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR, f"{self._node.host} said that it sent a message, and sent none that is whole"
+            )
+        value = value_of_message_packet(sections[0].section, response.arrive_time)
+        message = received_message(lookup_identifier(value, response.sequence_id), value)
+        return Reading(message, self.key_of(request_id, action, response))
+
+    def key_of(self, request_id: int, action: Action, response: Any) -> int | None:
+        """The request identifier of a receive that succeeded."""
+        return request_id if not response.status and locks(action) else None
+
+    def end(self, key: int, *, delete: bool) -> asyncio.Future[Any]:
+        """Begin R_EndReceive for one read."""
+        ack = RemoteReadAck.RR_ACK if delete else RemoteReadAck.RR_NACK
+        request = remoteread.EndReceiveRequest(context=self._context, ack=ack, request_id=key)
+        return self._begin(remoteread.END_RECEIVE, request)
+
+    def cancel(self, request_id: int) -> asyncio.Future[Any]:
+        """Begin R_CancelReceive for one read."""
+        request = remoteread.CancelReceiveRequest(context=self._context, request_id=request_id)
+        return self._begin(remoteread.CANCEL_RECEIVE, request)
+
+    async def create_cursor(self) -> int:
+        """Create a cursor: R_CreateCursor, 3.2.4.8."""
+        request = remoteread.ContextRequest(context=self._context)
+        created = await self._node.call(REMOTE_READ, remoteread.CREATE_CURSOR, request)
+        check_status(created.status, self._node.host)
+        cursor: int = created.cursor
+        return cursor
+
+    async def close_cursor(self, cursor: int) -> None:
+        """Close a cursor: R_CloseCursor, 3.2.4.12."""
+        request = remoteread.CloseCursorRequest(context=self._context, cursor=cursor)
+        await self._node.call(REMOTE_READ, remoteread.CLOSE_CURSOR, request)
+
+    async def purge(self) -> int:
+        """Delete all messages: R_PurgeQueue, 3.2.4.7."""
+        request = remoteread.ContextRequest(context=self._context)
+        status: int = (await self._node.call(REMOTE_READ, remoteread.PURGE_QUEUE, request)).status
+        return status
+
+    async def close(self) -> None:
+        """Close the queue: R_CloseQueue, 3.2.4.13."""
+        request = remoteread.ContextRequest(context=self._context)
+        await self._node.call(REMOTE_READ, remoteread.CLOSE_QUEUE, request)
