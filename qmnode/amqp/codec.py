@@ -172,6 +172,8 @@ class Decoder:
             return variable[1](self._take(self._number(variable[0])))
         if code == 0x00:
             descriptor = self._value(depth + 1)
+            if not isinstance(descriptor, int | str):
+                raise CodecError("a descriptor is a number or a symbol")
             return Described(descriptor, self._value(depth + 1))
         if code == 0x45:
             return []

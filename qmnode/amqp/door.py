@@ -15,7 +15,6 @@ from qmnode.amqp.connection import AmqpConnection
 from qmnode.amqp.mapping import Place
 from qmnode.amqp.principals import Principals, server_context
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
-from qmnode.security.principals import Principals as Callers
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import QueueNameError, parse_single_format_name
 from qmnode.transport.blocks import block_of
@@ -24,8 +23,8 @@ from qmnode.transport.listener import listening_sockets
 if TYPE_CHECKING:
     import ssl
 
-    from qmnode.directory.port import Directory
     from qmnode.model.queue_manager import QueueManager
+    from qmnode.security.principals import Principals as Callers
     from qmnode.settings.node import NodeSettings
 
 log = structlog.get_logger(__name__)
@@ -38,11 +37,11 @@ _HANDSHAKE: Final = 10.0
 class AmqpDoor:
     """Serves the queues of a queue manager over AMQP 1.0."""
 
-    def __init__(self, manager: QueueManager, settings: NodeSettings, directory: Directory) -> None:
-        """ConfigurationError if its files cannot be used."""
+    def __init__(self, manager: QueueManager, settings: NodeSettings, callers: Callers) -> None:
+        """``callers`` says who clients are. ConfigurationError if its files cannot be used."""
         self.manager = manager
         self.settings = settings.amqp
-        self.principals = Principals(settings, Callers(settings.security, directory))
+        self.principals = Principals(settings, callers)
         self.place = Place(manager.computer_name, self._is_here, time.time)
         self.counts = manager.amqp
         self.partial = 0

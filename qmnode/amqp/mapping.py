@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from qmnode.administration.names import is_format_name
 from qmnode.amqp.addresses import address_of, reply_name
 from qmnode.amqp.codec import Byte, CodecError, Symbol, Timestamp, UByte, UInt, ULong
 from qmnode.amqp.sections import DATA, VALUE, AmqpMessage
@@ -60,6 +61,8 @@ class Place:
     is_here: Callable[[str], bool]
     """Whether a format name is of a queue of this node."""
     now: Callable[[], float]
+    is_foreign: bool = False
+    """Whether short addresses in messages are a peer's, and none of this node's queues."""
 
 
 # Identifiers
@@ -146,6 +149,8 @@ def from_amqp(message: AmqpMessage, place: Place) -> Message:
     _read_identifiers(message, properties, headers, types)
     if reply_to := message.properties.get("reply_to"):
         try:
+            if place.is_foreign and not is_format_name(reply_to):
+                raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, "a queue of the peer")
             properties["response_queue_format_name"] = _reply_name(reply_to, place)
         except MessageQueuingError:  # a topic, a temporary queue of another broker: kept for the way back
             headers[_REPLY_TO] = reply_to

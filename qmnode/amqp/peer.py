@@ -155,9 +155,8 @@ class Peer:
         connection.properties = {symbol("product"): "qmnode", symbol("version"): program_version()}
         connection.open()
 
-    @staticmethod
-    def _session_opened(event: Any) -> None:
-        event.session.incoming_capacity = _WINDOW
+    def _session_opened(self, event: Any) -> None:
+        event.session.incoming_capacity = max(_WINDOW, self._host.settings.frame_size)  # the engine fails below that
         event.session.open()
 
     def _session_closed(self, event: Any) -> None:
@@ -229,13 +228,13 @@ class Peer:
             self._open(link)
             return CoordinatorLink(self._host, link, number)
         _check_dynamic(target)
+        properties = link.remote_properties or {}  # before the queue is open: these may be no text
         queue = await self._open_queue(target.address, Access.SEND, link)
-        properties = link.remote_properties or {}
         transactional = properties.get(symbol(TRANSACTIONAL)) is True
         if isinstance(queue, OpenQueueDescriptor):
             transactional |= queue.queue.transactional
         link.max_message_size = self._host.settings.message_size
-        self._open(link)
+        await self._open_with(link, queue)
         return IncomingLink(self._host, link, number, queue, transactional=transactional)
 
     async def _attach_sender(self, link: Any, number: int) -> DoorLink:
@@ -250,16 +249,24 @@ class Peer:
             await queue.close()
             raise RefusedError(NOT_IMPLEMENTED, "queues of other machines are only sent to: connect to that machine")
         link.snd_settle_mode = link.remote_snd_settle_mode
-        self._open(link)
+        await self._open_with(link, queue)
         return OutgoingLink(self._host, link, number, queue, source.address, browses=browses)
 
     async def _open_queue(self, address: str | None, access: Access, link: Any) -> QueueApi:
         host = self._host
-        queue = await host.manager.open_queue(opened_name(address), access, caller=host.principal.caller)
+        queue = await host.manager.open_queue(opened_name(address), access, caller=await host.principal.caller())
         if host.closed or is_gone(link):
             await queue.close()
             raise RefusedError(NOT_ALLOWED, "the link was closed while its queue was opened")
         return queue
+
+    async def _open_with(self, link: Any, queue: QueueApi) -> None:
+        """Open a link whose queue is open, which closes again where the engine cannot do so."""
+        try:
+            self._open(link)
+        except BaseException:
+            await queue.close()
+            raise
 
     @staticmethod
     def _open(link: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qmnode.amqp.sasl import ANONYMOUS, EXTERNAL, PLAIN, Attempt
@@ -16,6 +17,8 @@ from qmnode.management.tokens import Role, Tokens
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from qmnode.security.principals import Principal as Caller
     from qmnode.security.principals import Principals as Callers
     from qmnode.settings.amqp import AmqpSettings
@@ -29,8 +32,11 @@ class Principal:
     name: str
     """Empty for nobody in particular."""
     role: Role
-    caller: Caller
-    """For the access lists of the queues."""
+    ask: Callable[[], Awaitable[Caller]]
+
+    async def caller(self) -> Caller:
+        """For the access lists of the queues, with its groups of now. MQ_ERROR_NO_DS while the directory is down."""
+        return await self.ask()
 
     def check(self) -> None:
         """MQ_ERROR_ACCESS_DENIED for a role that may neither send nor see bodies."""
@@ -79,9 +85,10 @@ class Principals:
             if caller is None or caller.name != attempt.user:
                 return None
             name, role, sid = caller.name, caller.role, caller.principal
-        if sid is not None:
-            return Principal(name, role, self._callers.of_token(name, sid))
-        return Principal(name, role, await self._callers.of_remote_user(name))
+        ask = partial(self._callers.of_remote_user, name) if sid is None else partial(self._callers.of_token, name, sid)
+        found = Principal(name, role, ask)
+        await found.caller()
+        return found
 
 
 def name_in_certificate(certificate: dict[str, Any] | None) -> str:

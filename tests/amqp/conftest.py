@@ -16,6 +16,7 @@ from qmnode import Access, Message, QueueManager
 from qmnode.administration.messages import browse
 from qmnode.amqp.door import AmqpDoor
 from qmnode.directory.port import WorkgroupDirectory
+from qmnode.security.principals import Principals
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
@@ -81,7 +82,7 @@ async def open_door(path: Path, **amqp: Any) -> AsyncIterator[Door]:
         await manager.create_queue(r".\private$\orders", security=security)
         await manager.create_queue(r".\private$\exact", transactional=True, security=security)
         await manager.create_queue(r".\private$\done", transactional=True, security=security)
-        door = AmqpDoor(manager, settings, WorkgroupDirectory())
+        door = AmqpDoor(manager, settings, Principals(settings.security, WorkgroupDirectory()))
         await door.start()
         try:
             yield Door(manager, door)

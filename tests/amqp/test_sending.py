@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from proton import ProtonException
 from proton.utils import LinkDetached, SendException
 
-from tests.amqp.conftest import amqp_message, connected, in_thread
+from qmnode.amqp.peer import Peer
+from tests.amqp.conftest import amqp_message, connected, in_thread, open_door
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.amqp.conftest import Door
 
 
@@ -79,3 +83,31 @@ async def test_a_link_to_no_queue_is_refused(door: Door, address: str | None, co
             client.create_sender(address)
 
     await in_thread(work)
+
+
+@pytest.mark.parametrize("sends", [True, False], ids=["sender", "receiver"])
+async def test_a_link_that_cannot_be_opened_leaves_its_queue_closed(
+    door: Door, monkeypatch: pytest.MonkeyPatch, sends: bool
+) -> None:
+    def fail(_: Any) -> None:
+        raise ProtonException("the engine cannot copy this terminus")
+
+    monkeypatch.setattr(Peer, "_open", staticmethod(fail))
+
+    def work() -> None:
+        with connected(door.url) as client, pytest.raises(LinkDetached):
+            client.create_sender("orders") if sends else client.create_receiver("orders")
+
+    await in_thread(work)
+    assert not door.manager.names.find(r".\private$\orders").descriptors
+
+
+async def test_frames_may_be_larger_than_the_window_of_a_session(tmp_path: Path) -> None:
+    async with open_door(tmp_path, anonymous=True, frame_size="8MiB") as door:
+
+        def work() -> None:
+            with connected(door.url) as client:
+                client.create_sender("orders").send(amqp_message(bytes(3_000_000)))
+
+        await in_thread(work)
+        assert await door.bodies("orders") == [bytes(3_000_000)]
