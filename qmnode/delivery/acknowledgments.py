@@ -3,6 +3,7 @@
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from qmnode.delivery.awaiting_final_acks import Belief, FinalAcks
@@ -45,6 +46,12 @@ class Acknowledgments:
             and is_for_author
             and not self._comes_from_there(connection, received.author, sequence.queue)
         ):
+            if received.author in connection.neighbour.unanswered:
+                return  # it comes again: the destination repeats it
+            if received.author in connection.neighbour.elsewhere:
+                # A stored message can still end at the next hop: the destination would wait for it for ever.
+                distrust.missed(Kind.ORDER_ACK, connection.address, now)
+                return
             number = self._believed(sequence, received, connection.address)
             if number < body.tx_sequence_number and not self._waits(sequence, received):
                 distrust.missed(Kind.ORDER_ACK, connection.address, now)
@@ -70,8 +77,8 @@ class Acknowledgments:
             and not self._is_reached(address, now)
         ):
             distrust.note(Kind.FINAL_ACK, address, now)
-        elif received.author in neighbour.elsewhere or not self.final_acks.take(
-            received, lambda queue: self._belief(connection, received, queue)
+        elif (received.author in neighbour.elsewhere and not neighbour.is_unsettled) or not self.final_acks.take(
+            received, partial(self._belief, connection, received)
         ):
             distrust.missed(Kind.FINAL_ACK, address, now)
 
@@ -80,7 +87,7 @@ class Acknowledgments:
         own = self._network.manager.identifier
         if isinstance(acknowledgment, FinalAcknowledgment):
             final = FinalAckReceived(own, acknowledgment.message_class, acknowledgment.body)
-            self.final_acks.take(final, lambda queue: Belief.WHOLE)
+            self.final_acks.take(final, lambda *_: Belief.WHOLE)
             return
         result, sequence = self._outgoing.take_order_ack(
             own, acknowledgment.sequence_id, acknowledgment.sequence_number, self._loop.time(), self._network.time()
@@ -93,7 +100,7 @@ class Acknowledgments:
         credibility = queue_sender.credibility
         waiting, credibility.final_acks = credibility.final_acks, {}
         for acknowledgment in waiting.values():
-            self.final_acks.take(acknowledgment, lambda _: Belief.IF_ARRIVED)
+            self.final_acks.take(acknowledgment, lambda *_: Belief.IF_ARRIVED)
         order, credibility.order_ack = credibility.order_ack, None
         sequence = None if order is None else self._outgoing.of(order.body.tx_sequence_id)
         if order is None or sequence is None:
@@ -134,20 +141,38 @@ class Acknowledgments:
             self._reached_at = now
         return address in self._reached
 
-    def _belief(self, connection: Connection, received: FinalAckReceived, queue: bytes) -> Belief:
-        """The extent to which a final acknowledgment for a message of an outgoing queue is believed."""
+    def _belief(
+        self, connection: Connection, received: FinalAckReceived, queue: bytes, destination: Guid, has_arrived: bool
+    ) -> Belief:
+        """The extent to which a final acknowledgment for a message of an outgoing queue is believed. ``destination`` is
+        null for a message to an address at which nobody has answered since the start. ``has_arrived``: the message has
+        its order acknowledgment.
+        """
         author = received.author
         if connection.neighbour.speaks_for(author):
+            if received.message_class not in ON_THE_WAY and destination != ZERO_GUID:
+                return Belief.WHOLE  # it is compared with the author
             if received.message_class not in ON_THE_WAY:
-                return Belief.WHOLE  # the message itself identifies its destination
+                self._loop.call_soon(connection.close)
+                return Belief.NOT_YET
             queue_sender = self._network.queue_sender(queue)
             is_destination = queue_sender is not None and queue_sender.destination == author
             own = self._network.manager.identifier
-            passes = is_destination or self._network.identities.may_pass_on(author, own)
-            return Belief.WHOLE if passes else Belief.IF_STORED
+            if is_destination or self._network.identities.may_pass_on(author, own):
+                return Belief.WHOLE
+            has_it = queue_sender is not None and queue_sender.credibility.comes_from(connection.address)
+            return Belief.IF_STORED if has_it else Belief.NEVER
         if self._comes_from_there(connection, author, queue):
             return Belief.WHOLE
+        if author in connection.neighbour.unanswered or connection.neighbour.is_unsettled:
+            self._loop.call_soon(connection.close)
+            return Belief.NOT_YET
+        if received.message_class in ON_THE_WAY and self._network.identities.only_registered:
+            return Belief.NEVER
         queue_sender = self._network.queue_sender(queue)
+        if queue_sender is not None and not has_arrived and queue_sender.credibility.is_too_early(self._loop.time()):
+            self._loop.call_soon(connection.close)
+            return Belief.NOT_YET
         if queue_sender is None or not queue_sender.credibility.address:
             return Belief.IF_ARRIVED if self._network.identities.is_workgroup else Belief.IF_STORED
         if queue_sender.credibility.answers_from == connection.address:

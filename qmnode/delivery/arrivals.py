@@ -18,15 +18,17 @@ from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
 from qmnode.model.record import REPORT, RecordFlag
-from qmnode.protocol.received import DestinationName, ReceivedMessage
+from qmnode.model.refusals import RefusedSender
+from qmnode.protocol.received import DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Verdict
 from qmnode.security.admission import Arrival, QueueRules
-from qmnode.security.outcomes import Admitted, Deferred, Neighbour, Refused
+from qmnode.security.errors import MessageDeferredError
+from qmnode.security.outcomes import Admitted, Deferred, Refused
 from qmnode.security.outcomes import Verdict as SecurityVerdict
 from qmnode.security.sections import without_answers
 from qmnode.storage.errors import StoreError
 from qmnode.structures.acks import is_order_queue
-from qmnode.structures.guid import Guid
+from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatName, PublicFormatName
 from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
@@ -49,7 +51,6 @@ _TRANSACTIONAL: Final = RecordFlag.TRANSACTIONAL.value
 _JOURNALING: Final = (RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL).value
 _NAMES_KEPT: Final = 4096
 _HOPS: Final = UserFlags.RC.mask
-_SECURED: Final = UserFlags.SH.mask
 _NOT_JUDGED: Final = Refused(
     MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE, "the node failed when it looked at the security header", silent=True
 )
@@ -72,15 +73,16 @@ class Arrivals:
         self._faults = Faults()
 
     def take(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> None:
-        """Take a batch from a session. Messages with a security header are judged first; later messages wait
+        """Take a batch from a session. Messages that are signed or encrypted are judged first; later messages wait
         for them.
         """
         queue, forwarding = self._judging.get(connection), self._network.forwarding
         if queue is not None:
             queue.append(messages)
         elif (
-            any(received.headers.user_flags & _SECURED for received in messages)
+            _is_protected(messages)
             or not self._network.identities.is_settled(connection, messages)
+            or not self._are_senders_settled(connection, messages)
             or forwarding.is_news(messages)
             or forwarding.waits_for_neighbour(connection, messages)
         ):
@@ -102,8 +104,9 @@ class Arrivals:
                 if self._network.forwarding.is_news(messages):
                     await self._network.forwarding.learn()
                 await self._network.neighbours.settle(connection)
-                neighbour = self._network.neighbours.of(connection)
-                verdicts, deferred = await self._verdicts(messages, neighbour)
+                verdicts, deferred = await self._settled_verdicts(connection, messages)
+                while not self._network.identities.is_settled(connection, messages):
+                    await self._network.identities.settle(connection, messages)  # the topology changed meanwhile
                 if connection.session.closed:
                     return
                 if deferred is None:
@@ -124,24 +127,46 @@ class Arrivals:
         finally:
             del self._judging[connection]
 
+    def _are_senders_settled(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> bool:
+        unsigned = self._network.unsigned_senders
+        return not unsigned.is_used or unsigned.is_settled(connection, messages, self._destinations(messages))
+
+    def _destinations(self, messages: Sequence[ReceivedMessage]) -> dict[DestinationName, Destination]:
+        return {name: self._destination(name) for name in self._state.reception.unresolved(messages, {})}
+
+    async def _settled_verdicts(
+        self, connection: Connection, messages: Sequence[ReceivedMessage]
+    ) -> tuple[dict[int, Verdict], int | None]:
+        """The verdicts once the senders are known that unsigned messages name."""
+        if self._network.unsigned_senders.is_used:
+            try:
+                await self._network.unsigned_senders.settle(connection, messages, self._destinations(messages))
+            except MessageDeferredError as error:
+                log.warning("messages cannot be judged now", reason=error.sentence)
+                return {}, 0
+        return await self._verdicts(connection, messages)
+
     async def _verdicts(
-        self, messages: Sequence[ReceivedMessage], neighbour: Neighbour
+        self, connection: Connection, messages: Sequence[ReceivedMessage]
     ) -> tuple[dict[int, Verdict], int | None]:
         """The verdicts by ordinal, and the position of the first message that cannot be judged now."""
+        neighbour, unsigned = self._network.neighbours.of(connection), self._network.unsigned_senders
         arrivals: list[Arrival] = []
         places: list[int] = []
-        rules: dict[DestinationName, QueueRules | None] = {}
+        queues: dict[DestinationName, Queue | None] = {}
         for place, received in enumerate(messages):
-            if not received.headers.user_flags & _SECURED:
+            headers = received.headers
+            if not headers.has_protection:
                 continue
             name = received.destination
-            if name not in rules:
+            if name not in queues:
                 destination = self._destination(name)
                 is_here = isinstance(destination.queue, Queue) and destination.kind is DestinationKind.LOCAL
-                rules[name] = _rules(cast("Queue", destination.queue)) if is_here else None
-            demanded = rules[name]
-            if demanded is not None:
-                arrivals.append(Arrival(received.packet, demanded, neighbour))
+                queues[name] = cast("Queue", destination.queue) if is_here else None
+            queue = queues[name]
+            if queue is not None:
+                believed = unsigned.sender_of(connection, headers, queue) if unsigned.is_used else None
+                arrivals.append(Arrival(received.packet, _rules(queue), neighbour, believed))
                 places.append(place)
         now = self._manager.clock.time()
         judged = await self._judged(arrivals, now)
@@ -178,13 +203,16 @@ class Arrivals:
 
     def _plain_verdicts(
         self,
+        connection: Connection,
         messages: Sequence[ReceivedMessage],
         destinations: Mapping[DestinationName, Destination],
         verdicts: Mapping[int, Verdict],
     ) -> Mapping[int, Verdict]:
-        """The queues' objections to messages without a security header. Usually there are none, and then no message is
-        inspected.
+        """The queues' objections to messages that are neither signed nor encrypted. Usually there are none, and then no
+        message is inspected.
         """
+        if self._network.unsigned_senders.is_used:
+            return {**verdicts, **self._verdicts_by_sender(connection, messages, destinations)}
         against: dict[DestinationName, Verdict] = {}
         for name, destination in destinations.items():
             if destination.kind is DestinationKind.LOCAL and isinstance(destination.queue, Queue):
@@ -196,9 +224,34 @@ class Arrivals:
         refused = {
             received.ordinal: against[received.destination]
             for received in messages
-            if received.destination in against and not received.headers.user_flags & _SECURED
+            if received.destination in against and not received.headers.has_protection
         }
         return {**verdicts, **refused}
+
+    def _verdicts_by_sender(
+        self,
+        connection: Connection,
+        messages: Sequence[ReceivedMessage],
+        destinations: Mapping[DestinationName, Destination],
+    ) -> dict[int, Verdict]:
+        """The same where the SID in an unsigned message may count: once for all messages with the same headers."""
+        refused: dict[int, Verdict] = {}
+        headers = name = objection = None
+        for received in messages:
+            if received.headers is not headers or received.destination is not name:
+                headers, name = received.headers, received.destination
+                objection = self._objection(connection, headers, destinations[name])
+            if objection is not None:
+                refused[received.ordinal] = objection
+        return refused
+
+    def _objection(self, connection: Connection, headers: ReceivedHeaders, destination: Destination) -> Verdict | None:
+        queue = destination.queue
+        if headers.has_protection or destination.kind is not DestinationKind.LOCAL or not isinstance(queue, Queue):
+            return None
+        believed = self._network.unsigned_senders.sender_of(connection, headers, queue)
+        refusal = self._network.security.refusal_of_plain(_rules(queue), believed)
+        return None if refusal is None else Verdict(refused=refusal.message_class)
 
     def admit(
         self, connection: Connection, messages: Sequence[ReceivedMessage], verdicts: Mapping[int, Verdict]
@@ -214,7 +267,7 @@ class Arrivals:
             now=self._loop.time(),
             time=int(now),
             neighbour=connection.neighbour,
-            verdicts=self._plain_verdicts(messages, destinations, verdicts),
+            verdicts=self._plain_verdicts(connection, messages, destinations, verdicts),
             room=self._room(connection, destinations.values()),
         )
         for failed, error in admission.failed:
@@ -272,17 +325,23 @@ class Arrivals:
         network, notices = self._network, self._network.notices
         # First the acknowledgments that read the store, since reading writes the pending part of the batch.
         each = partial(self._each, connection)
-        each(admission.order_acks_received, partial(network.acknowledgments.take_order_ack, connection))
-        each(admission.final_acks_received, partial(network.acknowledgments.take_final_ack, connection))
-        each(admission.administration, notices.administration)
-        each(admission.final_acks, notices.final)
-        each(admission.traces, notices.trace)
-        each((admission,), partial(self._report_distrust, connection))
+        if admission.order_acks_received:
+            each(admission.order_acks_received, partial(network.acknowledgments.take_order_ack, connection))
+        if admission.final_acks_received:
+            each(admission.final_acks_received, partial(network.acknowledgments.take_final_ack, connection))
+        if admission.administration:
+            each(admission.administration, notices.administration)
+        if admission.final_acks:
+            each(admission.final_acks, notices.final)
+        if admission.traces:
+            each(admission.traces, notices.trace)
+        if admission.stopped or admission.disowned or admission.contested or admission.future:
+            each((admission,), partial(self._report_distrust, connection))
         recorder = self._manager.recorder
         if recorder is not None:
             each(admission.refused, lambda refused: recorder.refused(refused[0].packet, refused[1]))
         if admission.refused:
-            each(admission.refused, self._count_refusal)
+            each(admission.refused, partial(self._count_refusal, connection))
             _log_refusals(connection, admission.refused)
         if admission.without_place:
             log.warning(
@@ -296,6 +355,12 @@ class Arrivals:
         if admission.elsewhere is not None:
             distrust.note(Kind.ELSEWHERE, address, now, admission.elsewhere)
             self._network.read_topology_soon()  # the neighbour may have become a routing server
+        if admission.unanswered is not None:
+            log.warning(
+                "a session is closed: the name service or the directory did not answer in time where the source of its "
+                "messages is; they wait there",
+                address=address, source=guid_to_text(admission.unanswered),
+            )  # fmt: skip
         if admission.disowned:
             distrust.note(Kind.OWN_NAME, address, now, count=admission.disowned)
         for source, count in admission.contested.items():
@@ -313,11 +378,19 @@ class Arrivals:
             except Exception as error:
                 self._faults.log(error, connection.address)
 
-    def _count_refusal(self, refused: tuple[ReceivedMessage, MessageClass]) -> None:
+    def _count_refusal(self, connection: Connection, refused: tuple[ReceivedMessage, MessageClass]) -> None:
         received, reason = refused
         queue = self._destination(received.destination).queue
         tally = queue.tally if isinstance(queue, Queue) else self._manager.traffic.nowhere
         tally.reject(received.packet, reason)
+        if not isinstance(queue, Queue) or isinstance(queue, OutgoingQueue):
+            return
+        headers, standing = received.headers, ""
+        if reason is MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED:
+            standing = self._network.unsigned_senders.standing_of(connection, headers, queue)
+        sender = RefusedSender(int(reason), standing, headers.source_queue_manager, headers.claimed_sender)
+        now = self._manager.clock.time()
+        self._manager.traffic.refusals.note(queue.pathname, sender, connection.address, len(received.packet), now)
 
     def _persisted(self, batch: list[tuple[Connection, Admission]], written: "asyncio.Future[None]") -> None:
         """The batch is on disk: only now may acknowledgments be sent."""
@@ -333,7 +406,7 @@ class Arrivals:
             if admission.ordinal:  # no message of a batch was taken when the first found no room
                 connection.settled(admission.ordinal, admission.recoverable_ordinal)
             if admission.stopped:
-                if admission.elsewhere is None:
+                if admission.elsewhere is None and admission.unanswered is None:
                     log.warning("a session is closed: the queue manager is full", address=connection.address)
                 connection.close()
         self._network.timers_changed()
@@ -376,6 +449,17 @@ class Arrivals:
                 self._names.clear()
             known = self._names[name] = format_name_of(name), _is_order_queue(name, self._manager.identifier)
         return known
+
+
+def _is_protected(messages: Iterable[ReceivedMessage]) -> bool:
+    """Whether one of the messages is signed or encrypted, or claims to be checked."""
+    headers = None
+    for received in messages:
+        if received.headers is not headers:
+            headers = received.headers
+            if headers.has_protection:
+                return True
+    return False
 
 
 def _log_refusals(connection: Connection, refused: Sequence[tuple[ReceivedMessage, MessageClass]]) -> None:

@@ -14,7 +14,7 @@ from qmnode.model.ports import Entry
 from qmnode.model.record import NEVER, PREFIX_SIZE, packet_of, with_prefix
 from qmnode.protocol.disposition import Fate
 from qmnode.protocol.envelope import read_sending_fields
-from qmnode.protocol.final_acks import ON_THE_WAY, final_ack_fate
+from qmnode.protocol.final_acks import ON_THE_WAY, destination_of, final_ack_fate
 from qmnode.protocol.reception import FinalAckReceived
 from qmnode.storage.layout import Family
 from qmnode.structures.guid import ZERO_GUID, Guid
@@ -40,6 +40,12 @@ class Belief(Enum):
     """Believed if the message has its order acknowledgment."""
     IF_STORED = auto()
     """Believed if the next hop has stored the message, which has no order acknowledgment yet."""
+    NEVER = auto()
+    """Its author is no machine that such a word can come from."""
+    NOT_YET = auto()
+    """It is not known in time where its author is, or who is at the address that the message was sent to. It comes
+    again: its session ends before it is acknowledged.
+    """
 
 
 COUNTED: Final = 10_000
@@ -76,9 +82,10 @@ class FinalAcks:
                 Family.OUTGOING, _key(number), _LOOKUP.pack(lookup_identifier) + destination + outgoing
             )
 
-    def take(self, acknowledgment: FinalAckReceived, belief: "Callable[[bytes], Belief]") -> bool:
-        """Apply a FinalAck. ``belief`` returns how far it is believed, by its message's outgoing queue. Return whether
-        it matches a message, or waits until the next hop has stored that message.
+    def take(self, acknowledgment: FinalAckReceived, belief: "Callable[[bytes, Guid, bool], Belief]") -> bool:
+        """Apply a FinalAck. ``belief`` returns how far it is believed, by its message's outgoing queue and destination,
+        null if that is unknown, and by whether the message has its order acknowledgment. Return whether it matches a
+        message, or waits until the next hop has stored that message.
         """
         store, manager = self._state.store, self._manager
         key = _key(acknowledgment.body.message_id)
@@ -89,15 +96,20 @@ class FinalAcks:
         lookup_identifier = _LOOKUP.unpack_from(record)[0]
         queue = manager.queue_collection.awaiting_final_ack
         value = queue.value_of(lookup_identifier)
-        destination = record[_DESTINATION] or ZERO_GUID
-        fate = Fate.RELEASE if value is None else final_ack_fate(packet_of(value), acknowledgment, destination)
-        if fate is Fate.KEEP or belief(record[_DESTINATION.stop :]) is Belief.IF_STORED:
+        if value is None:
+            store.delete(Family.OUTGOING, key)
+            return True
+        packet = packet_of(value)
+        destination = destination_of(packet, Guid(record[_DESTINATION] or ZERO_GUID))
+        fate = final_ack_fate(packet, acknowledgment, destination)
+        if fate is Fate.KEEP:
+            return False
+        if belief(record[_DESTINATION.stop :], destination, True) not in (Belief.WHOLE, Belief.IF_ARRIVED):
             return False
         store.delete(Family.OUTGOING, key)
-        if value is not None:
-            queue.take_this(lookup_identifier)
-            queue.remove(lookup_identifier, value)
-            self._end((lookup_identifier, value), fate, acknowledgment)
+        queue.take_this(lookup_identifier)
+        queue.remove(lookup_identifier, value)
+        self._end((lookup_identifier, value), fate, acknowledgment)
         return True
 
     def waiting_of(self, outgoing: bytes) -> int:
@@ -111,7 +123,7 @@ class FinalAcks:
             count += record[_DESTINATION.stop :] == outgoing
         return count
 
-    def _take_early(self, acknowledgment: FinalAckReceived, belief: "Callable[[bytes], Belief]") -> bool:
+    def _take_early(self, acknowledgment: FinalAckReceived, belief: "Callable[[bytes, Guid, bool], Belief]") -> bool:
         """Apply a FinalAck whose message is still in its outgoing queue: the message was received or refused before its
         order acknowledgment came.
         """
@@ -119,14 +131,18 @@ class FinalAcks:
         queue_sender = self._queue_sender(body.tx_sequence_id)
         if queue_sender is None:
             return False
-        if belief(queue_sender.key) is not Belief.WHOLE and not queue_sender.is_stored(acknowledgment):
-            return queue_sender.wait_for(acknowledgment)
         entry = queue_sender.find(body.tx_sequence_id, body.tx_sequence_number)
         if entry is None:
             return False
-        fate = final_ack_fate(packet_of(entry[1]), acknowledgment, queue_sender.destination)
+        destination = destination_of(packet_of(entry[1]), queue_sender.destination)
+        fate = final_ack_fate(packet_of(entry[1]), acknowledgment, destination)
         if fate is Fate.KEEP:
             return False
+        believed = belief(queue_sender.key, destination, False)
+        if believed in (Belief.NEVER, Belief.NOT_YET):
+            return False
+        if believed is not Belief.WHOLE and not queue_sender.is_stored(acknowledgment):
+            return queue_sender.wait_for(acknowledgment)
         queue_sender.remove(entry, body.tx_sequence_number, acknowledgment.message_class in ON_THE_WAY)
         self._end(entry, fate, acknowledgment)
         return True

@@ -14,6 +14,8 @@ from qmnode.protocol.reception import FinalAckReceived, OrderAckReceived
 
 _PENDING: Final = 256
 """The most final acknowledgments of one outgoing queue that wait for those of the session."""
+_EXPECTED: Final = 600.0
+"""Seconds for which final acknowledgments come again because nobody has answered yet where their messages go."""
 
 
 class Credibility:
@@ -32,10 +34,21 @@ class Credibility:
         self.final_acks: dict[int, FinalAckReceived] = {}
         """Final acknowledgments that wait for those of the session, by the number of their message."""
         self._stored: set[int] = set()
+        self._early_since: float | None = None
+        """The time at which the first final acknowledgment came before any session."""
 
     def comes_from(self, address: str) -> bool:
         """Whether messages were sent to this address."""
         return bool(address) and address == self.address
+
+    def is_too_early(self, now: float) -> bool:
+        """Whether a final acknowledgment has to come again, because nobody has answered yet where its message goes.
+
+        That ends: other acknowledgments come behind it, and perhaps nobody will ever answer there.
+        """
+        if self._early_since is None:
+            self._early_since = now
+        return not self.address and now < self._early_since + _EXPECTED
 
     def stored(self, lookup_identifiers: Iterable[int]) -> bool:
         """Record that the next hop has stored these messages. Return whether an acknowledgment waits for that."""

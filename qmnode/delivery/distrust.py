@@ -37,9 +37,9 @@ _TEXTS: Final = {
     "elsewhere; stop what is at that address",
     Kind.CONTESTED: "two addresses send transactional messages as one queue manager: those of the address that the "
     "directory does not give it wait. If it is right, register it; see `qmnode sequence list`",
-    Kind.ELSEWHERE: "a session is closed that brought messages to be passed on of a queue manager which the directory "
-    "has at other addresses. If they are right, register the name of that machine, or of the routing server there, at "
-    "this address as well, or see transfer.only_registered_addresses",
+    Kind.ELSEWHERE: "a session is closed that brought messages to be passed on, or encrypted and unsigned ones, of a "
+    "queue manager which the directory has at other addresses. If they are right, register the name of that machine, "
+    "or of the routing server there, at this address as well, or see transfer.only_registered_addresses",
     Kind.FUTURE: "transactional messages of a sequence that begins in the future are dropped: set the clock of their "
     "source right, or raise transfer.sequence_clock_tolerance; setting the clock does not change sequences already "
     "begun",

@@ -15,6 +15,8 @@ import structlog
 
 from qmnode.delivery.machine_addresses import MachineAddresses
 from qmnode.delivery.topology import Topology
+from qmnode.directory.port import DirectoryOperationError
+from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.transport.connection import Connection
@@ -55,6 +57,11 @@ class Identities:
         """Whether there is no directory to identify peers."""
         return self._topology is None
 
+    @property
+    def only_registered(self) -> bool:
+        """Whether there is a directory, and machines are believed only from the addresses that it has."""
+        return self._topology is not None and self._only_registered
+
     def is_settled(self, connection: Connection, messages: Iterable[ReceivedMessage]) -> bool:
         """Whether it is known which of these messages' sources the peer may speak for."""
         if self._topology is None and connection.session.certified is None:
@@ -76,43 +83,74 @@ class Identities:
         if self._loop.time() >= neighbour.ask_again or len(neighbour.known) >= _KNOWN:
             neighbour.forget()
         is_itself = await self._is_itself(connection, remote)
-        known = {
-            source: is_itself and (source == remote or self.may_pass_on(remote, source))
-            for source in {received.headers.source_queue_manager for received in messages} | {remote}
-        }
+        sources = {received.headers.source_queue_manager for received in messages} | {remote}
+        known = self._known(remote, sources, is_itself)
+        is_stale = False
+        if is_itself and not all(known.values()) and self._topology is not None:
+            is_stale = not await self._has_learned(self._topology)  # it may have become a routing server
+            known = self._known(remote, sources, is_itself)
         if self._only_registered:
-            neighbour.elsewhere |= await self._registered(
-                [source for source, speaks in known.items() if not speaks and source != self._own]
-            )
+            strangers = [source for source, speaks in known.items() if not speaks and source != self._own]
+            await self._find_addresses(neighbour, strangers)
+            known = self._known(remote, sources, is_itself)  # the topology may have changed meanwhile
+            neighbour.elsewhere.difference_update(source for source, speaks in known.items() if speaks)
+        neighbour.is_unsettled = is_stale or self._is_unsettled(remote)
         neighbour.known.update(known)
         if neighbour.ask_again == float("inf") and not all(known.values()):
             neighbour.ask_again = self._loop.time() + _ASK_AGAIN
+
+    def _known(self, remote: Guid, sources: Iterable[Guid], is_itself: bool) -> dict[Guid, bool]:
+        """By source: whether a peer may speak for it."""
+        return {source: is_itself and (source == remote or self.may_pass_on(remote, source)) for source in sources}
+
+    @staticmethod
+    async def _has_learned(topology: Topology) -> bool:
+        """Read the topology, unless it was read a moment ago. Return whether that was possible now."""
+        if not topology.is_due:
+            return False
+        try:
+            await topology.read()
+        except DirectoryOperationError as error:
+            log.warning("the topology is not read: the last known serves", reason=error.sentence)
+            return False
+        return True
+
+    def _is_unsettled(self, remote: Guid) -> bool:
+        """Whether a stranger may turn out to be a routing server: the directory or the name service has not answered
+        yet.
+        """
+        if self._topology is None or self._addresses is None:
+            return False
+        if not self._topology.has_been_read:
+            self._topology.read_soon()
+            return True
+        return self._topology.has(remote) and self._addresses.is_undecided(remote)
 
     def may_pass_on(self, neighbour: Guid, source: Guid) -> bool:
         """Whether the topology lets a queue manager forward messages of ``source``."""
         return self._topology is not None and self._topology.may_pass_on(neighbour, source)
 
-    async def _registered(self, machines: list[Guid]) -> set[Guid]:
-        """The machines with known addresses in the directory; the previous result for those that cannot be looked up in
-        time.
+    async def _find_addresses(self, neighbour: Neighbour, machines: list[Guid]) -> None:
+        """Note which machines have known addresses in the directory, and which could not be looked up in time.
+
+        A peer may name so many machines that time runs out before the last ones: it must not be believed for those.
         """
         directory = self._addresses
         if directory is None:
-            return set()
-        found = {machine for machine in machines if directory.last(machine)}
+            return
         places = asyncio.Semaphore(_AT_ONCE)
 
         async def ask(machine: Guid) -> None:
             async with places:
-                addresses = await directory.of(machine)
-            (found.add if addresses else found.discard)(machine)
+                await directory.of(machine)
 
         try:
             async with asyncio.timeout(_PATIENCE):
                 await asyncio.gather(*map(ask, machines))
         except TimeoutError:
             log.info("the directory did not tell in time where sources are", count=len(machines))
-        return found
+        neighbour.elsewhere.update(filter(directory.last, machines))
+        neighbour.unanswered.update(filter(directory.is_unanswered, machines))
 
     async def _is_itself(self, connection: Connection, remote: Guid) -> bool:
         """Whether a certificate or its address shows that the peer is the queue manager that it claims to be."""

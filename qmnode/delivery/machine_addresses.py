@@ -9,7 +9,7 @@ import structlog
 from qmnode.delivery.next_hops import ResolutionError
 from qmnode.delivery.routes import DirectoryResolver
 from qmnode.delivery.topology import Topology
-from qmnode.directory.port import DirectoryOperationError
+from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
 from qmnode.structures.guid import Guid
 
 log = structlog.get_logger(__name__)
@@ -23,12 +23,18 @@ _PAUSE: Final = 10.0
 _PATIENCE: Final = 5.0
 """Seconds that one look-up may take."""
 
+_NOT_FOUND: Final = DirectoryOperationResult.OBJECT_NOT_FOUND
+
 
 class _Found(NamedTuple):
     addresses: frozenset[str]
     asked: float
     until: float
     """The time at which the addresses become stale."""
+    late: bool = False
+    """Whether there was no answer in time, and none before."""
+    failed: bool = False
+    """Whether the directory could not be asked, and there was no answer before."""
 
 
 _NEVER: Final = _Found(frozenset(), float("-inf"), float("-inf"))
@@ -51,6 +57,17 @@ class MachineAddresses:
     def was_asked(self, machine: Guid) -> bool:
         """Whether the addresses of a machine were looked up, with any result."""
         return machine in self._found
+
+    def is_unanswered(self, machine: Guid) -> bool:
+        """Whether a machine of the directory has not been looked up, or the look-up had no answer in time and none
+        before.
+        """
+        found = self._found.get(machine)
+        return self._topology.knows(machine) if found is None else found.late
+
+    def is_undecided(self, machine: Guid) -> bool:
+        """``is_unanswered``, or the directory could not be asked."""
+        return self.is_unanswered(machine) or self._found.get(machine, _NEVER).failed
 
     def is_fresh(self, machine: Guid, expected: str = "") -> bool:
         """Whether no look-up is needed now. Addresses that lack the expected one are looked up again, at a limited
@@ -93,15 +110,17 @@ class MachineAddresses:
 
     async def _look_up(self, machine: Guid) -> None:
         asked = self._loop.time()
-        addresses, lifetime = self.last(machine), _FRESH_FAILURE
+        addresses, lifetime, late, failed = self.last(machine), _FRESH_FAILURE, False, False
         try:
             async with asyncio.timeout(_PATIENCE):
                 addresses = frozenset(hop.address for hop in await self._resolver.addresses(machine))
             lifetime = _FRESH
         except (DirectoryOperationError, ResolutionError, TimeoutError) as error:
             if not addresses:
+                late = isinstance(error, TimeoutError)
+                failed = isinstance(error, DirectoryOperationError) and error.result is not _NOT_FOUND
                 log.info(
                     "the addresses of a peer are not known: it counts as a stranger",
                     machine=machine.hex(), reason=str(error) or "no answer in time",
                 )  # fmt: skip
-        self._found[machine] = _Found(addresses, asked, self._loop.time() + lifetime)
+        self._found[machine] = _Found(addresses, asked, self._loop.time() + lifetime, late, failed)

@@ -71,7 +71,7 @@ class Neighbours:
             return OWN
         if network.is_in_directory(source):
             return Account(source.hex(), declared=True)
-        return Account(self._blocks.get(source, ""), declared=False, in_workgroup=not network.has_directory)
+        return Account(self._blocks.get(source, ""), declared=False, has_directory=network.has_read_directory)
 
     def is_address_of_one(self, block: str) -> bool:
         """Whether a declared peer that connected recently has an address in this block."""

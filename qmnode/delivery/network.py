@@ -30,6 +30,7 @@ from qmnode.delivery.routes import DirectoryResolver
 from qmnode.delivery.state import ProtocolState
 from qmnode.delivery.strangers import Strangers
 from qmnode.delivery.topology import Topology
+from qmnode.delivery.unsigned_senders import UnsignedSenderPolicy
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.administration import ConnectionInformation, IncomingSequenceInformation, TransferInformation
@@ -149,6 +150,7 @@ class Network:
         )
         self.listener = Listener(self._accept, places)
         self.peer_tls = PeerTls(self)
+        self.unsigned_senders = UnsignedSenderPolicy(self, settings.security)
         self._ping_server: PingServer
 
     # Start and stop
@@ -243,6 +245,11 @@ class Network:
     def has_directory(self) -> bool:
         """Whether the node belongs to an enterprise; otherwise it runs in workgroup mode."""
         return self._topology is not None
+
+    @property
+    def has_read_directory(self) -> bool:
+        """Whether the node belongs to an enterprise, and its directory has answered since the start."""
+        return self._topology is not None and self._topology.has_been_read
 
     def is_in_directory(self, machine: Guid) -> bool:
         """Whether the directory has a queue manager, as far as it was read."""
@@ -497,6 +504,7 @@ class Network:
                     self.record_session(connection, opened=True)
                 case Closed():
                     self.accepted.pop(connection, None)
+                    self._left(connection.session.certified)
                     if connection.established:
                         self.record_session(connection, opened=False, state=command.reason.name.lower())
                     if command.error is not None:
@@ -511,6 +519,15 @@ class Network:
         remote = connection.session.remote
         if remote != ZERO_GUID:  # otherwise it has not identified itself
             self._copies.heard(remote, connection.address, connection.local_address, self._loop.time())
+
+    def _left(self, certified: Guid | None) -> None:
+        """A session ended. In a workgroup only a certificate makes its peer known, which may go back to plain
+        connections now.
+        """
+        if certified is None or not self.identities.is_workgroup:
+            return
+        if not any(connection.session.certified == certified for connection in self.accepted):
+            self.state.reception.left(certified, self._loop.time())
 
     def _is_ours(self, connection: Connection) -> bool:
         """Whether this node itself opened a connection that it accepted: no other process has that port."""

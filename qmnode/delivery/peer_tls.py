@@ -90,22 +90,24 @@ class PeerTls:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def reload(self, settings: TlsSettings | None) -> None:
+    def reload(self, settings: TlsSettings | None) -> bool:
         """Take over other settings, and files that were replaced. Sessions that they do not allow are opened anew; the
-        others go on. With settings or files that cannot be used, those of before serve."""
+        others go on. With settings or files that cannot be used, those of before serve. Return whether they were taken.
+        """
         troubles = self._network.manager.troubles
         try:
             self._take(settings)
         except KeyStoreError as error:
             log.error("TLS with other nodes stays as it was", reason=str(error))
             troubles[_TROUBLE] = f"stays as it was before the reload: {error}"
-            return
+            return False
         troubles.pop(_TROUBLE, None)
         self._other_way.clear()
         self._turned.clear()
         if self._task is not None:
             self._task.cancel()
             self._task = asyncio.create_task(self._reopen_and_keep_up(), name="TLS with peers")
+        return True
 
     def topology_changed(self) -> None:
         """The directory may have other machines."""
@@ -132,6 +134,10 @@ class PeerTls:
         mode = "" if settings is None else settings.mode.value
         certificate = None if settings is None else settings.certificate
         self._network.manager.transport_security = TransportSecurity(mode, self._plain.names(), certificate)
+
+    def is_plain_peer_at(self, address: str) -> bool:
+        """Whether a machine that is declared to speak in clear has this address."""
+        return self._plain.is_at(address)
 
     # Connections of this node
 

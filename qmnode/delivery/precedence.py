@@ -84,6 +84,8 @@ class Precedence:
         self._set_level(sender, level)
         if level >= max(self._waiting.values()):
             self._held_back.pop(sender, None)
+            if self._turn is sender:
+                self._turn = None
             return room
         if self._turn is not sender:
             self._hold_back(sender)

@@ -19,7 +19,7 @@ from qmnode.delivery.queue_connection import QueueConnection, report_failure
 from qmnode.delivery.round_trips import RoundTrips
 from qmnode.delivery.transit_repeats import Repeats
 from qmnode.delivery.unacknowledged import FOLLOWED, UNACKNOWLEDGED_LIMIT, Unacknowledged, fate_of
-from qmnode.model.batches import lock_first
+from qmnode.model.batches import lock_first, remove_acknowledged
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import TransactionOffsets
 from qmnode.model.packet_parts import SEQUENCE, SEQUENCE_AT
@@ -536,10 +536,11 @@ class QueueSender:
         messages behind it must not wait for it.
         """
         self.credibility.arrived([entry[0]])
-        if self._sent.pop(number, None) is None:
+        if self._sent.get(number) == entry[0]:
+            del self._sent[number]
+        if entry[0] not in self.queue.locked:
             self.queue.take_this(entry[0])
-            self.queue.remove(*entry)
-            self.queue.count_acknowledged([entry])
+            remove_acknowledged(self.queue, [entry])
             if self.queue.recorder is not None:
                 self.queue.recorder.transferred(self.queue, entry[1])
         else:

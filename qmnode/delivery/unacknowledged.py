@@ -1,7 +1,7 @@
 """Transactional messages that were sent and wait for their order acknowledgment (MS-MQQB 3.1.5.6)."""
 
 from collections.abc import Iterable
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from qmnode.delivery.notices import source_of
@@ -41,13 +41,16 @@ class Unacknowledged(dict[int, int]):
         return [self.pop(one) for one in arrived]
 
     def find(self, sequence_id: int, number: int) -> Entry | None:
-        """Find a message by its place in the sequence, even if it was sent before this process began."""
+        """Find a message by its place in the sequence, even if it was sent before this process began, or is about to be
+        sent again.
+        """
         queue = self._queue
         lookup_identifier = self.get(number)
         if lookup_identifier is not None and lookup_identifier in queue.locked:
             entries: Iterable[Entry] = [(lookup_identifier, queue.locked[lookup_identifier].value)]
         else:
-            entries = islice(queue.scan(), UNACKNOWLEDGED_LIMIT)
+            taken = [(one, position.value) for one, position in queue.locked.items()]
+            entries = chain(taken, islice(queue.scan(), UNACKNOWLEDGED_LIMIT))
         for entry in entries:
             packet = memoryview(entry[1])[PREFIX_SIZE:]
             if entry[1][FLAGS] & TRANSACTIONAL and source_of(bytes(packet[:32])) == self._own:

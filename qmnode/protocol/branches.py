@@ -5,7 +5,8 @@ neighbours that are known to speak for the source (the source itself, at an addr
 routing servers), and one for each other address. No neighbour can move the position of another's branch:
 
 - A stranger's first message begins at the position of the known branch, and begins there again when that has moved.
-  While known neighbours speak, strangers wait.
+  While known neighbours speak, strangers wait. A source that only its certificate made known has stopped speaking when
+  its last session ends: it may go back to plain connections.
 - Among strangers, which an honest source with changing addresses looks like, a new one continues from another's
   position, and a message that another one delivered word for word is not delivered again.
 
@@ -31,18 +32,21 @@ send again, so that an honest source at an unknown address waits for one such in
 def turn_among(
     sequence: IncomingSequence,
     received: ReceivedMessage,
+    packet: bytes,
     now: float,
+    left: float,
     of_others: Callable[[ReceivedMessage, str], list[bytes]],
 ) -> tuple[Turn, int]:
     """The turn of a message when there are other branches, and the resulting number of its branch.
 
-    Only the position of ``sequence`` may change. ``of_others`` holds the packets that other strangers delivered at that
-    position.
+    Only the position of ``sequence`` may change. ``packet`` is that of the message, decrypted. ``of_others`` holds the
+    packets that other strangers delivered at that position. ``left`` is the end of the last session that proved the
+    source by a certificate alone: nothing that was heard before counts as speaking.
     """
     others = [one for one in sequence.stream if one is not sequence]
     known = next((one for one in others if not one.bringer), None)
     if sequence.bringer and known is not None:
-        if now - known.heard_at < SPEAKING:
+        if left < known.heard_at and now - known.heard_at < SPEAKING:
             return Turn.CONTESTED, 0
         base = known.sequence_id, known.sequence_number
         if sequence.base != base:
@@ -58,7 +62,7 @@ def turn_among(
     if own not in (Turn.NEXT, Turn.EARLY):
         return own, number
     said = of_others(received, sequence.bringer)
-    if any(is_the_same(one, received.packet) for one in said):
+    if any(is_the_same(one, packet) for one in said):
         return Turn.ALREADY, number
     is_new = not sequence.sequence_id
     if own is Turn.NEXT and not is_new:

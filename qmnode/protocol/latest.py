@@ -7,23 +7,33 @@ they are, and searched only while several strangers speak for one source.
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from qmnode.protocol.content import content_of
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.structures.guid import Guid
 
 _BYTES: Final = 1 << 20
 """Bytes kept per address, beside its last batch."""
 _ADDRESSES: Final = 32
-_CONTENT_AT: Final = 64
-"""The offset from which the bytes of a packet stay the same, however often and by whatever path it is sent."""
-
 _Key = tuple[Guid, bytes, int, int]
 """Source, destination, sequence and number; without destination and sequence, the message identifier."""
 
 
+class Stored(Protocol):
+    """A message of a stranger, and its packet as it was stored."""
+
+    @property
+    def received(self) -> ReceivedMessage:
+        """The message as it was received."""
+
+    @property
+    def packet(self) -> bytes:
+        """Its packet as it was stored."""
+
+
 class _Batch(NamedTuple):
-    messages: Sequence[ReceivedMessage]
+    messages: Sequence[Stored]
     size: int
 
 
@@ -46,7 +56,7 @@ class Latest:
     def __init__(self) -> None:
         self._speakers: OrderedDict[str, _Speaker] = OrderedDict()
 
-    def add(self, address: str, messages: Sequence[ReceivedMessage]) -> None:
+    def add(self, address: str, messages: Sequence[Stored]) -> None:
         """Add a batch of accepted messages."""
         speaker = self._speakers.get(address)
         if speaker is None:
@@ -55,7 +65,7 @@ class Latest:
                 self._speakers.popitem(last=False)
         else:
             self._speakers.move_to_end(address)
-        size = sum([len(received.packet) for received in messages])
+        size = sum([len(message.packet) for message in messages])
         speaker.batches.append(_Batch(messages, size))
         speaker.size += size
         while speaker.size > _BYTES and len(speaker.batches) > 1:
@@ -63,8 +73,8 @@ class Latest:
             speaker.size -= oldest.size
             if speaker.indexed:
                 speaker.indexed -= 1
-                for received in oldest.messages:
-                    speaker.index.pop(_key(received), None)
+                for message in oldest.messages:
+                    speaker.index.pop(_key(message.received), None)
 
     def of_others(self, received: ReceivedMessage, address: str) -> list[bytes]:
         """Messages from strangers at other addresses than ``address`` at this message's position, or with its
@@ -75,7 +85,7 @@ class Latest:
             if one == address:
                 continue
             for batch in list(speaker.batches)[speaker.indexed :]:
-                speaker.index.update((_key(message), message.packet) for message in batch.messages)
+                speaker.index.update((_key(message.received), message.packet) for message in batch.messages)
             speaker.indexed = len(speaker.batches)
             packet = speaker.index.get(key)
             if packet is not None:
@@ -85,7 +95,7 @@ class Latest:
 
 def is_the_same(one: bytes, other: bytes) -> bool:
     """Whether two packets have the same content, whichever neighbour delivers them."""
-    return one[_CONTENT_AT:] == other[_CONTENT_AT:]
+    return content_of(one) == content_of(other)
 
 
 def _key(received: ReceivedMessage) -> _Key:

@@ -23,6 +23,9 @@ _OFFSET: Final = PAGE_SIZE - 1
 _FULL: Final = b"\xff" * (PAGE_SIZE // 8)
 _NUMBER: Final = Struct(">I")
 _TIME: Final = Struct("<I")
+_CONTENT: Final = 0xFFFF_FFFF
+"""The identifier under which the content of a message is entered, as if it were a source."""
+_CONTENT_PAGE: Final = _CONTENT >> PAGE_SHIFT
 FEW: Final = 32
 """A page with fewer messages than this costs more than it saves. Sources that number messages in order leave few of
 those.
@@ -87,6 +90,12 @@ class MessageIdHistory:
         self._listed = 0
         self.neighbour = ""
         """The address of the session whose messages are being added."""
+        self.has_contents = False
+        """Whether contents were added, or may have been before the start."""
+
+    def knows(self, source: Guid) -> bool:
+        """Whether any message of a source came before."""
+        return source in self._sources
 
     def seen(self, source: Guid, message_id: int) -> bool:
         """Whether the message came before."""
@@ -124,6 +133,19 @@ class MessageIdHistory:
             page.changed = True
             self._changed[source, number] = page
         return True
+
+    def add_content(self, content: Guid, durable: bool, time: int) -> None:
+        """Enter the content of a message from a stranger, so that it is known when the source delivers it as well."""
+        self.has_contents = True
+        self.add(content, _CONTENT, durable, time)
+
+    def seen_content(self, content: Guid) -> bool:
+        """Whether a stranger delivered a message of this content."""
+        return self.has_contents and self.seen(content, _CONTENT)
+
+    def remove_content(self, content: Guid) -> None:
+        """Forget a content whose message was not written."""
+        self.remove(content, _CONTENT)
 
     def remove(self, source: Guid, message_id: int) -> None:
         """Forget a message whose batch was not written, so that it is accepted when it comes again."""
@@ -163,6 +185,7 @@ class MessageIdHistory:
         ``take_records``.
         """
         limit = time - self._parameters.history_retention
+        contents = False
         for source, entry in list(self._sources.items()):
             for number in _stale(entry.durable, limit):
                 del entry.durable[number]
@@ -171,6 +194,8 @@ class MessageIdHistory:
                 del entry.volatile[number]
             if not entry.durable and not entry.volatile:
                 del self._sources[source]
+            contents |= _CONTENT_PAGE in entry.durable or _CONTENT_PAGE in entry.volatile
+        self.has_contents = contents
         for neighbour, ledger in list(self._ledgers.items()):
             kept = {place: page for place, page in ledger.items() if page.time >= limit}
             self._listed -= len(ledger) - len(kept)
@@ -186,7 +211,9 @@ class MessageIdHistory:
         for time, key, value in pages:
             entry = self._sources.setdefault(Guid(key[:16]), _Source())
             bits = value[_TIME.size :]
-            entry.durable[_NUMBER.unpack_from(key, 16)[0]] = _Page(time, _FULL if bits == _FULL else bytearray(bits))
+            number = _NUMBER.unpack_from(key, 16)[0]
+            self.has_contents |= number == _CONTENT_PAGE
+            entry.durable[number] = _Page(time, _FULL if bits == _FULL else bytearray(bits))
 
     def __len__(self) -> int:
         """The number of messages remembered."""

@@ -38,7 +38,7 @@ class Brought:
 class Neighbour:
     """The peer of one session. The delivery room fills in ``known``."""
 
-    __slots__ = ("_brought", "address", "ask_again", "elsewhere", "itself", "known")
+    __slots__ = ("_brought", "address", "ask_again", "elsewhere", "is_unsettled", "itself", "known", "unanswered")
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -48,6 +48,12 @@ class Neighbour:
         """Sources known to be at other addresses. Their messages are not forwarded for this neighbour: the next hop
         would believe them.
         """
+        self.unanswered: set[Guid] = set()
+        """Sources whose addresses could not be found in time. Their messages are not forwarded either: this neighbour
+        may not be them. They wait at their source.
+        """
+        self.is_unsettled = False
+        """Whether the directory or the name service could not tell in time who it is."""
         self.ask_again = float("inf")
         """The time at which to check again."""
         self.itself: Guid | None = None
@@ -63,12 +69,18 @@ class Neighbour:
         """Check again, because the topology has changed."""
         self.known.clear()
         self.elsewhere.clear()
+        self.unanswered.clear()
+        self.is_unsettled = False
         self._brought.clear()
         self.ask_again = float("inf")
 
     def speaks_for(self, source: Guid) -> bool:
         """Whether it is known to speak for a queue manager."""
         return source == self.itself or self.known.get(source, False)
+
+    def is_doubted(self, source: Guid) -> bool:
+        """Whether it may be speaking for a queue manager that is elsewhere."""
+        return source in self.elsewhere or source in self.unanswered
 
     def brought(self, source: Guid, own: Guid, speakers: "Speakers") -> Brought:
         """The trust in messages of ``source`` that it delivers to the queue manager ``own``."""

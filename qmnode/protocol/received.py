@@ -1,5 +1,6 @@
 """Received UserMessage packets: validated completely, and parsed as far as the protocol acts on them."""
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -11,20 +12,25 @@ from qmnode.protocol.envelope import (
     without_session_header,
 )
 from qmnode.protocol.errors import RemoteProtocolError
-from qmnode.structures.base_header import BaseFlags
+from qmnode.structures.base_header import MAX_PACKET_SIZE, BaseFlags, BaseHeader
 from qmnode.structures.conformance import violation
 from qmnode.structures.errors import PacketError
 from qmnode.structures.flat import Flat, at, bytes_at
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.places import codes_of, offset_of
-from qmnode.structures.security_header import SecurityHeader
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_properties_header import MAX_LABEL, MessagePropertiesHeader
+from qmnode.structures.places import codes_of, codes_of_some, offset_of
+from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
 from qmnode.structures.user_header import UserFlags
 from qmnode.structures.user_message import UserMessage
 
 _DM: Final = UserFlags.DM.mask
+_PROTECTED: Final = SecurityFlags.EB.mask | SecurityFlags.AU.mask | SecurityFlags.AS.mask
+_SENDER_TYPE: Final = SecurityFlags.ST.mask
+_SID: Final = SecurityFlags.of(ST=1)
+_SEVERAL: Final = UserFlags.MQ.mask
 _RECOVERABLE: Final = 1 << UserFlags.DM.shift
 _DQ: Final = UserFlags.DQ.shift
 DIRECT: Final = 7
@@ -47,8 +53,30 @@ class ReceivedHeaders(Flat, of=UserMessage):
     property_flags: int = at("message_properties_header.flags")
     message_class: int = at("message_properties_header.message_class")
     privacy_level: int = at("message_properties_header.privacy_level")
-    label_length: int = at("message_properties_header.label_length")
     session_header: SessionHeader | None = at("session_header")
+    security_flags: int | None = at("security_header.flags")
+    security_id: bytes | None = at("security_header.security_id")
+    encryption_key_size: int | None = at("security_header.encryption_key_size")
+    signature_size: int | None = at("security_header.signature_size")
+    sender_cert_size: int | None = at("security_header.sender_cert_size")
+    provider_info_size: int | None = at("security_header.provider_info_size")
+
+    @property
+    def has_protection(self) -> bool:
+        """Whether something is to be decrypted, verified or cleared. A SecurityHeader that only names the sender, as
+        Windows writes it for unsigned messages, needs none of that.
+        """
+        flags = self.security_flags
+        if flags is None:
+            return False
+        parts = self.encryption_key_size or self.signature_size or self.sender_cert_size or self.provider_info_size
+        return bool(flags & _PROTECTED or parts or self.user_flags & _SEVERAL)
+
+    @property
+    def claimed_sender(self) -> bytes:
+        """The SID that the packet names as its sender; empty if it names none."""
+        flags = self.security_flags
+        return self.security_id or b"" if flags is not None and flags & _SENDER_TYPE == _SID else b""
 
 
 class DestinationName(NamedTuple):
@@ -102,59 +130,42 @@ _read_own = Struct("<II").unpack_from
 _PLACE: Final = Struct("<" + codes_of(TransactionHeader))
 _read_place = _PLACE.unpack_from
 _OWN_END: Final = MESSAGE_ID_AT + LONG_SIZE
+_SIZE_AT: Final = offset_of(BaseHeader, "packet_size")
+_SIZE_END: Final = _SIZE_AT + LONG_SIZE
 _PROPERTIES_SIZE: Final = offset_of(MessagePropertiesHeader, "label")
+_DECISIVE: Final = ("flags", "label_length", "message_class", "message_size", "privacy_level", "extension_size")
+_LABEL_LENGTH_AT: Final = offset_of(MessagePropertiesHeader, "label_length")
+_NORMAL: Final = MessageClass.MQMSG_CLASS_NORMAL.value
 _OPTIONS: Final = TransactionFlags.CG.mask | TransactionFlags.FA.mask
 _PRIORITY: Final = BaseFlags.PR.mask
 _SECURED: Final = UserFlags.SH.mask
 _UNUSUAL: Final = UserFlags.CQ.mask | UserFlags.MQ.mask | UserFlags.HH.mask | UserFlags.AH.mask
-_RARE: Final = UserFlags.SH.mask | UserFlags.MQ.mask | UserFlags.HH.mask
+_RARE: Final = UserFlags.MQ.mask | UserFlags.HH.mask
 _DEBUG: Final = BaseFlags.DH.mask
 _WITHOUT_SESSION: Final = ~BaseFlags.SH.mask
 _KINDS_KEPT: Final = 256
+_CONNECTOR_SIZE: Final = 16
 _SECURITY: Final = Struct("<" + codes_of(SecurityHeader))
 
 
 class _Shape:
-    """The form of a valid packet, to recognise others that differ from it only in fields that cannot be invalid.
+    """The form of a valid packet, to recognise others that differ from it only in what cannot make them invalid.
 
-    Applications send many similar messages. All bytes up to the end of the label are compared, with three exceptions:
-    SentTime and MessageID; the TransactionHeader, whose values are checked; and the data of a SecurityHeader between
-    SecurityID and ProviderInfo (key, signature, certificate). Later bytes have the same size and any content. A packet
-    with other headers has no shape: it is fully parsed each time.
+    Applications send many similar messages. The BaseHeader and UserHeader are compared but for PacketSize, SentTime and
+    MessageID, and the values of a TransactionHeader are checked; what is behind them is up to the kind of shape. A
+    packet with other headers has no shape: it is fully parsed each time.
     """
 
-    __slots__ = (
-        "_before",
-        "_behind",
-        "_behind_at",
-        "_behind_end",
-        "_between",
-        "_options",
-        "_place_at",
-        "_sender",
-        "_sender_at",
-        "_sender_end",
-        "_size",
-        "destination",
-        "headers",
-    )  # fmt: skip
+    __slots__ = ("_between", "_options", "_place_at", "_rest_at", "destination", "headers")
 
     def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName) -> None:
         self.headers = headers
         self.destination = destination
-        self._size = len(packet)
-        self._before = packet[:SENT_TIME_AT]
         transactional = headers.tx_sequence_id is not None
         self._place_at = transaction_header_at(packet, headers.user_flags)
+        self._rest_at = self._place_at + (_PLACE.size if transactional else 0)
         self._between = packet[_OWN_END : self._place_at]
         self._options = _read_place(packet, self._place_at)[0] & _OPTIONS if transactional else 0
-        self._behind_at = self._place_at + (_PLACE.size if transactional else 0)
-        self._sender_at = self._sender_end = properties_at = self._behind_at
-        if headers.user_flags & _SECURED:
-            self._sender_end, self._behind_at, properties_at = _parts_of_security(packet, self._behind_at)
-        self._sender = packet[self._sender_at : self._sender_end]
-        self._behind_end = properties_at + _PROPERTIES_SIZE + 2 * headers.label_length
-        self._behind = packet[self._behind_at : self._behind_end]
 
     @property
     def has_connector(self) -> bool:
@@ -163,13 +174,7 @@ class _Shape:
 
     def fits(self, packet: bytes) -> bool:
         """Whether a packet is valid because this one was, except for its TransactionHeader."""
-        return (
-            packet[:SENT_TIME_AT] == self._before
-            and packet[_OWN_END : self._place_at] == self._between
-            and packet[self._behind_at : self._behind_end] == self._behind
-            and packet[self._sender_at : self._sender_end] == self._sender
-            and len(packet) == self._size
-        )
+        raise NotImplementedError
 
     def place(self, packet: bytes) -> tuple[int, int] | None:
         """TxSequenceNumber and PreviousTxSequenceNumber of a transactional packet; None if they are not in order."""
@@ -179,6 +184,111 @@ class _Shape:
         if previous >= number:
             return None
         return number, previous
+
+
+@lru_cache(maxsize=_KINDS_KEPT)
+def _plain_fields(names: int, skipped: int, sender: int) -> Struct:
+    """The fields that decide whether a packet is like another, with so many bytes of names, of a TransactionHeader that
+    is skipped, and of a SecurityHeader.
+    """
+    return Struct(
+        f"<{_SIZE_AT}sI{SENT_TIME_AT - _SIZE_END}s{_OWN_END - SENT_TIME_AT}x{names}s{skipped}x{sender}s"
+        + codes_of_some(MessagePropertiesHeader, *_DECISIVE)
+    )
+
+
+class _PlainShape(_Shape):
+    """The shape of an application's message that is neither signed nor encrypted. Labels, bodies and extensions have
+    any size: their sizes are read and must fill the packet. That is not needed for a packet with the headers, sizes and
+    label of an earlier one.
+    """
+
+    __slots__ = ("_begin", "_fixed", "_label_at", "_label_end", "_other_size", "_rest", "_size", "_unpack")
+
+    def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName) -> None:
+        super().__init__(packet, headers, destination)
+        properties_at = self._rest_at
+        if headers.user_flags & _SECURED:
+            properties_at = _parts_of_security(packet, properties_at)[2]
+        sizes = len(self._between), self._rest_at - self._place_at, properties_at - self._rest_at
+        self._unpack = _plain_fields(*sizes).unpack_from
+        self._label_at = properties_at + _PROPERTIES_SIZE
+        begin, _, behind_size, names, sender, flags, _, message_class, _, privacy, _ = self._unpack(packet)
+        self._fixed = begin, behind_size, names, sender, flags, message_class, privacy
+        self._other_size = 0
+        """The size of the last packet with another size than the one that is remembered."""
+        self._remember(packet)
+
+    def _remember(self, packet: bytes) -> None:
+        """Use a valid packet to recognise others that are the same up to the end of the label."""
+        self._size = len(packet)
+        self._begin = packet[:SENT_TIME_AT]
+        self._label_end = self._label_at + 2 * packet[self._label_at - _PROPERTIES_SIZE + _LABEL_LENGTH_AT]
+        self._rest = packet[self._rest_at : self._label_end]
+
+    def fits(self, packet: bytes) -> bool:
+        """Whether the headers are alike, and the parts behind them fill the packet."""
+        if (
+            packet[:SENT_TIME_AT] == self._begin
+            and packet[self._rest_at : self._label_end] == self._rest
+            and packet[_OWN_END : self._place_at] == self._between
+            and len(packet) == self._size
+        ):
+            return True
+        if not self._is_filled(packet):
+            return False
+        size = len(packet)
+        if size != self._size:
+            if size == self._other_size:
+                self._remember(packet)
+            self._other_size = size
+        return True
+
+    def _is_filled(self, packet: bytes) -> bool:
+        size, place = len(packet), self._label_at
+        if size < place:
+            return False
+        begin, stated, behind_size, names, sender, flags, label, message_class, body, privacy, extension = self._unpack(
+            packet
+        )
+        place += 2 * label
+        return (
+            size == stated
+            and size == place + extension + body + 3 & ~3
+            and (begin, behind_size, names, sender, flags, message_class, privacy) == self._fixed
+            and (not label or (label <= MAX_LABEL and not packet[place - 1] | packet[place - 2]))
+            and size <= MAX_PACKET_SIZE
+        )
+
+
+class _ExactShape(_Shape):
+    """The shape of any other message: all bytes up to the end of the label are the same, except for the data of a
+    SecurityHeader between SecurityID and ProviderInfo (key, signature, certificate). Later bytes have the same size and
+    any content.
+    """
+
+    __slots__ = ("_begin", "_behind", "_behind_at", "_behind_end", "_sender", "_sender_end", "_size")
+
+    def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName) -> None:
+        super().__init__(packet, headers, destination)
+        self._size = len(packet)
+        self._begin = packet[:SENT_TIME_AT]
+        self._sender_end = self._behind_at = properties_at = self._rest_at
+        if headers.user_flags & _SECURED:
+            self._sender_end, self._behind_at, properties_at = _parts_of_security(packet, self._rest_at)
+        self._sender = packet[self._rest_at : self._sender_end]
+        self._behind_end = properties_at + _PROPERTIES_SIZE + 2 * packet[properties_at + _LABEL_LENGTH_AT]
+        self._behind = packet[self._behind_at : self._behind_end]
+
+    def fits(self, packet: bytes) -> bool:
+        """Whether all that is compared is the same."""
+        return (
+            packet[:SENT_TIME_AT] == self._begin
+            and packet[_OWN_END : self._place_at] == self._between
+            and packet[self._behind_at : self._behind_end] == self._behind
+            and packet[self._rest_at : self._sender_end] == self._sender
+            and len(packet) == self._size
+        )
 
 
 def _parts_of_security(packet: bytes, place: int) -> tuple[int, int, int]:
@@ -261,7 +371,8 @@ class MessageReader:
             self._queue = queue
         sent_time, message_id = _read_own(packet, SENT_TIME_AT)
         if not headers.base_flags & ~_PRIORITY and not headers.user_flags & _UNUSUAL:
-            shape = _Shape(packet, headers, destination)
+            plain = headers.message_class == _NORMAL and not headers.has_protection
+            shape = (_PlainShape if plain else _ExactShape)(packet, headers, destination)
             self._shape = None if shape.has_connector else shape
         return ReceivedMessage(
             packet,
@@ -278,15 +389,18 @@ class MessageReader:
     def _check(self, packet: bytes, headers: ReceivedHeaders, number: int, previous: int) -> None:
         """Refuse a packet that breaks a rule, even in a part that is not needed now: 3.1.5.1.3."""
         traits = None
-        if not (headers.user_flags & _RARE or headers.base_flags & _DEBUG) and previous <= number:
+        unusual = headers.user_flags & _RARE or headers.base_flags & _DEBUG or headers.has_protection
+        if not unusual and previous <= number:
             traits = (
                 headers.base_flags & _WITHOUT_SESSION,
                 headers.user_flags,
                 headers.message_class,
                 headers.privacy_level,
-                headers.label_length,
+                self._label_length(packet, headers),
                 headers.source_queue_manager == ZERO_GUID,
                 previous == number,
+                headers.security_flags,
+                headers.security_id,
             )
             if traits in self._sound:
                 return
@@ -297,6 +411,16 @@ class MessageReader:
             if len(self._sound) >= _KINDS_KEPT:
                 self._sound.clear()
             self._sound.add(traits)
+
+    @staticmethod
+    def _label_length(packet: bytes, headers: ReceivedHeaders) -> int:
+        """The characters of the label of a valid packet."""
+        place = transaction_header_at(packet, headers.user_flags)
+        if headers.tx_sequence_id is not None:
+            place += _PLACE.size + (_CONNECTOR_SIZE if packet[place] & TransactionFlags.CG.mask else 0)
+        if headers.user_flags & _SECURED:
+            place = _parts_of_security(packet, place)[2]
+        return packet[place + _LABEL_LENGTH_AT]
 
 
 def destination_of(packet: bytes) -> DestinationName:

@@ -18,6 +18,7 @@ from qmnode.protocol.acknowledgments import (
     final_acknowledgment,
 )
 from qmnode.protocol.branches import turn_among
+from qmnode.protocol.content import content_of
 from qmnode.protocol.disposition import Fate, has_expired, refused_here
 from qmnode.protocol.envelope import with_user_flags
 from qmnode.protocol.incoming_sequences import IncomingSequence, IncomingSequences, Route, Turn
@@ -42,7 +43,6 @@ _DM: Final = UserFlags.DM.mask
 _TR: Final = BaseFlags.TR.mask
 _PA: Final = PropertyFlags.PA.mask
 _HOPS: Final = UserFlags.RC
-_SECURED: Final = UserFlags.SH.mask
 _CLAIMS: Final = SecurityFlags.AU.mask | SecurityFlags.AS.mask
 
 
@@ -156,9 +156,11 @@ class Admission:
     future: dict[Guid, int] = field(default_factory=dict)
     """By source: transactional messages of sequences whose time stamps are in the future."""
     elsewhere: Guid | None = None
-    """A source known to be elsewhere, whose messages this neighbour asks to forward. From here on, none is
-    forwarded.
+    """A source known to be elsewhere, whose messages this neighbour asks to forward, or delivers encrypted and
+    unsigned. From here on, none is taken.
     """
+    unanswered: Guid | None = None
+    """The same for a source whose addresses could not be found in time."""
     neighbour: Neighbour | None = None
     without_place: int = 0
     """The number of refused messages that begin a sequence for which there is no place: they wait at their source."""
@@ -190,6 +192,9 @@ class _Pass(NamedTuple):
     verdicts: Mapping[int, Verdict]
 
 
+_NEVER: Final = float("-inf")
+_LEFT: Final = 4_096
+"""Sources remembered whose last session ended."""
 _NO_VERDICT: Final = Verdict()
 # Each access to a member of an enumeration costs a descriptor call: once for all messages is enough.
 _LOCAL: Final = DestinationKind.LOCAL
@@ -198,7 +203,8 @@ _CONNECTOR: Final = DestinationKind.CONNECTOR
 _ORDER_QUEUE: Final = DestinationKind.ORDER_QUEUE
 _UNKNOWN: Final = DestinationKind.UNKNOWN
 _NEXT: Final = Turn.NEXT
-_ACCEPTED: Final = (Turn.NEXT, Turn.ALREADY)
+_ALREADY: Final = Turn.ALREADY
+_ACCEPTED: Final = (_NEXT, _ALREADY)
 _new = tuple.__new__
 _NOTHING: Final = Brought(ZERO_GUID, "", is_own=False)
 _NOWHERE: Final = _Target(DestinationName(ZERO_GUID, 0, b""), b"", Destination(DestinationKind.UNKNOWN))
@@ -220,7 +226,12 @@ class Reception:
         self._incoming = incoming
         self._speakers = Speakers()
         self._latest = Latest()
+        self._left: dict[Guid, float] = {}
         self._brought = _NOTHING
+        self._other_ways = False
+        """Whether messages like the current one may have come another way than from this neighbour."""
+        self._sequence: IncomingSequence | None = None
+        """The sequence of the transactional messages with the current headers."""
 
     def unresolved(
         self, messages: Iterable[ReceivedMessage], known: Mapping[DestinationName, object]
@@ -274,11 +285,15 @@ class Reception:
                     break
             if received.headers is not headers:
                 headers = received.headers
-                if target.destination.kind is _FORWARD and headers.source_queue_manager in neighbour.elsewhere:
-                    admission.stopped, admission.elsewhere = True, headers.source_queue_manager
+                if target.destination.kind is _FORWARD and _is_doubtful(headers.source_queue_manager, admission):
                     break
                 self._brought = neighbour.brought(headers.source_queue_manager, self._identifier, self._speakers)
+                self._other_ways = self._has_other_ways(headers.source_queue_manager)
+                self._sequence = None
                 plain = _is_plain(headers, target.destination, step) and not self._brought.is_own
+            # A silent one would be stored without its requests for acknowledgments: its source is to deliver it.
+            if verdicts and _is_silent(received, step) and _is_doubtful(headers.source_queue_manager, admission):
+                break
             try:
                 if plain:
                     self._admit_plain(received, target, step)
@@ -291,10 +306,33 @@ class Reception:
             admission.ordinal = last.ordinal
             admission.recoverable_ordinal = last.recoverable_ordinal
         if admission.taken and not neighbour.is_known:
-            self._latest.add(neighbour.address, [taken.received for taken in admission.taken])
+            self._latest.add(neighbour.address, admission.taken.copy())
+            if neighbour.elsewhere:
+                self._remember_contents(admission, step.time)
         admission.records += self._history.take_records()
         admission.records += (sequence.record() for sequence in admission.sequences if sequence.kept)
         return admission
+
+    def _remember_contents(self, admission: Admission, time: int) -> None:
+        """Enter what a stranger delivered here in the name of a machine of the directory, for when that delivers it."""
+        for taken in admission.taken:
+            received = taken.received
+            if taken.destination.kind is not _FORWARD and self._is_claimed(admission, received):
+                durable = received.headers.tx_sequence_id is not None or bool(received.headers.user_flags & _DM)
+                self._history.add_content(content_of(taken.packet), durable, time)
+
+    @staticmethod
+    def _is_claimed(admission: Admission, received: ReceivedMessage) -> bool:
+        """Whether a stranger delivered a message of a machine that the directory has elsewhere."""
+        neighbour = admission.neighbour
+        return neighbour is not None and received.headers.source_queue_manager in neighbour.elsewhere
+
+    def left(self, source: Guid, now: float) -> None:
+        """The last session ended that proved a source by its certificate, where nothing else makes it known."""
+        self._left.pop(source, None)
+        self._left[source] = now
+        if len(self._left) > _LEFT:
+            del self._left[next(iter(self._left))]
 
     def persisted(self, admission: Admission, now: float) -> None:
         """The admission's write is synced: release its order acknowledgments."""
@@ -310,13 +348,19 @@ class Reception:
                 source = received.headers.source_queue_manager
                 brought = admission.neighbour.brought(source, self._identifier, self._speakers)
                 self._history.remove(brought.history_source, received.message_id)
+        for taken in admission.taken:
+            if self._is_claimed(admission, taken.received):
+                self._history.remove_content(content_of(taken.packet))
 
     # --- one message ---
     def _admit_plain(self, received: ReceivedMessage, target: _Target, step: _Pass) -> None:
         """``_admit_one`` without the steps that ``_is_plain`` has ruled out."""
         headers = received.headers
         if headers.tx_sequence_id is None:
-            if not self._is_first(received, step):
+            durable = headers.user_flags & _DM > 0
+            if not self._history.add(self._brought.history_source, received.message_id, durable, step.time) or (
+                self._other_ways and self._came_another_way(received, step)
+            ):
                 step.admission.duplicates += 1
                 return
         elif not self._take_turn(received, headers.tx_sequence_id, target, step):
@@ -371,7 +415,7 @@ class Reception:
         verdict = step.verdicts.get(received.ordinal) if step.verdicts else None
         if verdict is not None and verdict.packet is not None:
             packet = verdict.packet
-        elif headers.user_flags & _SECURED and here and kind is not _CONNECTOR:
+        elif headers.has_protection and here and kind is not _CONNECTOR:
             packet = without_claims(received)
         if not here:
             packet = with_user_flags(packet, headers.user_flags + (1 << _HOPS.shift))
@@ -380,10 +424,7 @@ class Reception:
             return
         if headers.property_flags & _PA and here and kind is not _CONNECTOR:
             self._answer(received, MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, step)
-        if headers.base_flags & _TR:
-            report = received_report(received.message, step.time)
-            if report is not None:
-                step.admission.traces.append(report)
+        _report(received, step)
 
     def _may_come_back(self, received: ReceivedMessage, kind: DestinationKind) -> bool:
         """Whether a packet of this queue manager may be one that looped: a known neighbour delivers it while the
@@ -395,38 +436,77 @@ class Reception:
 
     def _is_first(self, received: ReceivedMessage, step: _Pass) -> bool:
         """Whether a message that is not transactional comes for the first time (3.1.5.8.1)."""
-        brought, number = self._brought, received.message_id
         durable = bool(received.headers.user_flags & _DM)
-        if not self._history.add(brought.history_source, number, durable, step.time):
+        first = self._history.add(self._brought.history_source, received.message_id, durable, step.time)
+        if first and self._other_ways and self._came_another_way(received, step):
+            self._report_again(received, step)
             return False
-        if brought.bringer and self._history.seen(received.headers.source_queue_manager, number):
-            return False
-        if len(brought.speakers) <= bool(brought.bringer):
+        return first
+
+    def _report_again(self, received: ReceivedMessage, step: _Pass) -> None:
+        """Report the arrival of a message whose copy a stranger delivered before: the copy may not ask for it."""
+        if not self._brought.bringer:
+            _report(received, step)
+
+    def _has_other_ways(self, source: Guid) -> bool:
+        """Whether messages of a source may have come another way than from this neighbour. The answer stays the same
+        for all messages of the source that follow each other in a batch: only other batches change it.
+        """
+        brought = self._brought
+        return (
+            (bool(brought.bringer) and self._history.knows(source))
+            or self._history.has_contents
+            or len(brought.speakers) > bool(brought.bringer)
+        )
+
+    def _came_another_way(self, received: ReceivedMessage, step: _Pass) -> bool:
+        """Whether a message that is not transactional came another way than from this neighbour."""
+        brought = self._brought
+        if brought.bringer and self._history.seen(received.headers.source_queue_manager, received.message_id):
             return True
+        packet = _as_stored(received, step)
+        if self._history.has_contents and self._history.seen_content(content_of(packet)):
+            return True
+        if len(brought.speakers) <= bool(brought.bringer):
+            return False
         others = self._latest.of_others(received, brought.bringer)
-        return not any(is_the_same(one, received.packet) for one in others)
+        return any(is_the_same(one, packet) for one in others)
 
     def _take_turn(self, received: ReceivedMessage, sequence_id: int, target: _Target, step: _Pass) -> bool:
         """Transactional Message Processing, 3.1.5.8.6: whether it is this message's turn. If so, record it as
         accepted.
         """
         incoming, headers = self._incoming, received.headers
-        sequence = incoming.get(headers.source_queue_manager, target.key, step.now, self._brought.bringer)
-        if sequence.route.address != step.neighbour.address:
-            sequence.route = Route(target.name.kind == DIRECT, step.neighbour.address)
+        sequence = self._sequence
+        if sequence is None or not sequence.kept:
+            sequence = incoming.get(headers.source_queue_manager, target.key, step.now, self._brought.bringer)
+            self._sequence = sequence
+        if sequence.route.address != step.neighbour.address or sequence.bringer:
+            # Strangers get these order acknowledgments: the source would take them for those of its own messages.
+            is_doubted = step.neighbour.is_doubted(sequence.source)
+            sequence.route = Route(is_doubted or target.name.kind == DIRECT, step.neighbour.address)
         number = received.tx_sequence_number
         keep = target.destination.kind is not _UNKNOWN
         before = sequence.sequence_id
         if len(sequence.stream) > sequence.kept:
-            turn, number = turn_among(sequence, received, step.now, self._latest.of_others)
+            packet = _as_stored(received, step)
+            turn, number = turn_among(
+                sequence, received, packet, step.now, self._left.get(sequence.source, _NEVER), self._latest.of_others
+            )
         else:
             turn = sequence.turn(sequence_id, number, received.previous_tx_sequence_number)
+        if (
+            turn is _NEXT
+            and self._history.has_contents
+            and self._history.seen_content(content_of(_as_stored(received, step)))
+        ):
+            turn = _ALREADY
         if not keep and not sequence.sequence_id:
             number = received.tx_sequence_number
             turn = Turn.NEXT  # no order to keep for a missing queue: refused at any number
         if sequence_id != before and turn is _NEXT and self._is_future(sequence_id, step.time):
             turn = Turn.FUTURE
-        full = turn in _ACCEPTED and keep and incoming.full(sequence)
+        full = not sequence.kept and turn in _ACCEPTED and keep and incoming.full(sequence)
         if full:
             step.admission.records += incoming.make_room(sequence, step.time)
             full = incoming.full(sequence)
@@ -437,7 +517,8 @@ class Reception:
         incoming.accept(sequence, sequence_id, number, step.time, keep)
         sequence.heard_at = step.now
         step.admission.sequences[sequence] = (sequence_id, number)
-        if turn is Turn.ALREADY:
+        if turn is _ALREADY:
+            self._report_again(received, step)
             step.admission.duplicates += 1
             return False
         sequence.accepted_at = step.now
@@ -497,7 +578,7 @@ class Reception:
         """
         admission = step.admission
         admission.refused.append((received, message_class))
-        if step.verdicts and step.verdicts.get(received.ordinal, _NO_VERDICT).silent:
+        if _is_silent(received, step):
             return
         if received.headers.source_queue_manager in step.neighbour.elsewhere:
             return  # a copy of a message that its source sends itself: that would end twice
@@ -523,9 +604,12 @@ class Reception:
             self._refuse(received, name, MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q, step, told=False)
 
     def _answer(self, received: ReceivedMessage, message_class: MessageClass, step: _Pass) -> None:
-        acknowledgment = administration_acknowledgment(
-            received.message, message_class, self._parameters.send_insecure_nacks
+        is_told = self._parameters.send_insecure_nacks or (
+            message_class is MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED
+            and self._parameters.tell_enterprise_of_denied_access
+            and step.neighbour.speaks_for(received.headers.source_queue_manager)
         )
+        acknowledgment = administration_acknowledgment(received.message, message_class, is_told)
         if acknowledgment is not None:
             step.admission.administration.append(acknowledgment)
 
@@ -550,6 +634,41 @@ class Reception:
             step.admission.refused.append((received, MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q))
 
 
+def _report(received: ReceivedMessage, step: _Pass) -> None:
+    """Send a trace report of the arrival, if the message asks for it."""
+    if received.headers.base_flags & _TR:
+        report = received_report(received.message, step.time)
+        if report is not None:
+            step.admission.traces.append(report)
+
+
+def _is_doubtful(source: Guid, admission: Admission) -> bool:
+    """Whether a neighbour may be speaking for a machine that is elsewhere. If so, the admission ends here."""
+    neighbour = admission.neighbour
+    assert neighbour is not None
+    if source in neighbour.elsewhere:
+        admission.elsewhere = source
+    elif source in neighbour.unanswered:
+        admission.unanswered = source
+    else:
+        return False
+    admission.stopped = True
+    return True
+
+
+def _is_silent(received: ReceivedMessage, step: _Pass) -> bool:
+    """Whether the message must not be answered: that would show a stranger whether its body was decrypted."""
+    return bool(step.verdicts) and step.verdicts.get(received.ordinal, _NO_VERDICT).silent
+
+
+def _as_stored(received: ReceivedMessage, step: _Pass) -> bytes:
+    """The packet of a message at its destination: decrypted if it was encrypted and could be, without claims."""
+    verdict = step.verdicts.get(received.ordinal) if step.verdicts else None
+    if verdict is not None and verdict.packet is not None:
+        return verdict.packet
+    return without_claims(received) if received.headers.has_protection else received.packet
+
+
 def _is_plain(headers: ReceivedHeaders, destination: Destination, step: _Pass) -> bool:
     """Whether such messages can only be refused as repeated, early or late, and have no request for a report. The
     answer is the same for all messages with these headers and destination.
@@ -558,7 +677,7 @@ def _is_plain(headers: ReceivedHeaders, destination: Destination, step: _Pass) -
         destination.kind is _LOCAL
         and destination.room is None
         and (headers.tx_sequence_id is not None) is destination.transactional
-        and not headers.user_flags & _SECURED
+        and not headers.has_protection
         and not headers.property_flags & _PA
         and not headers.base_flags & _TR
         and not step.verdicts

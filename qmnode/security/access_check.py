@@ -38,7 +38,7 @@ class Privilege(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Who asks (MS-DTYP 2.5.2): the SIDs of an account and of all groups that it is in, and its privileges."""
+    """The token of a caller (MS-DTYP 2.5.2): the SIDs of an account and of all its groups, and its privileges."""
 
     sids: frozenset[Sid]
     privileges: frozenset[Privilege] = frozenset()
@@ -73,7 +73,7 @@ _DOMAIN_ACCOUNTS: Final = 21
 
 @dataclass(frozen=True, slots=True)
 class GenericMapping:
-    """What the generic rights mean for a kind of object."""
+    """The meaning of the generic rights for a kind of object."""
 
     read: int
     write: int

@@ -21,7 +21,7 @@ from qmnode.structures.errors import PacketError
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from qmnode.structures.security_descriptor import SecurityDescriptor
-from qmnode.structures.sid import Sid
+from qmnode.structures.sid import ANONYMOUS, EVERYONE, Sid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """What a queue demands of messages (MS-MQDMPR 3.1.1.2)."""
+    """The demands of a queue on messages (MS-MQDMPR 3.1.1.2)."""
 
     authentication: bool = False
     privacy_level: int = QueuePrivacyLevel.OPTIONAL
@@ -49,10 +49,12 @@ class Arrival:
     rules: QueueRules
     neighbour: Neighbour = TRUSTED
     """The queue manager that brought it."""
+    believed: Sender | None = None
+    """Its sender if it is not signed, for the word of that queue manager."""
 
 
 class Facts(Protocol):
-    """What a queue asks about an opened message."""
+    """The part of an opened message that a queue judges."""
 
     @property
     def claim(self) -> SenderClaim | None:
@@ -93,13 +95,13 @@ class Admission:
         opened = await self._opened([(arrival.packet, arrival.neighbour) for arrival in arrivals], now)
         claims = [outcome.claim for outcome in opened if isinstance(outcome, Opened) and outcome.claim is not None]
         senders = await self._senders.confirm_all(claims, now)
-        return [
-            self._verdict(outcome, senders, arrival.rules) for outcome, arrival in zip(opened, arrivals, strict=True)
-        ]
+        return [self._verdict(outcome, senders, arrival) for outcome, arrival in zip(opened, arrivals, strict=True)]
 
-    def refusal_of_plain(self, rules: QueueRules) -> Refused | None:
-        """What a queue has against messages without a security header: the same for all of them, so asked once."""
-        return refusal_of(_PLAIN, self._anonymous, rules)
+    def refusal_of_plain(self, rules: QueueRules, believed: Sender | None = None) -> Refused | None:
+        """The reason why a queue refuses messages that are neither signed nor encrypted: the same for all of them, so
+        computed once. ``believed`` is their sender, for the word of the queue manager that brings them.
+        """
+        return refusal_of(_PLAIN, believed or self._anonymous, rules)
 
     async def _opened(self, packets: list[tuple[bytes, Neighbour]], now: float) -> list[Opened | Refused | Deferred]:
         """Messages in clear; a batch without any security header takes no detour through the worker."""
@@ -107,22 +109,23 @@ class Admission:
             return self._protector.open_all(packets, now)
         return await self._worker(lambda: self._protector.open_all(packets, now))
 
-    def _verdict(self, outcome: Opened | Refused | Deferred, senders: Senders, rules: QueueRules) -> Verdict:
+    def _verdict(self, outcome: Opened | Refused | Deferred, senders: Senders, arrival: Arrival) -> Verdict:
         if not isinstance(outcome, Opened):
             return outcome
-        sender = self._anonymous if outcome.claim is None else senders[place_of(outcome.claim)]
+        unsigned = arrival.believed or self._anonymous
+        sender = unsigned if outcome.claim is None else senders[place_of(outcome.claim)]
         if isinstance(sender, MessageRefusedError):
             return Refused(sender.message_class, sender.sentence)
         if isinstance(sender, MessageDeferredError):
             return Deferred(sender.sentence)
-        refusal = refusal_of(outcome, sender, rules)
+        refusal = refusal_of(outcome, sender, arrival.rules)
         if refusal is not None:
             return replace(refusal, silent=outcome.silent)
         return Admitted(outcome.written, sender, outcome.authentication_level, outcome.key_fingerprint, outcome.silent)
 
 
 def refusal_of(facts: Facts, sender: Sender, rules: QueueRules) -> Refused | None:
-    """What the queue has against a message, if anything.
+    """The reason why the queue refuses a message; None if it takes it.
 
     A message is authenticated when the directory has confirmed its certificate for the sender that it names. A
     signature alone is not enough: anybody can make a certificate.
@@ -153,7 +156,7 @@ def refusal_of(facts: Facts, sender: Sender, rules: QueueRules) -> Refused | Non
 
 @lru_cache(maxsize=4096)
 def _may_write(security: bytes, sids: frozenset[Sid]) -> bool:
-    """The access check (MS-DTYP 2.5.3.2), remembered. What cannot be read grants nothing."""
+    """The access check (MS-DTYP 2.5.3.2), remembered. A descriptor that cannot be read grants nothing."""
     if not security:
         return True
     try:
@@ -161,3 +164,15 @@ def _may_write(security: bytes, sids: frozenset[Sid]) -> bool:
     except PacketError:
         return False
     return access_check(descriptor, Token(sids), QueueAccess.MQSEC_WRITE_MESSAGE).allowed
+
+
+@lru_cache(maxsize=1024)
+def asks_who_sends(security: bytes) -> bool:
+    """Whether the right to write may depend on who the sender is: entries name others than everybody and nobody."""
+    try:
+        descriptor = SecurityDescriptor.parse(security) if security else SecurityDescriptor()
+    except PacketError:
+        return False
+    if descriptor.dacl is None:
+        return False
+    return any(getattr(ace.entry, "sid", None) not in (None, EVERYONE, ANONYMOUS) for ace in descriptor.dacl.aces)

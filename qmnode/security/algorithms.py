@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qmnode.settings.security import SecuritySettings
 
 SMALLEST_STRONG_MODULUS: Final = 1024
-"""Bits. What the specification gives the enhanced providers; a smaller key counts as weak."""
+"""The bits of keys of the enhanced providers; a smaller key counts as weak."""
 PKCS1_OVERHEAD: Final = 11
 """Bytes of a modulus that PKCS #1 v1.5 padding needs (RFC 3447, 7.2.1 and 9.2)."""
 
@@ -73,7 +73,7 @@ class Provider:
 
     name: str
     type: int
-    """ulProviderType, MS-MQMQ 2.2.1."""
+    """The number of its type: ulProviderType, MS-MQMQ 2.2.1."""
     privacy_level: PrivacyLevel
     specified_modulus_length: int
     """Bits of its RSA keys by MS-MQDMPR 3.1.3."""
@@ -119,7 +119,7 @@ PROVIDER_BY_PRIVACY_LEVEL: Final = {int(provider.privacy_level): provider for pr
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Which weak algorithms one direction may use."""
+    """The weak algorithms that one direction may use."""
 
     allowed: frozenset[WeakAlgorithm]
     setting: str
@@ -141,12 +141,12 @@ class Policy:
 
 
 def sending_policy(settings: SecuritySettings) -> Policy:
-    """What outgoing messages and new keys may use."""
+    """The algorithms for outgoing messages and new keys."""
     return Policy(settings.weak_algorithms_sent, "weak_algorithms_sent")
 
 
 def accepting_policy(settings: SecuritySettings) -> Policy:
-    """What received messages may use."""
+    """The algorithms for received messages."""
     return Policy(settings.weak_algorithms_accepted, "weak_algorithms_accepted")
 
 

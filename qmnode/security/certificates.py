@@ -1,6 +1,6 @@
 """Certificates that messages are signed with: X.509 (MS-MQMQ 2.2.20.6), parsed once and checked for every message.
 
-Who a certificate speaks for is not its own word: that is in the directory (``identity``). So no chain is built here; an
+A certificate does not prove its account by itself: the directory does (``identity``). So no chain is built here; an
 internal certificate is signed by nobody but itself.
 """
 
@@ -24,7 +24,7 @@ LONGEST_EXPONENT = 32
 
 @dataclass(frozen=True, slots=True)
 class SenderCertificate:
-    """What verifying needs of a certificate. Times are seconds since 1970."""
+    """The parts of a certificate that verifying needs. Times are seconds since 1970."""
 
     encoded: bytes
     public_key: RSAPublicKey

@@ -35,7 +35,7 @@ _PADDINGS: Final = {size: PKCS7(size * 8) for size in (8, 16)}
 
 
 class WrongKeyError(Exception):
-    """What was decrypted is not padded as it must be: the key is wrong or the body was altered."""
+    """The padding of a decrypted body is wrong: the key does not fit or the body was altered."""
 
 
 class BodyCipher:

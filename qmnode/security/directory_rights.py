@@ -1,4 +1,4 @@
-"""What the entries of a directory object's security descriptor mean for the queue or queue manager that it describes.
+"""The meaning of a directory object's security descriptor for the queue or queue manager that it describes.
 
 Active Directory keeps permissions to queues as directory rights (MS-DTYP 2.4.4.3): on the properties of the object, and
 one extended right for each thing that one does with messages (MS-ADTS 6.1.1.2.7.10 to 6.1.1.2.7.18). An access check
@@ -39,7 +39,8 @@ _STANDARD: Final = AccessMask.DELETE | AccessMask.READ_CONTROL | AccessMask.WRIT
 class Meaning:
     """The rights that a directory right gives where it is allowed, and takes where it is denied.
 
-    Receiving needs the rights to delete and to peek; who may not receive may still peek, so only the first is taken.
+    Receiving needs the rights to delete and to peek. An account that may not receive may still peek, so only the first
+    is taken.
     """
 
     allowed: int
@@ -130,7 +131,7 @@ QUEUE_RIGHTS: Final = DirectoryRights(
     generic_write=QueueAccess.MQSEC_SET_QUEUE_PROPERTIES | QueueAccess.MQSEC_GET_QUEUE_PERMISSIONS,
     generic_all=QueueAccess.MQSEC_QUEUE_GENERIC_ALL,
 )
-"""mSMQQueue objects."""
+"""The rights on queues: mSMQQueue objects."""
 
 QUEUE_MANAGER_RIGHTS: Final = DirectoryRights(
     bits={
@@ -153,7 +154,7 @@ QUEUE_MANAGER_RIGHTS: Final = DirectoryRights(
     generic_write=(QueueManagerAccess.MQSEC_SET_MACHINE_PROPERTIES | QueueManagerAccess.MQSEC_GET_MACHINE_PERMISSIONS),
     generic_all=QueueManagerAccess.MQSEC_MACHINE_GENERIC_ALL,
 )
-"""mSMQConfiguration objects."""
+"""The rights on queue managers: mSMQConfiguration objects."""
 
 CONNECTED_NETWORK_RIGHTS: Final = DirectoryRights(
     bits={

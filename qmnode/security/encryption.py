@@ -57,7 +57,7 @@ class Choice:
 
     @property
     def provider(self) -> Provider:
-        """UseCSP."""
+        """The provider to encrypt with: UseCSP."""
         return self.key.provider
 
 
@@ -102,7 +102,7 @@ def _preferred(settings: SecuritySettings) -> dict[str, EncryptionAlgorithm]:
 def _algorithm(
     provider: Provider, requested: int, preferred: EncryptionAlgorithm, policy: Policy
 ) -> EncryptionAlgorithm | None:
-    """What the message asks for, what the settings prefer, or what is left: the first that is usable."""
+    """The first usable algorithm: the one that the message asks for, the preferred one, or any other."""
     usable = usable_algorithms(policy, provider)
     for wanted in (requested, preferred):
         for algorithm in usable:

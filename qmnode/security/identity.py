@@ -1,13 +1,16 @@
-"""Who sent a message: the identity that its signature proves, and the token for the access check. MS-MQQB 3.1.5.8.3.
+"""The sender of a message: the identity that its signature proves, and the token for the access check. MS-MQQB
+3.1.5.8.3.
 
 A SID in a packet is a claim. It counts only if the certificate that verified the signature is one that the directory
 holds for that SID; else the sender is anonymous, and still access-checked. The text lets an unsigned message name any
-SID, and any unsigned message pass as Everyone by saying that a queue manager sent it; neither is so here.
+SID. Here one counts only where ``security.unsigned_senders`` says so, for the word of the queue manager that brings it.
+Nor does an unsigned message pass as Everyone by saying that a queue manager sent it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +20,7 @@ from qmnode.directory.port import (
     GroupExpansion,
     QueueManager,
     User,
+    WorkgroupDirectory,
     equals,
 )
 from qmnode.security.errors import MessageDeferredError, MessageRefusedError
@@ -32,7 +36,7 @@ from qmnode.structures.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, Sid
 from qmnode.structures.user_certificates import MqUserSignCerts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from qmnode.directory.port import Directory
     from qmnode.security.certificates import SenderCertificate
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SenderClaim:
-    """Who a packet says has sent it, with the certificate that verified its signature."""
+    """The sender that a packet claims, with the certificate that verified its signature."""
 
     type: SenderIdentifierType
     identifier: bytes
@@ -64,7 +68,7 @@ Senders = dict[UserCertKey, Sender | MessageRefusedError | MessageDeferredError]
 
 ANONYMOUS_SENDER: Final = Sender(ANONYMOUS, frozenset({ANONYMOUS}))
 QUEUE_MANAGER_SENDER: Final = Sender(EVERYONE, frozenset({EVERYONE}))
-"""Who a queue manager that signs for itself is (3.1.5.8.3)."""
+"""The identity of a queue manager that signs for itself (3.1.5.8.3)."""
 
 
 def anonymous(settings: SecuritySettings) -> Sender:
@@ -82,7 +86,7 @@ class SenderDirectory:
         self.cache: AgedCache[UserCertKey, CachedUserCert] = AgedCache(
             settings.user_cert_cache_size, settings.user_cert_lifetime
         )
-        """UserCertCache."""
+        """The certificates of users by digest: UserCertCache."""
         self._reads: SharedReads[UserCertKey, CachedUserCert] = SharedReads()
 
     def known(self, claim: SenderClaim, now: float) -> Sender | None:
@@ -179,6 +183,66 @@ class SenderDirectory:
         return Sender(user, frozenset({user, EVERYONE, AUTHENTICATED_USERS, *groups}))
 
 
+_UNSIGNED_KEPT: Final = 1_024
+"""Senders of unsigned messages that are remembered."""
+
+
+class UnsignedSenderDirectory:
+    """The accounts that unsigned messages name, with their groups. For the event loop's thread."""
+
+    def __init__(self, directory: Directory, settings: SecuritySettings, clock: Callable[[], float]) -> None:
+        self._directory = directory
+        self._lifetime = settings.principal_lifetime
+        self._clock = clock
+        self._known: OrderedDict[bytes, tuple[Sender | None, float]] = OrderedDict()
+        self._reads: SharedReads[bytes, None] = SharedReads()
+
+    def is_known(self, identifier: bytes) -> bool:
+        """Whether :meth:`sender` has an answer that is not too old."""
+        known = self._known.get(identifier)
+        return known is not None and self._clock() < known[1]
+
+    def sender(self, identifier: bytes) -> Sender | None:
+        """The account of a SID as it was looked up last; None if it is none that may send so."""
+        known = self._known.get(identifier)
+        return None if known is None else known[0]
+
+    async def look_up(self, identifier: bytes) -> None:
+        """Ask the directory for an account. Raises :class:`MessageDeferredError` when it does not answer."""
+        await self._reads.share(identifier, lambda: self._look_up(identifier))
+
+    async def close(self) -> None:
+        """End the questions that still run."""
+        await self._reads.close()
+
+    async def _look_up(self, identifier: bytes) -> None:
+        try:
+            found = await self._find(identifier)
+        except DirectoryOperationError as error:
+            if error.result is not DirectoryOperationResult.OBJECT_NOT_FOUND:
+                raise MessageDeferredError(f"the sender cannot be looked up: {error.sentence}") from None
+            found = None
+        self._known[identifier] = found, self._clock() + self._lifetime
+        self._known.move_to_end(identifier)
+        if len(self._known) > _UNSIGNED_KEPT:
+            self._known.popitem(last=False)
+
+    async def _find(self, identifier: bytes) -> Sender | None:
+        """The account, if it is one of a domain: the groups and users of this machine, and the well-known ones, are
+        not those of the machine that sent the message."""
+        user = _sid(identifier)
+        if user is None or not user.is_domain_account:
+            return None
+        directory = self._directory
+        listed: tuple[Sid | None, ...] = ()
+        if isinstance(directory, GroupExpansion):
+            listed = tuple(map(_sid, await directory.expand_groups(identifier)))
+        elif type(directory) is not WorkgroupDirectory:
+            await directory.read_directory(User, [equals("security_identifier", identifier)], ["security_identifier"])
+        groups = {group for group in listed if group is not None}
+        return Sender(user, frozenset({user, EVERYONE, AUTHENTICATED_USERS, *groups}))
+
+
 def _sid(encoded: bytes) -> Sid | None:
     try:
         return Sid.parse(encoded)
@@ -187,7 +251,7 @@ def _sid(encoded: bytes) -> Sid | None:
 
 
 def place_of(claim: SenderClaim) -> UserCertKey:
-    """What the cache finds a claim by."""
+    """The key of a claim in the cache."""
     return UserCertKey(claim.certificate.encoded, claim.identifier)
 
 

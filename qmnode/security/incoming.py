@@ -46,7 +46,7 @@ CERTIFICATES_KEPT: Final = 128
 """Parsed certificates: parsing one takes longer than verifying a signature with it."""
 
 _SET_BY_RECEIVER: Final = SecurityFlags.AU.mask | SecurityFlags.AS.mask | SecurityFlags.EB.mask
-"""Bits that a sender has no say in once the message is in its queue: whoever set them before, they are cleared."""
+"""Bits that only the receiver sets: those that came with the message are cleared."""
 
 
 _ALGORITHMS: Final = {int(each): each for each in EncryptionAlgorithm}
@@ -82,15 +82,15 @@ class IncomingSecurity:
         self.cache: AgedCache[ReceiveKey, CachedSymmetricKey] = AgedCache(
             settings.receive_symmetric_key_cache_size, settings.symmetric_key_short_lifetime
         )
-        """ReceiveSymmetricKeyCache."""
+        """The session keys of senders: ReceiveSymmetricKeyCache."""
         self._certificates: dict[bytes, SenderCertificate] = {}
         self._suspects = Suspects()
 
     def open(self, packet: bytes, now: float, neighbour: Neighbour = TRUSTED) -> Opened | Refused | Deferred:
         """Decrypt a message and verify its signature. One without a security header is anonymous.
 
-        Whatever fails inside an encrypted message has one answer, after the same work. What is encrypted and not signed
-        is silent, unless a declared neighbour brought it and nothing says that it was altered.
+        Every failure inside an encrypted message has the same answer, after the same work. The failure of an unsigned
+        one is silent, unless a declared neighbour brought it and nothing shows that it was altered.
         """
         sections = Sections(packet)
         if not sections.has_security:
@@ -224,7 +224,7 @@ _LENGTHS: Final = {SenderIdentifierType.SID: range(8, 69), SenderIdentifierType.
 
 
 def _claim(sections: Sections, certificate: SenderCertificate) -> SenderClaim | None:
-    """Who the sender says it is; None for a certificate alone, which proves an author and no account."""
+    """The account that the sender claims; None for a certificate alone, which proves an author and no account."""
     number = sections.security_flags & _SENDER_TYPE
     if number == SenderIdentifierType.NONE:
         return None

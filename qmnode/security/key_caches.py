@@ -1,7 +1,7 @@
 """The symmetric key caches and the user certificate cache: MS-MQQB 3.1.1.3, 3.1.2.10 to 3.1.2.13, 3.1.6.10 to 3.1.6.13.
 
-Times are seconds since 1970 and come from the caller. SendBaseSymmetricKeyCache and ReceiveBaseSymmetricKeyCache, which
-old versions kept apart, are one with the others here: the provider is part of what an entry is found by.
+Times are seconds since 1970 and come from the caller. Old versions kept SendBaseSymmetricKeyCache and
+ReceiveBaseSymmetricKeyCache apart. Here they are one with the others: the provider is part of the key of an entry.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLEANUP_MARGIN: Final = 60.0
 
 
 class SendKey(NamedTuple):
-    """What a session key for sending is found by. With the public key in it, a rotated key is never used again."""
+    """The key of a session key for sending. With the public key in it, a rotated key is never used again."""
 
     remote_qm_guid: Guid
     crypto_service_provider: str
@@ -34,7 +34,7 @@ class SendKey(NamedTuple):
 
 
 class ReceiveKey(NamedTuple):
-    """What a session key for receiving is found by (3.1.5.8.3)."""
+    """The key of a session key for receiving (3.1.5.8.3)."""
 
     remote_qm_guid: Guid
     crypto_service_provider: str
@@ -47,7 +47,7 @@ class CachedSymmetricKey:
     """CachedSymmetricKey, 3.1.1.3.3, beside what it is found by."""
 
     encrypted_symmetric_key: bytes
-    """A SIMPLEBLOB."""
+    """The encrypted session key, a SIMPLEBLOB."""
     symmetric_key: bytes = field(repr=False)
     fingerprint: str
     """Of the RSA key that it is encrypted to."""
@@ -57,7 +57,7 @@ class CachedSymmetricKey:
 
 
 class UserCertKey(NamedTuple):
-    """What a user certificate is found by: both bytewise (3.1.5.8.3)."""
+    """The key of a user certificate: both compared bytewise (3.1.5.8.3)."""
 
     certificate: bytes
     security_id: bytes
@@ -68,17 +68,17 @@ class CachedUserCert:
     """CachedUserCert, 3.1.1.3.4, with the user's groups as the directory expanded them."""
 
     identifier: Guid
-    """MQUSERSIGNCERT.Identifier."""
+    """The digest of the certificate: MQUSERSIGNCERT.Identifier."""
     sender: Sender
     cached_time: float
 
 
 class Aged(Protocol):
-    """What a cache keeps: anything with the time when it was made."""
+    """An entry of a cache: anything with the time when it was made."""
 
     @property
     def cached_time(self) -> float:
-        """Seconds since 1970."""
+        """The time when it was made, in seconds since 1970."""
         ...
 
 

@@ -52,7 +52,7 @@ def make_pair(
 
 
 def first_pairs(settings: SecuritySettings, now: float) -> tuple[KeyPair, ...]:
-    """What a node starts with: a current pair for every usable provider and purpose."""
+    """Make the first keys of a node: a current pair for every usable provider and purpose."""
     return tuple(
         make_pair(provider, purpose, settings, now, state=KeyState.CURRENT)
         for provider in usable_providers(settings)

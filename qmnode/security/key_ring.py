@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class KeyPurpose(enum.StrEnum):
-    """Which of the directory's lists a public key is in (MS-MQDMPR 3.1.1.1)."""
+    """The directory's list that holds a public key (MS-MQDMPR 3.1.1.1)."""
 
     ENCRYPTION = "encryption"
-    """PublicEncryptionKeyList."""
+    """Keys that senders encrypt to: PublicEncryptionKeyList."""
     SIGNING = "signing"
-    """PublicSigningKeyList."""
+    """Keys that verify signatures: PublicSigningKeyList."""
 
 
 class KeyState(enum.StrEnum):
@@ -61,7 +61,7 @@ class KeyPair:
     """When the directory had the next key: from here on only caches and lagging replicas lead senders to this one."""
     destroyed_time: float | None = None
     private_key: PrivateKey | None = field(default=None, repr=False)
-    """None once destroyed."""
+    """The private half; None once it was destroyed."""
 
     @classmethod
     def of(cls, private_key: PrivateKey, provider: str, purpose: KeyPurpose, state: KeyState, now: float) -> KeyPair:

@@ -1,7 +1,7 @@
 """The port to where private keys are kept.
 
 Records of destroyed keys stay, without their private keys, so that a log line about an old message can still be
-understood. A store has a version: whoever writes says which one it read, so two writers never undo each other's step.
+understood. A store has a version: a writer names the version that it read, so two writers never undo each other's step.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class KeyStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyStoreOptions:
-    """What a key store is opened with."""
+    """The arguments for opening a key store."""
 
     settings: Mapping[str, str]
     """The store's own settings, as the node's configuration states them."""
     directory: Path
-    """The node's directory."""
+    """The folder of the node, for key stores in files."""
     identifier: Guid | None = None
     """QueueManager.Identifier, when it is settled already."""

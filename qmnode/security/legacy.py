@@ -1,4 +1,4 @@
-"""What ``cryptography`` refuses and old nodes use: RC2 with short keys, MD2, MD4, RSA keys under 1,024 bits.
+"""Algorithms of old nodes that ``cryptography`` refuses: RC2 with short keys, MD2, MD4, RSA keys under 1,024 bits.
 
 The one module that uses pycryptodome, which the extra ``legacy`` installs. Nothing reaches it unless the settings allow
 the weak algorithm that needs it, and it is imported only then.

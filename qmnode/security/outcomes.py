@@ -1,4 +1,4 @@
-"""What message security is asked and what it answers, as values."""
+"""Requests to message security and its answers, as values."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Neighbour(NamedTuple):
 
 
 TRUSTED: Final = Neighbour("", declared=True)
-"""This machine itself."""
+"""The neighbour that stands for this machine itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Who signs: a user, or this queue manager for itself."""
+    """The signer of a message: a user, or this queue manager for itself."""
 
     private_key: PrivateKey
     certificate: bytes
-    """X.509, DER."""
+    """The X.509 certificate in DER."""
     type: SenderIdentifierType
     identifier: bytes
     """A SID, or the GUID of the queue manager."""
@@ -53,7 +53,7 @@ class ProtectionRequest:
     keys: PublishedKeys | None = None
     """Of the destination queue manager, wherever the next hop is; filled in when they are looked up."""
     sections: Sections = field(init=False, repr=False, compare=False)
-    """The packet, cut."""
+    """The packet, cut into its headers."""
 
     def __post_init__(self) -> None:
         self.sections = Sections(self.packet)
@@ -86,7 +86,7 @@ class Opened:
     authentication_level: AuthenticationLevel = AuthenticationLevel.NONE
     """The kind of signature that verified."""
     claim: SenderClaim | None = None
-    """Who signed, to be confirmed by the directory before it counts. None: the sender is anonymous."""
+    """The claimed signer, to be confirmed by the directory before it counts. None: the sender is anonymous."""
     key_fingerprint: str | None = None
     """Of our key that the message was encrypted to; None if it was not."""
     silent: bool = False
@@ -105,7 +105,7 @@ class Refused:
     message_class: MessageClass
     sentence: str
     silent: bool = False
-    """As of :class:`Opened`."""
+    """The same as in :class:`Opened`."""
     key_missing: bool = field(default=False, compare=False)
     """Whether none of our private keys unwraps the session key: it may be one that was not read yet."""
 
@@ -128,7 +128,7 @@ class Admitted:
     key_fingerprint: str | None = None
     """Of our key that the message was encrypted to; None if it was not."""
     silent: bool = False
-    """As of :class:`Opened`."""
+    """The same as in :class:`Opened`."""
 
     @property
     def packet(self) -> UserMessage:
@@ -137,4 +137,4 @@ class Admitted:
 
 
 Verdict = Admitted | Refused | Deferred
-"""What becomes of an arrived message."""
+"""The outcome for an arrived message."""

@@ -39,7 +39,7 @@ class OutgoingSecurity:
         self.cache: AgedCache[SendKey, CachedSymmetricKey] = AgedCache(
             settings.send_symmetric_key_cache_size, settings.symmetric_key_short_lifetime
         )
-        """SendSymmetricKeyCache."""
+        """The session keys by destination: SendSymmetricKeyCache."""
         self._hashes: dict[int, HashAlgorithm] = {}
         """Those that may be used, by their numbers."""
         self._choices: dict[tuple[Guid, int, int], tuple[PublishedKeys, Choice]] = {}
@@ -119,7 +119,7 @@ class OutgoingSecurity:
         return algorithm
 
     def _key_for(self, sections: Sections, keys: PublishedKeys | None, now: float) -> tuple[Choice, CachedSymmetricKey]:
-        """What encrypts a packet (3.1.7.1.5)."""
+        """The session key that encrypts a packet (3.1.7.1.5)."""
         remote, privacy_level = sections.address, sections.privacy_level
         if sections.to in (DIRECT, 0):
             raise MessageQueuingError(

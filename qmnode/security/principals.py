@@ -2,7 +2,7 @@
 
 A caller is a user's SID with those of all its groups, found so:
 
-* **A process of this machine** (local socket, management socket) is the user that the kernel names. Its SID is the one
+* **A process of this machine** (on the local socket) is the user that the kernel names. Its SID is the one
   that ``security.principals`` declares for it (or ``account_security_identifiers``); else that of the directory's user
   with the same account name, where the node joined one; else ``S-1-22-1-UID``, as Samba has it. The last is in every
   token of a local user, so that entries for it go on counting when the node joins a directory. The Unix groups are the
@@ -12,7 +12,10 @@ A caller is a user's SID with those of all its groups, found so:
   nobody knows one, it is one of Authenticated Users and nothing more. It is in Network (S-1-5-2).
 * **A remote caller that did not** is Anonymous, and **not** in Everyone: only an entry for Anonymous lets it in. (The
   senders of unsigned messages are another matter: ``security.everyone_includes_anonymous``.)
-* **A token of the management API** is the SID that its file says; without one its role alone says what it may do.
+* **A token of the management API** (AMQP takes the same ones) is the SID that its file says, with its groups in the
+  directory; without one its role alone says what it may do.
+* **A user of the management socket** is the local user. The administrators may do everything there, as a token without
+  a SID may.
 * **An administrator** is whom ``security.administrators`` names: it is in Administrators (S-1-5-32-544) as well.
 
 The groups of a directory's users come from the directory, nested ones too. While it does not answer, and its answer is
@@ -28,7 +31,7 @@ import os
 import pwd
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -58,15 +61,17 @@ from qmnode.structures.sid import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from qmnode.directory.port import Directory
     from qmnode.settings.security import SecuritySettings
 
 log = structlog.get_logger(__name__)
 
+_Place = tuple[int, frozenset[int]] | tuple[str, str]
+"""A local user with its groups, or a token with its SID."""
 _KEPT: Final = 1024
-"""Local users whose principals are remembered."""
+"""Local users and tokens whose principals are remembered."""
 _DIRECTORY_PATIENCE: Final = 5.0
 """Seconds that a caller waits for the directory to say who it is."""
 _UNCERTAIN: Final = 5.0
@@ -88,9 +93,6 @@ class Principal:
     """Whether it may repair what locked everybody out: read and change permissions, and take queues over."""
     in_directory: bool = False
     """Whether the directory has the user: such a user's queues get a domain's defaults."""
-    everything: bool = False
-    """Whether no descriptor is asked: a token of the management API that names no principal, whose role says what it
-    may do."""
     valid_until: float = field(default=float("inf"), compare=False)
     """Until when it counts as known, on :func:`time.monotonic`."""
 
@@ -113,7 +115,7 @@ ANONYMOUS_PRINCIPAL: Final = Principal("anonymous", ANONYMOUS, Token(frozenset({
 
 
 class Principals:
-    """Finds principals, and remembers those of local users for ``security.principal_lifetime``."""
+    """Finds principals, and remembers those of local users and tokens for ``security.principal_lifetime``."""
 
     def __init__(
         self,
@@ -127,19 +129,24 @@ class Principals:
         self._clock = clock
         self._accounts = {account.casefold(): account for account in settings.account_security_identifiers}
         self._users, self._groups = _declared(settings.principals)
-        self._administrators = frozenset(_administrator(text) for text in settings.administrators)
-        self._known: dict[tuple[int, frozenset[int]], Principal] = {}
-        self._asked: dict[tuple[int, frozenset[int]], asyncio.Future[Principal]] = {}
+        self._administrators = frozenset(
+            named_in_settings(text, "security.administrators") for text in settings.administrators
+        )
+        self._known: dict[_Place, Principal] = {}
+        self._asked: dict[_Place, asyncio.Future[Principal]] = {}
 
     async def of_local_user(self, user_id: int, group_ids: Iterable[int] = ()) -> Principal:
         """The principal of a process of this machine, from its user and all its groups. Never raises."""
-        place = (user_id, frozenset(group_ids))
+        groups = frozenset(group_ids)
+        return await self._remembered((user_id, groups), lambda: self._find(user_id, groups))
+
+    async def _remembered(self, place: _Place, find: Callable[[], Coroutine[Any, Any, Principal]]) -> Principal:
         known = self._known.get(place)
         if known is not None and self._clock() < known.valid_until:
             return known
         asked = self._asked.get(place)
         if asked is None:
-            asked = self._asked[place] = asyncio.ensure_future(self._find(user_id, place[1]))
+            asked = self._asked[place] = asyncio.ensure_future(find())
             asked.add_done_callback(lambda _: self._asked.pop(place, None))
         found = await asyncio.shield(asked)
         if len(self._known) >= _KEPT:
@@ -171,13 +178,23 @@ class Principals:
             return self._principal(account, user, {user, *implied, *await self._groups_of(user)})
         return self._principal(account, AUTHENTICATED_USERS, implied)
 
-    def of_token(self, name: str, sid: str | None) -> Principal:
-        """The principal of a token of the management API: the SID that its file gives, or none but its role."""
-        if sid is None:
-            token = Token.of(BUILTIN_ADMINISTRATORS, (NETWORK,))
-            return Principal(f"token:{name}", BUILTIN_ADMINISTRATORS, token, administrator=True, everything=True)
-        user = Sid.from_text(sid)
-        return self._principal(f"token:{name}", user, {user, EVERYONE, AUTHENTICATED_USERS, NETWORK})
+    async def of_token(self, name: str, sid: str) -> Principal:
+        """The principal of a token of the management API: the SID that its file gives, with all its groups."""
+        return await self._remembered((name, sid), lambda: self._find_token(name, Sid.from_text(sid)))
+
+    async def _find_token(self, name: str, user: Sid) -> Principal:
+        groups, uncertain = await self._known_groups_of(user, f"token:{name}")
+        sids = {user, EVERYONE, AUTHENTICATED_USERS, NETWORK, *groups}
+        return self._principal(f"token:{name}", user, sids, uncertain=uncertain)
+
+    async def _known_groups_of(self, user: Sid, name: str) -> tuple[set[Sid], bool]:
+        """The groups that the directory has for a user, and whether some may be missing."""
+        try:
+            async with asyncio.timeout(_DIRECTORY_PATIENCE):
+                return await self._groups_of(user), False
+        except (MessageQueuingError, TimeoutError) as error:
+            log.warning("the groups of a caller are not known now", caller=name, reason=str(error) or "no answer")
+            return set(), True
 
     async def names_of(self, security_identifiers: Iterable[str]) -> dict[str, str | None]:
         """The names by which a node knows SIDs: empty for one that nobody here can be, None while that is not known."""
@@ -330,14 +347,15 @@ def _declared(principals: dict[str, str]) -> tuple[dict[int, Sid], dict[int, Sid
     return users, groups
 
 
-def _administrator(text: str) -> Sid:
+def named_in_settings(text: str, where: str) -> Sid:
+    """The SID of a user or group that a setting names, also as ``node``. ConfigurationError."""
     if text == _NODE:
         return unix_user(os.geteuid())
     if text.upper().startswith("S-"):
-        return _sid(text, "security.administrators")
-    kind, number = unix_account(text, "security.administrators")
+        return _sid(text, where)
+    kind, number = unix_account(text, where)
     if number is None:
-        raise ConfigurationError(f"security.administrators: this machine has no {text}")
+        raise ConfigurationError(f"{where}: this machine has no {text}")
     return kind(number)
 
 

@@ -1,4 +1,4 @@
-"""What a process that holds private keys must not leave behind, and must not show."""
+"""Protection of a process that holds private keys: it leaves no core dump, and no other process reads its memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The one object through which a node protects what it sends and opens what it receives.
 
 Both happen once: at the source, for the destination queue manager, and at the destination; routing servers between them
-pass the packet on as it is. No I/O, and any thread may call. What the directory must be asked comes before
-(``destinations``) and after (``identity``).
+pass the packet on as it is. No I/O, and any thread may call. Questions to the directory come before (``destinations``)
+and after (``identity``).
 """
 
 from __future__ import annotations

@@ -44,13 +44,13 @@ class PublishedKeys:
     cached_time: float
     """When the directory was read."""
     faults: tuple[str, ...] = field(default=())
-    """What could not be used, in sentences."""
+    """The faults of keys that could not be used, as sentences."""
 
     @classmethod
     def parse(
         cls, queue_manager: Guid, encoded: bytes | None, cached_time: float, maximum_modulus_length: int
     ) -> PublishedKeys:
-        """The keys from the directory's bytes. What cannot be read is a fault, and the rest still serves."""
+        """The keys from the directory's bytes. A key that cannot be read is a fault, and the others still serve."""
         if not encoded:
             return cls(queue_manager, {}, cached_time)
         try:

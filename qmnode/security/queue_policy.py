@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.security.access_check import (
@@ -27,20 +27,36 @@ from qmnode.security.principals import Principal
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.security_descriptor import Control, SecurityDescriptor
-from qmnode.structures.sid import BUILTIN_ADMINISTRATORS
+from qmnode.structures.sid import ANONYMOUS, BUILTIN_ADMINISTRATORS, EVERYONE
 
 if TYPE_CHECKING:
     from qmnode.structures.sid import Sid
+
+ANYBODY: Final = Token(frozenset({ANONYMOUS, EVERYONE}))
+"""The sender of a message that proves no identity, where ``security.everyone_includes_anonymous`` is on."""
+NOBODY_KNOWN: Final = Token(frozenset({ANONYMOUS}))
+"""The same where it is off."""
 
 
 class QueueAccessPolicy:
     """Gives queues their descriptors, and checks callers against them."""
 
-    def __init__(self, *, machine: Sid | None = None, anonymous_readers: bool = False) -> None:
-        """``machine`` is the computer's account in the directory. ``anonymous_readers``: remote read is on, so that
-        nobody in particular reads the queues of a store of an earlier version."""
+    def __init__(
+        self,
+        *,
+        machine: Sid | None = None,
+        anonymous_readers: bool = False,
+        names_senders: bool = True,
+        unproven: Token = ANYBODY,
+    ) -> None:
+        """``machine`` is the computer's account in the directory. ``unproven`` is in the place of the sender of a
+        message that proves no identity. ``anonymous_readers``: remote read is on, so that
+        nobody in particular reads the queues of a store of an earlier version. ``names_senders``: see
+        ``security.send_sender_identifiers``."""
         self._machine = machine
         self._anonymous_readers = anonymous_readers
+        self._names_senders = names_senders
+        self.unproven = unproven
 
     def default_queue_security(self, supplied: bytes, caller: object = None) -> bytes:
         """The descriptor of a new queue, self-relative. MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR for a wrong one.
@@ -76,6 +92,12 @@ class QueueAccessPolicy:
             return current
         return self.changed_queue_security(current, with_applications(told, before).write())
 
+    def sender_identifier(self, caller: object) -> bytes:
+        """The SID of a caller that is known beyond this machine: an account of a domain."""
+        if not self._names_senders or not isinstance(caller, Principal) or not caller.user.is_domain_account:
+            return b""
+        return caller.user.write()
+
     def check(self, security: bytes, rights: int, caller: object) -> bool:
         """Whether ``caller``, a Principal or a Token, has the rights to a queue."""
         return _check(security, rights, caller, QUEUE_MAPPING)
@@ -107,8 +129,6 @@ class QueueAccessPolicy:
 
 def _check(security: bytes, rights: int, caller: object, mapping: GenericMapping) -> bool:
     match caller:
-        case Principal(everything=True):
-            return True
         case Principal(token=token) | (Token() as token):
             return _allowed(security, rights, token, mapping)
         case _:

@@ -26,7 +26,7 @@ _PADDING: Final = padding.PKCS1v15()
 
 
 def fingerprint_of(public_key: rsa.RSAPublicKey) -> str:
-    """What logs and people know a key by: the first 128 bits of SHA-256 over its SubjectPublicKeyInfo."""
+    """The fingerprint of a key in logs and reports: the first 128 bits of SHA-256 over its SubjectPublicKeyInfo."""
     encoded = public_key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return f"SHA256:{hashlib.sha256(encoded).hexdigest()[:32]}"
 
@@ -63,7 +63,7 @@ class PrivateKey:
     def __init__(self, key: rsa.RSAPrivateKey) -> None:
         self._key = key
         self.modulus_length = key.key_size
-        """Bits."""
+        """The size of the key in bits."""
         self.fingerprint = fingerprint_of(key.public_key())
         exponent = key.private_numbers().d
         self._rejection_key = hashlib.sha256(exponent.to_bytes(self.modulus_size, "big")).digest()
@@ -122,7 +122,8 @@ class PrivateKey:
 
         With a wrong key the library does not fail: it returns a message made up from the private key and the
         ciphertext, so that an attacker learns nothing (implicit rejection). Its length is right once in a hundred
-        times. What it would make up is computed here too, so a made-up message is told from a real one for certain.
+        times. The message that it would make up is computed here too, so a made-up message is distinguished from a real
+        one for certain.
         """
         if len(encrypted) != self.modulus_size:
             return None

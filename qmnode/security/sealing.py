@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PURPOSE: Final = b"qmnode key store 1"
-"""What AES-GCM authenticates beside the contents: a file of another kind does not open."""
+"""The data that AES-GCM authenticates beside the contents: a file of another kind does not open."""
 _SCRYPT: Final = {"n": 1 << 15, "r": 8, "p": 1}
 """32 MiB and about 0.1 s for each guess."""
 _LARGEST_SCRYPT: Final = {"n": 1 << 20, "r": 32, "p": 16}
@@ -28,13 +28,13 @@ class Sealing(Protocol):
     """Turns what a key store holds into what its file holds, and back. Calls may block; errors name ``where``."""
 
     protection: str
-    """What protects the file, in a word."""
+    """The protection of the file, in a word."""
 
     def seal(self, clear: bytes, where: str) -> bytes:
-        """Encrypt. Raises :class:`KeyStoreError`."""
+        """Encrypt the contents of a file. Raises :class:`KeyStoreError`."""
 
     def open(self, stored: bytes, where: str) -> bytes:
-        """Decrypt. Raises :class:`KeyStoreError`."""
+        """Decrypt the contents of a file. Raises :class:`KeyStoreError`."""
 
 
 class NoSealing:
@@ -43,7 +43,7 @@ class NoSealing:
     protection = "permissions"
 
     def seal(self, clear: bytes, where: str) -> bytes:
-        """As it is."""
+        """Return the contents unchanged."""
         return clear
 
     def open(self, stored: bytes, where: str) -> bytes:
@@ -108,7 +108,7 @@ def envelope(clear: bytes, key: bytes, how: dict[str, Any]) -> bytes:
 
 
 def opened(sealed: dict[str, Any], key: bytes, where: str, otherwise: str) -> bytes:
-    """What an envelope holds; ``otherwise`` is why the key may not fit."""
+    """Open an envelope; ``otherwise`` says why the key may not fit."""
     try:
         nonce, data = (b64decode(sealed[name], validate=True) for name in ("nonce", "sealed"))
         return AESGCM(key).decrypt(nonce, data, PURPOSE)

@@ -34,7 +34,7 @@ _ADDRESS: Final = slice(_BASE + 16, _BASE + 32)
 _LONG: Final = Struct("<I")
 _SHORT: Final = Struct("<H")
 _HEAD: Final = Struct(f"<{_BASE + offset_of(UserHeader, 'sent_time')}xI4xI").unpack_from
-"""UserHeader.SentTime and Flags."""
+"""Unpack two fields: UserHeader.SentTime and Flags."""
 _TRANSACTION_SIZE: Final = Struct("<" + codes_of(TransactionHeader)).size
 _SECURITY: Final = Struct("<" + codes_of(SecurityHeader))
 SECURITY_SIZE: Final = _SECURITY.size
@@ -67,13 +67,13 @@ _PR: Final = BaseFlags.PR.mask
 
 
 class Sections:
-    """A packet that is known to be sound: made here, or checked when it was received."""
+    """The sections of a sound packet: one that was made here, or checked when it was received."""
 
     __slots__ = (
-        "_body_at", "_body_end", "_connector", "_end", "_key_at", "_names", "_numbers", "_properties", "_security_at",
-        "_signature_at", "address", "encryption_algorithm", "encryption_key", "flags", "has_security",
-        "hash_algorithm", "is_several", "packet", "privacy_level", "properties_at", "security_flags", "security_id",
-        "sender_cert", "sent_time", "signature", "to", "transaction_at",
+        "_body_at", "_body_end", "_connector", "_end", "_key_at", "_names", "_numbers", "_properties", "_signature_at",
+        "address", "encryption_algorithm", "encryption_key", "flags", "has_security",
+        "hash_algorithm", "is_several", "packet", "privacy_level", "properties_at", "security_at", "security_flags",
+        "security_id", "sender_cert", "sent_time", "signature", "to", "transaction_at",
     )  # fmt: skip
 
     def __init__(self, packet: bytes) -> None:
@@ -81,7 +81,7 @@ class Sections:
         self.sent_time, flags = _HEAD(packet)
         self.flags: int = flags
         self.address = packet[_ADDRESS]
-        """UserHeader.QueueManagerAddress."""
+        """The destination queue manager: UserHeader.QueueManagerAddress."""
         self.to = flags >> _DQ & 7
         """UserHeader.Flags.DQ: what kind of name the destination has."""
         place = _AFTER_FLAGS
@@ -104,7 +104,8 @@ class Sections:
         """Where the TransactionHeader is, if there is one."""
         if flags & _TRANSACTIONAL:
             place += _TRANSACTION_SIZE + (16 if packet[place] & _CG else 0)
-        self._security_at = place
+        self.security_at = place
+        """Where the SecurityHeader is, if there is one."""
         self.has_security = bool(flags & _SECURED)
         self.security_flags = 0
         self.security_id = self.encryption_key = self.signature = self.sender_cert = b""
@@ -143,12 +144,12 @@ class Sections:
 
     @property
     def source(self) -> Guid:
-        """UserHeader.SourceQueueManager."""
+        """The queue manager that sent it: UserHeader.SourceQueueManager."""
         return Guid(self.packet[_SOURCE])
 
     @property
     def body(self) -> bytes:
-        """MessagePropertiesHeader.MessageBody."""
+        """The bytes of the body: MessagePropertiesHeader.MessageBody."""
         return self.packet[self._body_at : self._body_end]
 
     @property
@@ -157,7 +158,7 @@ class Sections:
         return UserMessage.parse(self.packet).multi_queue_format_header if self.is_several else None
 
     def signed(self, level: AuthenticationLevel, body: bytes) -> bytes:
-        """What a signature of this kind covers of the packet with this body (MS-MQMQ 2.5)."""
+        """The bytes that a signature of this kind covers, for the packet with this body (MS-MQMQ 2.5)."""
         if self.is_several or level is AuthenticationLevel.SIG30:
             return signed_bytes(UserMessage.parse(self.with_body(self.security_flags, body)), level)
         packet, at, flags = self.packet, self.properties_at, self.flags
@@ -197,7 +198,7 @@ class Sections:
 
     def with_body(self, security_flags: int, body: bytes | None) -> bytes:
         """The packet with these flags in its SecurityHeader, if it has one, and with another body."""
-        packet, at = self.packet, self._security_at
+        packet, at = self.packet, self.security_at
         flags = b""
         if self.has_security:
             flags = _SHORT.pack(security_flags)
@@ -221,7 +222,7 @@ class Sections:
                     len(self.sender_cert),
                     len(provider),
                 ),
-                packet[self._security_at + _SECURITY.size : self._key_at],
+                packet[self.security_at + _SECURITY.size : self._key_at],
                 key,
                 _PADDING[len(key) & 3],
                 packet[self._signature_at : self._provider_at],
@@ -248,7 +249,7 @@ class Sections:
         """From behind BaseHeader.PacketSize to the MessagePropertiesHeader, with this SecurityHeader."""
         packet = self.packet
         flags = _LONG.pack(self.flags | _SECURED)
-        return b"".join((packet[_AFTER_SIZE:_FLAGS_AT], flags, packet[_AFTER_FLAGS : self._security_at], header))
+        return b"".join((packet[_AFTER_SIZE:_FLAGS_AT], flags, packet[_AFTER_FLAGS : self.security_at], header))
 
     def _with_rest(self, numbers: bytes, body: bytes) -> tuple[bytes, bytes, bytes, bytes]:
         """The MessagePropertiesHeader up to its body, the body, its padding, and the headers behind it."""

@@ -1,18 +1,19 @@
 """Message security of one node, put together: keys from their store, questions to the directory, crypto in a worker.
 
-What the transport and the node call. It runs in the event loop; the clock is an argument, so tests need none.
+The transport and the node call it. It runs in the event loop; the clock is an argument, so tests need none.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
 from qmnode.security.admission import Admission
 from qmnode.security.destinations import DestinationDirectory
 from qmnode.security.errors import KeyStoreError, MessageDeferredError
-from qmnode.security.identity import SenderDirectory
+from qmnode.security.identity import SenderDirectory, UnsignedSenderDirectory
 from qmnode.security.key_ring import KeyPurpose, KeyRing, KeyState
 from qmnode.security.outcomes import Deferred, Protected, ProtectionRequest, Refused, Unprotectable, Verdict
 from qmnode.security.protector import MessageProtector
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from qmnode.directory.port import Directory
     from qmnode.security.admission import Arrival, QueueRules
+    from qmnode.security.identity import Sender
     from qmnode.security.key_store import KeyStore
     from qmnode.security.public_key_lists import PublishedKeys
     from qmnode.settings.security import SecuritySettings
@@ -68,6 +70,7 @@ class SecurityService:
     ) -> None:
         self.protector = MessageProtector(identifier, settings)
         self.senders = SenderDirectory(directory, settings)
+        self.unsigned_senders = UnsignedSenderDirectory(directory, settings, time.monotonic)
         self.destinations = DestinationDirectory(directory, settings)
         self.status = KeyStoreStatus()
         self._key_store = key_store
@@ -114,9 +117,11 @@ class SecurityService:
         """Whether each of a batch may go into its queue, in its order."""
         return await self._admission.judge(arrivals, now)
 
-    def refusal_of_plain(self, rules: QueueRules) -> Refused | None:
-        """What a queue has against messages without a security header: asked once, and then no message is looked at."""
-        return self._admission.refusal_of_plain(rules)
+    def refusal_of_plain(self, rules: QueueRules, believed: Sender | None = None) -> Refused | None:
+        """The reason why a queue refuses messages that are neither signed nor encrypted: computed once, without a look
+        at each message.
+        """
+        return self._admission.refusal_of_plain(rules, believed)
 
     def clean_up(self, now: float) -> float | None:
         """The cleanup timers of all caches (MS-MQQB 3.1.6.10 to 3.1.6.13); when to come back, if at all."""
@@ -130,6 +135,7 @@ class SecurityService:
     async def close(self) -> None:
         """End what still waits for the directory."""
         await self.senders.close()
+        await self.unsigned_senders.close()
         await self.destinations.close()
 
     async def _keys_for(self, requests: Sequence[ProtectionRequest], now: float) -> Keys:

@@ -37,4 +37,4 @@ class SharedReads(Generic[Place, Answer]):
     def _finished(self, place: Place, task: asyncio.Task[Answer]) -> None:
         del self._running[place]
         if not task.cancelled():
-            task.exception()  # those who wait have it; if all of them left, nobody must be told
+            task.exception()  # the waiters have it; if all of them left, nobody needs it

@@ -1,4 +1,4 @@
-"""Who signs: a Linux user of this machine, with the private key that the settings name and the directory's certificate.
+"""Signers: Linux users of this machine, with the private keys that the settings name and the directory's certificates.
 
 The kernel says which user asks (SO_PEERCRED); no application can be given another's signature.
 """
@@ -57,7 +57,7 @@ class Signers:
         self._known.clear()
 
     async def of(self, user_id: int, now: float) -> Signer:
-        """Who signs for the Linux user with that number.
+        """The signer for the Linux user with that number.
 
         Raises :class:`MessageQueuingError`: MQ_ERROR_COULD_NOT_GET_USER_SID when nobody knows the user's SID,
         MQ_ERROR_CERTIFICATE_NOT_PROVIDED when there is no key or no certificate for it, MQ_ERROR_NO_DS when the

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _PADDING: Final = padding.PKCS1v15()
 
 LEVELS_TRIED: Final[tuple[AuthenticationLevel, ...]] = (AuthenticationLevel.SIG20, AuthenticationLevel.SIG10)
-"""What SecurityData.Signature may be, in the order in which 3.1.5.8.3 tries; the multiple-destination one is SIG30."""
+"""The kinds of SecurityData.Signature, in the order in which 3.1.5.8.3 tries them; the multiple-destination one is
+SIG30.
+"""
 
 
 def sign(private_key: PrivateKey, algorithm: HashAlgorithm, data: bytes) -> bytes:

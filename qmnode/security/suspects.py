@@ -54,7 +54,7 @@ class Suspects:
                 record.counts[digest] = record.counts.get(digest, 0) + 1
 
     def is_dropped(self, neighbour: Neighbour, key: bytes, now: float) -> bool:
-        """Whether too much under this key did not decrypt, of what the neighbour brought."""
+        """Whether too many messages that the neighbour brought under this key did not decrypt."""
         if neighbour.block not in self._records[neighbour.declared]:
             return False
         with self._lock:

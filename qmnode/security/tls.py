@@ -1,4 +1,4 @@
-"""TLS on the TCP transport, for nodes that both announce it (``security.tls``): who gets it, and with what.
+"""TLS on the TCP transport, for nodes that both announce it (``security.tls``): the choice of peers and credentials.
 
 The protocol of MS-MQQB runs inside unchanged. Both sides show certificates of an authority that the other believes, so
 a peer is who it says before its first packet. An acceptor tells the two kinds of connection by their first byte.

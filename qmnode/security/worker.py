@@ -19,7 +19,7 @@ class Worker(Protocol):
     """Runs a piece of work, for example ``asyncio.to_thread``."""
 
     async def __call__(self, work: Callable[[], Result]) -> Result:
-        """What ``work`` returns."""
+        """Return the result of ``work``."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Which queue manager a TLS certificate names: the URI ``urn:uuid:`` and its GUID among the alternative names."""
+"""The queue manager that a TLS certificate names: the URI ``urn:uuid:`` and its GUID among the alternative names."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

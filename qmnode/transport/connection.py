@@ -204,7 +204,8 @@ class Connection(asyncio.BufferedProtocol):
             self._processing = False
         transport = self._transport
         if transport is not None:
-            if out := session.data_to_send():
+            out = session.data_to_send()
+            if out and not transport.is_closing():  # asyncio logs each write to a connection that has just been lost
                 self.sent_bytes += sum(map(len, out))
                 transport.writelines(out)
             if ended or session.closed:

@@ -25,6 +25,7 @@ class Area(StrEnum):
     ENCRYPTION = "encrypted messages"
     RESOURCES = "resources"
     AMQP = "the AMQP door"
+    OPERATIONS = "operations on messages"
     DOORS = "management, remote read and the directory"
 
 

@@ -9,11 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from qmnode import QueueManager
+from qmnode import Access, QueueManager
 from qmnode.delivery.credibility import Credibility
+from qmnode.delivery.routes import DirectoryResolver
+from qmnode.protocol.connection import NextHop
+from qmnode.structures.guid import Guid
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
-from tests.adversary.lab import Enterprise, enterprise_in, packets_of, receive, send, sent, waiting
+from tests.adversary.lab import (
+    Enterprise,
+    bodies_until,
+    enterprise_in,
+    outgoing,
+    packets_of,
+    receive,
+    send,
+    sent,
+    waiting,
+)
 from tests.adversary.peer import Peer, acceptor, session
 from tests.adversary.wire import Packet, Place
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually, loopback_address
@@ -188,6 +201,158 @@ async def test_how_a_message_ended_is_not_said_from_another_address(enterprise: 
 
 @attack(
     Area.ACKNOWLEDGMENTS,
+    can="is a machine of the enterprise, and says how messages ended that were sent to another by its address, before "
+    "that one has said who it is",
+    promised="the sender keeps its messages, and they arrive",
+)
+async def test_a_machine_ends_nothing_that_was_sent_to_an_address(enterprise: Enterprise) -> None:
+    source, stranger = await enterprise.start("SOURCE"), enterprise.identifier("STRANGER")
+    await send(source, rf"DIRECT=TCP:{enterprise.address('TARGET')}{TRANSACTIONAL[1:]}", numbered())
+    packets = packets_of(source)
+    sequence = packets[-1].place.sequence
+    forged = [wire.order_ack(stranger, 1, enterprise.address("SOURCE"), sequence, number) for number in (1, COUNT)]
+    forged += final_acks(stranger, enterprise.address("SOURCE"), source.identifier, packets)
+    await say_to(source, enterprise.address("STRANGER"), enterprise.address("SOURCE"), [stranger], forged)
+    assert waiting(source) == COUNT
+    node = await enterprise.start("TARGET")
+    await node.create_queue(TRANSACTIONAL, transactional=True)
+    assert await receive(node, TRANSACTIONAL, COUNT) == numbered()
+    await sent(source)
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="says of messages that wait in a routing server that they came too late, in the name of that server, of "
+    "another machine, or of one that does not exist",
+    promised="only a machine that the topology lets pass on messages for the destination is believed, from its address",
+)
+async def test_too_late_on_the_way_is_not_said_by_anybody(enterprise: Enterprise, own: str) -> None:
+    source, router = await enterprise.start("SOURCE"), await enterprise.start("ROUTER")
+    more = {"negative_journaling_requested": True, "positive_journaling_requested": True}
+    await send(source, enterprise.name("TARGET", 5), numbered(), **more)  # type: ignore[arg-type]
+    packets = packets_of(source)
+    (queue_sender,) = source.network._queue_senders.values()  # type: ignore[attr-defined]
+    await eventually(lambda: len(queue_sender.credibility._stored) == COUNT, "the router has them")
+    assert waiting(router) == COUNT
+    for author in (enterprise.identifier("ROUTER"), enterprise.identifier("STRANGER"), wire.identifier()):
+        forged = final_acks(author, source.identifier, source.identifier, packets)
+        await say_to(source, own, enterprise.address("SOURCE"), [author], forged)
+        assert waiting(source) == COUNT
+    node = await enterprise.start("TARGET")
+    await node.create_queue(TRANSACTIONAL, transactional=True)
+    assert await receive(node, TRANSACTIONAL, COUNT) == numbered()
+    await sent(source)
+    assert source.queue_collection.transactional_dead_letter.message_count == 0
+    await eventually(
+        lambda: source.journal_queue.message_count == COUNT, "the destination says that they were received"
+    )
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="sees messages that wait in a routing server, and says in the destination's name that they arrived in order",
+    promised="if the directory has the destination at another address, it is not believed: the sender keeps them, "
+    "so those that end on their way leave no gap for which the destination waits",
+)
+async def test_arrival_in_order_is_not_said_from_another_address(enterprise: Enterprise, own: str) -> None:
+    source, router = await enterprise.start("SOURCE"), await enterprise.start("ROUTER")
+    name = enterprise.name("TARGET", 5)
+    await send(source, name, numbered())
+    packets = packets_of(source)
+    (queue_sender,) = source.network._queue_senders.values()  # type: ignore[attr-defined]
+    await eventually(lambda: len(queue_sender.credibility._stored) == COUNT, "the router has them")
+    assert waiting(router) == COUNT
+    target, sequence = enterprise.identifier("TARGET"), packets[-1].place.sequence
+    forged = [wire.order_ack(target, 1, source.identifier, sequence, number) for number in (COUNT // 2, COUNT)]
+    await say_to(source, own, enterprise.address("SOURCE"), [target, enterprise.identifier("STRANGER")], forged)
+    assert waiting(source) == COUNT
+    assert source.traffic.distrusted["order_acknowledgment"] == 2 * len(forged)
+    node = await enterprise.start("TARGET")
+    await node.create_queue(TRANSACTIONAL, transactional=True)
+    assert await receive(node, TRANSACTIONAL, COUNT) == numbered()
+    await sent(source)
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="sends the destination a message in the sender's name, with the sequence and the last number of messages that "
+    "are on their way to another queue there, so that the destination itself says that these arrived",
+    promised="the destination does not tell the sender what a stranger delivered in its name: the sender keeps them",
+)
+@pytest.mark.parametrize("number", [5, 6, 99], ids=["the same queue", "another queue", "no queue"])
+async def test_the_destination_does_not_acknowledge_what_a_stranger_delivered(
+    enterprise: Enterprise, own: str, number: int
+) -> None:
+    source, router = await enterprise.start("SOURCE"), await enterprise.start("ROUTER")
+    node = await enterprise.start("TARGET")
+    for queue in (TRANSACTIONAL, r".\private$\other"):
+        await node.create_queue(queue, transactional=True)
+    name = enterprise.name("TARGET", 5)
+    async with await router.open_queue(name, Access.SEND):
+        await router.pause_queue(name)
+        await send(source, name, numbered())
+        (queue_sender,) = source.network._queue_senders.values()  # type: ignore[attr-defined]
+        await eventually(lambda: len(queue_sender.credibility._stored) == COUNT, "the router has them")
+        packet = wire.UserMessage(
+            source=source.identifier, message_id=7_000_000, queue=wire.private(number), address=node.identifier,
+            place=Place(packets_of(source)[-1].place.sequence, COUNT, 0),
+        )  # fmt: skip
+        async with session(own, enterprise.address("TARGET"), source.identifier) as mallory:
+            await mallory.say(packet.packet())
+        incoming = node.network.state.incoming  # type: ignore[attr-defined]
+        await eventually(lambda: not incoming._armed and not incoming._due, "the acknowledgment is due")
+        toward = [queue for queue in outgoing(node) if queue.for_acknowledgments]
+        assert not [queue.pathname for queue in toward if queue.pathname.startswith("PRIVATE=")]
+        assert waiting(source) == COUNT
+        await router.resume_queue(name)
+    await sent(source)
+    assert await bodies_until(node, TRANSACTIONAL, numbered()[-1]) == [*[b"forged"] * (number == 5), *numbered()]
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="says in the destination's name that messages were received, while the name service does not answer",
+    promised="nothing is believed until the name service says where the destination is",
+)
+async def test_how_a_message_ended_is_not_said_while_the_name_service_is_silent(
+    enterprise: Enterprise, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("identities", "machine_addresses"):
+        monkeypatch.setattr(f"qmnode.delivery.{module}._PATIENCE", 0.5)
+    router = await enterprise.start("ROUTER")
+    target, answers = enterprise.identifier("TARGET"), DirectoryResolver.addresses
+
+    async def silent(resolver: DirectoryResolver, machine: Guid) -> list[NextHop]:
+        if machine == target and resolver is not router.network.resolver:  # type: ignore[attr-defined]
+            await asyncio.Event().wait()
+        return await answers(resolver, machine)
+
+    monkeypatch.setattr(DirectoryResolver, "addresses", silent)
+    source = await enterprise.start("SOURCE")
+    more = {"negative_journaling_requested": True, "positive_journaling_requested": True}
+    await send(source, enterprise.name("TARGET", 5), numbered(), **more)  # type: ignore[arg-type]
+    packets = packets_of(source)
+    (queue_sender,) = source.network._queue_senders.values()  # type: ignore[attr-defined]
+    await eventually(lambda: len(queue_sender.credibility._stored) == COUNT, "the router has them")
+    forged = final_acks(target, source.identifier, source.identifier, packets)
+    forged += [wire.order_ack(target, 1, source.identifier, packets[-1].place.sequence, COUNT)]
+    async with session(own, enterprise.address("SOURCE"), target) as peer:
+        peer.send(*forged)
+        assert await peer.is_closed()
+    assert waiting(source) == COUNT
+    monkeypatch.setattr(DirectoryResolver, "addresses", answers)
+    node = await enterprise.start("TARGET")
+    await node.create_queue(TRANSACTIONAL, transactional=True)
+    assert await receive(node, TRANSACTIONAL, COUNT) == numbered()
+    await sent(source)
+    assert not source.queue_collection.transactional_dead_letter.message_count
+    await eventually(
+        lambda: source.journal_queue.message_count == COUNT, "the destination says that they were received"
+    )
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
     can="says of messages that arrived, and of which their sender awaits the end, that they were refused",
     promised="the sender waits for the word of the destination",
 )
@@ -332,6 +497,44 @@ async def test_a_final_acknowledgment_that_waits_outlives_the_order_acknowledgme
         await sent(pair.alice)
         destination.acknowledge()
         await eventually(lambda: journal.message_count == COUNT, "they are believed")
+
+
+async def test_a_final_acknowledgment_ends_a_message_that_waits_behind_another_sequence(pair: Pair) -> None:
+    """A power cut can take back that those ahead were acknowledged, when the message itself was received."""
+    target, identifier = loopback_address(), wire.identifier()
+    name = rf"DIRECT=TCP:{target}\private$\q"
+    async with acceptor(target, identifier) as sessions:
+        await send(pair.alice, name, [b"first"], positive_journaling_requested=True)
+        await (await sessions.get()).next(0)
+        await pair.stop("ALICE")
+        await pair.start("ALICE")
+        await send(pair.alice, name, [b"second"], positive_journaling_requested=True)
+        destination = await sessions.get()
+        assert (await destination.next(0)).body == b"first"
+        await eventually(lambda: sum(len(queue.locked) for queue in outgoing(pair.alice)) == 2, "both are taken")
+        _, second = packets_of(pair.alice)
+        destination.send(*read_by(identifier, pair, [second]))
+        await eventually(lambda: pair.alice.journal_queue.message_count == 1, "it is believed")
+        assert waiting(pair.alice) == 1
+
+
+async def test_a_final_acknowledgment_that_comes_before_a_session_to_the_destination_comes_again(pair: Pair) -> None:
+    """The sender was down, and its destination is the first to connect."""
+    target, identifier, alice = loopback_address(), wire.identifier(), pair.addresses["ALICE"]
+    async with acceptor(target, identifier) as sessions:
+        await send(pair.alice, rf"DIRECT=TCP:{target}\private$\q", numbered(0, 1), positive_journaling_requested=True)
+        packet = await (await sessions.get()).next(0)
+        await pair.stop("ALICE")
+    await pair.start("ALICE")
+    said = read_by(identifier, pair, [packet])
+    async with session(target, alice, identifier) as back:
+        back.send(*said)
+        assert await back.is_closed(), "it is not acknowledged"
+    async with acceptor(target, identifier) as sessions:
+        await (await sessions.get()).next(0)
+        async with session(target, alice, identifier) as back:
+            back.send(*said)
+            await eventually(lambda: pair.alice.journal_queue.message_count == 1, "it is believed")
 
 
 async def test_a_destination_that_answers_from_another_address_is_believed_when_the_session_says_so(pair: Pair) -> None:

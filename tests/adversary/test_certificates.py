@@ -6,9 +6,11 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from cryptography.x509 import DNSName, GeneralName, IPAddress, UniformResourceIdentifier
 
 from qmnode import Access, Message, QueueManager
 from qmnode.security.tls import acceptor_context, initiator_context
@@ -18,7 +20,7 @@ from qmnode.transport.certificate import queue_manager_of
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.peer import PORT, Peer
-from tests.security.certificates import tls_of
+from tests.security.certificates import certificate, tls_of
 from tests.transport.conftest import eventually, loopback_address, settings_of
 
 QUEUE = r".\private$\orders"
@@ -74,6 +76,38 @@ async def test_a_certificate_speaks_for_no_other_queue_manager(tmp_path: Path, o
         certified = tls_of(tmp_path, own, mallory)
         assert not await arrives(node, target, own, certified, alice)
         assert await arrives(node, target, own, certified, mallory)
+
+
+@attack(
+    Area.SESSIONS,
+    can="hold a certificate with several names: another machine's GUID beside its own, in odd notations, or wildcards",
+    promised="it speaks for the one queue manager that all its names agree on, or for none",
+)
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["urn:uuid:{own}", "urn:uuid:{alice}"],
+        ["urn:uuid:{own}", "URN:UUID:{ALICE}"],
+        ["urn:uuid:{own}", "urn:uuid:{{{alice}}}"],
+        ["urn:uuid:{own}", "urn:uuid:{alice}?", "urn:uuid:"],
+        ["urn:uuid:{own}", "urn:uuid:*"],
+        ["urn:uuid:*"],
+        ["urn:uuid:{own} {alice}"],
+        ["urn:uuid:%7B{alice}%7D"],
+        ["urn:uuid:{own}", "uuid:{alice}", "urn:guid:{alice}", "https://x/urn:uuid:{alice}"],
+    ],
+)
+async def test_a_certificate_of_several_names_speaks_for_one_at_most(
+    tmp_path: Path, own: str, names: list[str]
+) -> None:
+    alice, mallory = wire.identifier(), wire.identifier()
+    texts = {"own": guid_to_text(mallory), "alice": guid_to_text(alice), "ALICE": guid_to_text(alice).upper()}
+    certified = tls_of(tmp_path, own)
+    known: list[GeneralName] = [IPAddress(ip_address(own)), DNSName("*"), DNSName(f"urn:uuid:{guid_to_text(alice)}")]
+    known += [UniformResourceIdentifier(name.format(**texts)) for name in names]
+    certified.certificate.write_bytes(certificate(own, 0, "authority", *known))
+    async with bob(tmp_path / "bob") as (node, target):
+        assert not await arrives(node, target, own, certified, alice)
 
 
 @attack(

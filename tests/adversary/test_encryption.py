@@ -147,16 +147,25 @@ async def answers_to(own: str, identifier: bytes) -> AsyncIterator[Answers]:
 
 async def answers(seen: Seen, queries: Sequence[bytes], last: int, client: bytes) -> Counter[int]:
     """How often B answered each query, by its message identifier; without the last question's answer."""
-    async with answers_to(seen.own, wire.identifier()) as told, session(seen.own, seen.target, client) as peer:
-        await peer.say(*queries)
-        await peer.say(seen.last_question(last))
+    async with answers_to(seen.own, wire.identifier()) as told:
+        for query in queries:
+            await ask(seen, query, client)
+        async with session(seen.own, seen.target, client) as peer:
+            await peer.say(seen.last_question(last))
         return await told.until(last)
+
+
+async def ask(seen: Seen, query: bytes, client: bytes) -> None:
+    """Send one query, which ends its session: B has its source at another address."""
+    async with session(seen.own, seen.target, client) as peer:
+        peer.send(query)
+        assert await peer.is_closed()
 
 
 @attack(
     Area.ENCRYPTION,
     can="send an encrypted message that passed him again and again, with altered ciphertext, and ask for answers",
-    promised="no answer tells whether a body decrypted: there is none, for the altered and for the unaltered",
+    promised="nothing tells whether a body decrypted: no answer, and the session ends, for altered and unaltered",
 )
 async def test_answers_do_not_tell_whether_a_body_decrypts(seen: Seen) -> None:
     at = -17  # of the block before the last: it flips a byte of the padding
@@ -233,17 +242,18 @@ async def test_a_failed_signature_and_a_failed_padding_have_one_answer(seen: See
 
 @attack(
     Area.ENCRYPTION,
-    can="measure how long B takes to acknowledge each altered copy in the session",
+    can="measure how long B takes to end the session that brought an altered copy",
     promised="whether it decrypted makes no difference that a few queries show",
 )
 async def test_time_does_not_tell_whether_a_body_decrypts(seen: Seen) -> None:
     times: dict[bool, list[float]] = {True: [], False: []}
-    async with session(seen.own, seen.target, wire.identifier()) as peer:
-        for number in range(2 * QUERIES):
-            good = bool(number % 2)
-            query = seen.query(1_000_000 + number, {} if good else {-17: 1})
+    for number in range(2 * QUERIES):
+        good = bool(number % 2)
+        query = seen.query(1_000_000 + number, {} if good else {-17: 1})
+        async with session(seen.own, seen.target, wire.identifier()) as peer:
             began = time.perf_counter()
-            await peer.say(query)
+            peer.send(query)
+            assert await peer.is_closed()
             times[good].append(time.perf_counter() - began)
     good, bad = (statistics.median(times[one]) for one in (True, False))
     print(f"decrypted: {good * 1000:.2f} ms, not: {bad * 1000:.2f} ms")

@@ -116,6 +116,42 @@ async def test_replayed_recoverable_packets_are_delivered_once(pair: Pair, own: 
 
 @attack(
     Area.HISTORY,
+    can="sends a machine's packets, word for word, before the machine does, and the receiver restarts in between",
+    promised="each message of a machine of the enterprise is delivered once",
+)
+async def test_packets_that_came_before_a_restart_are_not_delivered_again(enterprise: Enterprise, own: str) -> None:
+    source, target = await enterprise.start("SOURCE"), await enterprise.start("TARGET")
+    await target.create_queue(PLAIN)
+    name = enterprise.name("TARGET", 5)
+    await send(source, name, numbered(), transactional=False)
+    async with session(own, enterprise.address("TARGET"), source.identifier) as peer:
+        await peer.say(*(packet.data for packet in packets_of(source)))
+    await enterprise.stop("TARGET")
+    target = await enterprise.start("TARGET")
+    await enterprise.start("ROUTER")
+    await sent(source)
+    await send(source, name, [b"last"], transactional=False)
+    assert await bodies_until(target, PLAIN, b"last") == [*numbered(), b"last"]
+
+
+@attack(
+    Area.HISTORY,
+    can="sends a sender's packets before the sender does, with no time to be received: the copies end at once",
+    promised="the sender's messages arrive: a copy that ends earlier is another message",
+)
+async def test_copies_that_expire_take_nothing_with_them(pair: Pair, own: str) -> None:
+    await identifiers_of_alice(pair)
+    copies = [bytearray(packet.data) for packet in packets_of(pair.alice)]
+    for copy in copies:
+        copy[48:52] = bytes(4)
+    async with session(own, pair.addresses["BOB"], pair.alice.identifier) as peer:
+        await peer.say(*map(bytes, copies))
+    await pair.alice.set_online(True)
+    assert await bodies_until(pair.bob, PLAIN, LAST) == numbered()
+
+
+@attack(
+    Area.HISTORY,
     can="claims identifiers for express messages before the sender sends recoverable ones with them, and the reverse",
     promised="the sender's messages arrive",
 )

@@ -63,7 +63,7 @@ async def test_sequences_are_listed_with_who_brought_them_and_reset(pair: Pair, 
         assert guid(pair.alice.identifier) in table
 
         refused, text = await command(tmp_path / "node.sock", "reset", guid(source))
-        assert (refused, "say --yes" in text) == (2, True)
+        assert (refused, "give --yes" in text) == (2, True)
         assert (await command(tmp_path / "node.sock", "reset", "nobody", "--yes"))[0] == 2
         other = ("reset", guid(source), "--address", pair.addresses["ALICE"], "--yes")
         none = (1, "there is no such sequence: see `qmnode sequence list`\n")

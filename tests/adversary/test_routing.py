@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from qmnode import Access, Message, QueueManager
+from qmnode.administration.access_control import Change, change_access
+from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.delivery import machine_addresses
 from qmnode.delivery.machine_addresses import MachineAddresses
 from qmnode.directory.file import FileDirectory
@@ -31,6 +33,7 @@ from tests.adversary.attacks import Area, attack
 from tests.adversary.peer import acceptor, session
 from tests.forwarding.enterprise import Directory, Machine
 from tests.forwarding.test_strangers import Counting
+from tests.lab.waiting import holds
 from tests.model.conftest import FakeClock
 from tests.protocol.machines import message
 from tests.transport.conftest import PLAIN, eventually, loopback_address, settings_of
@@ -156,6 +159,24 @@ async def test_strangers_do_not_have_the_directory_read_all_the_time(lab: Lab, o
     assert await say(own, lab, *(lab.forged(one, address=wire.identifier()) for one in range(1, 61)))
     readings = (directory.searches - before) / 3  # of sites, machines and links
     assert readings <= 2 + (time.monotonic() - began)
+
+
+@attack(
+    Area.ROUTING,
+    can="send a message in a machine's name together with one for a machine that has just joined, so that the topology "
+    "is read between the look at the sender and the decision",
+    promised="who the sender is gets settled anew: nothing is passed on in the name of a machine that is elsewhere",
+)
+async def test_a_changed_topology_makes_no_stranger_believed(lab: Lab, own: str) -> None:
+    router = await lab.start("ROUTER", unknown_machine_patience=0)
+    lab.directory.machines["JOINED"] = joined = Machine("JOINED", ["north"])
+    lab.directory.write()
+    topology = router.network.topology  # type: ignore[attr-defined]
+    await eventually(lambda: topology.is_due, "the directory may be read again")
+    packets = lab.forged(1, address=bytes(joined.identifier)), lab.forged(2, source=lab.identifier("SOURCE"))
+    await say(own, lab, *packets, at_once=True)
+    assert topology.knows(joined.identifier)
+    assert [queue.pathname for queue in outgoing(router) if queue.message_count] == [lab.queue(5, "JOINED")]
 
 
 @attack(
@@ -312,6 +333,38 @@ async def test_an_acknowledgment_goes_to_no_port_and_no_address_of_nobody(lab: L
         assert not visits
     finally:
         listening.close()
+
+
+@attack(
+    Area.ROUTING,
+    can="send to a queue that is open to him, and ask for acknowledgments to a queue there that lets him send nothing",
+    promised="an acknowledgment goes into a queue here only if the queue's list lets a message without a sender in",
+)
+async def test_an_acknowledgment_is_no_way_into_a_queue_that_takes_nothing(lab: Lab, own: str) -> None:
+    router = await lab.start("ROUTER")
+    await router.create_queue(PLAIN)
+    owner = router.principals.of_unix_user(60_001)
+    for name in ("closed", "open"):
+        await GuardedQueueManager(router, owner).create_queue(rf".\private$\{name}")
+    await change_access(
+        GuardedQueueManager(router, owner), r".\private$\closed", Change.DENY, "everyone", ["send-message"]
+    )
+    plain = wire.direct(rf"OS:{lab.address('ROUTER')}\private$\plain")
+    packets = [
+        wire.UserMessage(
+            source=wire.identifier(), message_id=number, queue=plain,
+            admin=wire.direct(rf"OS:ROUTER\private$\{name}"), asks=wire.ACK_ARRIVAL, label="by the back door",
+        ).packet()
+        for number, name in enumerate(("closed", "closed;later", "open"), 1)
+    ]  # fmt: skip
+
+    assert await say(own, lab, *packets)
+
+    async def is_acknowledged() -> bool:
+        return (await router.queue(r".\private$\open")).message_count == 1
+
+    await holds(is_acknowledged, 60, "the queue that takes everybody's has the acknowledgment")
+    assert (await router.queue(r".\private$\closed")).message_count == 0
 
 
 async def test_a_declared_machine_stays_declared_however_long_its_session_lasts(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from qmnode.delivery.routes import DirectoryResolver
+from qmnode.protocol.connection import NextHop
 from qmnode.protocol.incoming_sequences import MOST_BRANCHES
 from qmnode.structures.guid import Guid
 from tests.adversary import wire
@@ -24,6 +25,7 @@ from tests.adversary.lab import (
     receive,
     send,
     sent,
+    waiting,
 )
 from tests.adversary.peer import session
 from tests.adversary.wire import Place
@@ -31,6 +33,8 @@ from tests.forwarding.enterprise import Machine
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually, loopback_address
 
 COUNT = 20
+PAUSES = (("machine_addresses", "_PAUSE"), ("machine_addresses", "_FRESH_FAILURE"))
+"""The least times between look-ups of one machine."""
 
 
 @pytest.fixture
@@ -238,6 +242,40 @@ async def test_a_routing_server_does_not_vouch_for_strangers(enterprise: Enterpr
         peer.send(packet)
         assert await peer.is_closed()
     assert router.traffic.distrusted["elsewhere"] == 1
+    await send(source, name, numbered(0))
+    assert await receive(target, TRANSACTIONAL, COUNT) == numbered(0)
+
+
+@attack(
+    Area.SEQUENCES,
+    can="has a routing server pass on packets in the name of a machine while the name service does not answer",
+    promised="the routing server passes on nothing in that name until it knows where the machine is",
+)
+async def test_a_name_service_that_does_not_answer_lets_no_stranger_pass(
+    enterprise: Enterprise, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, seconds in (("identities", "_PATIENCE"), ("machine_addresses", "_PATIENCE"), *PAUSES):
+        monkeypatch.setattr(f"qmnode.delivery.{module}.{seconds}", 0.5)
+    source, target = await enterprise.start("SOURCE"), await enterprise.start("TARGET")
+    router = await enterprise.start("ROUTER")
+    await target.create_queue(TRANSACTIONAL, transactional=True)
+    name, answers = enterprise.name("TARGET", 5), DirectoryResolver.addresses
+
+    async def silent(resolver: DirectoryResolver, machine: Guid) -> list[NextHop]:
+        if machine == source.identifier:
+            await asyncio.Event().wait()
+        return await answers(resolver, machine)
+
+    monkeypatch.setattr(DirectoryResolver, "addresses", silent)
+    packet = wire.UserMessage(
+        source=source.identifier, address=target.identifier, message_id=7, queue=number_in(name),
+        place=Place(HIGHEST, 1, 0),
+    ).packet()  # fmt: skip
+    async with session(own, enterprise.address("ROUTER"), wire.identifier()) as peer:
+        peer.send(packet)
+        assert await peer.is_closed()
+    assert not waiting(router)
+    monkeypatch.setattr(DirectoryResolver, "addresses", answers)
     await send(source, name, numbered(0))
     assert await receive(target, TRANSACTIONAL, COUNT) == numbered(0)
 

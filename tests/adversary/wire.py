@@ -297,6 +297,12 @@ class Packet:
         return self.data[begin : begin + size]
 
     @property
+    def label(self) -> str:
+        """MessagePropertiesHeader.Label."""
+        at = self._properties()
+        return self.data[at + 56 : at + 56 + 2 * self.data[at + 1]].decode("utf-16-le").rstrip("\0")
+
+    @property
     def session(self) -> tuple[int, int, int, int, int, int]:
         """SessionHeader of a SessionAck: received, recoverable, bits, sent, recoverable sent, window."""
         found: tuple[int, int, int, int, int, int] = struct.unpack_from("<HHIHHH", self.data, 20)
@@ -321,8 +327,12 @@ class Packet:
         return at
 
     def _properties(self) -> int:
-        """Where the MessagePropertiesHeader begins, in a message without security."""
-        return self._after_names() + (20 if self.user_flags & WITH_TRANSACTION else 0)
+        """Where the MessagePropertiesHeader begins."""
+        at = self._after_names() + (20 if self.user_flags & WITH_TRANSACTION else 0)
+        if not self.user_flags & WITH_SECURITY:
+            return at
+        sizes = struct.unpack_from("<HHHII", self.data, at + 2)
+        return at + 16 + sum(size + -size % 4 for size in sizes)
 
 
 def next_packet(data: bytes) -> tuple[Packet, bytes] | None:

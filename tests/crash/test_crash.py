@@ -28,8 +28,8 @@ async def crash(tmp_path: Path, shim: Path, seed: int, kills: int) -> Campaign:
     return campaign
 
 
-async def test_twenty_power_cuts(tmp_path: Path, shim: Path, seed: int) -> None:
-    campaign = await crash(tmp_path, shim, seed, 20)
+async def test_ten_power_cuts(tmp_path: Path, shim: Path, seed: int) -> None:
+    campaign = await crash(tmp_path, shim, seed, 10)
     assert not campaign.ledger.violations, report(campaign)
 
 

@@ -224,11 +224,12 @@ class Node:
             except qmnode.MessageQueuingError:
                 return 0
 
-    async def outgoing(self) -> int:
-        """How many messages wait here for another node."""
+    async def outgoing(self, *, stranger: str = "") -> int:
+        """How many messages wait here for another node. What answers a stranger at an address does not count."""
         async with await self.connect() as qm:
             found = await qm.queues([qmnode.QueueType.OUTGOING])
-            return sum(queue.message_count for queue in found)
+            answers = rf"DIRECT=TCP:{stranger}\private$\order_queue$"
+            return sum(queue.message_count for queue in found if queue.pathname != answers)
 
     async def waiting(self) -> list[str]:
         """What waits here for others: for people."""

@@ -97,6 +97,8 @@ class RecordingProxy:
     def __init__(self, target: str) -> None:
         self.target = target
         self.address = loopback_address()
+        self.connects_from: str | None = None
+        """The address that the target sees; one of the system's choice if none."""
         self.carried = bytearray()
         self._server: asyncio.Server
         self._tasks: set[asyncio.Task[None]] = set()
@@ -117,7 +119,8 @@ class RecordingProxy:
         task.add_done_callback(self._tasks.discard)
         far: asyncio.StreamWriter | None = None
         try:
-            far_reader, far = await asyncio.open_connection(self.target, _PORT)
+            own = None if self.connects_from is None else (self.connects_from, 0)
+            far_reader, far = await asyncio.open_connection(self.target, _PORT, local_addr=own)
             ways = [
                 asyncio.ensure_future(self._copy(reader, far)),
                 asyncio.ensure_future(self._copy(far_reader, writer)),

@@ -153,17 +153,18 @@ def test_killed_at_every_step_it_ends_in_the_same_place(
     assert points >= 4
 
 
+@pytest.mark.parametrize("kills", [20, pytest.param(100, marks=pytest.mark.soak)])
 def test_killed_at_random_points_it_ends_in_the_same_place(
-    worker: Worker, prepared: dict[str, Path], tmp_path: Path
+    worker: Worker, prepared: dict[str, Path], tmp_path: Path, kills: int
 ) -> None:
     randomness = random.Random(6)
     killed = 0
     lasts = {name: again(worker, prepared, name, tmp_path / "node", "again")["seconds"] for name in WORKS}
-    for _ in range(500):
-        if killed == 100:
+    for _ in range(5 * kills):
+        if killed == kills:
             break
         name = randomness.choice(list(WORKS))
         later = randomness.choice(["again", "rolled back"]) if name != "destroy" else "again"
         seconds = randomness.uniform(0.002, lasts[name] * 0.7)
         killed += again(worker, prepared, name, tmp_path / "node", later, die_after=seconds)["killed"]
-    assert killed == 100
+    assert killed == kills

@@ -105,6 +105,20 @@ def test_thirty_minutes_at_40000_a_second_fit_in_little_memory_and_few_records()
     assert page_count(table) == 4
 
 
+def test_contents_are_compared_while_any_are_remembered() -> None:
+    """A digest of each message costs time, so a node takes none when the last stranger's message is forgotten."""
+    table = history()
+    table.add(ALICE, 7, True, TIME + 1801)
+    table.add_content(BOB, True, TIME)
+    assert table.clean(TIME + 1800)
+    assert table.seen_content(BOB)
+    assert table.clean(TIME + 1801)
+    assert not table.has_contents
+    store: dict[bytes, bytes] = {}
+    write(store, table.take_records())
+    assert not restarted(store).has_contents
+
+
 def test_a_full_page_still_knows_all_its_messages_after_a_restart() -> None:
     table, store = history(), {}
     for number in range(PAGE_SIZE):

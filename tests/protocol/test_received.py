@@ -20,6 +20,8 @@ from qmnode.protocol.envelope import (
 from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.received import MessageReader, ReceivedMessage, destination_of
 from qmnode.structures.acks import ORDER_QUEUE
+from qmnode.structures.conformance import violation
+from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.queue_formats import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
@@ -160,18 +162,31 @@ def fresh(packet: bytes) -> ReceivedMessage | None:
 @given(
     st.integers(0, len(QUEUES) - 1),
     st.sampled_from(["express", "recoverable", "transactional"]),
-    st.sampled_from(["", "label"]),
+    st.lists(st.tuples(st.sampled_from(["", "label", "longer label"]), st.integers(0, 40)), min_size=2, max_size=2),
+    st.sampled_from([MessageClass.MQMSG_CLASS_NORMAL, MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE]),
     st.lists(st.tuples(st.one_of(st.integers(0, 170), st.integers(0, 400)), st.integers(0, 255)), max_size=3),
     st.integers(-3, 3),
 )
 def test_a_packet_that_resembles_the_one_before_it_is_read_as_if_it_were_the_first(
-    queue: int, kind: str, label: str, changes: list[tuple[int, int]], cut: int
+    queue: int,
+    kind: str,
+    contents: list[tuple[str, int]],
+    message_class: MessageClass,
+    changes: list[tuple[int, int]],
+    cut: int,
 ) -> None:
-    fields: dict[str, Any] = {"queue": QUEUES[queue], "body": b"x" * 30, "label": label}
-    if kind == "transactional":
-        one, two = (transactional(n, 9, n, n - 1, **fields) for n in (1, 2))
-    else:
-        one, two = (message(n, recoverable=kind == "recoverable", **fields) for n in (1, 2))
+    def packet(number: int, label: str, size: int) -> bytes:
+        fields: dict[str, Any] = {
+            "queue": QUEUES[queue],
+            "body": bytes(size),
+            "label": label,
+            "message_class": message_class,
+        }
+        if kind == "transactional":
+            return transactional(number, 9, number, number - 1, **fields)
+        return message(number, recoverable=kind == "recoverable", **fields)
+
+    one, two = (packet(number, *content) for number, content in enumerate(contents, 1))
     changed = bytearray(two)
     for place, value in changes:
         changed[place % len(changed)] = value
@@ -184,7 +199,9 @@ def test_a_packet_that_resembles_the_one_before_it_is_read_as_if_it_were_the_fir
             reader.read(data)
         return
     received = reader.read(data)
-    assert data != two or received.headers is first.headers
+    alike = contents[0] == contents[1] or message_class == MessageClass.MQMSG_CLASS_NORMAL
+    assert data != two or not alike or received.headers is first.headers
+    assert violation(received.message) is None
     assert received.ordinal == 2
     assert repr((received.packet, received[3:])) == repr((expected.packet, expected[3:]))
 
@@ -197,6 +214,40 @@ def test_messages_that_are_alike_share_their_headers() -> None:
     first, second = (reader.read(transactional(number, 9, number, number - 1)) for number in (3, 4))
     assert first.headers is second.headers
     assert (second.tx_sequence_number, second.previous_tx_sequence_number) == (4, 3)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_messages_share_their_headers_whatever_the_sizes_of_their_labels_and_bodies(named: bool) -> None:
+    sender = bytes.fromhex("010100000000000512000000")
+    security = SecurityHeader(flags=SecurityFlags.of(ST=1, AI=1), security_id=sender) if named else None
+    reader = MessageReader()
+    first = reader.read(message(1, label="order", body=b"x" * 10, security_header=security))
+    for label, size in (("", 0), ("a longer label", 1001), ("x" * 249, 3)):
+        packet = message(2, label=label, body=bytes(size), security_header=security)
+        received = reader.read(packet)
+        assert received.headers is first.headers
+        assert received.packet == packet
+
+
+SMALL, LARGE = message(1, label="label"), message(1, label="a longer label", body=b"y" * 50)
+
+
+@pytest.mark.parametrize("place", range(300))
+@pytest.mark.parametrize("before", [[SMALL], [LARGE], [SMALL, LARGE, LARGE]], ids=["other", "alike", "lately alike"])
+def test_no_byte_of_a_packet_is_read_as_that_of_those_before_it(before: list[bytes], place: int) -> None:
+    packet = message(2, label="a longer label", body=b"x" * 50)
+    for bit in (1 << n for n in range(8)):
+        changed = bytearray(packet)
+        changed[place % len(packet)] ^= bit
+        warm = MessageReader()
+        for earlier in before:
+            warm.read(earlier)
+        expected = fresh(bytes(changed))
+        if expected is None:
+            with pytest.raises(RemoteProtocolError):
+                warm.read(bytes(changed))
+        else:
+            assert repr(warm.read(bytes(changed)).headers) == repr(expected.headers)
 
 
 def test_no_byte_of_a_secured_packet_is_read_as_the_one_before_it() -> None:

@@ -218,6 +218,17 @@ def test_nacks_that_tell_strangers_about_this_queue_manager_are_off_by_default()
     assert answered(allowed) == [MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q]
 
 
+def test_denied_access_is_told_to_the_enterprise_where_the_operator_wants_it() -> None:
+    denied = {1: Verdict(refused=MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED)}
+    wanting = {"tell_enterprise_of_denied_access": True}
+    assert Receiver().take(asking(), speaks_for=ALICE, verdicts=denied).administration == []
+    assert Receiver(**wanting).take(asking(), verdicts=denied).administration == []
+    told = Receiver(**wanting).take(asking(), speaks_for=ALICE, verdicts=denied)
+    assert answered(told) == [MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED]
+    other = {1: Verdict(refused=MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE)}
+    assert Receiver(**wanting).take(asking(), speaks_for=ALICE, verdicts=other).administration == []
+
+
 def test_a_transactional_queue_takes_only_transactional_messages() -> None:
     admission = Receiver().transactional_queue().take(asking(recoverable=True))
     assert answered(admission) == [MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_MSG]

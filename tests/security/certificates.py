@@ -27,8 +27,9 @@ def certificate(
     is_authority: bool = False,
     by: int = AUTHORITY,
     expired: bool = False,
+    hours: int = 1,
 ) -> bytes:
-    """Issued by the enterprise's authority, or with the key of that number."""
+    """Issued by the enterprise's authority, or with the key of that number. It is good for so many hours."""
 
     def named(text: str) -> x509.Name:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
@@ -36,7 +37,7 @@ def certificate(
     now = datetime.now(UTC) - timedelta(days=expired)
     builder = x509.CertificateBuilder().subject_name(named(name)).issuer_name(named(issuer))
     builder = builder.public_key(private_key(2048, number).public_key).serial_number(x509.random_serial_number())
-    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
+    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=hours))
     builder = builder.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -63,14 +64,15 @@ def tls_of(
     number: int = 0,
     required: bool = False,
     expired: bool = False,
+    hours: int = 1,
     **settings: Any,
 ) -> TlsSettings:
     """The files of a host whose certificate names these queue managers. With TLS for all peers, unless told."""
     place = folder / f"tls-{address}"
     place.mkdir(parents=True, exist_ok=True)
-    root = certificate("authority", AUTHORITY, "authority", is_authority=True)
+    root = certificate("authority", AUTHORITY, "authority", is_authority=True, hours=hours)
     names = [x509.IPAddress(ip_address(address)), *machine_names(*identifiers)]
-    own = certificate(address, number, "authority", *names, expired=expired)
+    own = certificate(address, number, "authority", *names, expired=expired, hours=hours)
     (place / "authorities").write_bytes(root)
     (place / "certificate").write_bytes(own)
     write_key(place / "key", number)

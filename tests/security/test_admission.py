@@ -8,7 +8,7 @@ import pytest
 
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
 from qmnode.security.admission import Admission, Arrival, QueueRules
-from qmnode.security.identity import SenderDirectory
+from qmnode.security.identity import Sender, SenderDirectory
 from qmnode.security.outcomes import Admitted, Deferred, Refused, Signer, Verdict
 from qmnode.security.protector import MessageProtector
 from qmnode.settings.security import SecuritySettings
@@ -72,6 +72,24 @@ async def test_an_unsigned_sid_has_no_rights() -> None:
     claimed = SecurityHeader(flags=SecurityFlags.of(ST=1, AI=1), security_id=USER)
     outcome = await verdict(message().replace(security_header=claimed), rules(allow(ALICE, WRITE)))
     assert class_of(outcome) is DENIED
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_an_unsigned_sender_that_counts_has_rights_also_if_the_body_is_encrypted(encrypted: bool) -> None:
+    believed = Sender(ALICE, frozenset({ALICE, GROUP}))
+    packet = sent(message(privacy_level=MessagePrivacy.ADVANCED)) if encrypted else message()
+    arrival = Arrival(packet.write(), rules(allow(GROUP, WRITE)), believed=believed)
+    (outcome,) = await admission().judge([arrival], NOW)
+    assert isinstance(outcome, Admitted)
+    assert (outcome.sender, outcome.authentication_level) == (believed, AuthenticationLevel.NONE)
+
+
+async def test_the_signer_counts_and_not_the_unsigned_sender() -> None:
+    believed = Sender(ALICE, frozenset({ALICE}))
+    others = FakeDirectory(certificates={USER: (certificate(1024, 1),)})
+    arrival = Arrival(sent(message(), SIG20).write(), rules(allow(ALICE, WRITE)), believed=believed)
+    (outcome,) = await admission(others).judge([arrival], NOW)
+    assert class_of(outcome) is MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE
 
 
 async def test_an_unsigned_queue_manager_is_not_everyone() -> None:

@@ -1,7 +1,8 @@
 """Somebody on the path: sees every packet, connects from an address of his own, first if he can, and forges.
 
 What he cannot do is write into the connections of others. What he sends as a message of his own making says so in its
-body: that anybody may send to an open queue is no finding.
+label: that anybody may send to an open queue is no finding. Where nodes speak TLS he also holds a certificate of the
+enterprise that names no queue manager, and sees the messages all the same: somebody shows him what nodes have to send.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import ssl
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,13 +19,16 @@ from dataclasses import dataclass, field
 from tests.adversary import wire
 from tests.adversary.wire import Packet
 from tests.forwarding.enterprise import Machine
+from tests.soak.streams import HONEST
 from tests.transport.conftest import loopback_address
 
-FORGED = b"forged"
+FORGED = "forged"
+"""The label of his messages, as long as that of all others."""
 RATE = 200
 """Packets a second."""
 _KEPT = 512
 _IDENTIFIER, _FLAGS = 56, 60
+_PROPERTIES_SIZE, _EXTENSION_SIZE = 56, 52
 _HIGHEST = 0x7FFF_FFFF << 32
 _JOURNALS = 3 << 8
 _AT_ONCE = 20
@@ -32,9 +37,9 @@ _SESSION_LIFE = 200
 """Packets after which he comes back in another name."""
 
 
-def is_forged(body: bytes) -> bool:
+def is_forged(label: str) -> bool:
     """Whether a message is the attacker's own."""
-    return body.startswith(FORGED)
+    return label == FORGED
 
 
 @dataclass
@@ -43,13 +48,19 @@ class Attacker:
 
     machines: Sequence[Machine]
     seed: int
+    tls: Sequence[ssl.SSLContext] = ()
+    """How he connects to nodes that speak TLS: each in turn, and in clear. None if nodes speak in clear."""
     sent: int = 0
     seen: int = 0
+    opened: int = 0
+    """Sessions that were answered."""
     own: str = field(default_factory=loopback_address)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._messages: dict[str, deque[Packet]] = {one.name: deque(maxlen=_KEPT) for one in self.machines}
+        self._marked: dict[str, deque[Packet]] = {one.name: deque(maxlen=_KEPT) for one in self.machines}
+        """Messages of the streams, which he forges others from."""
         self._over = False
 
     def tap(self, name: str) -> Callable[[bytes], None]:
@@ -62,10 +73,17 @@ class Attacker:
             while len(rest) >= 16 and (found := wire.next_packet(rest)) is not None:
                 packet, rest = found
                 if packet.kind == 0 and not packet.flags & wire.WITH_SESSION_HEADER:
-                    self.seen += 1
-                    self._messages[name].append(packet)
+                    self.show(name, packet.data)
 
         return take
+
+    def show(self, name: str, data: bytes) -> None:
+        """He sees a message on its way to a machine."""
+        self.seen += 1
+        packet = Packet(data)
+        self._messages[name].append(packet)
+        if packet.message_class == wire.NORMAL and packet.label == HONEST:
+            self._marked[name].append(packet)
 
     async def run(self) -> None:
         """Until ``stop``."""
@@ -80,17 +98,20 @@ class Attacker:
     async def _attack(self, machine: Machine) -> None:
         pause = len(self.machines) / RATE
         time = asyncio.get_running_loop().time
+        last = time()  # what a machine that is down or busy did not take is made up for
         while not self._over:
             with contextlib.suppress(OSError):
-                reader, writer = await asyncio.open_connection(machine.listens, 1801, local_addr=(self.own, 0))
-                reading = asyncio.ensure_future(_read_all(reader))
+                reader, writer = await asyncio.open_connection(
+                    machine.listens, 1801, local_addr=(self.own, 0), ssl=self._random.choice([None, *self.tls])
+                )
+                reading = asyncio.ensure_future(self._read_all(reader))
                 try:
                     request = wire.establish_connection(self._name(machine), wire.NOBODY)
                     writer.write(request + wire.connection_parameters())
-                    left, last = _SESSION_LIFE, time()
+                    left = _SESSION_LIFE
                     while left > 0 and not self._over and not reading.done():
-                        await asyncio.sleep(pause)
-                        due = min(_AT_ONCE, int((time() - last) / pause))  # a busy machine is late
+                        await asyncio.sleep(max(0.001, last + pause - time()))
+                        due = min(_AT_ONCE, int((time() - last) / pause))
                         last += due * pause
                         writer.writelines([self._forgery(machine) for _ in range(due)])
                         self.sent += due
@@ -111,11 +132,17 @@ class Attacker:
         kinds: list[Callable[[], bytes]] = [lambda: wire.session_ack(0)]
         if to:
             kinds.append(self._replayed(to))
-        if marked := [one for one in to if one.message_class == wire.NORMAL and len(one.body) >= len(FORGED)]:
+        if marked := self._marked[machine.name]:
             kinds += [self._renumbered(marked), self._jumped(marked), self._own_source(marked, machine)]
         if back is not None:
             kinds += [self._order_ack(back, machine), self._final_ack(back, machine)]
         return dice.choice(kinds)()
+
+    async def _read_all(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError):
+            self.opened += bool(await reader.read(65536))
+            while await reader.read(65536):
+                pass
 
     def _sent_by(self, machine: Machine) -> Packet | None:
         """A message of this machine, on its way elsewhere."""
@@ -202,13 +229,9 @@ def _forged(packet: Packet, number: int) -> bytes:
     data[properties] = 0
     flags = struct.unpack_from("<H", data, 2)[0] & ~wire.TRACED
     struct.pack_into("<H", data, 2, flags)
-    body = packet.body
-    at = bytes(data).find(body, properties)
-    data[at : at + len(body)] = FORGED.ljust(len(body), b".")[: len(body)]
+    label = properties + _PROPERTIES_SIZE
+    data[label : label + 2 * len(FORGED)] = FORGED.encode("utf-16-le")
+    if packet.body:
+        at = label + 2 * packet.data[properties + 1] + packet._number(properties + _EXTENSION_SIZE)
+        data[at + len(packet.body) - 1] ^= 1
     return bytes(data)
-
-
-async def _read_all(reader: asyncio.StreamReader) -> None:
-    with contextlib.suppress(ConnectionError):
-        while await reader.read(65536):
-            pass

@@ -93,7 +93,11 @@ class Returns:
         """Administration acknowledgments."""
         for one in messages:
             message_class = MessageClass(one.message_class)
-            if is_negative_acknowledgment(message_class):
+            if is_negative_acknowledgment(message_class) and not one.body:
+                self.unreadable.append(
+                    f"{self.node}: {message_class.name} of {one.correlation_identifier.hex()}, no body"
+                )
+            elif is_negative_acknowledgment(message_class):
                 name, number = named(one.body)
                 self.negative[name].append((number, message_class))
             else:

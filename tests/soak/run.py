@@ -6,14 +6,18 @@ import asyncio
 import contextlib
 import os
 import random
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import qmnode
+from qmnode.settings.security import TlsMode
+from qmnode.structures.guid import guid_to_text
 from tests.crash.disk import Disk
 from tests.forwarding.enterprise import HURRIED, Directory, Machine, Node
+from tests.security.certificates import AUTHORITY, certificate, tls_of, write_key
 from tests.soak.attacker import Attacker, is_forged
 from tests.soak.proxy import Faults, Proxy
 from tests.soak.returns import DEADLETTER, DEADXACT, Returns, Stop
@@ -23,6 +27,8 @@ from tests.transport.conftest import loopback_address
 PORT = 1801
 STREAMS = 10
 """Transactional ones, and as many recoverable ones, from SOURCE to TARGET and the same back: 40 in all."""
+ENCRYPTED_EVERY = 10
+"""Two of so many streams are encrypted, a transactional and a recoverable one."""
 PAUSE = 0.04
 """Seconds between two batches of a sender."""
 STANDSTILL = float(os.environ.get("SOAK_STANDSTILL", "120"))
@@ -46,6 +52,7 @@ class Soak:
     seed: int
     seconds: float
     attacked: bool = False
+    tls: bool = False
     findings: list[str] = field(default_factory=list)
     kills: int = 0
     bytes_lost: int = 0
@@ -60,7 +67,7 @@ class Soak:
         self.faults = Faults()
         self.disks = {one.name: Disk(self.folder / "disks" / one.name, self.shim) for one in machines}
         self.proxies = []
-        self.attacker = Attacker(machines, self.random.getrandbits(32))
+        self.attacker = Attacker(machines, self.random.getrandbits(32), _contexts(self.folder) if self.tls else ())
         for one in machines:
             one.address = loopback_address()
         known_as = {one.listens: one.address for one in machines}
@@ -81,17 +88,26 @@ class Soak:
                 storage=_SMALL,
                 quotas={"queue_manager_quota": 0xFFFFFFFF},
                 transfer=HURRIED | {"send_insecure_nacks": True},
+                **({"security": {"tls": self._tls_of(one, number)}} if self.tls else {}),
             )
-            for one in machines
+            for number, one in enumerate(machines)
         }
         self.source, self.target = self.nodes["SOURCE"], self.nodes["TARGET"]
         self.streams: dict[str, list[Stream]] = {}
+        self.reports: dict[str, str] = {}
         names = {one.identifier: one.name for one in machines}
         self.returns = {
             one.name: Returns(one.name, one.identifier, names, _way(one.name, other.name))
             for one, other in ((machines[0], machines[2]), (machines[2], machines[0]))
         }
         self.steady = self.over = False
+
+    def _tls_of(self, machine: Machine, number: int) -> dict[str, object]:
+        """The settings of a machine that speaks nothing else."""
+        settings = tls_of(
+            self.folder, machine.address, machine.identifier, number=number, hours=48, mode=TlsMode.REQUIRE
+        )  # fmt: skip
+        return settings.model_dump(mode="json", exclude_defaults=True)
 
     async def run(self) -> None:
         """All of it."""
@@ -118,7 +134,7 @@ class Soak:
         return (
             f"seed {self.seed}: {sent} messages in {len(list(self._all()))} streams, {self.kills} kills "
             f"({self.bytes_lost} bytes lost), {cuts} connections cut, {repeated} brought again, "
-            f"{self.attacker.sent} packets forged"
+            f"{self.attacker.sent} packets forged in {self.attacker.opened} sessions, {self.attacker.seen} seen"
         )
 
     def _all(self) -> Iterator[Stream]:
@@ -128,6 +144,7 @@ class Soak:
     async def _create_queues(self) -> None:
         for source, target in ((self.source, self.target), (self.target, self.source)):
             admin, reports = await source.create_queue("admin"), await source.create_public_queue("reports")
+            self.reports[f"PUBLIC={guid_to_text(reports)}"] = source.machine.name
             kinds = [(End.RECEIVED, number % 2 == 0) for number in range(2 * STREAMS)]
             self.streams[source.machine.name] = streams = []
             for number, (end, transactional) in enumerate([*kinds, *ENDS]):
@@ -137,7 +154,8 @@ class Soak:
                 else:
                     more = {"quota": 0} if end is End.FULL else {}
                     destination = await target.create_queue(name, transactional=transactional, **more)
-                streams.append(Stream(name, destination, transactional, admin, reports, end))
+                encrypted = end is End.RECEIVED and number % ENCRYPTED_EVERY < 2
+                streams.append(Stream(name, destination, transactional, admin, reports, end, encrypted))
 
     # While everything breaks
 
@@ -148,6 +166,9 @@ class Soak:
                 tasks.create_task(self._read_reports(source))
             if self.attacked:
                 tasks.create_task(self.attacker.run())
+            if self.attacked and self.tls:
+                for node in self.nodes.values():
+                    tasks.create_task(self._betray(node))
             await self._break()
             for node in self.nodes.values():
                 await node.ready()
@@ -186,6 +207,26 @@ class Soak:
                 async with await node.connect() as qm:
                     self.returns[node.machine.name].take_reports(await _drain(qm, r"DIRECT=OS:.\reports"))
             await asyncio.sleep(0.5)
+
+    async def _betray(self, node: Node) -> None:
+        """Show the attacker what a node has to send, although it leaves over TLS."""
+        while not self.over:
+            with contextlib.suppress(qmnode.MessageQueuingError, OSError):
+                async with await node.connect() as qm:
+                    for one in await qm.queues([qmnode.QueueType.OUTGOING]):
+                        with contextlib.suppress(qmnode.MessageQueuingError):
+                            async with await qm.open_queue(one.format_name, qmnode.Access.PEEK_ADMIN) as queue:
+                                packet = (await queue.peek(timeout=0)).packet
+                            self.attacker.show(self._next_hop(node, one.format_name), packet)
+            await asyncio.sleep(0.2)
+
+    def _next_hop(self, node: Node, destination: str) -> str:
+        if node.machine.name != "ROUTER":
+            return "ROUTER"
+        if destination in self.reports:
+            return self.reports[destination]
+        ends = [one.machine for one in (self.source, self.target)]
+        return next(one.name for one in ends if guid_to_text(one.identifier) in destination)
 
     async def _break(self) -> None:
         dice = random.Random(self.random.getrandbits(32))
@@ -240,7 +281,7 @@ class Soak:
         return -sum(one.count() for one in self.returns.values()) - sum(len(one.received) for one in self._all())
 
     async def _waiting(self) -> int:
-        return sum([await node.outgoing() for node in self.nodes.values()])
+        return sum([await node.outgoing(stranger=self.attacker.own) for node in self.nodes.values()])
 
     async def _read_returns(self) -> None:
         """What came back to sources, and what died anywhere."""
@@ -300,8 +341,24 @@ async def _drain(qm: qmnode.QueueManagerApi, name: str) -> list[qmnode.Message]:
     async with await qm.open_queue(name) as queue:
         try:
             while True:
-                found += [one for one in await queue.receive_many(200, timeout=0) if not is_forged(one.body)]
+                found += [one for one in await queue.receive_many(200, timeout=0) if not is_forged(one.label)]
         except qmnode.MessageQueuingError as error:
             if error.name != "MQ_ERROR_IO_TIMEOUT":
                 raise
     return found
+
+
+def _contexts(folder: Path) -> list[ssl.SSLContext]:
+    """How an attacker connects: without a certificate, with one of another authority, and with one of the enterprise
+    that names no queue manager. It checks nothing."""
+    names = [None, "stranger", "authority"]
+    contexts = []
+    for issuer in names:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if issuer is not None:
+            file = folder / f"attacker-{issuer}.pem"
+            file.write_bytes(certificate("host", 5, issuer, by=AUTHORITY if issuer == "authority" else 6, hours=48))
+            context.load_cert_chain(file, write_key(file.with_suffix(".key"), 5))
+        contexts.append(context)
+    return contexts

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import qmnode
 from qmnode.structures.guid import Guid
+from qmnode.structures.message_security import PrivacyLevel
 
 ASKS_EVERY = 4
 """Every so many messages want administration acknowledgments: all, but for the arrival of what expires then."""
@@ -19,6 +20,8 @@ BURIED_EVERY = 2
 """Every so many want a copy in a dead-letter queue when they have not."""
 TRACED_EVERY = 5
 """Every so many want a report from each queue manager that they come to."""
+HONEST = "honest"
+"""The label of all messages. It is in clear, also where the body is encrypted."""
 LIFE = 3
 """Seconds to be received, for those that nobody receives."""
 
@@ -59,6 +62,7 @@ class Stream:
     reports: Guid
     """The public queue for trace reports, at the source too."""
     end: End = End.RECEIVED
+    encrypted: bool = False
     batches: list[Batch] = field(default_factory=list)
     received: list[qmnode.Message] = field(default_factory=list)
 
@@ -70,7 +74,9 @@ class Stream:
         return batch, [self._message(number) for number in batch.numbers]
 
     def _message(self, number: int) -> qmnode.Message:
-        message = qmnode.Message(f"{self.name} {number}".encode(), recoverable=True)
+        message = qmnode.Message(f"{self.name} {number}".encode(), recoverable=True, label=HONEST)
+        if self.encrypted:
+            message.privacy_level = PrivacyLevel.ADVANCED
         if self.asks(number):
             message.acknowledgements_requested = 0x0C if self.end is End.UNREAD else 0x0F
             message.administration_queue_format_name = self.admin

@@ -12,7 +12,7 @@ from qmnode.protocol.received import ReceivedMessage
 from qmnode.security.admission import Arrival
 from qmnode.structures.guid import new_guid
 from qmnode.structures.queue_formats import DirectQueueFormatName
-from qmnode.structures.security_header import SecurityHeader
+from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from tests.protocol.machines import message
 from tests.transport.conftest import PLAIN, Pair, eventually
 from tests.transport.hostile import HostilePeer
@@ -58,7 +58,7 @@ async def test_others_arrive_on_the_same_connection(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None], secured: bool
 ) -> None:
     fault(monkeypatch, pair)
-    more = {"security_header": SecurityHeader()} if secured else {}
+    more = {"security_header": SecurityHeader(flags=SecurityFlags.of(AU=1))} if secured else {}
     name = DirectQueueFormatName(direct_format_name=rf"TCP:{pair.addresses['BOB']}\private$\plain")
     bodies = [b"1", POISON, b"2", POISON, b"3"]
     queue = await pair.bob.open_queue(f"DIRECT=OS:{PLAIN}")
@@ -81,7 +81,7 @@ async def test_a_fault_beside_the_messages_closes_the_session_and_they_come_agai
 ) -> None:
     """What comes later on the connection must not be acknowledged: that would acknowledge what was not stored."""
     name = DirectQueueFormatName(direct_format_name=rf"TCP:{pair.addresses['BOB']}\private$\plain")
-    secured = message(1, queue=name, body=b"1", security_header=SecurityHeader())
+    secured = message(1, queue=name, body=b"1", security_header=SecurityHeader(flags=SecurityFlags.of(AU=1)))
     source = new_guid()
     with monkeypatch.context() as broken:
         broken.setattr(pair.bob.network.arrivals, "_judged", None)
@@ -143,3 +143,15 @@ async def test_a_fault_while_messages_are_stored_acknowledges_none_of_them(
         await peer.establish(source)
         peer.send(message(1, queue=name, body=b"1"))
         await eventually(lambda: pair.bob.names.find(PLAIN).message_count == 1)
+
+
+async def test_a_lost_connection_is_not_written_to(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    """Answers that are due when the peer has just gone are dropped without a line each in the log."""
+    async with HostilePeer("127.9.8.1", pair.addresses["BOB"]) as peer:
+        await peer.establish(new_guid())
+        (connection,) = pair.bob.network.accepted
+        connection._transport.abort()
+        for ordinal in range(20):
+            connection.session._out.append(b"an answer %d" % ordinal)
+            connection.process()
+    assert "socket.send()" not in caplog.text

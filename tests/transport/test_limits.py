@@ -146,6 +146,7 @@ async def test_large_messages_that_wait_for_the_directory_are_few(
     """A window of the largest messages is 256 MiB: the socket is no longer read long before."""
     address, answered = loopback_address(), asyncio.Event()
     name = DirectQueueFormatName(direct_format_name=rf"TCP:{address}\private$\plain")
+    signed = SecurityHeader(signature=bytes(64), sender_cert=b"certificate")
     async with QueueManager.open(tmp_path, settings_of("BOB", address)) as node:
         await node.network.start()
         await node.create_queue(PLAIN)
@@ -159,7 +160,7 @@ async def test_large_messages_that_wait_for_the_directory_are_few(
         async with HostilePeer("127.9.7.3", address) as peer:
             await peer.establish(new_guid())
             for number in range(1, 13):
-                peer.send(message(number, queue=name, body=bytes(4_000_000), security_header=SecurityHeader()))
+                peer.send(message(number, queue=name, body=bytes(4_000_000), security_header=signed))
             await eventually(lambda: any(one.unsettled_bytes >= UNSETTLED_BYTES for one in node.network.accepted))
             (connection,) = node.network.accepted
             before = connection.received_bytes

@@ -220,3 +220,21 @@ async def test_the_others_are_asked_when_the_first_has_only_lower_messages_left(
     assert (precedence.room(second, 8), precedence.room(first, 8)) == (8, 0)
     for sender in (first, second):
         precedence.leave(sender)
+
+
+async def test_a_turn_that_came_as_the_sender_became_first_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sender that has it leads, and falls behind again: it is held back like any other."""
+    monkeypatch.setattr("qmnode.delivery.precedence.PATIENCE", 0.01)
+    precedence = Precedence()
+    high, low = Backlog(9), Backlog(1)
+    for sender in (high, low):
+        precedence.join(sender)
+    assert (precedence.room(high, 8), precedence.room(low, 8)) == (8, 0)
+    before = low.scheduled
+    await eventually(lambda: low.scheduled > before)  # its turn
+    low.value = 10
+    assert precedence.room(low, 8) == 8
+    low.value = 1
+    assert precedence.room(low, 8) == 0
+    for sender in (high, low):
+        precedence.leave(sender)

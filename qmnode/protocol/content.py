@@ -1,0 +1,44 @@
+"""The content of a message as a digest: the same for each copy of it, whichever neighbour delivers it."""
+
+from hashlib import blake2b
+from struct import Struct
+from typing import Final
+
+from qmnode.security.sections import Sections
+from qmnode.structures.base_header import BaseFlags
+from qmnode.structures.guid import Guid
+from qmnode.structures.security_header import SecurityFlags
+from qmnode.structures.user_header import UserFlags
+
+_SOURCE: Final = slice(16, 32)
+_KEPT_AT: Final = 48
+"""UserHeader.TimeToBeReceived, SentTime and MessageID: a copy that ends earlier is another message."""
+_FLAGS_AT: Final = 60
+_NAMES_AT: Final = 64
+_FLAGS: Final = Struct("<I")
+_PRIORITY: Final = BaseFlags.PR.mask
+_HOPS: Final = UserFlags.RC.mask
+_SECURED: Final = UserFlags.SH.mask
+_AUTHOR: Final = Struct("<H")
+_AUTHOR_FLAGS: Final = SecurityFlags.ST.mask | SecurityFlags.AU.mask | SecurityFlags.AS.mask
+"""The flags that name the verified author: a copy without the author is another message."""
+
+
+def content_of(packet: bytes) -> Guid:
+    """The digest of a packet as it is stored, without what changes on its way: hops, and the next hop's address.
+
+    Of a decrypted message, the session key does not count: a source that starts anew encrypts the same message again.
+    Whether the signature was verified here does count.
+    """
+    (flags,) = _FLAGS.unpack_from(packet, _FLAGS_AT)
+    digest = blake2b(packet[_SOURCE], digest_size=16)
+    digest.update(bytes((packet[2] & _PRIORITY,)) + packet[_KEPT_AT:_FLAGS_AT] + _FLAGS.pack(flags & ~_HOPS))
+    if not flags & _SECURED:
+        digest.update(packet[_NAMES_AT:])
+        return Guid(digest.digest())
+    sections = Sections(packet)
+    author = _AUTHOR.pack(sections.security_flags & _AUTHOR_FLAGS)
+    parts = (author, sections.security_id, sections.signature, sections.sender_cert)
+    digest.update(packet[_NAMES_AT : sections.security_at] + b"".join(b"%d " % len(part) + part for part in parts))
+    digest.update(packet[sections.properties_at :])
+    return Guid(digest.digest())

@@ -1,0 +1,52 @@
+"""Notices are a node's own messages: nobody has the node put them where its own queues would believe them."""
+
+from __future__ import annotations
+
+from tests.adversary import wire
+from tests.adversary.attacks import Area, attack
+from tests.adversary.lab import bodies_until, send, sent, waiting
+from tests.adversary.peer import session
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair
+
+SYSTEM = (
+    "SYSTEM$;DEADLETTER", "SYSTEM$;DEADXACT", "SYSTEM$;JOURNAL", r"private$\order_queue$", r"private$\notify_queue$",
+    r"private$\admin_queue$", r"private$\plain;JOURNAL",
+)  # fmt: skip
+ALL = wire.ACK_ARRIVAL | wire.ACK_RECEIPT | wire.NACK_ARRIVAL | wire.NACK_RECEIPT
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="asks for acknowledgments and refusals to the node's own system queues, and gives them the body of a final one",
+    promised="none of them comes into a system queue, nor ends a message of the node or of its peers",
+)
+async def test_notices_come_into_no_system_queue(pair: Pair, own: str) -> None:
+    await pair.alice.set_online(False)
+    await send(pair.alice, pair.direct("BOB", TRANSACTIONAL), [b"0", b"1", b"2"])
+    target, bob, alice = pair.addresses["BOB"], pair.bob.identifier, pair.alice.identifier
+    body = wire.final_ack(bob, 1, bob, wire.BAD_DESTINATION, wire.Place(1 << 32, 1, 0), alice, 1)[-36:]
+    admins = [wire.direct(rf"TCP:{target}\{name}") for name in SYSTEM] + [wire.private(4), wire.private(4, kind=2)]
+    admins.append(wire.direct(rf"TCP:{target}\private$\admin"))
+    packets = [
+        wire.UserMessage(
+            source=source, address=bob, message_id=100 + 10 * number + late,
+            queue=wire.direct(rf"TCP:{target}\{queue}"), admin=admin, asks=ALL, body=body, label="QM Ordering Ack",
+            reach=0 if late else wire.INFINITE, sent=1_000,
+        ).packet()
+        for number, admin in enumerate(admins)
+        for source in (wire.identifier(), alice, bob)
+        for queue in (r"private$\plain", r"private$\nothing")
+        for late in (0, 1)
+    ]  # fmt: skip
+    async with session(own, target, wire.identifier()) as peer:
+        await peer.say(*packets)
+    queues = pair.bob.queue_collection
+    system = [queues.dead_letter, queues.transactional_dead_letter, queues.journal]
+    assert [queue.message_count for queue in system] == [0, 0, 0]
+    assert (await pair.bob.queue(r".\private$\admin")).message_count  # they are sent to a queue of an application
+    assert waiting(pair.alice) == 3
+    await pair.alice.set_online(True)
+    await sent(pair.alice)
+    assert await bodies_until(pair.bob, TRANSACTIONAL, b"2") == [b"0", b"1", b"2"]
+    await send(pair.alice, pair.direct("BOB", PLAIN), [b"last"], transactional=False)
+    assert (await bodies_until(pair.bob, PLAIN, b"last"))[-1] == b"last"
