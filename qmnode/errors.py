@@ -25,8 +25,12 @@ class MessageQueuingError(Exception):
         return f"{self.name} (0x{self.code:08X}): {self.sentence}"
 
 
+class MessageTooLargeError(MessageQueuingError):
+    """A message does not fit into a packet: no later attempt stores it either."""
+
+
 def reason_of(error: BaseException) -> str:
-    """What an error of the system says, without its number: ``Connection refused``."""
+    """The text of a system error without its number: ``Connection refused``."""
     return re.sub(r"\[Errno -?\d+\] ?", "", str(error))
 
 

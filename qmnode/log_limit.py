@@ -1,4 +1,4 @@
-"""A limit on log lines of one kind: who sends rubbish does not fill the disk with lines about it."""
+"""A limit on log lines of one kind: a sender of malformed packets cannot fill the disk with lines about them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 LINES: Final = 50
 """Lines of one event about one address, and four times as many of one event, in each interval."""
 INTERVAL: Final = 10.0
-"""Seconds."""
+"""The length of an interval in seconds."""
 _ALL: Final = 4
 _KEPT: Final = 4096
 

@@ -10,7 +10,7 @@ from qmnode.directory.port import Directory
 from qmnode.model.ports import Clock, SystemClock
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
 from qmnode.security.principals import Principals
-from qmnode.security.queue_policy import QueueAccessPolicy
+from qmnode.security.queue_policy import ANYBODY, NOBODY_KNOWN, QueueAccessPolicy
 from qmnode.settings.node import Settings
 from qmnode.storage.backup import back_up
 from qmnode.storage.store import Store
@@ -111,7 +111,11 @@ class Opening:
         try:
             name = self._settings.computer_name or socket.gethostname().partition(".")[0].upper()
             principals = Principals(self._settings.security, self._directory)
-            policy = QueueAccessPolicy(anonymous_readers=self._settings.remote_read.enabled)
+            policy = QueueAccessPolicy(
+                anonymous_readers=self._settings.remote_read.enabled,
+                names_senders=self._settings.security.send_sender_identifiers,
+                unproven=ANYBODY if self._settings.security.everyone_includes_anonymous else NOBODY_KNOWN,
+            )
             manager = self._kind(
                 store,
                 self._settings,

@@ -1,4 +1,4 @@
-"""What a queue manager has to do with others: sessions, signatures, their queues, and exported events.
+"""The dealings of a queue manager with others: sessions, signatures, their queues, and exported events.
 
 It takes as long to load as all the rest of a node, and is loaded after it: see :meth:`qmnode.node.Opening.complete`.
 """

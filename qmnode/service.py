@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,7 @@ from qmnode.settings.node import ConfigurationError, LogSettings, NodeSettings, 
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from qmnode.amqp.bridges import Bridges
     from qmnode.amqp.door import AmqpDoor
     from qmnode.management.server import ManagementServer
 
@@ -49,7 +51,7 @@ def configure_log(settings: LogSettings) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    # What libraries say (asyncio, the HTTP server) comes in the same form.
+    # Lines of libraries (asyncio, the HTTP server) have the same form.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(processors=[_without_record, renderer], foreign_pre_chain=shared)
@@ -64,7 +66,7 @@ def configure_log(settings: LogSettings) -> None:
 
 
 def notify_service_manager(state: str) -> None:
-    """Tell systemd (sd_notify), if it asked to be told: ``READY=1``, ``STOPPING=1``, ``RELOADING=1``."""
+    """Notify systemd (sd_notify), if it asked for it: ``READY=1``, ``STOPPING=1``, ``RELOADING=1``."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -85,12 +87,22 @@ async def _load_beside(module: str) -> None:
         sys.setswitchinterval(usual)
 
 
+async def _load_proton(wanted_by: str) -> None:
+    try:
+        await _load_beside("proton")
+    except ImportError:
+        raise ConfigurationError(
+            f"{wanted_by} needs the extra amqp, which is compiled when it is installed: install a C compiler, then "
+            "pip install 'qmnode[amqp]'"
+        ) from None
+
+
 def _nothing() -> None:
     pass
 
 
 class Service:
-    """A node with everything that its settings ask for. ``run`` returns when it was told to stop and has stopped."""
+    """A node with everything that its settings ask for. ``run`` returns when the node has stopped on request."""
 
     def __init__(self, settings: NodeSettings, configuration: Path | None = None) -> None:
         self.settings = settings
@@ -99,8 +111,10 @@ class Service:
         self.audit_log: AuditLog
         self.management: ManagementServer
         self.door: AmqpDoor | None = None
+        self.bridges: Bridges | None = None
         self.ready = False
         self._stop = asyncio.Event()
+        self._reloading: set[asyncio.Task[None]] = set()
 
     async def run(self, started: Callable[[], object] = lambda: None) -> None:
         """Start, serve until ``stop`` or a signal, and stop: applications first, the store last.
@@ -126,7 +140,7 @@ class Service:
             local = LocalServer(
                 self.manager, self.settings.local, self._write_local_change, False, self.manager.principals
             )
-            if directory is None:  # which may give the node another identifier
+            if directory is None:  # the directory may give the node another identifier
                 await local.start()
             rooms.push_async_callback(local.stop)
             await _load_beside("qmnode.outside")
@@ -140,7 +154,8 @@ class Service:
                 await self._start_network()
                 rooms.push_async_callback(self.manager.network.stop)
             await self._serve_remote_readers(directory, rooms)
-            await self._open_amqp_door(directory, rooms)
+            await self._open_amqp_door(rooms)
+            await self._start_bridges(rooms)
             disk = DiskWatch(self.manager, self.settings.data, self.settings.storage)
             self.ready = True
             notify_service_manager("READY=1\nSTATUS=")
@@ -173,7 +188,7 @@ class Service:
             log.info("messages wait for the next start", messages=left)
 
     def _write_local_change(self, change: LocalChange) -> None:
-        """What is changed through the socket of the applications is in the same audit log."""
+        """Changes through the socket of the applications are in the same audit log."""
         self.audit_log.write(
             audit_entry(
                 who=f"uid:{change.user_id}",
@@ -201,6 +216,7 @@ class Service:
             self.audit_log,
             self.settings.bodies.limits(),
             self.manager.operations,
+            self.manager.principals,
         )
         rooms.push_async_callback(self.management.stop)
         await self.management.start()
@@ -248,21 +264,36 @@ class Service:
         await server.start()
         rooms.push_async_callback(server.stop)
 
-    async def _open_amqp_door(self, directory: Directory | None, rooms: contextlib.AsyncExitStack) -> None:
+    async def _open_amqp_door(self, rooms: contextlib.AsyncExitStack) -> None:
         if not self.settings.amqp.enabled:
             return
-        try:
-            await _load_beside("proton")
-        except ImportError:
-            raise ConfigurationError(
-                "amqp.enabled needs the extra amqp, which is compiled when it is installed: install a C compiler, then "
-                "pip install 'qmnode[amqp]'"
-            ) from None
+        await _load_proton("amqp.enabled")
         from qmnode.amqp.door import AmqpDoor
 
-        self.door = AmqpDoor(self.manager, self.settings, directory or WorkgroupDirectory())
+        assert self.manager.principals is not None
+        self.door = AmqpDoor(self.manager, self.settings, self.manager.principals)
         await self.door.start()
         rooms.push_async_callback(self.door.stop)
+
+    async def _start_bridges(self, rooms: contextlib.AsyncExitStack) -> None:
+        """Also without any in the settings: a later version of these may have some."""
+        rooms.push_async_callback(self._stop_bridges)
+        await self._apply_bridges(self.settings)
+
+    async def _apply_bridges(self, settings: NodeSettings) -> None:
+        if self.bridges is None:
+            if not settings.bridges:
+                return
+            await _load_proton("bridges")
+            from qmnode.amqp.bridges import Bridges
+
+            self.bridges = Bridges(self.manager)
+        await self.bridges.apply(settings.bridges)
+
+    async def _stop_bridges(self) -> None:
+        bridges, self.bridges = self.bridges, None
+        if bridges is not None:
+            await bridges.stop()
 
     def stop(self) -> None:
         """Stop: let what is under way finish, close what is open, sync what is written."""
@@ -274,8 +305,21 @@ class Service:
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
 
+    def _reload_bridges(self, settings: NodeSettings) -> None:
+        task = asyncio.get_running_loop().create_task(self._apply_bridges(settings))
+        self._reloading.add(task)
+        task.add_done_callback(self._bridges_reloaded)
+
+    def _bridges_reloaded(self, task: asyncio.Task[None]) -> None:
+        self._reloading.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), ConfigurationError):
+            log.error("the bridges were not reloaded", reason=str(error))
+        elif not task.cancelled():
+            task.result()
+
     def reload(self) -> None:
-        """Read the configuration again and take over what can change while the node runs: quotas, poison policy, log.
+        """Read the configuration again and take over what can change while the node runs: quotas, poison policy, log,
+        bridges.
 
         Tokens and certificate of the management API are read again, and its audit log is reopened; so are the private
         keys of the node and of its users, and the settings and files of TLS with other nodes.
@@ -285,6 +329,7 @@ class Service:
         if not self.ready:
             return  # it is starting with what it has just read, or stopping
         notify_service_manager("RELOADING=1")
+        begun = time.time()
         try:
             fresh = read_settings(self.configuration)
         except ConfigurationError as error:
@@ -295,20 +340,27 @@ class Service:
             self.management.reload()
             if self.door is not None:
                 self.door.reload()
+            self._reload_bridges(fresh)
             self.manager.network.keys.read_soon()
             self.manager.signing.signers.forget()
             self.manager.principals.forget()
+            complete = True
             if self.manager.network.running:
-                self.manager.network.peer_tls.reload(fresh.security.tls)
+                complete = self.manager.network.peer_tls.reload(fresh.security.tls)
             taken = {"security": fresh.security.model_copy(update={"tls": self.settings.security.tls})}
             fixed = fresh.model_copy(update=taken)
             changed = [name for name in _FIXED if getattr(fixed, name) != getattr(self.settings, name)]
+            self.manager.troubles.pop(_TROUBLE, None)
             if changed:
                 log.warning("these settings change with a restart only", settings=changed)
+                self.manager.troubles[_TROUBLE] = f"{', '.join(changed)} changed: restart the node for that"
+            elif complete:
+                self.manager.settings_read = begun
             log.info("reloaded")
         notify_service_manager("READY=1")
 
 
+_TROUBLE: Final = "settings"
 _FIXED: Final = (
     "data", "computer_name", "storage", "read_ahead", "local", "management", "directory",
     "transport", "session", "transfer", "security", "remote_read", "amqp", "hardened_security", "export",

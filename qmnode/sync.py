@@ -13,18 +13,19 @@ with an event loop does the work for the whole process. A process that was forke
 
 import functools
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from qmnode.local.background import BackgroundLoop, background_loop
+from qmnode.local.operations import RemoteOperations
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.model.api import Access, CursorApi, QueueApi, QueueManagerApi, Share, TransactionApi
 from qmnode.model.message import Message
 from qmnode.structures.guid import Guid
 
-__all__ = ["Cursor", "InTransaction", "Queue", "QueueManager", "Transaction", "connect"]
+__all__ = ["Cursor", "InTransaction", "Operations", "Queue", "QueueManager", "Transaction", "connect"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Face:
-    """What stands in for an object of the asyncio interface, whose every call runs in the background loop."""
+    """A stand-in for an object of the asyncio interface: every call runs in the background loop."""
 
     _inner: Any
     _loop: BackgroundLoop
@@ -62,6 +63,24 @@ def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> 
     return functools.wraps(method, updated=())(call)
 
 
+def _iterating(method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    """The same iterator, for a caller that waits for each of its values."""
+    name = method.__name__
+
+    def iterate(self: _Face, /, *args: P.args, **keywords: P.kwargs) -> Iterator[T]:
+        values: AsyncIterator[T] = getattr(self._inner, name)(*args, **keywords)
+
+        async def following() -> tuple[T, ...]:
+            async for value in values:
+                return (value,)
+            return ()
+
+        while found := self._run(following):
+            yield from found
+
+    return functools.wraps(method, updated=())(iterate)
+
+
 class _Closing(_Face):
     """With ``close``, which happens at the end of a ``with`` block or when nobody refers to the object any more."""
 
@@ -72,7 +91,7 @@ class _Closing(_Face):
         self._dropped.atexit = False
 
     def close(self) -> None:
-        """Close. Closing again does nothing."""
+        """Close it. Closing again does nothing."""
         if self._dropped.detach() is not None:
             self._run(self._inner.close)
 
@@ -156,12 +175,12 @@ class Queue(_Closing):
 
     @property
     def access(self) -> Access:
-        """What it was opened for."""
+        """The access that it was opened for."""
         return self._inner.access
 
     @property
     def share(self) -> Share:
-        """What others may do meanwhile."""
+        """The access that others have meanwhile."""
         return self._inner.share
 
     peek = _blocking(QueueApi.peek)
@@ -207,10 +226,38 @@ class Queue(_Closing):
             yield self.receive()
 
 
+class Operations(_Face):
+    """Operations on messages: find them, and move, copy, delete, return or replay all that are found."""
+
+    _inner: RemoteOperations
+
+    def __init__(self, inner: RemoteOperations, loop: BackgroundLoop, owner: "QueueManager") -> None:
+        self._inner = inner
+        self._loop = loop
+        self._owner = owner
+
+    find_page = _blocking(RemoteOperations.find_page)
+    find = _iterating(RemoteOperations.find)
+    failures = _blocking(RemoteOperations.failures)
+    history = _blocking(RemoteOperations.history)
+    edit = _blocking(RemoteOperations.edit)
+    import_messages = _blocking(RemoteOperations.import_messages)
+    start_job = _blocking(RemoteOperations.start_job)
+    jobs = _blocking(RemoteOperations.jobs)
+    job = _blocking(RemoteOperations.job)
+    job_log = _iterating(RemoteOperations.job_log)
+    control_job = _blocking(RemoteOperations.control_job)
+
+
 class QueueManager(_Closing):
     """The node behind a Unix socket. Closing it closes what was opened through it."""
 
     _inner: RemoteQueueManager
+
+    @property
+    def operations(self) -> Operations:
+        """Operations on messages, and the jobs that do them."""
+        return Operations(self._inner.operations, self._loop, self)
 
     @property
     def identifier(self) -> Guid:
@@ -237,6 +284,7 @@ class QueueManager(_Closing):
     queue_manager_security = _blocking(QueueManagerApi.queue_manager_security)
     set_queue_manager_security = _blocking(QueueManagerApi.set_queue_manager_security)
     incoming_sequences = _blocking(QueueManagerApi.incoming_sequences)
+    refused_messages = _blocking(QueueManagerApi.refused_messages)
     reset_incoming_sequences = _blocking(QueueManagerApi.reset_incoming_sequences)
     backup = _blocking(QueueManagerApi.backup)
 

@@ -20,7 +20,7 @@ _GROUPS_SIZE: Final = 1024
 def bind_unix_socket(path: Path, mode: int) -> socket.socket:
     """A bound socket with these permissions from its first moment; its directory is made when it is not there.
 
-    What a killed node left behind is replaced. MQ_ERROR_SERVICE_NOT_AVAILABLE if somebody answers on it.
+    The socket of a killed node is replaced. MQ_ERROR_SERVICE_NOT_AVAILABLE if somebody answers on it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_socket():

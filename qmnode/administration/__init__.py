@@ -1,1 +1,1 @@
-"""What the command line and the management API both do with a queue manager, embedded or running as a service."""
+"""The work that the command line and the management API share, on a queue manager embedded or running as a service."""

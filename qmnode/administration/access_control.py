@@ -112,7 +112,7 @@ class QueueAccessList:
 
 
 def trustee(text: str) -> Sid:
-    """Whom a name or a SID means. MQ_ERROR_ILLEGAL_USER."""
+    """The account that a name or SID stands for. MQ_ERROR_ILLEGAL_USER."""
     known = TRUSTEES.get(text.lower())
     if known is not None:
         return known
@@ -129,6 +129,23 @@ def trustee(text: str) -> Sid:
             f"{text!r} is no SID (S-1-5-21-...), no account of this machine (user:alice, group:ops, uid:1000, gid:50), "
             f"and none of: {', '.join(TRUSTEES)}",
         ) from None
+
+
+def owner_of(text: str) -> Sid:
+    """The user whom a queue is for: a number, an account of this machine, or whom an entry may name.
+
+    MQ_ERROR_ILLEGAL_USER.
+    """
+    if text.isascii() and text.isdigit():
+        return trustee(f"uid:{text}")
+    if ":" in text or text.upper().startswith("S-1-"):
+        return trustee(text)
+    return trustee(f"user:{text}")
+
+
+def owned_by(owner: Sid) -> bytes:
+    """The descriptor of a new queue that belongs to somebody; its list is the default one."""
+    return SecurityDescriptor(owner=owner, group=owner).write()
 
 
 def mask_of(names: Iterable[str]) -> int:
@@ -162,7 +179,7 @@ def names_of(mask: int) -> tuple[str, ...]:
 
 
 def describe(security: bytes) -> QueueAccessList:
-    """What a security descriptor says about a queue."""
+    """The rights that a security descriptor gives to a queue."""
     descriptor = _parse(security)
     rules = tuple(_rule(ace) for ace in _aces(descriptor) if _is_plain(ace))
     return QueueAccessList(

@@ -22,4 +22,4 @@ class Asker:
     @property
     def does_everything(self) -> bool:
         """Whether no descriptor of a queue is asked."""
-        return self.principal is None or bool(getattr(self.principal, "everything", False))
+        return self.principal is None

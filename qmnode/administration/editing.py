@@ -113,6 +113,8 @@ def _properties(message: Message, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _encoded(message: Message, changes: Mapping[str, Any]) -> dict[str, Any]:
     form = changes.get("format") or message.decoded().format
+    if not isinstance(form, str):
+        raise _bad(f"format is the name of one, not {form!r:.80}")
     if not form:
         raise _bad("the body has an unknown format: name the format of the value")
     made = encode(value_of_json(changes["value"], form), form)

@@ -47,7 +47,7 @@ async def groups(
     """The groups of the messages that the criteria find, the largest first. MQ_ERROR_INVALID_PARAMETER for ``by``."""
     if not by or any(one not in BY for one in by):
         raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, f"failures are grouped by {', '.join(BY)}")
-    allowed, refused = readable(manager, chosen_queues(manager, names), caller)
+    allowed, refused = readable(manager, await chosen_queues(manager, names), caller)
     found: dict[tuple[str, ...], _Group] = {}
     checks, pace, scanned, left_out = criteria.checks(), Pace(), 0, 0
     now = manager.clock.time()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from qmnode.model.ports import Clock, MessageStore
     from qmnode.model.queue import Queue
     from qmnode.model.queue_manager import QueueManager
+    from qmnode.model.refusals import RefusedMessages
     from qmnode.model.traffic import Traffic
     from qmnode.model.transport_security import TransportSecurity
     from qmnode.security.principals import Principal
@@ -50,6 +51,7 @@ NEEDED: Final[dict[str, QueueAccess | QueueManagerAccess | None]] = {
     "queue_manager_security": QueueManagerAccess.MQSEC_GET_MACHINE_PERMISSIONS,
     "queue_security": QueueAccess.MQSEC_GET_QUEUE_PERMISSIONS,
     "queues": QueueAccess.MQSEC_GET_QUEUE_PROPERTIES,
+    "refused_messages": QueueAccess.MQSEC_GET_QUEUE_PROPERTIES,
     "reset_incoming_sequences": None,
     "resume_queue": QueueAccess.MQSEC_SET_QUEUE_PROPERTIES,
     "set_online": QueueManagerAccess.MQSEC_SET_MACHINE_PROPERTIES,
@@ -62,6 +64,13 @@ NEEDED: Final[dict[str, QueueAccess | QueueManagerAccess | None]] = {
 Opening is in :mod:`qmnode.model.opening`; ``queues`` leaves out what its caller may not see; ``set_queue`` needs other
 rights for a descriptor and for another owner.
 """
+
+BESIDE: Final[dict[str, QueueManagerAccess | None]] = {
+    "connections": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
+    "keys": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
+    "reload_keys": None,
+}
+"""The same for parts of the node that are no operation of the queue manager."""
 
 _NAMES_AT_ONCE: Final = 1000
 REPAIR: Final = (
@@ -114,8 +123,14 @@ class GuardedQueueManager(QueueManagerApi):
         if rights != QueueAccess.MQSEC_GET_QUEUE_PROPERTIES:
             self._repaired(operation, queue.pathname)
 
+    def require(self, what: str) -> None:
+        """Raise MQ_ERROR_ACCESS_DENIED unless the caller has the right that ``BESIDE`` names."""
+        self._check_machine(what, BESIDE[what])
+
     def _require_machine(self, operation: str) -> None:
-        rights = NEEDED[operation]
+        self._check_machine(operation, NEEDED[operation])
+
+    def _check_machine(self, operation: str, rights: QueueAccess | QueueManagerAccess | None) -> None:
         policy, context = self.manager.context.access_policy, self.manager.context
         if self.principal.administrator or policy is None:
             return
@@ -149,6 +164,7 @@ class GuardedQueueManager(QueueManagerApi):
         name = self.manager.names.path(pathname)
         if name.subqueue and (parent := self.manager.names.by_path(type(name)(name.computer, name.queue, name.kind))):
             self._require("create_queue", parent, QueueAccess.MQSEC_WRITE_MESSAGE)
+            self.manager.context.queues.check_subqueues(parent)
         return await self.manager.create_queue(pathname, caller=self.principal, **properties)
 
     def _check_owner(self, operation: str, name: str, owner: Sid) -> None:
@@ -261,6 +277,11 @@ class GuardedQueueManager(QueueManagerApi):
         if name:
             self._queue("queue", name)
         return await self.manager.incoming_sequences(name)
+
+    async def refused_messages(self, name: str) -> list[RefusedMessages]:
+        """The messages that a queue refused since the start, by sender and reason."""
+        self._queue("refused_messages", name)
+        return await self.manager.refused_messages(name)
 
     async def reset_incoming_sequences(self, source: bytes, name: str = "", address: str = "") -> int:
         """Forget how far the sequences of a queue manager are."""

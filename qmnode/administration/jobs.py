@@ -16,6 +16,7 @@ from qmnode.administration.job_steps import COPIES, JobPausedError, Steps
 from qmnode.administration.pace import Pace
 from qmnode.administration.search import Place, chosen_queues
 from qmnode.administration.transfers import Targets
+from qmnode.administration.turns import Turns
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.queue import Queue
@@ -33,6 +34,8 @@ MOST_LOOKUPS: Final = 10_000
 _KEPT: Final = 200
 """Jobs that have ended and are still listed."""
 _AT_ONCE: Final = 2
+_SLICE: Final = 0.25
+"""Seconds that a job works while others wait for their turn."""
 _OPEN: Final = 20
 """Jobs of one asker that have not ended."""
 _LOG_PAGE: Final = 50
@@ -48,7 +51,7 @@ class Jobs:
         self._records = JobRecords(store)
         self._jobs: dict[int, Job] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._turns = Turns(_AT_ONCE)
 
     @property
     def _origin(self) -> str:
@@ -102,7 +105,7 @@ class Jobs:
         if kind == "delete" and target:
             raise _bad("delete: there is no target")
         await self._check_target(asker, target, transactional)
-        sources = self._sources(asker, kind, queues, target)
+        sources = await self._sources(asker, kind, queues, target)
         if lookups and (len(sources) != 1 or len(queues) != 1):
             raise _bad("lookup identifiers are those of one queue: name that queue alone")
         self._check_number(asker)
@@ -132,10 +135,10 @@ class Jobs:
         if opened.error is not None:
             raise opened.error
 
-    def _sources(self, asker: Asker, kind: str, queues: Sequence[str], target: str) -> list[Queue]:
+    async def _sources(self, asker: Asker, kind: str, queues: Sequence[str], target: str) -> list[Queue]:
         manager, one = self._manager, len(queues) == 1 and "*" not in queues[0] and "?" not in queues[0]
         allowed = []
-        for queue in chosen_queues(manager, queues):
+        for queue in await chosen_queues(manager, queues):
             access = Access.PEEK if kind in COPIES else Access.RECEIVE
             if manager.opening.may_open(queue, access, asker.principal):
                 allowed.append(queue)
@@ -145,7 +148,7 @@ class Jobs:
                 )
         if target and not one:  # a message that was moved into the target must not be moved again
             with contextlib.suppress(MessageQueuingError):
-                into = chosen_queues(manager, [target])
+                into = await chosen_queues(manager, [target])
                 allowed = [queue for queue in allowed if queue not in into]
         return allowed
 
@@ -175,6 +178,7 @@ class Jobs:
         job.asker, job.channel = asker.name, asker.channel
         # The rights of a named target were checked; where each message has its own, they count when it is opened.
         job.limited = not job.target and job.kind in ("return", "replay") and not asker.does_everything
+        job.limited |= isinstance(asker.principal, Principal) and asker.principal.token.uncertain
         job.rights = _rights_of(asker)
         job.origin = self._origin
         self._jobs[job.number] = job
@@ -274,23 +278,32 @@ class Jobs:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _work(self, job: Job, principal: object) -> None:
-        async with self._turns:
-            targets = Targets(self._manager, principal, job.transactional)
-            try:
-                await self._steps(job, Steps(self._manager, self._records, job, targets))
-            except JobPausedError as error:
-                self._pause(job, str(error))
-            except MessageQueuingError as error:
-                if error.code != ErrorCode.MQ_ERROR_MESSAGE_STORAGE_FAILED:  # then nothing can be written down
-                    self._pause(job, error.sentence)
-            except Exception as error:
-                log.exception("a job failed unexpectedly", job=job.number)
-                self._pause(job, f"the node failed at this job ({error}); its log says why")
-            finally:
-                await targets.close()
+        more, stopped = True, 0.0
+        while more:
+            async with self._turns.turn(job.asker):
+                job.seconds += monotonic() - stopped if stopped else 0.0
+                more = await self._slice(job, principal)
+                stopped = monotonic()
 
-    async def _steps(self, job: Job, steps: Steps) -> None:
-        pace, store, more = Pace(), self._records.store, True
+    async def _slice(self, job: Job, principal: object) -> bool:
+        """Work until the job ends or others should have their turn, with queues open that long. False at the end."""
+        targets = Targets(self._manager, principal, job.transactional)
+        try:
+            return await self._steps(job, Steps(self._manager, self._records, job, targets))
+        except JobPausedError as error:
+            self._pause(job, str(error))
+        except MessageQueuingError as error:
+            if error.code != ErrorCode.MQ_ERROR_MESSAGE_STORAGE_FAILED:  # then nothing can be written down
+                self._pause(job, error.sentence)
+        except Exception as error:
+            log.exception("a job failed unexpectedly", job=job.number)
+            self._pause(job, f"the node failed at this job ({error}); its log says why")
+        finally:
+            await targets.close()
+        return False
+
+    async def _steps(self, job: Job, steps: Steps) -> bool:
+        pace, store, more, until = Pace(), self._records.store, True, monotonic() + _SLICE
         while more:
             began = monotonic()
             if job.undoes:
@@ -304,6 +317,9 @@ class Jobs:
             job.seconds += pace_from - began
             await pace.rest()
             job.seconds += monotonic() - pace_from
+            if self._turns.wanted and monotonic() >= until:
+                break
+        return more
 
     def _undo_step(self, job: Job, steps: Steps) -> bool:
         index = Place.parse(job.place).lookup_identifier - 1 if job.place else -1
@@ -327,7 +343,7 @@ class Jobs:
         undone = {job.undoes for job in self._jobs.values() if job.state not in ENDED}
         ended = [job for job in self._jobs.values() if job.state in ENDED and job.number not in undone]
         most = Counter(job.asker for job in ended)
-        ended.sort(key=lambda job: -most[job.asker])  # who has most loses first; of one asker the oldest
+        ended.sort(key=lambda job: -most[job.asker])  # the asker with the most loses first, and of one asker the oldest
         for job in ended[: max(len(ended) - _KEPT, 0)]:
             self._records.forget(job)
             del self._jobs[job.number]
@@ -335,9 +351,7 @@ class Jobs:
 
 def _rights_of(asker: Asker) -> list[str]:
     principal = asker.principal
-    return (
-        sorted(map(str, principal.token.sids)) if isinstance(principal, Principal) and not principal.everything else []
-    )
+    return sorted(map(str, principal.token.sids)) if isinstance(principal, Principal) else []
 
 
 def _restored(job: Job) -> Token | None:

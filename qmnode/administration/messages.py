@@ -38,7 +38,7 @@ async def open_to_read(manager: QueueManagerApi, name: str, access: Access) -> Q
 async def unit_for(manager: QueueManagerApi, name: str, transactional: bool | None = None) -> InTransaction:
     """The transaction that one send to a queue needs: one of its own if the queue is transactional, or else none.
 
-    What a queue on another machine is cannot be seen from here: it is not transactional unless ``transactional`` says
+    The properties of a queue on another machine are unknown here: it is not transactional unless ``transactional`` says
     so.
     """
     if transactional is None:

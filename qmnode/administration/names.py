@@ -1,7 +1,7 @@
 r"""How operators name queues: as Message Queuing does, and shorter where nothing is lost.
 
 ``orders`` is the private queue ``.\private$\orders``; ``private$\orders``, ``orders;journal`` and
-``system$;deadletter`` work too. What has a computer or is a format name is taken as it is.
+``system$;deadletter`` work too. A name with a computer, and a format name, are left as they are.
 """
 
 from typing import Final

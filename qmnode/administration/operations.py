@@ -1,12 +1,14 @@
 """Operations on messages as the faces call them: every argument and every answer is plain, so that it can travel."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from qmnode.administration.asker import Asker
 from qmnode.administration.criteria import Criteria
 from qmnode.administration.editing import edit
 from qmnode.administration.failures import groups
+from qmnode.administration.history import STEP, History
 from qmnode.administration.imports import AT_ONCE, Imports
 from qmnode.administration.jobs import MOST_LOOKUPS, Jobs
 from qmnode.administration.search import PAGE, search_page
@@ -16,6 +18,9 @@ from qmnode.model.queue_manager import QueueManager
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 
+HISTORY_FILE: Final = "COUNTERS"
+"""Beside the store's own files: it is no part of the store, and a back-up does not have it."""
+
 
 class Operations:
     """The engine over one queue manager."""
@@ -24,14 +29,35 @@ class Operations:
         self._manager = manager
         self._jobs = Jobs(manager, store)
         self._imports = Imports(manager, store)
+        self._history = History(manager, store.path / HISTORY_FILE)
+        self._sampling: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Go on with the jobs of the time before this start."""
+        """Go on with the jobs of the time before this start, and begin the history of counters."""
         self._jobs.start()
+        self._history.load()
+        self._sampling = asyncio.get_running_loop().create_task(self._sample(), name="history")
 
     async def stop(self) -> None:
         """Interrupt the jobs, which go on after the next start."""
+        if self._sampling is not None:
+            self._sampling.cancel()
+            await asyncio.gather(self._sampling, return_exceptions=True)
+            self._sampling = None
+            await self._history.save()
         await self._jobs.stop()
+
+    async def _sample(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            due = max(due + STEP, loop.time())
+            await asyncio.sleep(due - loop.time())
+            await self._history.sample()
+
+    async def history(self, asker: Asker, queues: Sequence[str], span: str = "hour") -> dict[str, Any]:
+        """The counters of the busiest of these queues over the last ``hour`` or ``day``, a list for each column."""
+        return await self._history.series(checked_names(queues), span, asker.principal)
 
     async def find(
         self, asker: Asker, queues: Sequence[str], criteria: Mapping[str, Any], cursor: str = "", limit: int = PAGE
@@ -47,7 +73,12 @@ class Operations:
         page = await search_page(self._manager, names, wanted, str(cursor), limit, caller=asker.principal)
         return {
             "found": [
-                {"queue": one.queue, "lookup": one.message.lookup_identifier, "value": whole_value(one.message)}
+                {
+                    "queue": one.queue,
+                    "lookup": one.message.lookup_identifier,
+                    "value": whole_value(one.message),
+                    "after": str(one.after),
+                }
                 for one in page.found
             ],
             "scanned": page.scanned,

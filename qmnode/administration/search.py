@@ -7,10 +7,11 @@ of one page in memory, and goes on where its cursor points to. A caller that ask
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import translate
 from time import monotonic
 from typing import Final
 
-from qmnode.administration.criteria import Check, Criteria, compiled, matches
+from qmnode.administration.criteria import Check, Criteria, compiled
 from qmnode.administration.names import queue_name
 from qmnode.administration.pace import Pace
 from qmnode.errors import MessageQueuingError
@@ -26,6 +27,8 @@ from qmnode.structures.error_codes import ErrorCode
 _CHUNK: Final = 64
 _CHUNK_BYTES: Final = 128 * 1024
 """Messages and bytes that one read of the store returns at the most: the loop waits for it."""
+_COMPARED: Final = 200
+"""Comparisons of a pattern with a queue between two chances for others to work."""
 MOST_QUEUES: Final = 10_000
 PAGE: Final = 1000
 """Messages of a page at the most."""
@@ -65,6 +68,8 @@ class Found:
     queue: str
     """Path name, or the format name of an outgoing queue."""
     message: Message
+    after: Place
+    """Where a search goes on that has shown the messages up to this one."""
 
 
 @dataclass(slots=True)
@@ -82,25 +87,43 @@ class Page:
     """Queues that were left out, since the caller may not read them."""
 
 
-def chosen_queues(manager: QueueManager, names: Sequence[str]) -> list[Queue]:
+async def chosen_queues(manager: QueueManager, names: Sequence[str]) -> list[Queue]:
     """The queues that names and patterns mean, in the order of their numbers. MQ_ERROR_QUEUE_NOT_FOUND for a name.
 
     Patterns, with ``*`` and ``?``, mean queues, subqueues and outgoing queues; journals and dead-letter queues only
-    those that have a semicolon.
+    those that have a semicolon. Many patterns are compared with many queues a part at a time: others work meanwhile.
     """
     chosen: dict[int, Queue] = {}
+    # Compiled here: the cache of the standard library holds fewer than a caller may ask for.
+    patterns = [
+        (";" in name, re.compile(translate(compiled(name))).match)
+        for name in dict.fromkeys(names)
+        if "*" in name or "?" in name
+    ]
     for name in names:
-        if "*" in name or "?" in name:
-            found = [queue for queue in _all_queues(manager) if _is_meant(queue, name)]
-        else:
-            found = [manager.names.find(queue_name(name))]
-        chosen |= {queue.queue_id: queue for queue in found if not queue.is_internal}
+        if "*" not in name and "?" not in name:
+            found = manager.names.find(queue_name(name))
+            if not found.is_internal:
+                chosen[found.queue_id] = found
+    compared, pace = 0, Pace()
+    for queue in list(_all_queues(manager)) if patterns else ():
+        if queue.is_internal or queue.deleted:
+            continue
+        local = queue.pathname.partition("\\")[2].casefold()
+        texts = (queue.pathname.casefold(), local, local.rpartition("\\")[2])
+        for has_semicolon, fits_pattern in patterns:
+            compared += 1
+            if not compared % _COMPARED:
+                await pace.rest()
+            if (has_semicolon or queue.queue_type is not QueueType.SYSTEM) and any(map(fits_pattern, texts)):
+                chosen[queue.queue_id] = queue
+                break
     if len(chosen) > MOST_QUEUES:
         raise MessageQueuingError(
             ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
             f"{len(chosen)} queues are meant: at most {MOST_QUEUES} are searched at once, so name fewer",
         )
-    return [chosen[number] for number in sorted(chosen)]
+    return [chosen[number] for number in sorted(chosen) if not chosen[number].deleted]
 
 
 def _all_queues(manager: QueueManager) -> Iterator[Queue]:
@@ -108,13 +131,6 @@ def _all_queues(manager: QueueManager) -> Iterator[Queue]:
         yield queue
         if queue.journal_queue is not None:
             yield queue.journal_queue
-
-
-def _is_meant(queue: Queue, name: str) -> bool:
-    if queue.queue_type is QueueType.SYSTEM and ";" not in name:
-        return False
-    pattern, local = compiled(name), queue.pathname.partition("\\")[2]
-    return any(matches(text, pattern) for text in (queue.pathname, local, local.rpartition("\\")[2]))
 
 
 def readable(manager: QueueManager, queues: Sequence[Queue], caller: object) -> tuple[list[Queue], tuple[str, ...]]:
@@ -154,7 +170,7 @@ async def search_page(
 ) -> Page:
     """The next messages that are found, in the order of queues and of delivery. See the errors of its parts."""
     place = Place.parse(cursor)
-    queues = chosen_queues(manager, names)
+    queues = await chosen_queues(manager, names)
     if len(queues) == 1 and len(names) == 1 and not manager.opening.may_open(queues[0], Access.PEEK, caller):
         raise MessageQueuingError(
             ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{queues[0].pathname}: {caller} has no right to peek at messages"
@@ -168,10 +184,11 @@ async def search_page(
             page.scanned += 1
             message = received_message(lookup_identifier, value)
             if fits(message, checks):
-                page.found.append(Found(queue.pathname, received_message(lookup_identifier, value)))
+                after_it = Place(queue.queue_id, lookup_identifier + 1)
+                page.found.append(Found(queue.pathname, received_message(lookup_identifier, value), after_it))
                 size += len(value)
                 if len(page.found) >= limit or size >= PAGE_BYTES:
-                    page.next = str(Place(queue.queue_id, lookup_identifier + 1))
+                    page.next = str(after_it)
                     break
         if not page.next and monotonic() >= until:
             page.next = str(Place(queue.queue_id, after) if after >= 0 else Place(queue.queue_id + 1))

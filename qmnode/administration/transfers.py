@@ -151,8 +151,7 @@ class Targets:
         else:
             outcome = self.send(target, message)
         if not copies:
-            take_out(source, lookup_identifier, value)
-            source.tally.ended(value, MessageClass.MQMSG_CLASS_ACK_RECEIVE)
+            take_out(source, lookup_identifier, value, received=True)
             if source.recorder is not None:
                 source.recorder.deleted(source, value, MessageClass.MQMSG_CLASS_ACK_RECEIVE)
         return outcome
@@ -178,10 +177,10 @@ class Targets:
         return Outcome(Way.ANEW, queue.pathname, 0 if outgoing else lookup_identifier, identifier)
 
 
-def take_out(queue: Queue, lookup_identifier: int, value: bytes) -> None:
+def take_out(queue: Queue, lookup_identifier: int, value: bytes, *, received: bool = False) -> None:
     """Take an available message out of its queue, and notify nobody."""
     queue.take_this(lookup_identifier)
-    queue.remove(lookup_identifier, value)
+    queue.remove(lookup_identifier, value, received=received)
 
 
 def is_foreign(queue: Queue, value: bytes) -> bool:

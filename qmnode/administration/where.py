@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.text import nearest
 
 WHERE_HELP: Final = (
-    "What must be true of a message; may be given again. label, body (text in it), value.PATH (decoded body), "
+    "Condition that messages must meet; may be given again. label, body (text in it), value.PATH (decoded body), "
     "header.NAME (NServiceBus, Rebus), id, correlation, class, sender, larger and smaller (bytes), older and newer "
     "(90s, 15m, 2h, 3d), after and before (UTC time), priority, response-queue, admin-queue, destination, first and "
     "last (lookup). Texts may have * and ?."
@@ -63,8 +64,10 @@ def _criterion(name: str, value: str, now: float) -> dict[str, Any]:
         return {_AGES[name]: now - float(match[1]) * _SECONDS[match[2]]}
     if name in _TIMES:
         return {_TIMES[name]: _time(name, value)}
-    known = ", ".join((*_TEXTS, "value.PATH", "header.NAME", *_NUMBERS, *_AGES, *_TIMES))
-    raise _bad(f"{name!r} is nothing that a message has: use {known}")
+    known = (*_TEXTS, "value.PATH", "header.NAME", *_NUMBERS, *_AGES, *_TIMES)
+    near = nearest(name, known)
+    hint = f"did you mean {near}?" if near else f"use {', '.join(known)}"
+    raise _bad(f"{name!r} is nothing that a message has: {hint}")
 
 
 def _time(name: str, value: str) -> float:

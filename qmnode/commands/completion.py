@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-import typer  # at run time: it reads the annotations of what completes
+import typer  # at run time: it reads the annotations of the completing functions
 
 _PATIENCE: Final = 2.0
 
@@ -30,5 +30,5 @@ def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
 
     try:
         return [name for name in asyncio.run(names()) if name.casefold().startswith(incomplete.casefold())]
-    except Exception:  # whatever is wrong, the shell is no place to say it
+    except Exception:  # completion reports no errors: the shell is no place for them
         return []

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from qmnode.model.message import Message
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="List, retry, export dead letters."
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="List, retry and export dead letters.",
 )
 
 
@@ -52,15 +55,18 @@ def list_dead_letters(
 @app.command("retry", epilog="Example: qmnode dead-letter retry 0x400000000000012   or: qmnode dead-letter retry --all")
 def retry_dead_letters(
     lookups: Annotated[list[str] | None, typer.Argument(metavar="LOOKUP", help="Lookup identifiers.")] = None,
-    retry_all: Annotated[bool, typer.Option("--all", help="All that there are.")] = False,
+    retry_all: Annotated[bool, typer.Option("--all", help="All messages that are there.")] = False,
     destination: Annotated[
-        str | None, typer.Option("--to", metavar="QUEUE", help="Another queue than where each was sent.")
+        str | None,
+        typer.Option(
+            "--to", metavar="QUEUE", help="Queue to send to. Default: for each message the queue that it was sent to."
+        ),
     ] = None,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send dead letters again. What cannot be sent stays, and the exit code is 1."""
+    """Send dead letters again. Messages that cannot be sent stay, and the exit code is 1."""
     if bool(lookups) == retry_all:
         raise typer.BadParameter("name dead letters, or say --all")
     wanted = None if retry_all else [lookup(text) for text in lookups or []]

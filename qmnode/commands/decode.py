@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-@app.command(
-    epilog="Exit code: 0 done; 1 the file cannot be read, or --check found a broken packet; 2 wrong usage.",
-)
+@app.command(epilog="Example: qmnode decode capture.pcapng --summary")
 def decode(
     file: Annotated[
         Path, typer.Argument(help="pcap, pcapng, hex dump or plain bytes; - is standard input.", metavar="FILE|-")
@@ -49,19 +47,23 @@ def decode(
             "Default: decoded at a terminal, else short.",
         ),
     ] = None,
-    file_format: Annotated[Format, typer.Option("--format", help="What kind of file it is.")] = Format.AUTO,
+    file_format: Annotated[
+        Format, typer.Option("--format", help="Kind of the file; recognised by its contents if not given.")
+    ] = Format.AUTO,
     port: Annotated[list[int], typer.Option(min=1, max=65535, help="TCP port of sessions; may be given again.")] = [  # noqa: B006
         SESSION_PORT
     ],
     ping_port: Annotated[list[int], typer.Option(min=1, max=65535, help="UDP port of pings; may be given again.")] = [  # noqa: B006
         PING_PORT
     ],
-    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many packets.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after this number of packets.")] = None,
 ) -> None:
     """Explain the packets of Message Queuing in a capture, a hex dump or plain bytes.
 
     Fields have the names of MS-MQMQ and MS-MQQB, with their values, meanings, offsets and sections. Broken packets
-    are shown as such, and the next ones are looked for. TCP streams are put together from their segments.
+    are reported, and decoding continues with the next packet. TCP streams are put together from their segments.
+
+    Exit codes: 0 done; 1 the file cannot be read, or --check found a broken packet; 2 wrong usage.
     """
     if body is None:
         body = Body.DECODED if sys.stdout.isatty() and not as_json else Body.SHORT
@@ -91,7 +93,7 @@ def decode(
         failure = f"the output cannot be written: {error}"
         _drop_output()
     except BrokenPipeError:
-        raise  # whoever read the output has enough
+        raise  # the reader of the output has closed it
     except OSError as error:
         failure = f"{file} cannot be read: {error.strerror or error}"
     if failure:
@@ -109,7 +111,7 @@ class _OutputError(Exception):
 
 
 def _drop_output() -> None:
-    """What is still buffered goes nowhere: Python would fail on it again at exit, with an exit code of its own."""
+    """Buffered output is dropped: Python would fail on it again at exit, with an exit code of its own."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -139,7 +141,7 @@ def _say(sentence: str) -> None:
 
 
 def _printer(*, as_json: bool, summarize: bool, check: bool, body: Body) -> Callable[[Explained, int], None]:
-    """What is done with each packet."""
+    """The work on each packet."""
     console = Console(highlight=False, emoji=False, markup=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters that the output has not

@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 
 Number = Annotated[int, typer.Argument(metavar="JOB", help="Number of the job.")]
-_PAST = {
+PAST = {
     "move": "moved",
     "copy": "copied",
     "delete": "deleted",
@@ -36,7 +36,7 @@ _PAST = {
 
 def summary(job: dict[str, Any]) -> str:
     """The state of a job in one line."""
-    done = f"would be {_PAST[job['kind']]}" if job["dry_run"] else _PAST[job["kind"]]
+    done = f"would be {PAST[job['kind']]}" if job["dry_run"] else PAST[job["kind"]]
     parts = [f"job {job['job']} is {job['state']}: {counted(job['done'], 'message')} {done}"]
     if job["failed"]:
         parts.append(f"{job['failed']:,} not")
@@ -95,7 +95,7 @@ def list_jobs(socket: SocketOption = None, config: ConfigOption = None, as_json:
 @app.command(epilog="Example: qmnode job show 7 --log")
 def show(
     number: Number,
-    log: Annotated[bool, typer.Option("--log", help="What became of each message.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="Show the outcome for each message.")] = False,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,

@@ -51,14 +51,17 @@ Queues = Annotated[
 def find(
     queues: Queues,
     where: WhereOption = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="At most so many.")] = 100,
-    cursor: Annotated[str, typer.Option(help="Go on where an earlier search stopped.")] = "",
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Most messages to take or show.")] = 100,
+    cursor: Annotated[str, typer.Option(help="Continue where an earlier search stopped.")] = "",
     show: ShowOption = None,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find messages; they stay. Shown as they are found; Ctrl-C ends the search. Exit code 1: nothing was found."""
+    """Find messages without removing them. They are shown as they are found; Ctrl-C ends the search.
+
+    Exit code 1: nothing was found.
+    """
     wanted, limits = criteria(where), body_limits(socket, config)
 
     async def work(manager: RemoteQueueManager) -> int:

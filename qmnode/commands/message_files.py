@@ -21,20 +21,31 @@ from qmnode.commands.output import counted, json_text, print_json, print_table, 
 from qmnode.commands.selecting import WhereOption, criteria
 from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
 from qmnode.management.documents import time_or_none
-from qmnode.management.message_documents import BodyForm, MessageDocument
+from qmnode.management.message_documents import exported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import TextIO
 
-    from qmnode.bodies.limits import Limits
-    from qmnode.local.operations import FoundMessage
     from qmnode.local.remote import RemoteQueueManager
 
 _LONGEST_LINE: Final = 32 * 1024 * 1024
 _BATCH: Final = 200
 _BATCH_BYTES: Final = 4 * 1024 * 1024
+BodyOption = Annotated[Path | None, typer.Option("--body", help="File with the new body; - is standard input.")]
+ValueOption = Annotated[
+    str | None, typer.Option("--value", help="New value of the body, as JSON; written in the format of the old one.")
+]
+FormatOption = Annotated[
+    str, typer.Option("--format", help="Format to write the new value in, if not the old one: xml, json, VT_BSTR ...")
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="NAME=VALUE", help="Set a header; NAME alone removes it. May be given again."),
+]
 _DEAD: Final = (";DEADLETTER", ";DEADXACT")
+FAILURE_QUEUES: Final = ("system$;dead*", "*;poison", "error*", "*.error")
+"""Where failures are looked for if no queue is named."""
 
 
 @app.command(epilog="Example: qmnode message export orders --where older=1d --output orders.ndjson")
@@ -54,19 +65,23 @@ def export(
             while True:
                 page = await manager.operations.find_page(queues, wanted, cursor, 200)
                 for one in page.found:
-                    target.write(json_text(_line(one, limits)) + "\n")
+                    target.write(json_text(exported(one.queue, one.message, limits)) + "\n")
                 count, scanned, cursor = count + len(page.found), scanned + page.scanned, page.next
                 bar(scanned, max(page.total, scanned))
                 if not cursor:
-                    return count
+                    break
+        for name in page.refused:
+            say(f"{name} was left out: it may not be read")
+        return count
 
-    with _written(output) as target:
+    with written(output) as target:
         count = with_node(socket, config, lambda manager: work(manager, target))
     say(f"{counted(count, 'message')} written")
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[TextIO]:
+def written(path: Path) -> Iterator[TextIO]:
+    """The file of an export, open to write; exit code 1 if it cannot be."""
     if str(path) == "-":
         yield sys.stdout
         return
@@ -78,20 +93,19 @@ def _written(path: Path) -> Iterator[TextIO]:
         raise typer.Exit(1) from error
 
 
-def _line(one: FoundMessage, limits: Limits) -> dict[str, Any]:
-    document = MessageDocument.of(one.message, BodyForm.DECODED, limits).model_dump(mode="json")
-    packet = base64.b64encode(one.message.packet).decode()
-    return {"queue": one.queue} | document | {"packet": packet}
-
-
 @app.command("import", epilog="Example: qmnode message import orders.ndjson --to orders-test --dry-run")
 def import_messages(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="An exported file; - is standard input.")],
     target: Annotated[
-        str, typer.Option("--to", metavar="QUEUE", help="Into this queue. Default: each into the queue that it was in.")
+        str,
+        typer.Option(
+            "--to", metavar="QUEUE", help="Queue to send to. Default: for each message the queue that it was in."
+        ),
     ] = "",
     transactional: TransactionalOption = None,
-    again: Annotated[bool, typer.Option("--again", help="Also what was imported into the same queue before.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also import messages that were imported into the same queue before.")
+    ] = False,
     dry_run: DryRunOption = False,
     socket: SocketOption = None,
     config: ConfigOption = None,
@@ -102,46 +116,56 @@ def import_messages(
     outcomes: Counter[str] = Counter()
 
     async def work(manager: RemoteQueueManager, lines: TextIO) -> None:
-        batch: list[tuple[int, dict[str, Any]]] = []
-        size = 0
-        for number, line in _lines(lines):
-            item = _item(line, target)
-            if isinstance(item, str):
-                _tell(number, {"result": "refused", "detail": item})
-                continue
-            batch.append((number, item))
-            size += len(item["packet"])
-            if len(batch) >= _BATCH or size >= _BATCH_BYTES:
-                await send(manager, batch)
-                batch, size = [], 0
-        await send(manager, batch)
+        for batch in batches(lines, target, tell):
+            results = await manager.operations.import_messages(
+                [item for _, item in batch], transactional=transactional, again=again, dry_run=dry_run
+            )
+            for (number, _), result in zip(batch, results, strict=True):
+                tell(number, result)
 
-    async def send(manager: RemoteQueueManager, batch: list[tuple[int, dict[str, Any]]]) -> None:
-        if not batch:
-            return
-        items = [item for _, item in batch]
-        results = await manager.operations.import_messages(
-            items, transactional=transactional, again=again, dry_run=dry_run
-        )
-        for (number, _), result in zip(batch, results, strict=True):
-            _tell(number, result)
-
-    def _tell(number: int, result: dict[str, Any]) -> None:
+    def tell(number: int, result: dict[str, Any]) -> None:
         outcomes[result["result"]] += 1
         if as_json:
             print_json({"line": number} | result)
         elif result["result"] in ("refused", "known"):
             say(f"line {number}: {result['detail']}")
 
-    try:
-        with sys.stdin if str(source) == "-" else source.open(encoding="utf-8", errors="replace") as lines:
-            with_node(socket, config, lambda manager: work(manager, lines))
-    except OSError as error:
-        say(f"{source} cannot be read: {error.strerror or error}")
-        raise typer.Exit(1) from error
+    with opened_source(source) as lines:
+        with_node(socket, config, lambda manager: work(manager, lines))
     say(", ".join(f"{count:,} {result}" for result, count in sorted(outcomes.items())) or "there is nothing to import")
     if outcomes["refused"] or outcomes["known"]:
         raise typer.Exit(1)
+
+
+@contextmanager
+def opened_source(path: Path) -> Iterator[TextIO]:
+    """The exported file, open; exit code 1 if it cannot be read."""
+    try:
+        with sys.stdin if str(path) == "-" else path.open(encoding="utf-8", errors="replace") as lines:
+            yield lines
+    except OSError as error:
+        say(f"{path} cannot be read: {error.strerror or error}")
+        raise typer.Exit(1) from error
+
+
+def batches(
+    lines: TextIO, target: str, refuse: Callable[[int, dict[str, Any]], None]
+) -> Iterator[list[tuple[int, dict[str, Any]]]]:
+    """Exported messages with their line numbers, as many as one request takes; ``refuse`` gets the other lines."""
+    batch: list[tuple[int, dict[str, Any]]] = []
+    size = 0
+    for number, line in _lines(lines):
+        item = _item(line, target)
+        if isinstance(item, str):
+            refuse(number, {"result": "refused", "detail": item})
+            continue
+        batch.append((number, item))
+        size += len(item["packet"])
+        if len(batch) >= _BATCH or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _lines(lines: TextIO) -> Iterator[tuple[int, str]]:
@@ -172,23 +196,42 @@ def _item(line: str, target: str) -> dict[str, Any] | str:
 def edit(
     name: QueueName,
     place: Annotated[str, typer.Argument(metavar="LOOKUP", help="Lookup identifier.")],
-    label: Annotated[str | None, typer.Option(help="Another label.")] = None,
-    body: Annotated[Path | None, typer.Option(help="File with another body; - is standard input.")] = None,
-    value: Annotated[str | None, typer.Option(help="Another value of the body, as JSON; kept in its format.")] = None,
-    form: Annotated[str, typer.Option("--format", help="Format of the value, if another: xml, json, VT_BSTR ...")] = "",
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", metavar="NAME=VALUE", help="Set a header; NAME alone removes it. May be given again."),
-    ] = None,
-    priority: Annotated[int | None, typer.Option(min=0, max=7)] = None,
-    target: Annotated[str, typer.Option("--to", metavar="QUEUE", help="Default: the queue that it is in.")] = "",
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the message as well.")] = False,
+    label: Annotated[str | None, typer.Option(help="New label.")] = None,
+    body: BodyOption = None,
+    value: ValueOption = None,
+    form: FormatOption = "",
+    header: HeaderOption = None,
+    priority: Annotated[int | None, typer.Option(min=0, max=7, help="New priority.")] = None,
+    target: Annotated[
+        str, typer.Option("--to", metavar="QUEUE", help="Queue to send to. Default: the queue of the message.")
+    ] = "",
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the old message too.")] = False,
     dry_run: DryRunOption = False,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change a message and send it again: the changed one takes its place in one write. Says what cannot be kept."""
+    changes = changes_of(label, body, value, form, header, priority)
+    wanted = lookup(place)
+    result = with_node(
+        socket,
+        config,
+        lambda manager: manager.operations.edit(
+            queue_name(name), wanted, changes, target=queue_name(target) if target else "", keep=keep, dry_run=dry_run
+        ),
+    )
+    if as_json:
+        print_json(result)
+    for sentence in result["lost"]:
+        say(f"not kept: {sentence}")
+    say("nothing is changed: this was a dry run" if dry_run else f"sent to {result['target']}")
+
+
+def changes_of(
+    label: str | None, body: Path | None, value: str | None, form: str, header: list[str] | None, priority: int | None
+) -> dict[str, Any]:
+    """The changes of an edit, as the engine takes them. Exit with usage for a file or a value that cannot be read."""
     changes: dict[str, Any] = {}
     if label is not None:
         changes["label"] = label
@@ -209,29 +252,21 @@ def edit(
     if header:
         pairs = [text.partition("=") for text in header]
         changes["headers"] = {key: content if separator else None for key, separator, content in pairs}
-    wanted = lookup(place)
-    result = with_node(
-        socket,
-        config,
-        lambda manager: manager.operations.edit(
-            queue_name(name), wanted, changes, target=queue_name(target) if target else "", keep=keep, dry_run=dry_run
-        ),
-    )
-    if as_json:
-        print_json(result)
-    for sentence in result["lost"]:
-        say(f"not kept: {sentence}")
-    say("nothing is changed: this was a dry run" if dry_run else f"sent to {result['target']}")
+    return changes
 
 
 @app.command(epilog="Example: qmnode message failures error 'system$;dead*' --by exception")
 def failures(
     queues: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUEUE...", help="Default: dead letters, poison subqueues, and queues named error."),
+        typer.Argument(
+            metavar="QUEUE...",
+            help="Queues to look in. Default: dead letters, poison subqueues, and queues named error.",
+        ),
     ] = None,
     by: Annotated[
-        list[str] | None, typer.Option("--by", help="reason, queue, sender or exception; may be given again.")
+        list[str] | None,
+        typer.Option("--by", help="Property to group by: reason, queue, sender or exception; may be given again."),
     ] = None,
     where: WhereOption = None,
     socket: SocketOption = None,
@@ -239,9 +274,11 @@ def failures(
     as_json: JsonOption = False,
 ) -> None:
     """Show failed messages in groups, the largest first, with the --where that returns or deletes each group."""
-    names, wanted = queues or ["system$;dead*", "*;poison", "error*", "*.error"], criteria(where)
+    names, wanted = queues or list(FAILURE_QUEUES), criteria(where)
     keys = by or ["reason", "queue"]
     result = with_node(socket, config, lambda manager: manager.operations.failures(names, keys, wanted))
+    for name in result["refused"]:
+        say(f"{name} was left out: it may not be read")
     if as_json:
         for group in result["groups"]:
             print_json(group)

@@ -34,7 +34,7 @@ Lookups = Annotated[list[str] | None, typer.Argument(metavar="LOOKUP", help="Loo
 AllOption = Annotated[bool, typer.Option("--all", help="All messages that are there now.")]
 ToOption = Annotated[str, typer.Option("--to", metavar="QUEUE", help="Path name or format name of a queue.")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only say what would be done with which message; nothing changes.")
+    bool, typer.Option("--dry-run", help="Show what would be done with each message, and change nothing.")
 ]
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the end of the job.")]
 TransactionalOption = Annotated[

@@ -37,7 +37,7 @@ peek_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 move_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 journal_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-CountOption = Annotated[int, typer.Option("--count", "-n", min=1, help="At most so many.")]
+CountOption = Annotated[int, typer.Option("--count", "-n", min=1, help="Most messages to take or show.")]
 
 
 class Show(StrEnum):
@@ -65,7 +65,7 @@ ShowOption = Annotated[
 def receive(
     name: QueueName,
     count: CountOption = 1,
-    take_all: Annotated[bool, typer.Option("--all", help="All that there are.")] = False,
+    take_all: Annotated[bool, typer.Option("--all", help="All messages that are there.")] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the first message.")] = 0,
     show: ShowOption = None,
     node: NodeOption = None,
@@ -112,14 +112,16 @@ def receive(
 def peek(
     name: QueueName,
     count: CountOption = 20,
-    after: Annotated[str | None, typer.Option(metavar="LOOKUP", help="Those after this lookup identifier.")] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="LOOKUP", help="Only messages after this lookup identifier.")
+    ] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the first message.")] = 0,
     show: ShowOption = None,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at messages, which stay. Exit code 4: there was none."""
+    """Show messages without removing them. Exit code 4: there was none."""
     start = lookup(after) if after else None
 
     async def work(manager: RemoteQueueManager) -> list[Message]:
@@ -154,7 +156,7 @@ def at_output(piped: Show) -> Show:
 
 
 def body_limits(socket: Path | None, config: Path | None) -> Limits:
-    """What decoding a body may cost, as the node's configuration has it."""
+    """The limits for decoding a body, from the node's configuration."""
     if socket is not None and config is None:
         return DEFAULT_LIMITS
     from qmnode.settings.node import read_settings
@@ -202,7 +204,7 @@ def _print_decoded(message: Message, limits: Limits) -> None:
 
 
 def unreadable_text(message: Message) -> str:
-    """What to know of a message that could not be read whole."""
+    """The notes on a message that could not be read whole."""
     return f"unreadable ({message.unreadable}); --json has all its bytes, and it can be received or moved as others"
 
 
@@ -257,15 +259,13 @@ def move(
     say(f"moved to {target}: {', '.join(map(lookup_text, chosen))}")
 
 
-@journal_app.command(
-    epilog="Example: qmnode journal orders --count 100   To empty it: qmnode queue purge 'orders;journal'"
-)
+@journal_app.command(epilog="Example: qmnode journal orders --count 100")
 def journal(
     name: Annotated[
         str | None,
         typer.Argument(
             metavar="QUEUE",
-            help="Whose journal; without it that of what this node sent.",
+            help="Queue whose journal is shown. Default: the journal of messages that this node sent.",
             autocompletion=complete_queue,
         ),
     ] = None,
@@ -275,7 +275,10 @@ def journal(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at a journal: copies of the messages that were received from a queue, or sent by this node."""
+    """Show a journal: copies of the messages that were received from a queue, or sent by this node.
+
+    To empty it, use 'qmnode queue purge' with 'orders;journal' for the journal of orders.
+    """
     journal_name = _journal_of(name) if name else MACHINE_JOURNAL
 
     async def work(manager: RemoteQueueManager) -> list[Message]:

@@ -55,10 +55,12 @@ def init(
     data: Annotated[Path, typer.Option("--data", help="Directory of the message store, new or empty.")] = Path(
         "/var/lib/qmnode"
     ),
-    run_directory: Annotated[Path, typer.Option("--run-directory", help="Where the sockets are.")] = Path(
+    run_directory: Annotated[Path, typer.Option("--run-directory", help="Directory for the node's sockets.")] = Path(
         "/run/qmnode"
     ),
-    computer_name: Annotated[str, typer.Option(help="Default: the host's name.")] = "",
+    computer_name: Annotated[
+        str, typer.Option(help="NetBIOS name of the node's computer. Default: the host's name.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Make a node: a configuration, and a message store with an identity. Overwrites nothing."""
@@ -122,7 +124,7 @@ def _guid(identifier: bytes) -> str:
 
 @disconnect_app.command(epilog="Example: qmnode disconnect")
 def disconnect(socket: SocketOption = None, config: ConfigOption = None) -> None:
-    """Exchange no messages with other machines, until it is connected again or stops. What is for them waits."""
+    """Exchange no messages with other machines until 'connect' or a restart. Messages for them wait."""
     with_node(socket, config, lambda qm: qm.set_online(False))
     say("the node is offline")
 
@@ -136,7 +138,9 @@ def connect(socket: SocketOption = None, config: ConfigOption = None) -> None:
 
 @backup_app.command(epilog="Example: qmnode backup /var/lib/qmnode-backups/monday")
 def backup(
-    directory: Annotated[Path, typer.Argument(help="New directory, which the node's user can make.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Directory to create; the node's user needs the right to create it.")
+    ],
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -154,7 +158,7 @@ def backup(
 
 @restore_app.command(epilog="Example: qmnode restore /var/lib/qmnode-backups/monday --data /var/lib/qmnode")
 def restore(
-    directory: Annotated[Path, typer.Argument(metavar="BACKUP", help="What qmnode backup wrote.")],
+    directory: Annotated[Path, typer.Argument(metavar="BACKUP", help="Directory that 'qmnode backup' wrote.")],
     data: DataOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,

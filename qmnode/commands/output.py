@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, progress on long work."""
+"""The output of commands: tables for people, JSON for programs, progress on long work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _console(*, error: bool = False) -> Console:
 
 
 def say(sentence: str) -> None:
-    """What is not the result: to standard error."""
+    """Print a remark that is no part of the result, to standard error."""
     print(printable_lines(sentence), file=sys.stderr)
 
 
@@ -115,7 +115,7 @@ def _cell(value: object) -> str:
 
 
 def size_text(count: int) -> str:
-    """Bytes, for people."""
+    """Return a number of bytes with a unit, for people."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from qmnode.administration.access_control import owned_by, owner_of
 from qmnode.administration.messages import open_to_read
 from qmnode.administration.names import queue_name
 from qmnode.commands import queue_acl
@@ -14,6 +15,7 @@ from qmnode.commands.output import print_facts, print_json, print_table, say, si
 from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, YesOption, confirm, with_node
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
+from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
 from qmnode.management.transfer_document import IncomingSequenceDocument
 from qmnode.model.api import Access, QueueType
 from qmnode.settings.sizes import quota_from_text, quota_text
@@ -29,29 +31,32 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Create, find, change, delete queues.",
+    help="Create, find, change and delete queues.",
 )
 app.add_typer(queue_acl.app, name="acl")
 
-LabelOption = Annotated[str | None, typer.Option(help="At most 124 characters.")]
+LabelOption = Annotated[str | None, typer.Option(help="Label of the queue, at most 124 characters.")]
 JournalingOption = Annotated[
     bool | None, typer.Option("--journaling/--no-journaling", help="Keep copies of received messages.")
 ]
 QuotaOption = Annotated[
-    str | None, typer.Option(metavar="SIZE|none", help="How much it may hold: 10MB, 1GB; a bare number is KB.")
+    str | None, typer.Option(metavar="SIZE|none", help="Most that the queue may hold: 10MB, 1GB; a bare number is KB.")
 ]
-JournalQuotaOption = Annotated[str | None, typer.Option(metavar="SIZE|none", help="How much its journal may hold.")]
+JournalQuotaOption = Annotated[str | None, typer.Option(metavar="SIZE|none", help="Most that its journal may hold.")]
 AuthenticateOption = Annotated[
-    bool | None, typer.Option("--authenticate/--no-authenticate", help="Take signed messages only.")
+    bool | None, typer.Option("--authenticate/--no-authenticate", help="Accept signed messages only.")
 ]
 PrivacyOption = Annotated[Privacy | None, typer.Option(help="Whether bodies are encrypted on their way.")]
 MulticastOption = Annotated[str | None, typer.Option(metavar="ADDRESS:PORT", help="Multicast address; '' for none.")]
 TypeOption = Annotated[str | None, typer.Option("--type", metavar="GUID", help="Type of service.")]
-PriorityOption = Annotated[int | None, typer.Option(min=-0x8000, max=0x7FFF, help="Among queues, for routing.")]
+PriorityOption = Annotated[
+    int | None,
+    typer.Option(min=-0x8000, max=0x7FFF, help="Priority of the queue against others with the same next hop."),
+]
 
 
 def _settings(**given: Any) -> dict[str, Any]:
-    """What was given on the command line, as the settings of a queue take it."""
+    """The options of the command line, as settings of a queue."""
     values = {name: value for name, value in given.items() if value is not None}
     for name in ("quota", "journal_quota"):
         if name in values:
@@ -79,8 +84,11 @@ def _checked(kind: type[QueueSettings], values: dict[str, Any]) -> Any:
 def create(
     name: QueueName,
     label: LabelOption = None,
-    public: Annotated[bool, typer.Option("--public", help="In the directory, if the node has one.")] = False,
-    transactional: Annotated[bool, typer.Option("--transactional", help="Cannot be changed later.")] = False,
+    public: Annotated[bool, typer.Option("--public", help="Also publish the queue in the node's directory.")] = False,
+    transactional: Annotated[
+        bool,
+        typer.Option("--transactional", help="Accept messages in transactions only. This cannot be changed later."),
+    ] = False,
     journaling: JournalingOption = None,
     quota: QuotaOption = None,
     journal_quota: JournalQuotaOption = None,
@@ -89,11 +97,19 @@ def create(
     multicast_address: MulticastOption = None,
     base_priority: PriorityOption = None,
     type_: TypeOption = None,
+    for_: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="UID|ACCOUNT|SID",
+            help="Owner of the queue. Default: you. Only administrators may name someone else.",
+        ),
+    ] = None,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a queue."""
+    """Create a queue on the node; with --public also publish it in the directory."""
     values = _settings(
         label=label,
         journaling=journaling,
@@ -110,7 +126,8 @@ def create(
     elif public and not _is_public(name):
         raise typer.BadParameter(f"{name} is not the name of a public queue, such as {name.rpartition(chr(92))[2]}")
     queue: NewQueue = _checked(NewQueue, values | {"name": name, "transactional": transactional})
-    created = with_node(socket, config, lambda qm: qm.create_queue(queue_name(name), **queue.properties()))
+    properties = queue.properties() | ({} if for_ is None else {"security": owned_by(owner_of(for_))})
+    created = with_node(socket, config, lambda qm: qm.create_queue(queue_name(name), **properties))
     _show(QueueDocument.of(created), as_json)
 
 
@@ -137,7 +154,7 @@ def set_queue(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change what is given, and nothing else."""
+    """Change the given properties of a queue."""
     values = _settings(
         label=label,
         journaling=journaling,
@@ -158,13 +175,13 @@ def set_queue(
 
 @app.command("list", epilog="Example: qmnode queue list '*orders*' --kind private --json")
 def list_queues(
-    pattern: Annotated[str, typer.Argument(help="Of path names, with * and ?.")] = "*",
-    kind: Annotated[list[QueueType] | None, typer.Option(help="Of this type; may be given again.")] = None,
+    pattern: Annotated[str, typer.Argument(help="Pattern of path names, with * and ?.")] = "*",
+    kind: Annotated[list[QueueType] | None, typer.Option(help="Only queues of this type; may be given again.")] = None,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List queues."""
+    """List queues with the number and size of their messages."""
     found = with_node(socket, config, lambda qm: qm.queues(kind or None))
     queues = [QueueDocument.of(queue) for queue in found if fnmatch(queue.pathname.upper(), pattern.upper())]
     if as_json:
@@ -230,6 +247,38 @@ def show(
         )
 
 
+@app.command(epilog="Example: qmnode queue refused orders")
+def refused(
+    name: QueueName, socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Show which messages of other machines a queue refused since the node started: whose, why, and how many."""
+    found = with_node(socket, config, lambda qm: qm.refused_messages(queue_name(name)))
+    rows = [RefusedMessagesDocument.of(one) for one in found]
+    if as_json:
+        print_json(RefusedMessagesList(refused_messages=rows))
+        return
+    print_table(
+        ("reason", "sender", "taken as", "from", "address", "messages", "size", "last"),
+        [
+            (
+                one.reason,
+                one.sender,
+                one.standing,
+                one.source,
+                one.address,
+                one.count,
+                size_text(one.total_bytes),
+                one.last_time,
+            )
+            for one in rows
+        ],
+        right=("messages", "size"),
+    )
+    for standing, explanation in dict.fromkeys((one.standing, one.explanation) for one in rows):
+        if explanation:
+            say(f"{standing}: {explanation}")
+
+
 def _show(queue: QueueDocument, as_json: bool) -> None:
     if as_json:
         print_json(queue)
@@ -262,7 +311,7 @@ def purge(name: QueueName, yes: YesOption = False, socket: SocketOption = None, 
 
 @app.command(epilog=r"Example: qmnode queue pause 'DIRECT=OS:beta\private$\orders'")
 def pause(name: QueueName, socket: SocketOption = None, config: ConfigOption = None) -> None:
-    """Let no message leave an outgoing queue, until it is resumed."""
+    """Keep all messages in an outgoing queue until 'resume'."""
     with_node(socket, config, lambda qm: qm.pause_queue(queue_name(name)))
     say(f"{name} is paused")
 

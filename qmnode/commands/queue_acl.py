@@ -1,4 +1,4 @@
-"""``qmnode queue acl``: who may do what with a queue."""
+"""``qmnode queue acl``: the access list of a queue."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from qmnode.administration.names import queue_name
 from qmnode.commands.output import counted, print_json, print_table, say
 from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
 from qmnode.management.access_documents import AccessDocument, AccessRuleDocument
+from qmnode.structures.text import nearest
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,14 +35,14 @@ User = Annotated[
         help=f"SID (S-1-5-21-...), user:alice, group:ops, uid:1000, gid:50, or: {', '.join(TRUSTEES)}.",
     ),
 ]
-Rights = Annotated[list[str], typer.Argument(metavar="RIGHT", help=f"Of: {', '.join(RIGHTS)}.")]
+Rights = Annotated[list[str], typer.Argument(metavar="RIGHT", help=f"One or more of {', '.join(RIGHTS)}.")]
 
 
 @app.command(epilog="Example: qmnode queue acl show orders")
 def show(
     name: QueueName, socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show who may do what with a queue, in the order in which entries count."""
+    """Show the access list of a queue, in the order in which its entries count."""
     _print(with_node(socket, config, lambda qm: show_access(qm, queue_name(name))), as_json)
 
 
@@ -54,7 +55,7 @@ def allow(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Allow rights to somebody; what was denied to him of them no longer is."""
+    """Grant rights to an account or group, and remove entries that deny it these rights."""
     _change(Change.ALLOW, name, user, rights, socket, config, as_json)
 
 
@@ -67,7 +68,7 @@ def deny(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Deny rights to somebody, whatever other entries allow."""
+    """Deny rights to an account or group, even if other entries grant them."""
     _change(Change.DENY, name, user, rights, socket, config, as_json)
 
 
@@ -80,19 +81,19 @@ def remove(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Neither allow nor deny rights to somebody any more: what other entries say counts."""
+    """Remove rights from all entries of an account or group. The other entries still count."""
     _change(Change.REMOVE, name, user, rights, socket, config, as_json)
 
 
 @app.command(epilog="Example: qmnode queue acl close --all")
 def close(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[QUEUE]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[QUEUE]...", help="Queues to close.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All queues, and the queue manager itself.")] = False,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Close queues that are open to everyone: all can send and see them, their owners have all rights.
+    """Close queues that are open to everyone: afterwards everyone can send and look, and owners have all rights.
 
     A store of an earlier version lets in every application that got in before: allow those that need more, then close.
     """
@@ -125,7 +126,9 @@ def _change(
 ) -> None:
     unknown = [right for right in rights if right not in RIGHTS]
     if unknown:
-        raise typer.BadParameter(f"{', '.join(unknown)}: use {', '.join(RIGHTS)}")
+        near = nearest(unknown[0], RIGHTS)
+        hint = f"did you mean {near}?" if near else f"use {', '.join(RIGHTS)}"
+        raise typer.BadParameter(f"{unknown[0]} is no right: {hint}")
     _print(with_node(socket, config, lambda qm: change_access(qm, queue_name(name), change, user, rights)), as_json)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,6 +17,12 @@ from qmnode.commands.quick import exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+WIDEST_HELP: Final = 100
+"""Columns of the widest help: longer lines are hard to read."""
+_SENTENCE_END: Final = re.compile(r"(?<=\.)\s")
+_BEFORE_OPTION: Final = re.compile(r"(?= --)")
+_OR: Final = re.compile(r"\s+or:\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +36,50 @@ class Row:
     """One line for the list of commands."""
 
     def load(self, name: str) -> Any:
-        """Import the command."""
+        """Import the command's module, and return the command under this name."""
         module, _, place = self.target.partition(":")
         attribute, _, inner = place.partition("/")
         command: Any = typer.main.get_command(getattr(import_module(module), attribute))
         if inner:
             command = command.commands[inner]
         command.name = name
-        return command
+        return readable(command)
+
+
+def readable(command: Any) -> Any:
+    """Give a command, and those below it, a help that wraps at every width and never cuts off a name.
+
+    Typer's own, with its frames, has six columns, and cuts the names of options off in a terminal of 80.
+    """
+    command.rich_markup_mode = None
+    command.format_epilog = partial(_write_examples, command)
+    if inner := getattr(command, "commands", {}):
+        command.format_commands = partial(_write_commands, inner)
+        for one in inner.values():
+            readable(one)
+    return command
+
+
+def _write_commands(commands: Mapping[str, Any], _context: Any, formatter: Any) -> None:
+    """Write the commands of a group, each with the first sentence of its help."""
+    with formatter.section("Commands"):
+        formatter.write_dl([(name, _SENTENCE_END.split((one.help or "").strip())[0]) for name, one in commands.items()])
+
+
+def _write_examples(command: Any, _context: Any, formatter: Any) -> None:
+    """Write the examples of a command, so that each can be copied: a long one is continued after a backslash."""
+    examples = _OR.split((command.epilog or "").strip().removeprefix("Example:").strip())
+    if examples != [""]:
+        with formatter.section("Example" if len(examples) == 1 else "Examples"):
+            for example in examples:
+                lines = [""]
+                for part in _BEFORE_OPTION.split(example):
+                    if not lines[-1] or len(lines[-1]) + len(part) < formatter.width - 6:
+                        lines[-1] += part
+                    else:
+                        lines.append(part.lstrip())
+                indent = " " * formatter.current_indent
+                formatter.write(indent + f" \\\n{indent}  ".join(lines) + "\n")
 
 
 def command_table(table: Mapping[str, Row]) -> type[TyperGroup]:
@@ -46,6 +90,8 @@ def command_table(table: Mapping[str, Row]) -> type[TyperGroup]:
             super().__init__(**settings)
             for name, row in table.items():
                 self.add_command(TyperCommand(name, help=row.help))  # enough for help; replaced when it is run
+            self.context_settings["max_content_width"] = WIDEST_HELP
+            readable(self)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
             name, command, rest = super().resolve_command(ctx, args)

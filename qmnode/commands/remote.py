@@ -34,7 +34,7 @@ UserOption = Annotated[
     typer.Option(
         "--user",
         metavar="DOMAIN\\USER",
-        help="Who asks, with a password and NTLM; or USER@REALM, with the tickets of kinit.",
+        help="Account that reads: DOMAIN\\USER with a password (NTLM), or USER@REALM with the tickets of kinit.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -46,7 +46,7 @@ PasswordFileOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class RemoteTarget:
-    """Which computer, and as whom."""
+    """The computer to read from, and the account."""
 
     host: str
     port: int

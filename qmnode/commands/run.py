@@ -18,6 +18,6 @@ def run(
 ) -> None:
     """Run the node until SIGTERM or SIGINT. SIGHUP reads the settings again.
 
-    Exit codes: 0 stopped as it was told, 1 it could not start or failed, 2 the settings cannot be used.
+    Exit codes: 0 stopped on request, 1 it could not start or failed, 2 the settings cannot be used.
     """
     raise typer.Exit(run_node(config))

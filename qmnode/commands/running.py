@@ -12,7 +12,7 @@ from qmnode.errors import ConfigurationError, MessageQueuingError
 
 
 def run_node(config: Path | None) -> int:
-    """0 stopped as it was told, 1 it could not start or failed, 2 the settings cannot be used."""
+    """0 stopped on request, 1 it could not start or failed, 2 the settings cannot be used."""
     with _cheap_imports():
         import asyncio
 

@@ -1,4 +1,4 @@
-"""``qmnode send``."""
+"""``qmnode send``: messages from the command line, a file or lines of standard input."""
 
 from __future__ import annotations
 
@@ -101,18 +101,20 @@ def send(
     body: Annotated[
         str | None,
         typer.Argument(
-            help="The body, a text; - is standard input; without a body it is read too, unless it is a terminal."
+            help="Text of the body; - reads standard input, as does omitting it, unless standard input is a terminal."
         ),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="File with the body; - is standard input.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="A message for each line of standard input.")] = False,
-    utf16: Annotated[bool, typer.Option("--utf16", help="Text as Windows writes it: UTF-16, VT_LPWSTR.")] = False,
+    utf16: Annotated[
+        bool, typer.Option("--utf16", help="Send the text in UTF-16 with the body type VT_LPWSTR, as Windows does.")
+    ] = False,
     body_type: Annotated[
         int | None,
         typer.Option(
             parser=_body_type,
             metavar="TYPE",
-            help="What the body is, a constant of VARENUM: a number or a name such as bstr. Texts of the types bstr "
+            help="Type of the body, a constant of VARENUM: a number or a name such as bstr. Texts of the types bstr "
             "and lpwstr are written in UTF-16.",
         ),
     ] = None,
@@ -121,59 +123,88 @@ def send(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="Write the body as programs of .NET read it: xml, activex, wcf, json, text, nservicebus, rebus, or a "
-            "body type such as VT_BSTR. xml and activex take JSON as a value, and other text as text.",
+            help="Write the body in a format that programs of .NET read: xml, activex, wcf, json, text, nservicebus, "
+            "rebus, or a body type such as VT_BSTR. xml and activex take JSON as a value, and other text as text.",
         ),
     ] = None,
     headers: Annotated[
         list[str] | None,
-        typer.Option("--header", metavar="NAME=VALUE", help="Header of NServiceBus or Rebus, with --format; again."),
+        typer.Option(
+            "--header", metavar="NAME=VALUE", help="Header of NServiceBus or Rebus, with --format; may be given again."
+        ),
     ] = None,
-    label: Annotated[str, typer.Option(help="At most 249 characters.")] = "",
+    label: Annotated[str, typer.Option(help="Label of the message, at most 249 characters.")] = "",
     extension: Annotated[
-        bytes | None, typer.Option(parser=_extension, metavar="TEXT|@FILE", help="Bytes beside the body.")
+        bytes | None, typer.Option(parser=_extension, metavar="TEXT|@FILE", help="Bytes of the property Extension.")
     ] = None,
     correlation: Annotated[
         bytes | None,
         typer.Option(
-            parser=_correlation, metavar="IDENTIFIER", help="What it answers: a message identifier, or 40 hex digits."
+            parser=_correlation,
+            metavar="IDENTIFIER",
+            help="Identifier of the message that this one answers, or 40 hex digits.",
         ),
     ] = None,
-    app_specific: Annotated[int, typer.Option(min=0, max=0xFFFFFFFF, help="A number for applications.")] = 0,
-    priority: Annotated[int, typer.Option(min=0, max=7, help="7 is first; transactional messages have 0.")] = 3,
-    express: Annotated[bool, typer.Option("--express", help="Faster, and lost when the node stops.")] = False,
+    app_specific: Annotated[
+        int, typer.Option(min=0, max=0xFFFFFFFF, help="Number for applications (AppSpecific).")
+    ] = 0,
+    priority: Annotated[
+        int, typer.Option(min=0, max=7, help="0 to 7, and 7 comes first; transactional messages have 0.")
+    ] = 3,
+    express: Annotated[
+        bool, typer.Option("--express", help="Keep the message in memory only: faster, but lost when the node stops.")
+    ] = False,
     transactional: Annotated[
         bool | None,
-        typer.Option("--transactional/--no-transactional", help="In a transaction. Default: as the queue needs it."),
+        typer.Option(
+            "--transactional/--no-transactional",
+            help="Send in a transaction. Default: only if the queue is a transactional one of this node.",
+        ),
     ] = None,
-    response_queue: Annotated[str, typer.Option(help="Where an answer should go.")] = "",
-    admin_queue: Annotated[str, typer.Option(help="Where acknowledgments should go.")] = "",
+    response_queue: Annotated[str, typer.Option(help="Queue to which the receiver should reply.")] = "",
+    admin_queue: Annotated[str, typer.Option(help="Queue for acknowledgments.")] = "",
     acknowledge: Annotated[
-        int, typer.Option(min=0, max=15, help="Bits: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt.")
+        int,
+        typer.Option(
+            min=0,
+            max=15,
+            help="Acknowledgments to ask for, as a sum: 1 arrived, 2 received, 4 did not arrive, 8 was not received.",
+        ),
     ] = 0,
-    journal: Annotated[bool, typer.Option("--journal", help="Keep a copy of what was sent.")] = False,
-    dead_letter: Annotated[bool, typer.Option("--dead-letter", help="Keep it if it does not arrive.")] = False,
-    dead_letter_queue: Annotated[
-        str, typer.Option(metavar="QUEUE", help="Queue of this node that keeps it then; with --dead-letter.")
-    ] = "",
-    time_to_reach_queue: Annotated[int | None, typer.Option(min=0, metavar="SECONDS")] = None,
-    time_to_be_received: Annotated[int | None, typer.Option(min=0, metavar="SECONDS")] = None,
-    authenticated: Annotated[
-        bool, typer.Option("--authenticated", help="Sign it as you, with the key that the node's settings name.")
+    journal: Annotated[
+        bool, typer.Option("--journal", help="Keep a copy of the message in this node's journal.")
     ] = False,
-    signed_with: Annotated[Hash, typer.Option("--hash", help="What is signed of it.")] = Hash.SHA512,
-    encrypted: Annotated[bool, typer.Option("--encrypted", help="Only the destination computer can read it.")] = False,
+    dead_letter: Annotated[
+        bool, typer.Option("--dead-letter", help="Keep the message in a dead-letter queue if it is not delivered.")
+    ] = False,
+    dead_letter_queue: Annotated[
+        str, typer.Option(metavar="QUEUE", help="With --dead-letter: the queue of this node that keeps it.")
+    ] = "",
+    time_to_reach_queue: Annotated[
+        int | None, typer.Option(min=0, metavar="SECONDS", help="Time within which the message must reach its queue.")
+    ] = None,
+    time_to_be_received: Annotated[
+        int | None, typer.Option(min=0, metavar="SECONDS", help="Time within which the message must be received.")
+    ] = None,
+    authenticated: Annotated[
+        bool,
+        typer.Option("--authenticated", help="Sign the message as you, with the key that the node's settings name."),
+    ] = False,
+    signed_with: Annotated[Hash, typer.Option("--hash", help="Hash algorithm of the signature.")] = Hash.SHA512,
+    encrypted: Annotated[
+        bool, typer.Option("--encrypted", help="Encrypt the body for the destination computer.")
+    ] = False,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Send a message, or one for each line. When this ends, recoverable messages are on the node's disk.
 
-    Without a body, --file or --lines the body is standard input, if that is no terminal: byte for byte, so that
-    echo's newline belongs to it; --lines sends lines without theirs. A file is always sent byte for byte.
+    Without a body, --file or --lines, the body is read from standard input, unless that is a terminal. Standard input
+    and files are sent byte for byte, with the newline that echo adds; --lines sends lines without their newlines.
 
-    In a loop such as "while read line" give a body, or </dev/null: otherwise the first send takes all the lines. An
-    empty message is: qmnode send orders ''
+    In a loop such as "while read line", give a body, or </dev/null for an empty one: otherwise the first send reads all
+    the lines. '' is an empty body.
     """
     if sum((body is not None, file is not None, lines)) > 1:
         raise typer.BadParameter("the body is an argument, --file or --lines: only one of them")

@@ -18,7 +18,7 @@ app = typer.Typer(
 
 QueueOption = Annotated[
     str,
-    typer.Option("--queue", "-q", help="Only those to this queue.", autocompletion=complete_queue),
+    typer.Option("--queue", "-q", help="Only sequences to this queue.", autocompletion=complete_queue),
 ]
 
 

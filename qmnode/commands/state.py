@@ -12,8 +12,8 @@ _NO_QUOTA: Final = 0xFFFFFFFF
 _NODE: Final = (
     "computer_name", "identifier", "version", "online", "queue_count", "outgoing_queue_count", "message_count",
     "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
-    "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "plain_peers",
-    "amqp_port", "amqp_connections", "amqp_links",
+    "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
+    "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -57,7 +57,8 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "storage_failure": found.get("storage_failure") or None,
         "tls_mode": found.get("tls_mode") or None,
         "plain_peers": found.get("plain_peers") or [],
-        **{name: found.get(name, 0) for name in ("amqp_port", "amqp_connections", "amqp_links")},
+        "bridges": found.get("bridges") or [],
+        **{name: found.get(name, 0) for name in ("amqp_port", "amqp_connections", "amqp_links", "settings_read")},
     }
     for name in ("quota", "journal_quota"):
         facts[name] = None if found[name] == _NO_QUOTA else found[name]
@@ -80,8 +81,27 @@ def _print(node: dict[str, Any]) -> None:
             "throttled": quotas["throttled"],
             "journal_copies_dropped": quotas["journal_copies_dropped"],
             "tls_mode": node["tls_mode"] or "none",
+            "settings_read": _time_text(node["settings_read"]),
             "plain_peers": ", ".join(node["plain_peers"]) or "none",
             "amqp_port": node["amqp_port"] or "closed",
+            "bridges": "; ".join(map(_bridge_text, node["bridges"])) or "none",
             "warnings": "; ".join(node["warnings"]) or "none",
         }
+    )
+
+
+def _time_text(seconds: float) -> str:
+    if not seconds:
+        return "when the node started"
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(int(seconds), UTC).isoformat(sep=" ")
+
+
+def _bridge_text(bridge: dict[str, Any]) -> str:
+    arrow = "to" if bridge["direction"] == "out" else "from"
+    state = "connected" if bridge["connected"] else f"down ({bridge['reason'] or 'connecting'})"
+    return (
+        f"{bridge['name']} {arrow} {bridge['address']}: {state}, {bridge['carried']} carried, "
+        f"{bridge['repeated']} of them possibly twice, {bridge['rejected']} rejected"
     )

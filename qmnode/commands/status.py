@@ -1,4 +1,4 @@
-"""``qmnode status``."""
+"""``qmnode status``: the state of the running node, and whether it needs attention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def status(
     wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for a node that is starting.")] = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how the running node is.
+    """Show the state of the running node.
 
     Exit codes: 1 it can store nothing, as its disk is full or fails; 3 it does not answer.
     """

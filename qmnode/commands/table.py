@@ -1,4 +1,4 @@
-"""The table of the commands of ``qmnode``. What they do is in the other files beside this one."""
+"""The table of the commands of ``qmnode``. Each command is in a file of its own beside this one."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from qmnode.commands.registry import Row, VersionOption, command_table
 
 COMMANDS: Final = {
     "init": Row("qmnode.commands.node:init_app", "Make a node: a configuration and a message store."),
-    "run": Row("qmnode.commands.run:app", "Run the node until it is told to stop."),
-    "status": Row("qmnode.commands.status:app", "Say how the running node is."),
+    "run": Row("qmnode.commands.run:app", "Run the node until it is stopped."),
+    "status": Row("qmnode.commands.status:app", "Show the state of the running node."),
     "connect": Row("qmnode.commands.node:connect_app", "Exchange messages with other machines again."),
     "disconnect": Row("qmnode.commands.node:disconnect_app", "Exchange no messages with other machines."),
     "queue": Row("qmnode.commands.queue:app", "Create, find, change and delete queues."),
     "send": Row("qmnode.commands.send:app", "Send messages."),
     "receive": Row("qmnode.commands.messages:receive_app", "Take messages out of a queue."),
-    "peek": Row("qmnode.commands.messages:peek_app", "Look at messages, which stay."),
+    "peek": Row("qmnode.commands.messages:peek_app", "Show messages without removing them."),
     "move": Row("qmnode.commands.messages:move_app", "Move messages to a subqueue or back."),
     "message": Row("qmnode.commands.message_files:app", "Find, move, copy, delete, return and replay messages."),
     "job": Row("qmnode.commands.job:app", "List, pause, resume, cancel and undo jobs over messages."),
     "top": Row("qmnode.commands.top:app", "Show the fullest queues, and how fast they grow."),
-    "journal": Row("qmnode.commands.messages:journal_app", "Look at copies of what was received or sent."),
+    "journal": Row("qmnode.commands.messages:journal_app", "Show copies of messages that were received or sent."),
     "dead-letter": Row("qmnode.commands.dead_letter:app", "List, retry and export dead letters."),
     "transaction": Row("qmnode.commands.transaction:app", "List the transactions that have not ended."),
     "sequence": Row("qmnode.commands.sequence:app", "List and reset sequences of transactional messages."),

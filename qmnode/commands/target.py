@@ -1,4 +1,4 @@
-"""Which node a command talks to, and where a store is."""
+"""The options that name the node of a command, or a store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ QueueName = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs; keys are added, never changed.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def data_directory(data: Path | None, config: Path | None) -> Path:
@@ -91,5 +91,5 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not at_a_terminal():
-        raise typer.BadParameter("there is nobody to ask: say --yes", param_hint="--yes")
+        raise typer.BadParameter("there is nobody to ask: give --yes to do it without a question")
     typer.confirm(question, abort=True, err=True)

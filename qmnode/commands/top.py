@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import UTC, datetime
+from enum import StrEnum
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from qmnode.commands.output import print_json, print_table, size_text
+from qmnode.commands.output import print_json, print_table, say, size_text
 from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
 
 if TYPE_CHECKING:
@@ -18,19 +20,40 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
+_LINES: Final = 24
 _CLEAR = "\x1b[H\x1b[2J"
 
 
-@app.command(epilog="Example: qmnode top --interval 5   or: qmnode top --times 1 --json")
+class Span(StrEnum):
+    """The span of a history."""
+
+    HOUR = "hour"
+    DAY = "day"
+
+
+@app.command(epilog="Example: qmnode top --interval 5   or: qmnode top --history day 'orders*'")
 def top(
-    interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two looks.")] = 2.0,
-    times: Annotated[int, typer.Option(min=0, help="End after so many looks; 0 goes on until Ctrl-C.")] = 0,
-    rows: Annotated[int, typer.Option("--count", "-n", min=1, help="At most so many queues.")] = 20,
+    queues: Annotated[
+        list[str] | None, typer.Argument(metavar="QUEUE...", help="With --history: names, or patterns with * and ?.")
+    ] = None,
+    history: Annotated[
+        Span | None,
+        typer.Option(help="Show the counters of the last hour or day: over time for one queue, in total for several."),
+    ] = None,
+    interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two updates.")] = 2.0,
+    times: Annotated[int, typer.Option(min=0, help="End after this many updates; 0 goes on until Ctrl-C.")] = 0,
+    rows: Annotated[int, typer.Option("--count", "-n", min=1, help="Most queues to show.")] = 20,
     socket: SocketOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the queues with the most messages, and by how many a second each grows (+) or shrinks (-)."""
+    if queues and history is None:
+        raise typer.BadParameter("queues are chosen for --history hour or --history day only")
+    if history is not None:
+        found = with_node(socket, config, lambda manager: manager.operations.history(queues or ["*"], history.value))
+        _show_history(found, rows, as_json)
+        return
 
     async def work(manager: RemoteQueueManager) -> None:
         before, looked = await manager.queues(), monotonic()
@@ -43,6 +66,54 @@ def top(
             before, done = now, done + 1
 
     with_node(socket, config, work)
+
+
+def _show_history(found: dict[str, Any], rows: int, as_json: bool) -> None:
+    step, times = found["step"], found["times"]
+    sampled = [one for one in found["queues"] if one["messages"]]  # the first minute of a day has not ended at once
+    shown = sorted(sampled, key=lambda one: -(sum(one["arrived"]) + sum(one["left"])))[:rows]
+    if as_json:
+        print_json(found | {"queues": shown})
+    elif len(shown) == 1:
+        _show_times(shown[0], times[-len(shown[0]["messages"]) :], step)
+    else:
+        print_table(
+            ("queue", "arrived", "left", "died", "messages", "most", "seconds waited"),
+            [
+                (
+                    one["queue"],
+                    *(sum(one[name]) for name in ("arrived", "left", "died")),
+                    one["messages"][-1],
+                    max(one["messages"]),
+                    _waited(one["messages"], one["left"], step),
+                )
+                for one in shown
+            ],
+            right=("arrived", "left", "died", "messages", "most", "seconds waited"),
+        )
+    if not shown:
+        say(f"no messages moved in these queues since the node started, or only in the last {step:.0f} seconds")
+
+
+def _show_times(one: dict[str, Any], times: list[float], step: float) -> None:
+    width = max(1, -(-len(times) // _LINES))
+    table = []
+    for first in range(0, len(times), width):
+        part = {name: one[name][first : first + width] for name in ("arrived", "left", "died", "messages", "bytes")}
+        ends, seconds = times[first : first + width][-1], step * len(part["left"])
+        rates = (f"{sum(part[name]) / seconds:,.1f}" for name in ("arrived", "left", "died"))
+        waited = _waited(part["messages"], part["left"], step)
+        when = f"{datetime.fromtimestamp(ends, UTC):%Y-%m-%d %H:%M:%S}"
+        table.append((when, *rates, part["messages"][-1], size_text(part["bytes"][-1]), waited))
+    say(one["queue"])
+    columns = ("until (UTC)", "arrived/s", "left/s", "died/s", "messages", "size", "seconds waited")
+    print_table(columns, table, right=columns[1:])
+
+
+def _waited(messages: list[int], left: list[int], step: float) -> str | None:
+    """The mean wait of a message, by Little's law: messages in the queue, divided by how many leave it in a second."""
+    gone = sum(left)
+    return f"{sum(messages) * step / gone:,.1f}" if gone else None
 
 
 def _show(

@@ -13,7 +13,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 @app.callback()
 def transaction() -> None:
-    """List transactions."""
+    """List the transactions that have not ended, with their age and state."""
 
 
 @app.command("list", epilog="Example: qmnode transaction list --json")

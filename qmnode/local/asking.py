@@ -71,7 +71,9 @@ def _ask(path: Path, method: str) -> Any:
         except OSError as error:
             raise unreachable(path, error) from error
         except (FrameError, ValueError) as error:
-            raise MessageQueuingError(_UNREACHABLE, f"what answers on {path} is no node: {error}") from error
+            raise MessageQueuingError(
+                _UNREACHABLE, f"the program that answers on {path} is no node: {error}"
+            ) from error
 
 
 def _call(node: socket.socket, kind: Kind, value: object) -> Any:

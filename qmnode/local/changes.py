@@ -1,4 +1,4 @@
-"""What applications change of the node itself, beside sending and receiving: told to whoever keeps the audit log."""
+"""Changes that applications make to the node itself, beside sending and receiving, for the audit log."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -22,7 +22,7 @@ CHANGES: Final = frozenset(
 )
 """Methods that an administrator will want to know of."""
 LONGEST: Final = 512
-"""Characters of a name, and names of properties, that are told: nobody can fill a disk with calls that fail."""
+"""The most characters of a name, and names of properties, in an entry: failing calls cannot fill the disk."""
 
 
 class LocalChange(NamedTuple):
@@ -31,9 +31,9 @@ class LocalChange(NamedTuple):
     user_id: int
     action: str
     target: str
-    """Of what: the name of a queue, a transaction, a directory."""
+    """The object of the change: a queue, a transaction or a directory, by name."""
     properties: tuple[str, ...]
-    """Which properties were set; not to what."""
+    """The names of the properties that were set, without their values."""
     outcome: str
     """``done``, ``denied``, ``failed`` or ``aborted``."""
     problem: str | None
@@ -41,7 +41,7 @@ class LocalChange(NamedTuple):
 
 
 def properties_of(keywords: dict[str, Any]) -> tuple[str, ...]:
-    """Which properties the keywords of a method name."""
+    """The properties that the keywords of a method name."""
     return tuple(name[:LONGEST] for name in sorted(keywords)[:LONGEST])
 
 
@@ -49,7 +49,7 @@ Auditor = Callable[[LocalChange], None]
 
 
 def target_of(arguments: list[Any]) -> str:
-    """What the first argument of a method names."""
+    """The object that the first argument of a method names."""
     match arguments:
         case [str() as kind, list() as queues, *_]:
             return f"{kind} {', '.join(map(str, queues))}"[:LONGEST]

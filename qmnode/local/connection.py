@@ -1,7 +1,6 @@
 """The application's side of the socket: calls out, answers in, several calls under way at a time."""
 
 import asyncio
-import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, cast
@@ -29,18 +28,44 @@ def again(error: MessageQueuingError) -> MessageQueuingError:
     return MessageQueuingError(error.code, error.sentence)
 
 
+def failure(answer: Frame) -> MessageQueuingError:
+    """The error that the node answered with."""
+    return values.decode_error(values.decode(answer.body))
+
+
+class Answer(asyncio.Future[Frame]):
+    """The answer of a call that is under way.
+
+    A caller that is cancelled cancels the call at the node, and learns of it with the answer: a message that was
+    already on its way is not lost. A second cancellation ends the wait at once.
+    """
+
+    def __init__(self, connection: "Connection", number: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._connection: Connection | None = connection
+        self._number = number
+
+    def cancel(self, msg: object = None) -> bool:
+        if self._connection is None or self.done():
+            return super().cancel(msg)
+        connection, self._connection = self._connection, None
+        connection.cancel_call(self._number)
+        return False
+
+
 class Connection(asyncio.Protocol):
     """A connection to a node. Every call that is under way when it breaks fails with MQ_ERROR_SERVICE_NOT_AVAILABLE."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._loop = asyncio.get_running_loop()
         self._reader = FrameReader()
-        self._waiting: dict[int, asyncio.Future[Frame]] = {}
+        self._waiting: dict[int, Answer] = {}
         self._last_number = 0
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._lost: MessageQueuingError | None = None
-        self._writable = asyncio.Event()
+        self._writable = True
         self._closed = asyncio.Event()
 
     @classmethod
@@ -60,12 +85,11 @@ class Connection(asyncio.Protocol):
     # The connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
+        """Keep the transport; called when the connection is made."""
         self._transport = cast("asyncio.Transport", transport)
-        self._writable.set()
 
     def data_received(self, data: bytes) -> None:
-        """Answers came."""
+        """Take answers of the node, whole or in pieces."""
         try:
             for answer in self._reader.feed(data):
                 future = self._waiting.pop(answer.number, None)
@@ -80,19 +104,19 @@ class Connection(asyncio.Protocol):
                 self._transport.abort()
 
     def pause_writing(self) -> None:
-        """The node does not keep up."""
-        self._writable.clear()
+        """The node does not keep up: calls wait here."""
+        self._writable = False
 
     def resume_writing(self) -> None:
-        """It does again."""
-        self._writable.set()
+        """Send the calls that waited."""
+        self._writable = True
+        self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The node went away, or this side closed."""
         self._fail(
             MessageQueuingError(_UNREACHABLE, f"the connection to the node on {self.path} is closed: connect again")
         )
-        self._writable.set()
         self._closed.set()
 
     def _fail(self, error: MessageQueuingError) -> None:
@@ -112,14 +136,8 @@ class Connection(asyncio.Protocol):
 
     # Calls
 
-    async def call(self, kind: Kind, *parts: bytes) -> Frame:
-        """Make a call and wait for its answer. Raises the node's error.
-
-        When the caller is cancelled the node is told, and its answer is waited for: a message that was already on its
-        way is returned instead of getting lost.
-        """
-        if not self._writable.is_set():
-            await self._writable.wait()
+    def start(self, kind: Kind, *parts: bytes) -> Answer:
+        """Make a call. Calls that are made in one pass of the event loop leave together, in their order."""
         if self._lost is not None:
             raise again(self._lost)
         if (size := HEAD_SIZE + sum(map(len, parts))) > MAXIMUM_FRAME:
@@ -129,20 +147,29 @@ class Connection(asyncio.Protocol):
                 f"one call with {size} bytes: at most {MAXIMUM_FRAME} travel at once, so send fewer messages at a time",
             )
         number = self._last_number = self._last_number % 0xFFFFFFFF + 1
-        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        answer = self._waiting[number] = Answer(self, number, self._loop)
         self._send(frame(kind, number, *parts))
+        return answer
+
+    def cancel_call(self, number: int) -> None:
+        """Tell the node that a call's answer is no longer of use; the answer comes all the same."""
+        if self._lost is None:
+            self._send(frame(Kind.CANCEL, number))
+
+    async def call(self, kind: Kind, *parts: bytes) -> Frame:
+        """Make a call and wait for its answer. Raises the node's error.
+
+        When the caller is cancelled, the call is cancelled at the node and its answer awaited: a message that was
+        already on its way is returned and not lost.
+        """
+        started = self.start(kind, *parts)
         try:
-            answer: Frame = await asyncio.shield(future)
+            answer = await started
         except asyncio.CancelledError:
-            if self._lost is None:
-                self._send(frame(Kind.CANCEL, number))
-            with contextlib.suppress(MessageQueuingError):
-                answer = await future
-                if answer.kind == Kind.MESSAGES:
-                    return answer
-            raise
+            if started.cancelled() or started.exception() or (answer := started.result()).kind != Kind.MESSAGES:
+                raise
         if answer.kind == Kind.FAILED:
-            raise values.decode_error(values.decode(answer.body))
+            raise failure(answer)
         return answer
 
     async def method(
@@ -154,8 +181,12 @@ class Connection(asyncio.Protocol):
 
     def _send(self, data: bytes) -> None:
         if not self._out:
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._loop.call_soon(self._pass_over)
         self._out.append(data)
+
+    def _pass_over(self) -> None:
+        if self._writable:
+            self._flush()
 
     def _flush(self) -> None:
         out, self._out = self._out, []

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 PROTOCOL_VERSION: Final = 1
 ADDED_FIELDS: Final = "added_fields"
 GREETING: Final = {"version": PROTOCOL_VERSION, ADDED_FIELDS: True}
-"""What an application says in its hello. With ``added_fields`` it promises to ignore fields that it does not know; the
+"""The hello of an application. With ``added_fields`` it promises to ignore fields that it does not know; the
 first release fails at them, and gets none that are newer."""
 HEAD: Final = struct.Struct("<IB3xI")
 HEAD_SIZE: Final = HEAD.size
@@ -61,7 +61,7 @@ REQUESTS: Final = frozenset(
 
 
 class Kind(IntEnum):
-    """What a frame is. Calls are below 128."""
+    """The kind of a frame. Calls are below 128."""
 
     HELLO = 1
     CALL = 2
@@ -73,7 +73,7 @@ class Kind(IntEnum):
     """The call with this number is no longer waited for. Its answer comes all the same."""
 
     RESULT = 128
-    """JSON."""
+    """The result of a call, as JSON."""
     IDENTIFIERS = 129
     """Of the messages that were sent: 20 bytes each."""
     MESSAGES = 130
@@ -88,7 +88,7 @@ class FrameError(Exception):
 
 
 class Frame(NamedTuple):
-    """One frame."""
+    """A frame: its kind, the number of its call, and its body."""
 
     kind: int
     number: int
@@ -96,7 +96,7 @@ class Frame(NamedTuple):
 
 
 def frame(kind: Kind, number: int, *parts: bytes) -> bytes:
-    """A whole frame."""
+    """Return a whole frame as bytes."""
     size = HEAD_SIZE - SIZE_FIELD + sum(map(len, parts))
     return b"".join((HEAD.pack(size, kind, number), *parts))
 

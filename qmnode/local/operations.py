@@ -79,6 +79,15 @@ class RemoteOperations:
         found: dict[str, Any] = await self._call("failures", list(queues), list(by), dict(criteria or {}))
         return found
 
+    async def history(self, queues: Sequence[str] = ("*",), span: str = "hour") -> dict[str, Any]:
+        """The counters of the busiest queues, every 10 seconds of the last ``hour`` or minute of the last ``day``.
+
+        ``times`` are the ends of the steps; each of ``queues`` has lists of how many messages arrived, left and died in
+        a step, and of the messages and bytes at its end.
+        """
+        found: dict[str, Any] = await self._call("history", list(queues), span)
+        return found
+
     async def edit(
         self,
         queue: str,

@@ -3,12 +3,13 @@
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, Self, Unpack
 
 from qmnode.errors import MessageQueuingError
 from qmnode.local import values
-from qmnode.local.connection import Connection, again
+from qmnode.local.connection import Connection, again, failure
 from qmnode.local.frames import (
     ADDED_FIELDS,
     BATCH_BYTES,
@@ -41,6 +42,7 @@ from qmnode.model.api import (
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
 from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.refusals import RefusedMessages
 from qmnode.model.serialization import Destination, serialize
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
@@ -75,12 +77,12 @@ class RemoteQueueManager(QueueManagerApi):
         return await self.connection.method("manager", 0, name, arguments, **keywords)
 
     async def create_queue(self, pathname: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
-        """Create Queue (3.1.7.1.3)."""
+        """Create a queue: the event Create Queue (3.1.7.1.3)."""
         information: QueueInformation = await self._call("create_queue", pathname, **properties)
         return information
 
     async def delete_queue(self, name: str) -> None:
-        """Delete Queue (3.1.7.1.4)."""
+        """Delete a queue: the event Delete Queue (3.1.7.1.4)."""
         await self._call("delete_queue", name)
 
     async def set_queue(self, name: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
@@ -89,7 +91,7 @@ class RemoteQueueManager(QueueManagerApi):
         return information
 
     async def queue(self, name: str) -> QueueInformation:
-        """One queue."""
+        """The properties and counts of one queue."""
         information: QueueInformation = await self._call("queue", name)
         return information
 
@@ -101,7 +103,7 @@ class RemoteQueueManager(QueueManagerApi):
     async def open_queue(
         self, format_name: str, access: Access = Access.RECEIVE, share: Share = Share.DENY_NONE
     ) -> QueueApi:
-        """Open Queue (3.1.7.1.5)."""
+        """Open a queue: the event Open Queue (3.1.7.1.5)."""
         handle, name = await self._call("open_queue", format_name, int(access), int(share))
         return RemoteQueue(self, handle, name, access, share)
 
@@ -111,11 +113,11 @@ class RemoteQueueManager(QueueManagerApi):
         return RemoteTransaction(self, self._last_transaction)
 
     async def pause_queue(self, name: str) -> None:
-        """Pause Queue (3.1.4.14)."""
+        """Pause an outgoing queue: the event Pause Queue (3.1.4.14)."""
         await self._call("pause_queue", name)
 
     async def resume_queue(self, name: str) -> None:
-        """Resume Queue (3.1.4.15)."""
+        """Resume an outgoing queue: the event Resume Queue (3.1.4.15)."""
         await self._call("resume_queue", name)
 
     async def status(self) -> NodeStatus:
@@ -159,6 +161,11 @@ class RemoteQueueManager(QueueManagerApi):
         found: list[IncomingSequenceInformation] = await self._call("incoming_sequences", name)
         return found
 
+    async def refused_messages(self, name: str) -> list[RefusedMessages]:
+        """The messages that a queue refused since the start, by sender and reason."""
+        found: list[RefusedMessages] = await self._call("refused_messages", name)
+        return found
+
     async def reset_incoming_sequences(self, source: bytes, name: str = "", address: str = "") -> int:
         """Forget how far the sequences of a queue manager are."""
         count: int = await self._call("reset_incoming_sequences", source, name, address)
@@ -195,15 +202,15 @@ class RemoteTransaction(TransactionApi):
         return self.number
 
     async def prepare(self) -> None:
-        """Transaction Prepare (3.1.4.3)."""
+        """Prepare: the event Transaction Prepare (3.1.4.3)."""
         await self.manager.connection.method("transaction", await self.begin(), "prepare")
 
     async def commit(self) -> None:
-        """Transaction Commit (3.1.4.4)."""
+        """Commit: the event Transaction Commit (3.1.4.4)."""
         await self._end(commit=True)
 
     async def abort(self) -> None:
-        """Transaction Abort (3.1.4.5)."""
+        """Abort: the event Transaction Abort (3.1.4.5)."""
         await self._end(commit=False)
 
     async def _end(self, *, commit: bool) -> None:
@@ -229,12 +236,29 @@ async def _number(transaction: InTransaction) -> int:
 class _Batch:
     """Messages of several callers that go to the node in one frame."""
 
-    __slots__ = ("future", "items", "size")
+    __slots__ = ("callers", "items", "size")
 
-    def __init__(self, future: "asyncio.Future[list[bytes | MessageQueuingError]]") -> None:
-        self.future = future
+    def __init__(self) -> None:
+        self.callers: list[asyncio.Future[bytes]] = []
         self.items: list[tuple[bytes, bytes]] = []
         self.size = 0
+
+    def answered(self, answer: asyncio.Future[Frame]) -> None:
+        """Give each caller the identifier of its message, or its error."""
+        error = answer.exception()
+        self.settle(_outcomes(answer.result()) if error is None else repeat(error))
+
+    def settle(self, outcomes: Iterable[bytes | BaseException]) -> None:
+        """End the calls, except those whose callers were cancelled: their messages are sent all the same."""
+        for caller, outcome in zip(self.callers, outcomes, strict=False):
+            if caller.done():
+                continue
+            if isinstance(outcome, MessageQueuingError):
+                caller.set_exception(again(outcome))
+            elif isinstance(outcome, BaseException):
+                caller.set_exception(outcome)
+            else:
+                caller.set_result(outcome)
 
 
 class RemoteQueue(QueueApi):
@@ -251,7 +275,7 @@ class RemoteQueue(QueueApi):
         self.share = share
         self._destination = _destination(manager.identifier, format_name)
         self._batch: _Batch | None = None
-        self._sending: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
 
     # Sending
 
@@ -262,34 +286,24 @@ class RemoteQueue(QueueApi):
             return (await self._send_together([item], await _number(transaction)))[0]
         batch = self._batch
         if batch is None or batch.size >= BATCH_BYTES:
-            batch = self._batch = _Batch(asyncio.get_running_loop().create_future())
-            asyncio.get_running_loop().call_soon(self._batch_over, batch)
-        place = len(batch.items)
+            batch = self._batch = _Batch()
+            self._loop.call_soon(self._batch_over, batch)
+        caller: asyncio.Future[bytes] = self._loop.create_future()
+        batch.callers.append(caller)
         batch.items.append(item)
         batch.size += len(item[0])
-        outcome = (await asyncio.shield(batch.future))[place]
-        if isinstance(outcome, MessageQueuingError):
-            raise again(outcome)
-        return outcome
+        return await caller
 
     def _batch_over(self, batch: _Batch) -> None:
         if self._batch is batch:
             self._batch = None
-        task = asyncio.get_running_loop().create_task(self._send_batch(batch))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
-
-    async def _send_batch(self, batch: _Batch) -> None:
+        head = SEND_HEAD.pack(self.handle, NO_TRANSACTION, False, len(batch.items))
         try:
-            answer = await self._send(batch.items, NO_TRANSACTION, together=False)
+            answer = self.connection.start(Kind.SEND, head, pack_sent(batch.items))
         except MessageQueuingError as error:
-            batch.future.set_result([error] * len(batch.items))
-            return
-        if answer.kind == Kind.MIXED:
-            outcomes = values.decode(answer.body)
-            batch.future.set_result([x if isinstance(x, bytes) else values.decode_error(x) for x in outcomes])
+            batch.settle(repeat(error))
         else:
-            batch.future.set_result([*_identifiers(answer.body)])
+            answer.add_done_callback(batch.answered)
 
     async def send_many(self, messages: Iterable[Message], transaction: InTransaction = None) -> list[bytes]:
         """Send all of them, in order, with one sync."""
@@ -299,11 +313,8 @@ class RemoteQueue(QueueApi):
         return await self._send_together(items, await _number(transaction))
 
     async def _send_together(self, items: list[tuple[bytes, bytes]], transaction: int) -> list[bytes]:
-        return _identifiers((await self._send(items, transaction, together=True)).body)
-
-    async def _send(self, items: list[tuple[bytes, bytes]], transaction: int, *, together: bool) -> Frame:
-        head = SEND_HEAD.pack(self.handle, transaction, together, len(items))
-        return await self.connection.call(Kind.SEND, head, pack_sent(items))
+        head = SEND_HEAD.pack(self.handle, transaction, True, len(items))
+        return _identifiers((await self.connection.call(Kind.SEND, head, pack_sent(items))).body)
 
     # Reading
 
@@ -311,11 +322,12 @@ class RemoteQueue(QueueApi):
         self, kind: Kind, limit: int, timeout: float | None, transaction: InTransaction
     ) -> list[Message]:
         seconds = FOR_EVER if timeout is None else max(timeout, 0.0)
-        head = RECEIVE_HEAD.pack(self.handle, await _number(transaction), limit, seconds)
+        number = NO_TRANSACTION if transaction is None else await _number(transaction)
+        head = RECEIVE_HEAD.pack(self.handle, number, limit, seconds)
         return _messages(await self.connection.call(kind, head))
 
     async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
-        """Dequeue Message (3.1.7.1.10)."""
+        """Take a message out: the event Dequeue Message (3.1.7.1.10)."""
         return (await self._receive(Kind.RECEIVE, 1, timeout, transaction))[0]
 
     async def receive_many(
@@ -325,7 +337,7 @@ class RemoteQueue(QueueApi):
         return await self._receive(Kind.RECEIVE, min(max(limit, 0), 0xFFFFFFFF), timeout, transaction)
 
     async def peek(self, timeout: float | None = None) -> Message:
-        """Peek Message (3.1.7.1.15)."""
+        """Look at a message: the event Peek Message (3.1.7.1.15)."""
         return (await self._receive(Kind.PEEK, 1, timeout, None))[0]
 
     async def _call(self, name: str, *arguments: object, **keywords: object) -> Any:
@@ -353,7 +365,7 @@ class RemoteQueue(QueueApi):
         return RemoteCursor(self)
 
     async def move(self, lookup_identifier: int, target: QueueApi, transaction: InTransaction = None) -> None:
-        """Move Message (3.1.7.1.16)."""
+        """Move a message to a subqueue or back: the event Move Message (3.1.7.1.16)."""
         if not isinstance(target, RemoteQueue) or target.connection is not self.connection:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_INVALID_HANDLE, "the target of a move is an open queue of the same queue manager"
@@ -361,11 +373,11 @@ class RemoteQueue(QueueApi):
         await self._call("move", lookup_identifier, target.handle, transaction=await _number(transaction))
 
     async def purge(self) -> None:
-        """Purge Queue (3.1.7.1.7)."""
+        """Delete all messages: the event Purge Queue (3.1.7.1.7)."""
         await self._call("purge")
 
     async def close(self) -> None:
-        """Close Queue (3.1.7.1.6)."""
+        """Close the handle: the event Close Queue (3.1.7.1.6)."""
         if self.handle:
             handle, self.handle = self.handle, 0
             await self.connection.method("queue", handle, "close")
@@ -400,7 +412,7 @@ class RemoteCursor(CursorApi):
         return await self._call("receive", timeout, transaction=await _number(transaction))
 
     async def close(self) -> None:
-        """Close Cursor (3.1.7.1.2)."""
+        """Close the cursor: the event Close Cursor (3.1.7.1.2)."""
         if not self._closed:
             self._closed = True
             if self._handle is not None:
@@ -425,6 +437,15 @@ def to_travel(message: Message, destination: Destination) -> tuple[bytes, bytes]
 
 def _messages(answer: Frame) -> list[Message]:
     return [received_message(lookup, value) for lookup, value in unpack_received(answer.body)]
+
+
+def _outcomes(answer: Frame) -> Iterable[bytes | MessageQueuingError]:
+    """The identifier or the error of each message of a batch, in its order."""
+    if answer.kind == Kind.FAILED:
+        return repeat(failure(answer))
+    if answer.kind == Kind.MIXED:
+        return [one if isinstance(one, bytes) else values.decode_error(one) for one in values.decode(answer.body)]
+    return _identifiers(answer.body)
 
 
 def _identifiers(body: bytes) -> list[bytes]:

@@ -88,7 +88,7 @@ class LocalServer:
         self.completed.set()
 
     async def start(self) -> None:
-        """Listen. A socket left behind by a node that was killed is replaced; one that answers is not."""
+        """Listen for applications. The socket of a killed node is replaced; one that answers is not."""
         listener = bind_unix_socket(self.path, self.settings.mode)
         self._server = await asyncio.get_running_loop().create_unix_server(lambda: LocalConnection(self), sock=listener)
         log.info("listening for applications", socket=str(self.path))
@@ -113,15 +113,18 @@ class LocalServer:
 
 
 class LocalConnection(asyncio.Protocol):
-    """One application."""
+    """The connection of one application: its handles, cursors and transactions."""
 
     def __init__(self, server: LocalServer) -> None:
         self.server = server
         self.gone = asyncio.Event()
         self.user_id = -1
+        self.refused = False
+        """Whether there was no place for it: it takes none until it has ended."""
         self._groups: frozenset[int] = frozenset()
         self._guarded: GuardedQueueManager
         self._transport: asyncio.Transport
+        self._greeting_deadline: asyncio.TimerHandle | None = None
         self._reader = FrameReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._handles: dict[int, QueueApi | CursorApi] = {}
@@ -136,7 +139,7 @@ class LocalConnection(asyncio.Protocol):
     # The connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """An application connected."""
+        """Ask the kernel for the user at the other end; called when an application connects."""
         self._transport = cast("asyncio.Transport", transport)
         if self.server.stopping:  # it was accepted just before, and nobody would ever end it
             self._transport.abort()
@@ -146,9 +149,11 @@ class LocalConnection(asyncio.Protocol):
         _, self.user_id = peer_credentials(peer)
         self._groups = peer_groups(peer)
         self.server.connections.add(self)
-        limit = self.server.settings.connections
-        own = sum(one.user_id == self.user_id for one in self.server.connections)
-        if len(self.server.connections) > limit or (self.user_id and own > max(limit // 2, 1)):
+        settings, loop = self.server.settings, asyncio.get_running_loop()
+        self._greeting_deadline = loop.call_later(settings.greeting_time, self._end_if_silent)
+        self.refused = self._is_one_too_many()
+        if self.refused:
+            limit = settings.connections
             log.warning("an application was refused: too many are connected", limit=limit, user_id=self.user_id)
             refusal = MessageQueuingError(
                 ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, f"{limit} applications are connected (local.connections)"
@@ -156,8 +161,28 @@ class LocalConnection(asyncio.Protocol):
             self._answer(Kind.FAILED, 0, values.encode_error(refusal))
             self.end()
 
+    def _is_one_too_many(self) -> bool:
+        """Whether all places are taken, or half of them by this user. Root's are counted apart, so that the
+        applications of others never keep it out."""
+        limit = self.server.settings.connections
+        users = [one.user_id for one in self.server.connections if not one.refused]
+        own = users.count(self.user_id)
+        if not self.user_id:
+            return own > limit
+        return len(users) - users.count(0) > limit or own > max(limit // 2, 1)
+
+    def _stop_waiting(self) -> None:
+        if self._greeting_deadline is not None:
+            self._greeting_deadline.cancel()
+            self._greeting_deadline = None
+
+    def _end_if_silent(self) -> None:
+        if not self._greeted:
+            log.info("closing a connection of an application that says nothing", user_id=self.user_id)
+            self._transport.abort()
+
     def data_received(self, data: bytes) -> None:
-        """Calls came."""
+        """Take calls of the application, whole or in pieces."""
         try:
             for call in self._reader.feed(data):
                 self._take(call)
@@ -175,7 +200,7 @@ class LocalConnection(asyncio.Protocol):
         self._adjust_reading()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Let answers be written again."""
         self._writable = True
         self._adjust_reading()
 
@@ -195,6 +220,7 @@ class LocalConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The application went away: run down what it had."""
+        self._stop_waiting()
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -244,6 +270,7 @@ class LocalConnection(asyncio.Protocol):
                 "install the same qmnode on both sides"
             )
         self._greeted = True
+        self._stop_waiting()
         if hello.get(ADDED_FIELDS) is True:
             self._encode = values.encode
         manager = self.server.manager
@@ -286,7 +313,7 @@ class LocalConnection(asyncio.Protocol):
         if answers and not self._transport.is_closing():
             self._transport.write(b"".join(answers))
 
-    # What calls do
+    # The calls
 
     def _queue(self, handle: int) -> QueueApi:
         queue = self._handles.get(handle)
@@ -357,9 +384,8 @@ class LocalConnection(asyncio.Protocol):
     async def call(self, body: bytes) -> tuple[Kind, bytes]:
         """Any other method: ``[what, handle, method, arguments, keywords]``."""
         what, handle, method, arguments, keywords = values.decode(body)
-        if (
-            what in ("manager", "operations") and method != "begin"
-        ):  # which asks for no right, and whose transaction may come next
+        # ``begin`` asks for no right, and a call with its transaction may come next.
+        if what in ("manager", "operations") and method != "begin":
             await self._admit()
         allowed, target = self._target(what, handle)
         if method not in allowed:
@@ -393,7 +419,7 @@ class LocalConnection(asyncio.Protocol):
 
     @contextlib.contextmanager
     def _audited(self, method: str, target: object, arguments: list[Any], keywords: dict[str, Any]) -> Iterator[None]:
-        """Tell whoever keeps the audit log of a change, however it ends."""
+        """Report a change to the audit log, however it ends."""
         audit = self.server.audit
         if audit is None or method not in CHANGES:
             yield
@@ -499,7 +525,18 @@ _MANAGER_METHODS: Final = _methods(QueueManagerApi, "begin", without=frozenset({
 _QUEUE_METHODS: Final = _methods(QueueApi, "cursor")
 _CURSOR_METHODS: Final = _methods(CursorApi)
 _OPERATION_METHODS: Final = frozenset(
-    {"find", "failures", "edit", "import_messages", "start_job", "list_jobs", "show_job", "job_log", "control_job"}
+    {
+        "find",
+        "failures",
+        "history",
+        "edit",
+        "import_messages",
+        "start_job",
+        "list_jobs",
+        "show_job",
+        "job_log",
+        "control_job",
+    }
 )
 _TRANSACTION_METHODS: Final = frozenset({"prepare", "end"})
 

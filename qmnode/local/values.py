@@ -1,4 +1,4 @@
-"""What travels in the rarer calls: JSON, with bytes, queue descriptions and errors as tagged values."""
+"""The values of the rarer calls: JSON, with bytes, queue descriptions and errors as tagged values."""
 
 import json
 from dataclasses import fields
@@ -6,8 +6,14 @@ from typing import Any, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.local.frames import FrameError
-from qmnode.model.administration import IncomingSequenceInformation, NodeStatus, TransactionInformation
+from qmnode.model.administration import (
+    BridgeInformation,
+    IncomingSequenceInformation,
+    NodeStatus,
+    TransactionInformation,
+)
 from qmnode.model.api import QueueInformation, QueueType
+from qmnode.model.refusals import RefusedMessages
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 
@@ -16,10 +22,18 @@ _QUEUE: Final = "$queue"
 _STATUS: Final = "$status"
 _TRANSACTION: Final = "$transaction"
 _SEQUENCE: Final = "$incoming_sequence"
+_REFUSED: Final = "$refused_messages"
 
 _NAMES: Final[dict[type, frozenset[str]]] = {
     kind: frozenset(field.name for field in fields(kind))
-    for kind in (QueueInformation, NodeStatus, TransactionInformation, IncomingSequenceInformation)
+    for kind in (
+        BridgeInformation,
+        IncomingSequenceInformation,
+        NodeStatus,
+        QueueInformation,
+        RefusedMessages,
+        TransactionInformation,
+    )
 }
 _ADDED: Final[dict[type, frozenset[str]]] = {
     IncomingSequenceInformation: frozenset({"is_known", "refused_count"}),
@@ -30,10 +44,12 @@ _ADDED: Final[dict[type, frozenset[str]]] = {
             "disk_bytes",
             "lost_writes",
             "tls_mode",
+            "settings_read",
             "plain_peers",
             "amqp_port",
             "amqp_connections",
             "amqp_links",
+            "bridges",
         }
     ),
 }
@@ -68,8 +84,12 @@ def _to_plain(value: object) -> Any:
             return {_STATUS: _attributes(value)}
         case TransactionInformation():
             return {_TRANSACTION: _attributes(value)}
+        case BridgeInformation():
+            return _attributes(value)
         case IncomingSequenceInformation():
             return {_SEQUENCE: _attributes(value)}
+        case RefusedMessages():
+            return {_REFUSED: _attributes(value)}
         case _:
             raise TypeError(f"{type(value).__name__} cannot travel to or from the node")
 
@@ -99,12 +119,15 @@ def _from_plain(value: dict[str, Any]) -> Any:
         return _known(QueueInformation, attributes)
     if _STATUS in value:
         attributes = value[_STATUS]
-        lists = {name: tuple(attributes.get(name, ())) for name in ("warnings", "plain_peers")}
+        lists: dict[str, Any] = {name: tuple(attributes.get(name, ())) for name in ("warnings", "plain_peers")}
+        lists["bridges"] = tuple(_known(BridgeInformation, bridge) for bridge in attributes.get("bridges", ()))
         return _known(NodeStatus, attributes | lists)
     if _TRANSACTION in value:
         return _known(TransactionInformation, value[_TRANSACTION] | {"queues": tuple(value[_TRANSACTION]["queues"])})
     if _SEQUENCE in value:
         return _known(IncomingSequenceInformation, value[_SEQUENCE] | {"source": Guid(value[_SEQUENCE]["source"])})
+    if _REFUSED in value:
+        return _known(RefusedMessages, value[_REFUSED] | {"source": Guid(value[_REFUSED]["source"])})
     return value
 
 
@@ -115,7 +138,7 @@ def _known(kind: type, attributes: dict[str, Any]) -> Any:
 
 
 def encode_error(error: MessageQueuingError) -> bytes:
-    """Code and sentence."""
+    """Encode code and sentence of an error."""
     return encode(error_value(error))
 
 

@@ -23,7 +23,7 @@ class AccessRuleDocument(BaseModel):
 
 
 class AccessDocument(BaseModel):
-    """Who may do what with a queue."""
+    """The access list of a queue."""
 
     owner: str | None = Field(description="SID")
     unrestricted: bool = Field(description="There is no list: everybody may do everything")
@@ -32,7 +32,7 @@ class AccessDocument(BaseModel):
 
     @classmethod
     def of(cls, access: QueueAccessList) -> Self:
-        """From the operation."""
+        """Make the document from the result of the operation."""
         return cls(
             owner=access.owner,
             unrestricted=access.unrestricted,

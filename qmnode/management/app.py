@@ -13,8 +13,7 @@ from qmnode.management import (
     operation_routes,
     queue_routes,
 )
-from qmnode.management.context import Context
-from qmnode.management.doorway import OPEN_PATHS
+from qmnode.management.context import OPEN_PATHS, Context
 from qmnode.management.problems import Problem, install_handlers, problem_response
 from qmnode.version import program_version
 
@@ -22,9 +21,11 @@ _DESCRIPTION: Final = """
 Administration of a Message Queuing node: its queues, messages, outgoing queues, connections, transactions, journals
 and dead letters.
 
-**Who may do what.** The Unix socket of the API is for the user that the node runs as. Over TCP every request needs
-`Authorization: Bearer TOKEN`. Tokens with the role `read` see everything but the bodies of messages; those with
-`operate` may do everything. Every change is written to the audit log.
+**Who may do what.** On the Unix socket of the API the administrators of the node
+(`security.administrators`) may do everything, other users what the access list of each queue allows. Over TCP every
+request needs `Authorization: Bearer TOKEN`. Tokens with the role `read` see everything but the bodies of messages;
+those with `operate` may do everything. A token with a `principal` may do what the access list of each queue allows
+that SID and its groups. Every change is written to the audit log.
 
 **Names.** Queues are named by path name or format name, percent-encoded in paths. `orders` is short for
 `.\\private$\\orders`; `orders;journal` is its journal, `orders;later` a subqueue, `system$;deadletter` a system queue.

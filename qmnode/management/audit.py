@@ -1,4 +1,4 @@
-"""The audit log: every change and attempt at one: who, what, when, and the outcome. Never bodies or secrets."""
+"""The audit log: an entry for each change and attempt, with caller, object, time, outcome. Never bodies or secrets."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AuditLog:
             log.error("the audit log cannot be written", reason=str(error), **entry)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the log; later entries are lost."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -70,7 +70,7 @@ def audit_entry(
     outcome: str,
     problem: str | None,
 ) -> dict[str, Any]:
-    """What every entry has; the time is now."""
+    """Fields of every entry; the time is now."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "who": who,

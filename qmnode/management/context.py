@@ -1,4 +1,4 @@
-"""What the resources work with: the queue manager, the settings, and who calls."""
+"""The context of all resources: the queue manager, the settings and the caller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Protocol, TypeVar, cast
+from typing import Annotated, Any, Final, Protocol, TypeVar, cast
 
 from fastapi import Depends, HTTPException, Request
 
@@ -18,6 +18,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.management.tokens import Caller, Role
 from qmnode.model.administration import ConnectionList
 from qmnode.model.api import Access, QueueApi, QueueType
+from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.security.principals import Principal, Principals
 from qmnode.security.service import KeyStoreStatus
@@ -25,10 +26,12 @@ from qmnode.settings.node import ManagementSettings
 from qmnode.structures.error_codes import ErrorCode
 
 T = TypeVar("T")
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+"""Asked by load balancers and watchdogs, which have no token. The answers are yes or no."""
 
 
 class KeyReader(Protocol):
-    """The port to whoever reads the node's private keys."""
+    """The port to the reader of the node's private keys."""
 
     @property
     def status(self) -> KeyStoreStatus:
@@ -64,13 +67,34 @@ class Context:
         """The caller that queues' descriptors are asked for; None for a role that needs no other right."""
         return self.manager.principal if isinstance(self.manager, GuardedQueueManager) else None
 
-    def seen_by(self, caller: Caller, repaired: Callable[[str, str], None]) -> Context:
-        """The same as a caller may use it. Without a principal its role says that, and every queue is open to it."""
-        if caller.principal is None or self.principals is None:
+    async def seen_by(self, caller: Caller, repaired: Callable[[str, str], None]) -> Context:
+        """The same as a caller may use it.
+
+        For a token without a principal its role says that, and every queue is open to it; as to an administrator on
+        the Unix socket.
+        """
+        principals = self.principals
+        assert principals is not None and isinstance(self.manager, QueueManager)
+        if caller.user is not None:
+            if principals.of_unix_user(*caller.user).administrator:  # for which no directory is asked
+                return self
+            principal = await principals.of_local_user(*caller.user)
+            if principal.administrator:
+                return self
+        elif caller.principal is not None:
+            principal = await principals.of_token(caller.name, caller.principal)
+        else:
             return self
-        principal = self.principals.of_token(caller.name, caller.principal)
-        assert isinstance(self.manager, QueueManager)
         return replace(self, manager=GuardedQueueManager(self.manager, principal, repaired))
+
+    def require(self, what: str) -> None:
+        """Raise MQ_ERROR_ACCESS_DENIED unless the caller may use a part beside the queue manager (``BESIDE``)."""
+        if isinstance(self.manager, GuardedQueueManager):
+            self.manager.require(what)
+
+    def may_see(self, queue: Queue) -> bool:
+        """Whether the caller may see a queue."""
+        return not isinstance(self.manager, GuardedQueueManager) or self.manager.may_see(queue)
 
     async def wait_for(self, request: Request, work: Coroutine[Any, Any, T]) -> T | None:
         """The result of work that may take long; None when the caller goes away or the node stops before."""
@@ -84,7 +108,7 @@ class Context:
             await asyncio.wait([task, *ends], return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
-            task.cancel()  # what was about to be received stays where it is
+            task.cancel()  # a message that was about to be received stays in its queue
             with contextlib.suppress(asyncio.CancelledError):
                 return await task
             return None
@@ -107,10 +131,12 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _context(request: Request) -> Context:
+async def _context(request: Request) -> Context:
     context = cast("Context", request.app.state.context)
     caller: Caller | None = request.scope["state"].get("caller")
-    return context if caller is None else context.seen_by(caller, lambda operation, _: note(request, repair=operation))
+    if caller is None or request.scope["path"] in OPEN_PATHS:
+        return context
+    return await context.seen_by(caller, lambda operation, _: note(request, repair=operation))
 
 
 Node = Annotated[Context, Depends(_context)]

@@ -13,6 +13,7 @@ from qmnode.management.context import Context, Node, note, require_operate
 from qmnode.management.documents import LookupText, identifier_text, lookup_from_text, lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument, MessageList
 from qmnode.management.problems import responses
+from qmnode.model.message import Message
 from qmnode.structures.error_codes import ErrorCode
 
 router = APIRouter()
@@ -22,7 +23,7 @@ LINES: Final = "application/x-ndjson"
 
 
 class Retrying(BaseModel):
-    """Which dead letters to send again, and where to."""
+    """The dead letters to send again, and their destination."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"messages": ["0x400000000000012"]}})
 
@@ -31,7 +32,7 @@ class Retrying(BaseModel):
 
 
 class Retried(BaseModel):
-    """What became of one dead letter."""
+    """The outcome for one dead letter."""
 
     lookup_identifier: str
     identifier: str | None = Field(default=None, description="Of the message that was sent; null if it was not")
@@ -40,7 +41,7 @@ class Retried(BaseModel):
 
 
 class RetriedList(BaseModel):
-    """What became of each."""
+    """The outcome for each dead letter."""
 
     results: list[Retried]
 
@@ -67,7 +68,7 @@ async def list_dead_letters(
 
 @router.post("/v1/dead-letters/retry", **_PLACES, summary="Send dead letters again", responses=responses())
 async def retry_dead_letters(retrying: Retrying, request: Request, node: Node) -> RetriedList:
-    """Each to the queue that it was sent to, or all to another one. What cannot be sent stays a dead letter."""
+    """Each to the queue that it was sent to, or all to another one. One that cannot be sent stays a dead letter."""
     wanted = None if retrying.messages is None else [_lookup(text) for text in retrying.messages]
     lookups = (await chosen(node.manager, wanted))[: node.settings.batch]
     results = [await _retry(node, lookup, retrying.destination) for lookup in lookups]
@@ -94,12 +95,21 @@ async def _retry(node: Context, lookup_identifier: int, destination: str | None)
 async def export_dead_letters(request: Request, node: Node) -> StreamingResponse:
     """All of them with their bodies (base64), one JSON document a line. For the role operate."""
     require_operate(request, "the body of a message")
-    return StreamingResponse(_lines(node), media_type=LINES)
+    messages = dead_letters(node.manager)
+    first = await anext(messages, None)  # a refusal comes before the answer begins
+    return StreamingResponse(_lines(first, messages), media_type=LINES)
 
 
-async def _lines(node: Context) -> AsyncIterator[str]:
-    async for message in dead_letters(node.manager):
-        yield MessageDocument.of(message, BodyForm.BASE64).model_dump_json() + "\n"
+async def _lines(first: Message | None, others: AsyncIterator[Message]) -> AsyncIterator[str]:
+    if first is None:
+        return
+    yield _line(first)
+    async for message in others:
+        yield _line(message)
+
+
+def _line(message: Message) -> str:
+    return MessageDocument.of(message, BodyForm.BASE64).model_dump_json() + "\n"
 
 
 def _lookup(text: str) -> int:

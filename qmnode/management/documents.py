@@ -1,9 +1,10 @@
-"""What travels as JSON: requests and answers of the management API, and the ``--json`` of the command line.
+"""JSON documents: requests and answers of the management API, and the ``--json`` of the command line.
 
 Names are those of the data model. Quotas are in KB and null is none; times are UTC; lookup identifiers are
 hexadecimal text, since their 64 bits do not fit the numbers of every JSON reader. Keys are added, never changed.
 """
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self, cast
@@ -87,7 +88,7 @@ def time_or_none(seconds: float) -> datetime | None:
 
 
 class Document(BaseModel):
-    """What all have in common: no keys that nobody knows."""
+    """The base of all documents: unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -101,7 +102,7 @@ class Privacy(StrEnum):
 
 
 class QueueSettings(Document):
-    """What may be changed of a queue. What is left out stays as it is; a quota of null is no limit."""
+    """The properties of a queue that may be changed. Omitted ones stay as they are; a quota of null is no limit."""
 
     label: str = Field(default="", max_length=124)
     type: GuidText | None = Field(default=None, description="Type of service; Message Queuing gives it no meaning")
@@ -114,7 +115,7 @@ class QueueSettings(Document):
     base_priority: int = Field(default=0, ge=-0x8000, le=0x7FFF)
 
     def properties(self) -> QueueProperties:
-        """What was set, as the model takes it."""
+        """The values that were set, as the model takes them."""
         values: dict[str, Any] = self.model_dump(exclude_unset=True, exclude={"name"})
         for name in ("quota", "journal_quota"):
             if name in values and values[name] is None:
@@ -174,7 +175,7 @@ class QueueDocument(Document):
 
     @classmethod
     def of(cls, queue: QueueInformation) -> Self:
-        """From the model."""
+        """Make the document from the object of the model."""
         return cls(
             pathname=queue.pathname,
             format_name=queue.format_name,
@@ -210,6 +211,23 @@ class QueueList(Document):
     next: str | None = Field(default=None, description="If there are more: 'after' of the next request")
 
 
+class BridgeDocument(Document):
+    """A bridge to an AMQP peer. Counts are since the start of the node."""
+
+    name: str
+    direction: str = Field(examples=["out"])
+    queue: str
+    peer: str = Field(examples=["amqps://broker.example:5671"])
+    address: str
+    connected: bool
+    since: float = Field(description="When it was connected, or lost the connection: seconds since 1970 (UTC)")
+    reason: str = Field(description="Why it is not connected; empty while it is")
+    carried: int = Field(description="Messages that arrived and are gone from where they came from")
+    repeated: int = Field(description="Those of them that may have been carried before")
+    rejected: int = Field(description="Messages that the receiving side refused for good")
+    failures: int
+
+
 class NodeDocument(Document):
     """The queue manager as a whole."""
 
@@ -236,22 +254,28 @@ class NodeDocument(Document):
     tls_mode: str | None = Field(
         default=None, description="How the node speaks with others: offer, prefer or require; null: without TLS"
     )
+    settings_read: float = Field(
+        default=0.0,
+        description="When a reload read the settings that are in effect, in seconds since 1970; 0: none did",
+    )
     plain_peers: list[str] = Field(default=[], description="Machines that are declared to speak in clear")
     amqp_port: int = Field(default=0, description="Port of the AMQP door; 0: it is closed")
     amqp_connections: int = 0
     amqp_links: int = Field(default=0, description="Links of programs to queues over AMQP")
+    bridges: list[BridgeDocument] = Field(default=[], description="Bridges to AMQP peers, by name")
 
     @classmethod
     def of(cls, status: NodeStatus, version: str) -> Self:
-        """From the model."""
-        names = cls.model_fields.keys() - {"identifier", "version", "storage_failure", "tls_mode"}
+        """Make the document from the object of the model."""
+        names = cls.model_fields.keys() - {"identifier", "version", "storage_failure", "tls_mode", "bridges"}
         values: dict[str, Any] = {name: getattr(status, name) for name in names}
+        values["bridges"] = [BridgeDocument(**asdict(bridge)) for bridge in status.bridges]
         values["storage_failure"], values["tls_mode"] = status.storage_failure or None, status.tls_mode or None
         return cls(identifier=guid_to_text(status.identifier), version=version, **values)
 
 
 class QuotaDocument(Document):
-    """How much is stored, and how much may be: limits in KB, use in bytes."""
+    """Quotas and their use: limits in KB, use in bytes."""
 
     quota: int | None = Field(description="KB, of all queues together; null: no limit")
     quota_used: int = Field(description="Bytes")
@@ -262,7 +286,7 @@ class QuotaDocument(Document):
 
     @classmethod
     def of(cls, status: NodeStatus) -> Self:
-        """From the model."""
+        """Make the document from the object of the model."""
         return cls(
             quota=quota_or_none(status.quota),
             quota_used=status.quota_used,
@@ -283,7 +307,7 @@ class AttemptDocument(Document):
 
     @classmethod
     def of(cls, attempt: ConnectionAttempt) -> Self:
-        """From the model."""
+        """Make the document from the object of the model."""
         return cls(
             status=attempt.status.name.lower(),
             time=time_or_none(attempt.time),
@@ -309,7 +333,7 @@ class TransactionDocument(Document):
 
     @classmethod
     def of(cls, transaction: TransactionInformation) -> Self:
-        """From the model."""
+        """Make the document from the object of the model."""
         return cls(
             identifier=guid_to_text(transaction.identifier),
             state=transaction.state,
@@ -336,7 +360,7 @@ class ConnectionDocument(Document):
 
     @classmethod
     def of(cls, connection: ConnectionInformation) -> Self:
-        """From whoever keeps them."""
+        """Make the document from the list of connections."""
         names = cls.model_fields.keys() - {"queue_manager_identifier", "established"}
         values: dict[str, Any] = {name: getattr(connection, name) for name in names}
         return cls(

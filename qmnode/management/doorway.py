@@ -1,4 +1,4 @@
-"""Who calls, before anything else is done with a request: tokens over TCP, the peer's user on the Unix socket.
+"""Identify the caller before anything else: by a token over TCP, by the peer's user on the Unix socket.
 
 Reading is for both roles; what changes something, which is every method but GET and HEAD, is for ``operate``.
 """
@@ -12,13 +12,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qmnode.management.audit import SAFE_METHODS
+from qmnode.management.context import OPEN_PATHS
 from qmnode.management.problems import http_problem
 from qmnode.management.tokens import Caller, Role, Tokens
 
 log = structlog.get_logger(__name__)
 
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
-"""What load balancers and watchdogs ask, who have no token; it tells nothing but yes or no."""
 BODY_TIME: Final = 60.0
 """Seconds that a request has to be whole."""
 _BEARER: Final = "bearer "
@@ -28,7 +27,7 @@ class Doorway:
     """Lets callers in, and says to the application who they are (``request.state.caller``)."""
 
     def __init__(self, app: ASGIApp, tokens: Tokens | None, request_size: int) -> None:
-        """Without tokens this is the door of the Unix socket, whose permissions say who may operate."""
+        """Without tokens this is the door of the Unix socket: the kernel names the user."""
         self.app = app
         self.tokens = tokens
         self.request_size = request_size
@@ -45,7 +44,7 @@ class Doorway:
             state["caller"] = caller
         refusal = self._refusal(scope, caller, headers.get(b"content-length", b""))
         if refusal is not None:
-            # Its body is not waited for: who may not come in cannot keep the door open by sending it byte by byte.
+            # Its body is not awaited: an unknown caller cannot keep the connection open by sending it byte by byte.
             refusal.headers["Connection"] = "close"
             await refusal(scope, receive, send)
             return
@@ -57,8 +56,8 @@ class Doorway:
 
     def _caller(self, scope: Scope, authorization: str) -> Caller | None:
         if self.tokens is None:
-            client = scope.get("client")
-            return Caller(client[0] if client else "unknown", Role.OPERATE, "unix")
+            user_id, groups = scope["state"]["user"]
+            return Caller(f"uid:{user_id}", Role.OPERATE, "unix", user=(user_id, groups))
         if authorization[: len(_BEARER)].lower() != _BEARER:
             return None
         return self.tokens.caller(authorization[len(_BEARER) :].strip())

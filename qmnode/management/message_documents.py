@@ -121,7 +121,7 @@ class NewMessage(Document):
             raise ValueError(f"the format {name} puts headers into the extension: leave it out")
 
     def body(self) -> bytes:
-        """The body's bytes."""
+        """The bytes of the body, decoded from text or base64."""
         if self.base64 is not None:
             return base64.b64decode(self.base64)
         return (self.text or "").encode(self.encoding, "surrogatepass")
@@ -203,7 +203,7 @@ class MessageDocument(Document):
 
     @classmethod
     def of(cls, message: Message, body: BodyForm = BodyForm.NONE, limits: Limits = DEFAULT_LIMITS) -> Self:
-        """From the model."""
+        """Make the document from the object of the model."""
         correlation = message.correlation_identifier
         document = cls(
             lookup_identifier=lookup_text(message.lookup_identifier),
@@ -251,6 +251,12 @@ class MessageDocument(Document):
         self.undecoded = "; ".join(filter(None, (decoded.reason, headers.reason))) or None
         if headers.format:
             self.headers, self.headers_format = dict(plain(headers.values)), headers.format
+
+
+def exported(queue: str, message: Message, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
+    """A message as a line of an export: where it was, all properties, the decoded body, and the whole packet."""
+    document = MessageDocument.of(message, BodyForm.DECODED, limits).model_dump(mode="json")
+    return {"queue": queue} | document | {"packet": base64.b64encode(message.packet).decode()}
 
 
 def _sender(message: Message) -> str | None:

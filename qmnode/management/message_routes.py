@@ -37,13 +37,13 @@ class Sending(BaseModel):
 
 
 class Sent(BaseModel):
-    """What was sent, in the same order."""
+    """The messages that were sent, in the same order."""
 
     identifiers: list[str] = Field(examples=[["7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e\\65537"]])
 
 
 class Receiving(BaseModel):
-    """Which messages to take."""
+    """The selection of messages to receive."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"limit": 10, "timeout": 5, "body": "text"}}
@@ -96,7 +96,7 @@ async def send_messages(name: QueueName, sending: Sending, request: Request, nod
 async def receive_messages(name: QueueName, receiving: Receiving, request: Request, node: Node) -> MessageList:
     """Take the first messages out of a queue, waiting for one if there is none; an empty list when time is over.
 
-    What was taken is gone when this answers: if the answer gets lost, so do the messages.
+    Received messages are gone when this answers: if the answer gets lost, so do the messages.
     """
     limit = min(receiving.limit, node.settings.batch)
     async with await node.open(name, Access.RECEIVE) as queue:

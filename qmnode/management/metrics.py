@@ -145,6 +145,25 @@ class _Snapshot(Collector):
         yield CounterMetricFamily(
             "qmnode_amqp_refused_connections", "Connections that the AMQP door closed", value=counts.refused_connections
         )
+        yield from self._bridges()
+
+    def _bridges(self) -> Iterator[Metric]:
+        bridges = self._status.bridges
+        connected = GaugeMetricFamily(
+            "qmnode_bridge_connected", "Whether a bridge is connected to its AMQP peer", labels=("bridge", "direction")
+        )
+        messages = CounterMetricFamily(
+            "qmnode_bridge_messages",
+            "Messages of a bridge: carried, rejected, and those carried that may be duplicates (repeated)",
+            labels=("bridge", "outcome"),
+        )
+        failures = CounterMetricFamily("qmnode_bridge_failures", "Interruptions of a bridge", labels=("bridge",))
+        for bridge in bridges:
+            connected.add_metric((bridge.name, bridge.direction), int(bridge.connected))
+            for outcome in ("carried", "repeated", "rejected"):
+                messages.add_metric((bridge.name, outcome), getattr(bridge, outcome))
+            failures.add_metric((bridge.name,), bridge.failures)
+        yield from (connected, messages, failures)
 
     def _keys(self) -> Metric:
         family = GaugeMetricFamily(

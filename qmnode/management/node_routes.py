@@ -18,7 +18,7 @@ router = APIRouter()
 
 
 class Health(BaseModel):
-    """Yes."""
+    """The answer of a healthy node."""
 
     status: Literal["ok"] = "ok"
 
@@ -38,7 +38,7 @@ class Keys(BaseModel):
 
     @classmethod
     def of(cls, status: KeyStoreStatus) -> Self:
-        """From whoever reads them."""
+        """Make the document from the status of the key reader."""
         return cls(version=status.version, fault=status.fault, fingerprints=list(status.fingerprints))
 
 
@@ -86,12 +86,14 @@ async def readiness(node: Node) -> Readiness | JSONResponse:
 @router.get("/v1/keys", tags=["node"], summary="The private keys in use, by fingerprint", responses=responses())
 async def show_keys(node: Node) -> Keys:
     """As the last reading of the key store found them."""
+    node.require("keys")
     return Keys.of(node.key_reader.status if node.key_reader is not None else KeyStoreStatus())
 
 
 @router.post("/v1/keys/reload", tags=["node"], summary="Read the key store again", responses=responses())
 async def reload_keys(node: Node) -> Keys:
     """Now, and not only when ``security.key_reload_interval`` has passed: the answer says what was found."""
+    node.require("reload_keys")
     return Keys.of(await node.key_reader.read() if node.key_reader is not None else KeyStoreStatus())
 
 
@@ -130,6 +132,7 @@ async def show_quotas(node: Node) -> QuotaDocument:
 @router.get("/v1/connections", tags=["node"], summary="Connections to other queue managers", responses=responses())
 async def list_connections(node: Node) -> Connections:
     """Sessions of the binary protocol (MS-MQQB)."""
+    node.require("connections")
     found = node.connection_list.connections() if node.connection_list is not None else ()
     return Connections(connections=[ConnectionDocument.of(connection) for connection in found])
 
@@ -138,6 +141,6 @@ async def list_connections(node: Node) -> Connections:
     "/v1/transactions", tags=["transactions"], summary="Transactions that have not ended", responses=responses()
 )
 async def list_transactions(node: Node) -> Transactions:
-    """Transactions of applications."""
+    """The transactions that applications began and have not ended."""
     found = await node.manager.list_transactions()
     return Transactions(transactions=[TransactionDocument.of(transaction) for transaction in found])

@@ -1,10 +1,14 @@
 """Operations on messages: find them, in one queue or many."""
 
+import json
 import time
-from datetime import datetime
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import StreamingResponse
 from pydantic import Base64Bytes, ConfigDict, Field
 
 from qmnode.administration.asker import Asker
@@ -14,7 +18,7 @@ from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import Context, Node, note, require_operate
 from qmnode.management.documents import Document, LookupText, lookup_from_text, lookup_text, time_or_none
-from qmnode.management.message_documents import BodyForm, MessageDocument
+from qmnode.management.message_documents import BodyForm, MessageDocument, exported
 from qmnode.management.message_routes import Lookup
 from qmnode.management.problems import responses
 from qmnode.management.queue_routes import QueueName
@@ -25,6 +29,9 @@ from qmnode.structures.error_codes import ErrorCode
 router = APIRouter()
 
 _PLACES: Final[dict[str, Any]] = {"tags": ["messages"]}
+_LINES: Final = "application/x-ndjson"
+_EXPORT_PAGE: Final = 100
+_LONGEST_HEADER: Final = 4096
 
 
 class FoundDocument(Document):
@@ -32,6 +39,7 @@ class FoundDocument(Document):
 
     queue: str = Field(description="Path name, or format name of an outgoing queue")
     message: MessageDocument
+    cursor: str = Field(default="", description="`cursor` of a search that goes on after this message")
 
 
 class FoundList(Document):
@@ -82,6 +90,7 @@ async def find_messages(
             FoundDocument(
                 queue=one["queue"],
                 message=MessageDocument.of(received_message(one["lookup"], one["value"]), body, node.body_limits),
+                cursor=one["after"],
             )
             for one in page["found"]
         ],
@@ -90,6 +99,44 @@ async def find_messages(
         next=page["next"] or None,
         refused=page["refused"],
     )
+
+
+@router.get(
+    "/v1/messages/export",
+    **_PLACES,
+    summary="Export messages",
+    response_class=StreamingResponse,
+    responses=responses(404) | {200: {"content": {_LINES: {}}, "description": "A JSON object a line"}},
+)
+async def export_messages(
+    request: Request,
+    node: Node,
+    queue: Annotated[
+        list[str], Query(description="Names, or patterns with * and ?; may be given again", examples=[["orders*"]])
+    ],
+    where: Annotated[list[str] | None, Query(description=WHERE_HELP, examples=[["label=order*"]])] = None,
+) -> StreamingResponse:
+    """All properties, the decoded body and the packet of each, which `POST /v1/messages/import` takes; they stay.
+    The stream is cut off, and not ended, when the node stops. The header `Left-Out` has the queues that the caller
+    may not read, percent-encoded and separated by spaces. For the role `operate`."""
+    require_operate(request, "the packet of a message")
+    operations, asker, criteria = operations_of(node), asker_of(request, node), parse_where(where or (), time.time())
+    first = await operations.find(asker, queue, criteria, "", _EXPORT_PAGE)  # a mistake is a problem, and no stream
+
+    async def lines() -> AsyncIterator[str]:
+        page = first
+        while True:
+            for one in page["found"]:
+                message = received_message(one["lookup"], one["value"])
+                yield json.dumps(exported(one["queue"], message, node.body_limits)) + "\n"
+            if not page["next"]:
+                return
+            if node.stopping.is_set():
+                raise MessageQueuingError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE, "the node stops")
+            page = await operations.find(asker, queue, criteria, page["next"], _EXPORT_PAGE)
+
+    left_out = {"Left-Out": " ".join(map(quote, first["refused"]))[:_LONGEST_HEADER]} if first["refused"] else {}
+    return StreamingResponse(lines(), media_type=_LINES, headers=left_out)
 
 
 _JOBS: Final[dict[str, Any]] = {"tags": ["jobs"]}
@@ -287,6 +334,41 @@ async def list_failures(
         for group in found.pop("groups")
     ]
     return FailureGroups(groups=groups, **found)
+
+
+class QueueHistory(Document):
+    """The counters of a queue, a number for each step; the last of each list is that of the last step."""
+
+    queue: str
+    arrived: list[int] = Field(description="Messages that were put into the queue in the step")
+    left: list[int] = Field(description="Messages that were received, or acknowledged by the next hop")
+    died: list[int] = Field(description="Messages that ended otherwise, or were rejected")
+    messages: list[int] = Field(description="Messages in the queue at the end of the step")
+    bytes: list[int]
+
+
+class HistoryDocument(Document):
+    """Counters over time, of the busiest queues that have moved messages since the node started."""
+
+    step: float = Field(description="Seconds")
+    times: list[datetime] = Field(description="Ends of the steps, of which a queue may lack the first")
+    queues: list[QueueHistory]
+
+
+@router.get("/v1/history", **_PLACES, summary="Show counters over time", responses=responses(404))
+async def show_history(
+    request: Request,
+    node: Node,
+    queue: Annotated[list[str] | None, Query(description="Names, or patterns with * and ?; default: all")] = None,
+    span: Annotated[Literal["hour", "day"], Query(description="10 seconds for an hour, a minute for a day")] = "hour",
+) -> HistoryDocument:
+    """Arrivals, departures, deaths and backlog, kept by the node itself."""
+    found = await operations_of(node).history(asker_of(request, node), queue or ["*"], span)
+    return HistoryDocument(
+        step=found["step"],
+        times=[datetime.fromtimestamp(time, UTC) for time in found["times"]],
+        queues=[QueueHistory(**one) for one in found["queues"]],
+    )
 
 
 class Editing(Document):

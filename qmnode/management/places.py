@@ -3,6 +3,9 @@
 A connection holds its place from its acceptance on, so a TLS handshake that never ends holds one too. It is *busy*
 while a request is answered. When there is no place for a new connection, one that is not busy gives up its own, the
 longest silent one of the address that holds most; a connection that is busy never does.
+
+A connection that gave up its place is still open until the event loop has closed it. While as many of these are open as
+there are places, no further connection is accepted: it waits in the kernel, where it costs the node no memory.
 """
 
 from __future__ import annotations
@@ -65,6 +68,22 @@ class Places:
         self._held: dict[int, Place] = {}
         """By file descriptor; the longest silent first."""
         self._counts: Counter[str] = Counter()
+        self._open = 0
+        """Connections that are not closed yet, with a place or without."""
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a further connection has to wait until others are closed."""
+        return self._open >= 2 * self._most
+
+    def opened(self) -> None:
+        """Count a connection that was accepted."""
+        self._open += 1
+
+    def closed(self, connection: _Accepted) -> None:
+        """Count a connection that is being closed, and take its place back."""
+        self._open -= 1
+        self.release(connection)
 
     def take(self, connection: _Accepted, address: str) -> bool:
         """Give a new connection a place; False when there is none and it has to go."""
@@ -127,7 +146,7 @@ class _Accepted(socket.socket):
 
     def close(self) -> None:
         if self.places is not None and self.fileno() >= 0:
-            self.places.release(self)
+            self.places.closed(self)
         super().close()
 
 
@@ -140,18 +159,24 @@ class Listener(socket.socket):
         self._places = places
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection. Raises BlockingIOError when none waits, ConnectionAbortedError for want of a place."""
+        """The next connection. Raises ConnectionAbortedError for want of a place.
+
+        BlockingIOError when none waits, or when it has to wait.
+        """
+        if self._places.is_crowded:
+            raise BlockingIOError
         accepted, peer = super().accept()
         connection = _Accepted(fileno=accepted.detach())
         if not self._places.take(connection, _address(connection, peer)):
             connection.close()
             raise ConnectionAbortedError
         connection.places = self._places
+        self._places.opened()
         return connection, peer
 
 
 def _address(connection: socket.socket, peer: Any) -> str:
-    """Whose the connection is: an IPv4 address, a /64 network of IPv6, or a user of this machine."""
+    """The owner of the connection: an IPv4 address, a /64 network of IPv6, or a user of this machine."""
     if connection.family == socket.AF_UNIX:
         return f"uid:{peer_credentials(connection)[1]}"
     host = str(peer[0]).partition("%")[0]

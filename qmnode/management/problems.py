@@ -42,7 +42,7 @@ _CODES: Final = {
     HTTPStatus.TOO_MANY_REQUESTS: ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
     HTTPStatus.SERVICE_UNAVAILABLE: ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
 }
-"""MQ_ERROR codes of what HTTP itself refuses; MQ_ERROR_INVALID_PARAMETER for all others."""
+"""MQ_ERROR codes for refusals by HTTP itself; MQ_ERROR_INVALID_PARAMETER for all others."""
 
 
 class Mistake(BaseModel):
@@ -53,7 +53,7 @@ class Mistake(BaseModel):
 
 
 class Problem(BaseModel):
-    """What every error is."""
+    """The document of every error."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -97,7 +97,7 @@ def problem(status: int, code: ErrorCode, sentence: str, mistakes: list[Mistake]
 
 
 def http_problem(status: int, sentence: str) -> JSONResponse:
-    """What HTTP itself refuses, with the code that fits best."""
+    """Report a refusal by HTTP itself, with the code that fits best."""
     return problem(status, _CODES.get(HTTPStatus(status), ErrorCode.MQ_ERROR_INVALID_PARAMETER), sentence)
 
 

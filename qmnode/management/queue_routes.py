@@ -18,6 +18,7 @@ from qmnode.management.documents import (
     QueueSettings,
 )
 from qmnode.management.problems import responses
+from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
 from qmnode.management.transfer_document import IncomingSequenceDocument, IncomingSequences, TransferDocument
 from qmnode.model.administration import SequencePlace, TransferInformation
 from qmnode.model.api import Access, QueueType
@@ -108,6 +109,18 @@ async def show_incoming_sequences(name: QueueName, node: Node) -> IncomingSequen
     return IncomingSequences(incoming_sequences=[IncomingSequenceDocument.of(one) for one in found])
 
 
+@router.get(
+    "/v1/queues/{name}/refused-messages",
+    **_PLACES,
+    summary="Show which messages of other machines a queue refused",
+    responses=responses(404),
+)
+async def show_refused_messages(name: QueueName, node: Node) -> RefusedMessagesList:
+    """Since the node started, by sender and reason. The messages themselves are not kept."""
+    found = await node.manager.refused_messages(queue_name(name))
+    return RefusedMessagesList(refused_messages=[RefusedMessagesDocument.of(one) for one in found])
+
+
 @router.patch("/v1/queues/{name}", **_PLACES, summary="Change a queue", responses=responses(404))
 async def set_queue(name: QueueName, settings: QueueSettings, request: Request, node: Node) -> QueueDocument:
     """Only what is given changes. Whether a queue is transactional never does."""
@@ -165,7 +178,7 @@ async def show_connection_history(name: QueueName, node: Node) -> ConnectionHist
     responses=responses(404),
 )
 async def show_transfer(name: QueueName, node: Node) -> TransferDocument:
-    """What was acknowledged, what waits for that, and when it is sent again."""
+    """Messages that were acknowledged, those that wait for it, and when they are sent again."""
     queue, network = node.manager.outgoing_queue(queue_name(name)), node.manager.context.network
     if network is None:
         return TransferDocument.of(TransferInformation(SequencePlace(0, 0, 0)))
@@ -200,15 +213,17 @@ async def resume_queue(name: QueueName, node: Node) -> None:
 async def list_journals(node: Node) -> Journals:
     """Their messages are those of the queue `NAME;journal`, and of `system$;journal` for what this node sent."""
     machine = node.manager.journal_queue
-    found = [
-        Journal(
-            pathname=machine.pathname,
-            queue=None,
-            journaling=True,
-            message_count=machine.message_count,
-            total_bytes=machine.total_bytes,
+    found = []
+    if node.may_see(machine):
+        found.append(
+            Journal(
+                pathname=machine.pathname,
+                queue=None,
+                journaling=True,
+                message_count=machine.message_count,
+                total_bytes=machine.total_bytes,
+            )
         )
-    ]
     for queue in sorted(node.manager.queue_collection.values(), key=lambda queue: queue.pathname.upper()):
         count = queue.journal_queue.message_count if queue.journal_queue is not None else 0
         if queue.journaling or count:

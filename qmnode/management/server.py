@@ -23,7 +23,7 @@ from qmnode.model.administration import ConnectionList
 from qmnode.model.queue_manager import QueueManager
 from qmnode.security.principals import Principals
 from qmnode.settings.node import ConfigurationError, ManagementSettings
-from qmnode.unix_sockets import bind_unix_socket, peer_credentials
+from qmnode.unix_sockets import bind_unix_socket, peer_credentials, peer_groups
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +60,7 @@ class _PeerProtocol(H11Protocol):
         if peer.family == socket.AF_UNIX:
             process, user = peer_credentials(peer)
             self.client = (f"uid:{user}", process)
+            self.app_state = {**self.app_state, "user": (user, peer_groups(peer))}
         self._number = peer.fileno()
         self._await_head()
 
@@ -95,7 +96,7 @@ class _Server(uvicorn.Server):
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Let ``main_loop`` end."""
+        """End ``main_loop``; requests that wait for messages are answered."""
         self.should_exit = True
         self._stopping.set()
 
@@ -126,10 +127,12 @@ class ManagementServer:
         audit_log: AuditLog | None = None,
         body_limits: Limits = DEFAULT_LIMITS,
         operations: Operations | None = None,
+        principals: Principals | None = None,
     ) -> None:
+        """``principals`` says who callers are; without it that is as in a workgroup."""
         self.settings = settings
         self.context = Context(manager, settings, ready, connection_list, key_reader, body_limits, operations)
-        self.context.principals = Principals(manager.settings.security)
+        self.context.principals = principals or Principals(manager.settings.security)
         self.audit_log = audit_log or AuditLog(settings.audit_log)
         self.tokens = Tokens(settings.tokens) if settings.listen is not None and settings.tokens is not None else None
         self.address: tuple[str, int] | None = None

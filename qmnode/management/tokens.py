@@ -1,4 +1,4 @@
-"""Who may use the management API over TCP: bearer tokens, of which the node knows only the digests."""
+"""Bearer tokens for the management API over TCP. The node knows only their digests."""
 
 import hashlib
 from dataclasses import dataclass
@@ -16,34 +16,42 @@ _EVERYBODY: Final = 0o007
 
 
 class Role(StrEnum):
-    """What a caller may do."""
+    """The role of a caller."""
 
     READ = "read"
     """See everything but the bodies of messages, and change nothing."""
     OPERATE = "operate"
-    """Everything."""
+    """All resources and changes, bodies included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls: the name of a token, or the user at the other end of the Unix socket."""
+    """The caller: the name of a token, or the user at the other end of the Unix socket."""
 
     name: str
     role: Role
     channel: str
-    """``unix`` or ``tcp``."""
+    """The way in: ``unix`` or ``tcp``."""
     principal: str | None = None
     """The SID by which queues' descriptors are asked; without one the role alone counts."""
+    user: tuple[int, frozenset[int]] | None = None
+    """The user and groups at the other end of the Unix socket."""
 
 
 def _sid_text(text: str) -> str:
     return str(Sid.from_text(text))
 
 
+def _no_user(text: str) -> str:
+    if text.lower().startswith("uid:"):  # jobs of such a token would be those of that user
+        raise ValueError("uid:NUMBER is the name of a user of this machine")
+    return text
+
+
 class _Token(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    name: Annotated[str, Field(min_length=1, max_length=100)]
+    name: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_no_user)]
     role: Role
     sha256: Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$")]
     principal: Annotated[str, AfterValidator(_sid_text)] | None = None
@@ -85,5 +93,5 @@ class Tokens:
         self._callers = callers
 
     def caller(self, token: str) -> Caller | None:
-        """Who has this token."""
+        """The caller with this token."""
         return self._callers.get(hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest())

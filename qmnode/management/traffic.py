@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 
 from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.traffic import Amount, Histogram, Label, Tally
+from qmnode.model.traffic import OTHERS, Amount, Histogram, Label, Tally
 from qmnode.structures.message_classes import MessageClass
 
 _COUNTS: Final[dict[str, tuple[str, Callable[[Tally], Amount]]]] = {
@@ -34,9 +34,13 @@ _PREFIXES: Final = ("MQMSG_CLASS_NACK_", "MQMSG_CLASS_")
 
 
 def traffic_metrics(manager: QueueManager | GuardedQueueManager, limit: int) -> Iterator[Metric]:
-    """What happened to messages since the node started, for up to ``limit`` queues by name."""
-    manager.traffic.settle(manager.clock)
-    tallies = list(manager.traffic.collect(manager.queue_collection.values(), limit))
+    """Counters of messages since the node started, for up to ``limit`` queues that the caller may see."""
+    manager.traffic.settle()
+    whole = manager.manager if isinstance(manager, GuardedQueueManager) else manager
+    tallies = list(manager.traffic.collect(whole.queue_collection.values(), limit))
+    if whole is not manager:
+        seen = {(queue.pathname, queue.queue_type.value) for queue in manager.queue_collection.values()}
+        tallies = [(label, tally) for label, tally in tallies if label in seen or label == (OTHERS, OTHERS)]
     for name, (text, amount) in _COUNTS.items():
         amounts = [(label, amount(tally)) for label, tally in tallies]
         for place, (unit, what) in enumerate(_UNITS.items()):
@@ -54,6 +58,14 @@ def traffic_metrics(manager: QueueManager | GuardedQueueManager, limit: int) -> 
     for kind, number in manager.traffic.distrusted.items():
         distrusted.add_metric((kind,), number)
     yield distrusted
+    denied = CounterMetricFamily(
+        "qmnode_access_denied_messages",
+        "Messages of other machines that no access list let in, by what their sender was taken for",
+        labels=("sender",),
+    )
+    for standing, number in manager.traffic.refusals.denied.items():
+        denied.add_metric((standing,), number)
+    yield denied
     yield from _histograms(manager)
 
 

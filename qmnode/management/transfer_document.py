@@ -1,4 +1,4 @@
-"""How far transactional messages are, on their way out and in, as JSON."""
+"""The progress of transactional messages, on their way out and in, as JSON."""
 
 from datetime import UTC, datetime
 from typing import Self
@@ -20,14 +20,14 @@ class PlaceDocument(BaseModel):
 
     @classmethod
     def of(cls, place: SequencePlace | None) -> Self | None:
-        """From the model."""
+        """Make the document from the object of the model."""
         if place is None:
             return None
         return cls(sequence=f"{place.sequence_identifier:#x}", number=place.number, previous=place.previous)
 
 
 class TransferDocument(BaseModel):
-    """How far the transactional messages of an outgoing queue are (OutgoingTransferInfo, MS-MQDMPR 3.1.1.4)."""
+    """The progress of the transactional messages of an outgoing queue (OutgoingTransferInfo, MS-MQDMPR 3.1.1.4)."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -45,7 +45,7 @@ class TransferDocument(BaseModel):
 
     @classmethod
     def of(cls, information: TransferInformation) -> Self:
-        """From the model."""
+        """Make the document from the object of the model."""
         return cls(
             unacknowledged_messages=information.unacknowledged_count,
             first_unacknowledged=PlaceDocument.of(information.first_unacknowledged),
@@ -83,7 +83,7 @@ class IncomingSequenceDocument(BaseModel):
 
     @classmethod
     def of(cls, information: IncomingSequenceInformation) -> Self:
-        """From the model."""
+        """Make the document from the object of the model."""
         return cls(
             source=guid_to_text(information.source),
             destination=information.destination,

@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from qmnode.model.refusals import RefusedMessages
 from qmnode.structures.guid import ZERO_GUID, Guid
 
 
@@ -56,6 +57,36 @@ class NodeStatus:
     amqp_connections: int = 0
     amqp_links: int = 0
     """Links of programs to queues, over all connections."""
+    settings_read: float = 0.0
+    """When a reload read the settings that are in effect, in seconds since 1970; 0 if none did. A reload that leaves
+    settings for a restart does not count."""
+    bridges: tuple["BridgeInformation", ...] = ()
+    """The bridges to AMQP peers, by name."""
+
+
+@dataclass(slots=True)
+class BridgeInformation:
+    """A bridge to an AMQP peer as it is now. Counts are since the start of the node."""
+
+    name: str
+    direction: str
+    """``out`` to the peer, or ``in`` from it."""
+    queue: str
+    peer: str
+    address: str
+    connected: bool = False
+    since: float = 0.0
+    """When it was connected, or lost the connection: seconds since 1970 (UTC)."""
+    reason: str = ""
+    """Why it is not connected; empty while it is."""
+    carried: int = 0
+    """Messages that have arrived and are gone from where they came from."""
+    repeated: int = 0
+    """Messages carried that may have been carried before: duplicates, or not."""
+    rejected: int = 0
+    """Messages that the receiving side refused for good: dead letters."""
+    failures: int = 0
+    """Connections and attempts that failed."""
 
 
 @dataclass(slots=True)
@@ -74,6 +105,7 @@ class AmqpCounts:
     """Messages that programs accepted outside transactions."""
     refused_connections: int = 0
     """Connections closed at once: too many, or without proof of identity."""
+    bridges: dict[str, BridgeInformation] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +267,12 @@ class AdministrationApi(ABC):
     async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
         """The incoming sequences of transactional messages from other queue managers to a queue, or to all queues
         without a name: a thousand at most, the most recently used first.
+        """
+
+    @abstractmethod
+    async def refused_messages(self, name: str) -> list[RefusedMessages]:
+        """The messages from other queue managers that a queue refused since the node started, by sender and reason:
+        the 64 refused last, those first. 256 queues are remembered.
         """
 
     @abstractmethod

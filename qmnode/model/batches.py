@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.model.expiry import GROUP_SHIFT
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT, SEQUENCE_MASK, LockedPosition, PositionState
-from qmnode.model.record import EXPRESS, FACTS, FLAGS, NEVER, NOTICE, ON_LOSS, PEEK_WHEN_LOCKED, PREFIX_SIZE
+from qmnode.model.record import DEPARTURE, EXPRESS, FACTS, FLAGS, NEVER, NOTICE, ON_LOSS, PEEK_WHEN_LOCKED, PREFIX_SIZE
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 
@@ -84,18 +84,20 @@ def lock_first(queue: "Queue", limit: int) -> list[Entry]:
     return taken
 
 
-def remove_many(queue: "Queue", entries: Sequence[Entry]) -> None:
-    """``remove`` for each of the entries."""
+def remove_acknowledged(queue: "Queue", entries: Sequence[Entry]) -> None:
+    """``remove`` for messages that the other side has, which are counted as acknowledged."""
     queue_id, lanes = queue.queue_id, queue.lanes
     delete, delete_express = queue.store.delete_message, queue.store.delete_express
     expires = queue.context.expiry.remove
     total = express = 0
     grouped_second = group = -1
+    since: list[int] = []
     for lookup_identifier, value in entries:
         lane = lanes[lookup_identifier >> LANE_SHIFT]
         if lane is None:
             raise ValueError(f"no message {lookup_identifier:#x} in {queue.pathname}")
-        flags, second = FACTS.unpack_from(value)
+        flags, second, arrived = DEPARTURE.unpack_from(value)
+        since.append(arrived)
         total += len(value) - PREFIX_SIZE
         if flags & EXPRESS:
             delete_express(queue_id, lookup_identifier)
@@ -116,6 +118,7 @@ def remove_many(queue: "Queue", entries: Sequence[Entry]) -> None:
             grouped_second, group = second, lookup_identifier >> GROUP_SHIFT
     queue.express_bytes -= express
     queue.count_bytes(-total)
+    queue.tally.count_acknowledged(since, total, queue.context.clock.time())
     if express < total and not queue.touched:
         queue.touch()
 

@@ -118,7 +118,7 @@ class Context:
         """Signs the messages of applications; None in a queue manager that has no keys."""
         self.quotas = Quotas(settings.quotas)
         self.notices = NoticeBudget(settings.quotas)
-        self.traffic = Traffic()
+        self.traffic = Traffic(clock)
         self.read_ahead = ReadAhead(settings.read_ahead)
         self.ordinal = Ordinal(store, MESSAGE_IDENTIFIER, 32, settings.storage.identifier_block)
         self.sequence = Ordinal(store, SEQUENTIAL_IDENTIFIER, LANE_SHIFT, settings.storage.identifier_block)

@@ -131,8 +131,7 @@ class Expiry:
         """Time To Be Received Timer Expired (3.1.7.2.7). False if a reader holds the message, which expires on
         release.
         """
-        owner = self._context.queues.get(queue_id & ~1)
-        queue = owner.journal if owner is not None and queue_id & 1 else owner
+        queue = self._context.queues.numbered(queue_id)
         if queue is None:
             return True
         if lookup_identifier in queue.locked:

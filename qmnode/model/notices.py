@@ -25,14 +25,14 @@ class Account(NamedTuple):
     """The name of the account, one for each neighbour."""
     declared: bool
     """Whether the directory has the source of the message."""
-    in_workgroup: bool = False
-    """Whether there is no directory, so that no neighbour is declared."""
+    has_directory: bool = True
+    """Whether there is a directory, and it has answered since the start; otherwise no neighbour can be declared."""
 
     def may_have_body(self, queues: int) -> bool:
         """Whether the notice for a refused message may include its body, for this number of queues. A stranger who
         could have it sent to sixteen queues would make the node store sixteen times the bytes that it sent.
         """
-        return self.declared or (self.in_workgroup and queues == 1)
+        return self.declared or (not self.has_directory and queues == 1)
 
 
 OWN: Final = Account("", declared=True)
@@ -66,7 +66,7 @@ class NoticeBudget:
         total = min(self.settings.notices * _KB, quota / _PART_OF_QUOTA)
         each = min(self.settings.notices_per_neighbour * _KB, quota / _PART_OF_NEIGHBOUR)
         fits = self.used + size <= total and self._accounts.get(account.name, 0) + size <= each
-        if fits and not account.declared and not account.in_workgroup:
+        if fits and not account.declared and account.has_directory:
             fits = self._strangers + size <= total / 2  # the other half is for known neighbours
         self.dropped += not fits
         return fits

@@ -246,6 +246,7 @@ class Opening:
             and not context.names.is_local(names[0])
         ):
             self._check_outward(names[0], Access.SEND, caller)
+            reader.check(names[0], caller)
             return await reader.open_queue(names[0], access, share)
         if len(names) == 1:
             await self._look_up(names[0], access)
@@ -304,6 +305,8 @@ class Opening:
             )
         descriptor = OpenQueueDescriptor(context, context.next_handle(), queue, name, access, share)
         descriptor.caller = caller
+        if access is Access.SEND and caller is not None and context.access_policy is not None:
+            descriptor.destination.name_sender(context.access_policy.sender_identifier(caller))
         queue.descriptors[descriptor.handle] = descriptor
         queue.open_modes[access, share] += 1
         if access & _READS:
@@ -399,6 +402,7 @@ class Opening:
         if owner is None:
             return None
         self._check_access(owner, access, caller)
+        context.queues.check_subqueues(owner)
         context.store.durable()
         return context.queues.subqueue(owner, path.subqueue)
 

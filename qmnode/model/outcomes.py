@@ -72,6 +72,32 @@ def check_named(context: "Context", pathname: str, caller: object) -> None:
         )
 
 
+ADMINISTRATION_QUEUES: Final = ("administration_queue_format_name", "administration_multi_queue_format_name")
+
+
+def check_told(context: "Context", format_name: str, caller: object) -> None:
+    """Raise if an application names a queue of this machine for acknowledgments to which it may not send.
+
+    Wrong names and missing queues are no errors here: there is no acknowledgment then.
+    """
+    try:
+        name = context.names.parse(format_name)
+    except MessageQueuingError:
+        return
+    for one in elements(name):
+        queue = context.names.local(one) if context.names.is_local(one) else None
+        if queue is not None and not context.opening.may_open(queue, Access.SEND, caller):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ACCESS_DENIED,
+                f"administration queue: {caller} may not send to {queue.pathname}",
+            )
+
+
+def elements(name: "FormatName | MultipleElementFormatName") -> "tuple[FormatName, ...]":
+    """The names that a name is made of."""
+    return name.elements if isinstance(name, MultipleElementFormatName) else (name,)
+
+
 def dead_letter_queue(context: "Context", message: "Message", size: int) -> "Queue":
     """The queue for a dead message of ``size`` bytes: a mistake in the named queue never loses the message."""
     system = context.queues.transactional_dead_letter if message.transactional else context.queues.dead_letter
@@ -211,15 +237,22 @@ class Outcomes:
                 app_specific=message.app_specific,
             ),
             self._context.notices.account(message.identifier[:16]),
+            message.sent_time if self._is_own(message) else None,
         )
 
     def _is_own(self, message: Message) -> bool:
         """Whether a local application sent a message, so that it is notified of everything."""
         return message.source_machine_identifier == self._context.identifier
 
-    def send_internally(self, format_name: str, message: Message, account: Account = OWN) -> None:
+    def send_internally(
+        self, format_name: str, message: Message, account: Account = OWN, named_at: int | None = None
+    ) -> None:
         """Send a notice of the queue manager about a message (MS-MQQB 3.1.7.15). It is dropped if that fails, or if the
         ``account`` of its cause has no room.
+
+        ``named_at`` is the time at which an application of this machine named the queue and was asked for its right to
+        send there (:func:`check_told`). A queue here that somebody else named takes a notice only as it would take a
+        message without a sender: or else anybody could write into every queue, by the way of acknowledgments.
 
         Each element of a multiple name gets a message of its own, as its receiver may be the same.
         """
@@ -227,13 +260,13 @@ class Outcomes:
             name = self._context.names.parse(format_name)
         except MessageQueuingError:
             return
-        names = name.elements if isinstance(name, MultipleElementFormatName) else (name,)
+        names = elements(name)
         if message.body and is_negative_acknowledgment(message.message_class) and not account.may_have_body(len(names)):
             message = message.copy(body=b"")
         for one in names:
-            self._send_one(one, message, account)
+            self._send_one(one, message, account, named_at)
 
-    def _send_one(self, name: FormatName, message: Message, account: Account) -> None:
+    def _send_one(self, name: FormatName, message: Message, account: Account, named_at: int | None) -> None:
         context = self._context
         try:
             queue = context.opening.find(name, Access.SEND, for_strangers=True)
@@ -241,7 +274,7 @@ class Outcomes:
             if error.code is ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
                 log.warning("a message about a message cannot be sent", destination=str(name), reason=str(error))
             return
-        if queue.transactional:
+        if queue.transactional or not self._takes_notice(queue, named_at):
             return
         ordinal = context.ordinal.next()
         destination = Destination(context.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
@@ -264,6 +297,18 @@ class Outcomes:
             value = with_prefix(value, flags=value[FLAGS] | NOTICE)
             context.notices.entered(queue.queue_id, account, size)
         queue.arrive(7 - message.priority << LANE_SHIFT | context.sequence.next(), value)
+
+    def _takes_notice(self, queue: "Queue", named_at: int | None) -> bool:
+        """Whether a queue's access list lets a notice in."""
+        policy = self._context.access_policy
+        if policy is None or queue.queue_type in (QueueType.OUTGOING, QueueType.CONNECTOR):
+            return True
+        if named_at is not None and queue.create_time <= named_at:
+            return True  # asked when the message was sent
+        if self._context.opening.may_open(queue, Access.SEND, policy.unproven):
+            return True
+        log.info("the access list of a queue refuses an acknowledgment or report", queue=queue.pathname)
+        return False
 
 
 def kept(value: bytes) -> bytes:
@@ -295,7 +340,7 @@ class PoisonPolicy:
         if self.settings.target == "dead-letter":
             queue.remove(lookup_identifier, value)
             reason = MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED
-            queue.tally.ended(value, reason)
+            queue.tally.die(value, reason)
             if queue.recorder is not None:
                 queue.recorder.deleted(queue, value, reason)
             self._context.queues.transactional_dead_letter.insert(lookup_identifier, with_class(kept(counted), reason))

@@ -7,18 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.model.api import QueueInformation, QueueType
-from qmnode.model.batches import insert_many, remove_many
+from qmnode.model.batches import insert_many, remove_acknowledged
 from qmnode.model.packet import TransactionOffsets, with_sequence, without_claims
 from qmnode.model.packet_parts import SOURCE
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
 from qmnode.model.record import (
-    ARRIVAL,
     FLAGS,
     NEVER,
     PEEK_WHEN_LOCKED,
-    PREFIX_SIZE,
     TRANSACTIONAL,
     RecordFlag,
     arrival,
@@ -233,14 +231,6 @@ class OutgoingQueue(Queue):
         if value[FLAGS] & RecordFlag.POSITIVE_JOURNAL:
             self.context.outcomes.add_to_journal(self.context.queues.journal, lookup_identifier, value)
 
-    def count_acknowledged(self, gone: Sequence[Entry]) -> None:
-        """Count messages that left the queue because the other side has them."""
-        tally = self.tally
-        tally.acknowledged += len(gone)
-        tally.acknowledged_bytes += sum([len(value) for _, value in gone]) - PREFIX_SIZE * len(gone)
-        tally.left += [value[ARRIVAL] for _, value in gone]
-        self.context.traffic.settle(self.context.clock)
-
     def release(self, lookup_identifiers: Iterable[int]) -> list[Entry]:
         """Delete locked messages that were transferred, and return their values. Messages deleted earlier are
         skipped.
@@ -255,9 +245,8 @@ class OutgoingQueue(Queue):
             if value[FLAGS] & PEEK_WHEN_LOCKED:
                 self.peekable_locked -= 1
             gone.append((lookup_identifier, value))
-        remove_many(self, gone)
         if gone:
-            self.count_acknowledged(gone)
+            remove_acknowledged(self, gone)
         if self.recorder is not None:
             for _, value in gone:
                 self.recorder.transferred(self, value)

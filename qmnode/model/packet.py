@@ -180,8 +180,7 @@ def _load_headers(attributes: dict[str, Any], value: bytes) -> list[str]:
         identifier,
         flags,
     ) = HEAD.unpack_from(value)
-    if flags & RARE_FLAGS or base_flags & TRACED:
-        problems = load_rare_headers(attributes, packet_of(value))
+    rare = flags & RARE_FLAGS or base_flags & TRACED
     names = Names(value, source, address)
     attributes["destination_queue_format_name"] = names.take(flags >> DESTINATION_SHIFT & 7)
     attributes["administration_queue_format_name"] = administration = names.take(flags >> ADMINISTRATION_SHIFT & 7)
@@ -190,6 +189,8 @@ def _load_headers(attributes: dict[str, Any], value: bytes) -> list[str]:
         attributes["connector_type_identifier"] = Guid(names.bytes(16))
     if flags & HAS_TRANSACTION:
         _load_transaction(attributes, names.bytes(TRANSACTION.size))
+    if rare and (rare != HAS_SECURITY or base_flags & TRACED or not _load_named_sender(attributes, value, names)):
+        problems = load_rare_headers(attributes, packet_of(value))
     attributes.update(
         packet=packet_of(value),
         recoverable=bool(flags & RECOVERABLE_FLAG),
@@ -209,6 +210,17 @@ def _load_headers(attributes: dict[str, Any], value: bytes) -> list[str]:
         positive_journaling_requested=bool(flags & POSITIVE_JOURNAL_FLAG),
     )
     return problems
+
+
+def _load_named_sender(attributes: dict[str, Any], value: bytes, names: Names) -> bool:
+    """Load a SecurityHeader that names the sender and has no other part. Return whether it is such a one."""
+    flags, size, *others = SECURITY_SIZES.unpack_from(value, names.offset)
+    names.offset += SECURITY_SIZES.size
+    properties_at = PROPERTIES_OFFSET.unpack_from(value, 4)[0]
+    if flags & _CLAIMS or any(others) or names.offset + (size + 3 & ~3) != properties_at:
+        return False
+    attributes["claimed_sender"] = names.bytes(size)
+    return True
 
 
 def _load_transaction(attributes: dict[str, Any], header: bytes) -> None:

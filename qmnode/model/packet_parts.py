@@ -183,12 +183,20 @@ RARE_PROPERTIES: Final = _SECURITY | _SOAP | _MULTIPLE | {_TRACING}
 """Properties that need one of these headers."""
 
 
-def with_rare_headers(value: bytes, message: "Message") -> bytes:
-    """The stored value of a message with the headers that its rare properties need."""
+def header_naming(sender: bytes) -> bytes:
+    """The SecurityHeader of an unsigned message that names the SID of its sender."""
+    return SecurityHeader(flags=SecurityFlags.of(ST=1, DE=1, AI=1), security_id=sender).write()
+
+
+def with_rare_headers(value: bytes, message: "Message", sender: bytes | None = None) -> bytes:
+    """The stored value of a message with the headers that its rare properties need.
+
+    ``sender`` is the SID that the message names if it is unsigned, or empty; None lets the message say it.
+    """
     packet = UserMessage.parse(value[PREFIX_SIZE:])
     changes: dict[str, Any] = {}
     if not message.__dict__.keys().isdisjoint(_SECURITY):
-        changes["security_header"] = _security_header(message)
+        changes["security_header"] = _security_header(message, sender)
     if any(getattr(message, name) for name in _MULTIPLE):
         changes["multi_queue_format_header"] = _multi_queue_format_header(message, packet.user_header, value)
     if message.tracing_requested:
@@ -228,14 +236,17 @@ def _or_none(identifier: Guid) -> Guid | None:
     return None if identifier == ZERO_GUID else identifier
 
 
-def _security_header(message: "Message") -> SecurityHeader | None:
+def _security_header(message: "Message", sender: bytes | None) -> SecurityHeader | None:
     provider = b""
     if message.authentication_provider_name:
         provider = ProviderInfo(
             provider_type=message.authentication_provider_type, provider_name=message.authentication_provider_name
         ).write()
+    kind, identifier = int(message.sender_identifier_type), message.sender_identifier
+    if sender is not None and not message.signature:
+        kind, identifier = int(bool(sender)), sender
     parts = {
-        "security_id": message.sender_identifier,
+        "security_id": identifier,
         "encryption_key": message.symmetric_key,
         "signature": message.signature,
         "sender_cert": message.sender_certificate,
@@ -243,9 +254,7 @@ def _security_header(message: "Message") -> SecurityHeader | None:
     }
     if not any(parts.values()):
         return None
-    flags = SecurityFlags.of(
-        ST=int(message.sender_identifier_type), EB=int(bool(message.symmetric_key)), DE=int(not provider), AI=1
-    )
+    flags = SecurityFlags.of(ST=kind, EB=int(bool(message.symmetric_key)), DE=int(not provider), AI=1)
     return SecurityHeader(flags=flags, **parts)
 
 

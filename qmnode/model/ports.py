@@ -181,6 +181,10 @@ class Recorder(Protocol):
 class AccessPolicy(Protocol):
     """The access check on open (MS-MQDMPR 3.1.7.1.5, rights of MS-MQMQ 2.2.24)."""
 
+    @property
+    def unproven(self) -> object:
+        """The caller in place of the sender of a message that proves no identity."""
+
     def default_queue_security(self, supplied: bytes, caller: object = None) -> bytes:
         """Create Default Queue Security Descriptor (3.1.7.1.3.1); ``supplied`` is the creator's descriptor, or empty.
 
@@ -207,6 +211,9 @@ class AccessPolicy(Protocol):
 
     def check_machine(self, security: bytes, rights: int, caller: object) -> bool:
         """Whether ``caller`` has these rights under the queue manager's own descriptor."""
+
+    def sender_identifier(self, caller: object) -> bytes:
+        """The SID that unsigned messages of ``caller`` name as their sender (3.1.1.12); empty if they name none."""
 
     def check(self, security: bytes, rights: int, caller: object) -> bool:
         """Whether ``caller`` has these rights under this security descriptor (self-relative; empty means none)."""
@@ -297,6 +304,9 @@ class Network(Protocol):
 
 class RemoteReader(Protocol):
     """Reads queues of other queue managers (MS-MQQP)."""
+
+    def check(self, name: "FormatName", caller: object) -> None:
+        """Raise MQ_ERROR_ACCESS_DENIED if this node does not read elsewhere for this caller."""
 
     def reads(self, name: "FormatName", access: "Access") -> bool:
         """Whether a remote queue can be opened with this access."""

@@ -13,9 +13,11 @@ from qmnode.model.message import INFINITE
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT, LANES, SEQUENCE_MASK, Lane, LockedPosition, PositionState
 from qmnode.model.record import (
+    DEPARTURE,
     EXPIRY,
     EXPRESS,
     FLAGS,
+    NEVER,
     NO_EXPIRY,
     NOTICE,
     ON_ARRIVAL,
@@ -25,6 +27,7 @@ from qmnode.model.record import (
     REPORT,
     expiry,
 )
+from qmnode.model.traffic import RECEIVED
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
@@ -409,24 +412,29 @@ class Queue:
 
     def delete(self, lookup_identifier: int, value: bytes, reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE) -> None:
         """Message Position Deleted (3.1.7.2.1), for a message that has been taken or unlocked."""
-        self.remove(lookup_identifier, value)
-        self.tally.ended(value, reason)
+        received = reason == RECEIVED
+        self.remove(lookup_identifier, value, received=received)
+        if not received:
+            self.tally.die(value, reason)
         if self.recorder is not None:
             self.recorder.deleted(self, value, reason)
-        if value[FLAGS] & REPORT or self.journaling or reason != MessageClass.MQMSG_CLASS_ACK_RECEIVE:
+        if value[FLAGS] & REPORT or self.journaling or not received:
             self.context.outcomes.message_position_deleted(self, lookup_identifier, value, reason)
 
     def expire(self, lookup_identifier: int, value: bytes) -> None:
         """Delete a message that has been taken or unlocked because it has expired."""
         self.delete(lookup_identifier, value, self.expiry_reason)
 
-    def remove(self, lookup_identifier: int, value: bytes) -> None:
-        """Remove a message that has been taken or unlocked from the store and the counters, without any report."""
+    def remove(self, lookup_identifier: int, value: bytes, *, received: bool = False) -> None:
+        """Remove a message that has been taken or unlocked from the store and the counters, without any report. The
+        counts of traffic include it only if it was ``received``.
+        """
         lane = self.lanes[lookup_identifier >> LANE_SHIFT]
         if lane is None:
             raise ValueError(f"no message {lookup_identifier:#x} in {self.pathname}")
         size = len(value) - PREFIX_SIZE
-        if value[FLAGS] & EXPRESS:
+        flags, second, arrived = DEPARTURE.unpack_from(value)
+        if flags & EXPRESS:
             self.store.delete_express(self.queue_id, lookup_identifier)
             lane.express_count -= 1
             self.express_bytes -= size
@@ -436,12 +444,18 @@ class Queue:
                 self.touch()
         lane.count -= 1
         self.count_bytes(-size)
-        if value[FLAGS] & ON_LOSS and self.loss_reports:
+        if flags & ON_LOSS and self.loss_reports:
             self.loss_reports -= 1
-        if value[FLAGS] & NOTICE:
+        if flags & NOTICE:
             self.context.notices.left(self.queue_id, size)
-        if value[EXPIRY] != NO_EXPIRY:
-            self.context.expiry.remove(expiry(value), self.queue_id, lookup_identifier)
+        if second != NEVER:
+            self.context.expiry.remove(second, self.queue_id, lookup_identifier)
+        if received:
+            tally = self.tally
+            if not tally.gone_since:
+                self.context.traffic.departures.append(tally)
+            tally.gone_since.append(arrived)
+            tally.received_bytes += size
 
     # Readers
 

@@ -200,14 +200,16 @@ class Names:
         return queue
 
     def not_found(self, text: str) -> MessageQueuingError:
-        """MQ_ERROR_QUEUE_NOT_FOUND, with the most similar name of a local queue."""
+        """MQ_ERROR_QUEUE_NOT_FOUND, with the most similar name of a local queue or of its journal."""
         known = islice((queue.pathname.partition("\\")[2] for queue in self._by_path.values()), _COMPARED)
         names = {path.rpartition("\\")[2]: path for path in known if not path.upper().startswith("SYSTEM$")}
-        near = nearest(text.rpartition("\\")[2], names)
+        name, _, part = text.rpartition("\\")[2].partition(";")
+        near = nearest(name, names)
+        journal = ";journal" if nearest(part, ("journal",)) else ""
         return MessageQueuingError(
             ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND,
             f"there is no queue {text} on {self._context.computer_name}"
-            + ("" if near is None else f" (did you mean .\\{names[near]}?)"),
+            + ("" if near is None else f" (did you mean .\\{names[near]}{journal}?)"),
         )
 
     # Queues to names
@@ -255,9 +257,18 @@ class QueueCollection(dict[int, Queue]):
         for queue_id, record in context.store.read_queues():
             self._load_queue(queue_id, Queue.read_definition(record))
         for queue_id, counters in context.store.read_counters().items():
-            owner = self.get(queue_id & ~1)
-            if owner is not None:
-                (owner.journal if queue_id & 1 else owner).restore(counters)
+            if (counted := self.numbered(queue_id)) is not None:
+                counted.restore(counters)
+
+    def numbered(self, queue_id: int) -> Queue | None:
+        """The queue or journal whose messages are stored under a number.
+
+        An odd number is that of a journal. Early versions gave some to queues as well.
+        """
+        owner = self.get(queue_id & ~1)
+        if owner is None:
+            return self.get(queue_id)
+        return owner.journal if queue_id & 1 else owner
 
     def settle_access(self) -> None:
         """Give every queue the descriptor that access is checked by, where a store of an earlier version has none."""
@@ -370,6 +381,15 @@ class QueueCollection(dict[int, Queue]):
             found = self.create(PathName(path.computer, path.queue, path.kind, name), {}, new_guid())
         return found
 
+    def check_subqueues(self, queue: Queue) -> None:
+        """Raise MQ_ERROR_INSUFFICIENT_RESOURCES if a queue may have no further subqueue."""
+        limit = self._context.settings.quotas.subqueues
+        if len(queue.subqueues) >= limit:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+                f"{queue.pathname} has {limit} subqueues (quotas.subqueues): delete those that are no longer used",
+            )
+
     def forget(self, queue: Queue) -> None:
         """Remove an empty queue from the collection."""
         if self._context.network is not None and isinstance(queue, OutgoingQueue):
@@ -385,7 +405,7 @@ class QueueCollection(dict[int, Queue]):
 
     def _write_counters(self) -> None:
         context = self._context
-        context.traffic.settle(context.clock)
+        context.traffic.settle()
         touched, context.touched = context.touched, []
         for queue in touched:
             queue.touched = False

@@ -5,6 +5,7 @@ step, without waiting in between; only then does the caller wait for the batch.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, Unpack, cast
 
 import structlog
@@ -31,6 +32,7 @@ from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Recorder, Remo
 from qmnode.model.published import PublishedQueues
 from qmnode.model.queue import Queue
 from qmnode.model.queue_collection import Names, QueueCollection, check_properties
+from qmnode.model.refusals import RefusedMessages
 from qmnode.model.transaction import Transaction
 from qmnode.model.transport_security import TransportSecurity
 from qmnode.settings.node import Settings
@@ -84,6 +86,8 @@ class QueueManager(QueueManagerApi):
         self.transactions = context.transactions
         self.troubles: dict[str, str] = {}
         """Current faults that leave the rest of the node working, by subject: sentences for people."""
+        self.settings_read = 0.0
+        """When a reload read the settings that are in effect, in seconds since 1970; 0 if none did."""
         self.transport_security = TransportSecurity()
         """Whether sessions with other queue managers are TLS."""
         self.amqp = AmqpCounts()
@@ -307,10 +311,12 @@ class QueueManager(QueueManagerApi):
             disk_bytes=storage.total_bytes,
             lost_writes=storage.lost_writes,
             tls_mode=self.transport_security.mode,
+            settings_read=self.settings_read,
             plain_peers=self.transport_security.plain_peers,
             amqp_port=self.amqp.port,
             amqp_connections=self.amqp.connections,
             amqp_links=self.amqp.links,
+            bridges=tuple(replace(bridge) for _, bridge in sorted(self.amqp.bridges.items())),
         )
 
     def _cut_off(self) -> list[str]:
@@ -355,6 +361,10 @@ class QueueManager(QueueManagerApi):
         """The incoming sequences of transactional messages of a queue, or of any."""
         queue, network = self.names.find(name) if name else None, self.context.network
         return [] if network is None else network.incoming_sequences(queue)
+
+    async def refused_messages(self, name: str) -> list[RefusedMessages]:
+        """The messages that a queue refused since the start, by sender and reason."""
+        return self.traffic.refusals.of(self.names.find(name).pathname)
 
     async def reset_incoming_sequences(self, source: bytes, name: str = "", address: str = "") -> int:
         """Forget the position of a queue manager's incoming sequences."""

@@ -61,14 +61,14 @@ ON_LOSS: Final = (RecordFlag.REPORT | RecordFlag.NEGATIVE_JOURNAL).value
 FLAGS: Final = 1
 """The offset of the flags in a value."""
 
-ARRIVAL: Final = slice(12, 20)
-"""The place of the arrival time in a value."""
 EXPIRY: Final = slice(8, 12)
 NO_EXPIRY: Final = b"\xff\xff\xff\xff"
 """The second of expiry as stored for NEVER, to recognise most messages without unpacking."""
 
 FACTS: Final = struct.Struct("<xB6xI")
 """Flags and second of expiry, in one step."""
+DEPARTURE: Final = struct.Struct("<xB6xIQ")
+"""Flags, second of expiry, and arrival: what counts when a message leaves."""
 
 _EXPIRY: Final = struct.Struct("<I")
 _EXPIRY_OFFSET: Final = 8
@@ -86,15 +86,20 @@ def arrival(value: bytes) -> float:
 
 
 def with_prefix(
-    value: bytes, *, flags: int | None = None, aborts: int | None = None, expires: int | None = None
+    value: bytes,
+    *,
+    flags: int | None = None,
+    aborts: int | None = None,
+    moves: int | None = None,
+    expires: int | None = None,
 ) -> bytes:
     """The same message with a changed prefix."""
-    version, old_flags, old_aborts, moves, properties, old_expires, arrived = PREFIX.unpack_from(value)
+    version, old_flags, old_aborts, old_moves, properties, old_expires, arrived = PREFIX.unpack_from(value)
     prefix = PREFIX.pack(
         version,
         old_flags if flags is None else flags,
         old_aborts if aborts is None else min(aborts, COUNT_LIMIT),
-        moves,
+        old_moves if moves is None else min(moves, COUNT_LIMIT),
         properties,
         old_expires if expires is None else expires,
         arrived,

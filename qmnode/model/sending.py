@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi, QueueType
 from qmnode.model.message import INFINITE, Message
-from qmnode.model.outcomes import check_named
+from qmnode.model.outcomes import ADMINISTRATION_QUEUES, check_named, check_told
 from qmnode.model.packet_parts import PRIORITY
 from qmnode.model.ports import PutSignature
 from qmnode.model.positions import LANE_SHIFT
@@ -156,6 +156,11 @@ class SendingDescriptor(QueueApi):
         context, queue = self.context, self.queue
         if queue.authentication or queue.privacy_level != _OPTIONAL:
             self._check_demands(message, authenticated=put_signature is not None)
+        asked = message.__dict__
+        if asked.get("acknowledgements_requested"):
+            for field in ADMINISTRATION_QUEUES:
+                if named := asked.get(field):
+                    check_told(context, named, self.caller)
         if ordinal is None:
             ordinal = context.ordinal.next()
         now = context.clock.time()
@@ -165,7 +170,7 @@ class SendingDescriptor(QueueApi):
             value = serialize(message, self.destination, ordinal, now, unit.fields, not (ahead or unit.has_sent))
         if put_signature is not None:
             value = put_signature(value)
-        if named := message.__dict__.get("application_dead_letter_queue"):
+        if named := asked.get("application_dead_letter_queue"):
             value = self._with_dead_letter_queue(value, named)
         quotas, size = context.quotas, len(value) + ahead
         if quotas.used + size > quotas.limit or queue.quota != INFINITE:

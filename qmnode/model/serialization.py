@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from qmnode.errors import MessageQueuingError
+from qmnode.errors import MessageQueuingError, MessageTooLargeError
 from qmnode.model.message import DEFAULT_PRIORITY, Message
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
@@ -18,6 +18,7 @@ from qmnode.model.packet_parts import (
     FIXED_SIZE,
     HAS_CONNECTOR,
     HAS_PROPERTIES,
+    HAS_SECURITY,
     HAS_TRANSACTION,
     HEAD,
     KEEP_ON_DELIVERY,
@@ -44,6 +45,7 @@ from qmnode.model.packet_parts import (
     VERSION_NUMBER,
     Names,
     format_name_of_property,
+    header_naming,
     with_rare_headers,
 )
 from qmnode.model.record import EXPRESS, FLAGS, NAMED_DEAD_LETTER, NEVER, PEEK_WHEN_LOCKED, PREFIX_SIZE, REPORT, VERSION
@@ -61,11 +63,15 @@ from qmnode.structures.names import (
 from qmnode.structures.places import offset_of
 from qmnode.structures.user_header import UserFlags, UserHeader
 
+_NAMES_KEPT: Final = 64
+
 
 class Destination:
     """The destination of messages: the parts that are equal in all packets sent through an open queue."""
 
-    __slots__ = ("address", "flags", "name", "plain", "plain_transactional", "source", "transit")
+    __slots__ = (
+        "_names", "address", "flags", "name", "plain", "plain_transactional", "security", "sender", "source", "transit",
+    )  # fmt: skip
 
     def __init__(
         self, source: Guid, format_name: FormatName, destination: Guid = ZERO_GUID, transit: bool = False
@@ -79,8 +85,35 @@ class Destination:
             self.address = format_name.computer
         kind, self.name = _name_bytes(format_name, source, self.address, is_destination=True)
         self.flags = kind << DESTINATION_SHIFT | HAS_PROPERTIES
-        self.plain = _plain_pack(len(self.name))
-        self.plain_transactional = _plain_pack(len(self.name) + TRANSACTION.size)
+        self.sender: bytes | None = None
+        """The SID that unsigned messages name, or empty; None lets the application say what it likes."""
+        self.security = b""
+        """The SecurityHeader with that SID."""
+        self._names: dict[str, tuple[int, bytes]] = {}
+        self._prepare()
+
+    def name_sender(self, identifier: bytes) -> None:
+        """Have unsigned messages name this SID as their sender, and no other (MS-MQDMPR 3.1.1.12)."""
+        self.sender = identifier
+        if identifier:
+            self.security = header_naming(identifier)
+            self.flags |= HAS_SECURITY
+        self._prepare()
+
+    def _prepare(self) -> None:
+        size = len(self.name) + len(self.security)
+        self.plain = _plain_pack(size)
+        self.plain_transactional = _plain_pack(size + TRANSACTION.size)
+
+    def name_bytes(self, text: str) -> tuple[int, bytes]:
+        """The type and bytes of another queue's name in a packet to here. The messages of an application name few."""
+        known = self._names.get(text)
+        if known is None:
+            if len(self._names) >= _NAMES_KEPT:
+                self._names.clear()
+            known = _name_bytes(format_name_of_property(text), self.source, self.address)
+            self._names[text] = known
+        return known
 
 
 class TransactionFields:
@@ -107,7 +140,7 @@ def serialize(
     """The stored value of a message: prefix and UserMessage packet. Raises MessageQueuingError if it cannot be sent."""
     if "lookup_identifier" in message.__dict__:
         # A received message that is sent on: unchanged if it has not been parsed, otherwise piece by piece.
-        if "_load" in message.__dict__:
+        if "_load" in message.__dict__ and not destination.security:
             value = _readdressed(message.__dict__["_value"], destination, identifier, now, transaction, first, last)
             if value is not None:
                 return value
@@ -160,6 +193,7 @@ def serialize(
         name += tail
     if transaction is not None:
         name += _transaction_header(transaction, first, last)
+    name += destination.security
     label_bytes = _label_bytes(label) if label else b""
     size = FIXED_SIZE + len(name) + len(label_bytes) + len(extension) + len(body)
     padding = PADDING[size & 3]
@@ -210,7 +244,9 @@ def serialize(
             padding,
         )
     )
-    return value if message.__dict__.keys().isdisjoint(RARE_PROPERTIES) else with_rare_headers(value, message)
+    if message.__dict__.keys().isdisjoint(RARE_PROPERTIES):
+        return value
+    return with_rare_headers(value, message, destination.sender)
 
 
 _CHECKED: Final = frozenset(("message_class", "privacy_level"))
@@ -266,6 +302,7 @@ def _plain_value(
         flags |= RECOVERABLE_FLAG
     else:
         record_flags = EXPRESS
+    name += destination.security
     sent, length = int(now), len(body)
     size = FIXED_SIZE + len(name) + length
     padding = PADDING[size & 3]
@@ -449,7 +486,7 @@ def _other_names(message: Message, destination: Destination) -> tuple[int, bytes
     ):
         text = text or several.partition(",")[0]
         if text:
-            kind, name = _name_bytes(format_name_of_property(text), destination.source, destination.address)
+            kind, name = destination.name_bytes(text)
             flags |= kind << shift
             tail += name
     if message.connector_type_identifier != ZERO_GUID:
@@ -488,7 +525,7 @@ def _name_bytes(name: FormatName, source: Guid, destination: Guid, is_destinatio
 
 
 def _too_large(size: int) -> MessageQueuingError:
-    return MessageQueuingError(
+    return MessageTooLargeError(
         ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
         f"a message of {size} bytes with its headers: a message has at most {MAXIMUM_PACKET_SIZE} bytes (4 MB)",
     )

@@ -1,19 +1,20 @@
 """Counts of messages, by queue and for all queues together, and their durations.
 
 Counters are plain attributes, increased once per batch where there is one: a message costs no look-up of a label.
-Metrics show the busiest queues by name, and all others as one. Prometheus counters only go up, so when a queue gets or
-loses a label of its own, its earlier counts stay under the old label.
+Received messages are only noted when they leave. They are counted together when the store writes their removal, or
+before anything reads the counts. Metrics show the busiest queues by name, and all others as one. Prometheus counters
+only go up, so when a queue gets or loses a label of its own, its earlier counts stay under the old label.
 """
 
 import heapq
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from struct import unpack
 from typing import TYPE_CHECKING, Final
 
 from qmnode.model.api import QueueType
-from qmnode.model.record import ARRIVAL, PREFIX_SIZE
+from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.refusals import Refusals
 from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
@@ -40,42 +41,51 @@ class Histogram:
         self.total += seconds * count
 
     def observe_since(self, begun: list[int], now: float) -> None:
-        """Add the durations from each beginning, in microseconds since 1970, until ``now``, in seconds.
+        """Add the durations from each beginning, in microseconds since 1970, until ``now``, in seconds. The list must
+        not be empty, and is sorted.
 
         This is cheap: bounds are looked up among the beginnings, not durations among the bounds.
         """
         begun.sort()
-        end, left = int(now * 1_000_000), len(begun)
+        bounds, counts, end, left = self._microseconds, self.counts, int(now * 1_000_000), len(begun)
         self.total += max(0, left * end - sum(begun)) / 1_000_000
-        for index, bound in enumerate(self._microseconds):
-            place = bisect_left(begun, end - bound, 0, left)
-            self.counts[index] += left - place
-            left = place
-            if not left:
+        for index in range(bisect_left(bounds, end - begun[-1]), len(bounds)):
+            since = end - bounds[index]
+            if begun[0] >= since:
+                counts[index] += left
                 return
-        self.counts[-1] += left
+            place = bisect_left(begun, since, 0, left)
+            counts[index] += left - place
+            left = place
+        counts[-1] += left
 
 
-_RECEIVED: Final = MessageClass.MQMSG_CLASS_ACK_RECEIVE.value
+RECEIVED: Final = MessageClass.MQMSG_CLASS_ACK_RECEIVE.value
+"""The reason of messages that an application received."""
 _EXPIRIES: Final = (
     MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT.value,
     MessageClass.MQMSG_CLASS_NACK_RECEIVE_TIMEOUT.value,
 )
 Amount = tuple[int, int]
 """Messages, and their bytes."""
+Totals = tuple[int, int, int]
+"""Messages that arrived, left and died."""
 
 
 class Tally:
     """Messages and bytes of a queue. Bytes are those of packets: headers and body."""
 
     __slots__ = (
-        "acknowledged", "acknowledged_bytes", "arrived", "arrived_bytes", "died", "died_bytes", "left", "received",
-        "received_bytes", "recent", "rejected", "rejected_bytes", "resent", "resent_bytes", "sent", "sent_bytes",
+        "acknowledged", "acknowledged_bytes", "arrived", "arrived_bytes", "died", "died_bytes", "earlier",
+        "gone_since", "received", "received_bytes", "recent", "rejected", "rejected_bytes", "resent",
+        "resent_bytes", "sampled", "sent", "sent_bytes", "waits",
     )  # fmt: skip
 
-    def __init__(self, left: list[bytes] | None = None) -> None:
-        self.left = [] if left is None else left
-        """Arrival times of messages received just now, for all queues of a kind: see ``Traffic.settle``."""
+    def __init__(self, waits: Histogram | None = None) -> None:
+        self.waits = waits
+        """The waits in all queues of the same kind; None if no queue has this tally."""
+        self.gone_since: list[int] = []
+        """When messages arrived that were received just now. Their bytes are counted, the rest by ``settle``."""
         self.arrived = self.arrived_bytes = 0
         """Put into the queue: sent by a local application, or received from another queue manager."""
         self.received = self.received_bytes = 0
@@ -94,17 +104,39 @@ class Tally:
         self.rejected_bytes: Counter[int] = Counter()
         self.recent = 0.0
         """The recent activity of the queue."""
+        self.earlier: Totals = (0, 0, 0)
+        """The totals of the counts that another tally took."""
+        self.sampled: Totals = (0, 0, 0)
+        """The totals at the last sample of the history."""
 
-    def ended(self, value: bytes, reason: int) -> None:
-        """Count a message that left its queue for this reason."""
-        size = len(value) - PREFIX_SIZE
-        if reason == _RECEIVED:
-            self.received += 1
-            self.received_bytes += size
-            self.left.append(value[ARRIVAL])
-        else:
-            self.died[reason] += 1
-            self.died_bytes[reason] += size
+    @property
+    def totals(self) -> "Totals":
+        """Messages that arrived, that left as they should, and that died or were rejected. Never reset."""
+        arrived, left, died = self.earlier
+        return (
+            arrived + self.arrived,
+            left + self.received + len(self.gone_since) + self.acknowledged,
+            died + self.died.total() + self.rejected.total(),
+        )
+
+    def count_received(self, now: float) -> None:
+        """Count the messages that are gone, and their waits: together, since they share their end."""
+        self.received += len(self.gone_since)
+        if self.waits is not None:
+            self.waits.observe_since(self.gone_since, now)
+        self.gone_since.clear()
+
+    def count_acknowledged(self, since: list[int], size: int, now: float) -> None:
+        """Count messages that the other side has, and their waits since they arrived. The list must not be empty."""
+        self.acknowledged += len(since)
+        self.acknowledged_bytes += size
+        if self.waits is not None:
+            self.waits.observe_since(since, now)
+
+    def die(self, value: bytes, reason: int) -> None:
+        """Count a message that left its queue for this reason, and was not received."""
+        self.died[reason] += 1
+        self.died_bytes[reason] += len(value) - PREFIX_SIZE
 
     def reject(self, packet: bytes, reason: int) -> None:
         """Count a message that was refused on arrival."""
@@ -123,6 +155,7 @@ class Tally:
 
     def take(self, other: "Tally") -> None:
         """Add the counts of another tally, which is reset."""
+        other.earlier = other.totals
         for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
             setattr(other, name, 0)
@@ -134,7 +167,8 @@ class Tally:
 
 
 _BY_REASON: Final = ("died", "died_bytes", "rejected", "rejected_bytes")
-_NUMBERS: Final = tuple(name for name in Tally.__slots__ if name not in (*_BY_REASON, "left", "recent"))
+_MOVES: Final = ("acknowledged", "arrived", "received", "resent", "sent")
+_NUMBERS: Final = (*_MOVES, *(f"{name}_bytes" for name in _MOVES))
 
 
 OTHERS: Final = "others"
@@ -152,7 +186,8 @@ Label = tuple[str, str]
 class Traffic:
     """Counts of one queue manager since it started."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: "Clock") -> None:
+        self._clock = clock
         self.waits = {kind: Histogram(_WAITS) for kind in QueueType}
         """By kind of queue: the time from a message's arrival here until it was received or acknowledged."""
         self.round_trips = Histogram(_ROUND_TRIPS)
@@ -161,20 +196,24 @@ class Traffic:
         """Messages that were rejected for queues that do not exist here."""
         self.distrusted: Counter[str] = Counter()
         """Packets of peers that were not believed, by kind."""
+        self.refusals = Refusals()
+        """Messages that queues refused when they arrived, by sender."""
         self._named: dict[Label, Tally] = {}
         self._others = Tally()
-        self._left: dict[QueueType, list[bytes]] = {kind: [] for kind in QueueType}
+        self.departures: list[Tally] = []
+        """Tallies of queues with messages that are received and not counted yet."""
 
     def tally_of(self, kind: QueueType) -> Tally:
         """A tally for a new queue."""
-        return Tally(self._left[kind])
+        return Tally(self.waits[kind])
 
-    def settle(self, clock: "Clock") -> None:
-        """Count the waits of messages that just left their queues: together, since they share their times."""
-        for kind, left in self._left.items():
-            if left:
-                self.waits[kind].observe_since(list(unpack(f"<{len(left)}Q", b"".join(left))), clock.time())
-                left.clear()
+    def settle(self) -> None:
+        """Count the messages that were received just now. Every write of the store does so first."""
+        if self.departures:
+            departures, self.departures = self.departures, []
+            now = self._clock.time()
+            for tally in departures:
+                tally.count_received(now)
 
     def collect(self, queues: Iterable["Queue"], limit: int) -> Iterator[tuple[Label, Tally]]:
         """The counts of up to ``limit`` queues, and of all others together.
@@ -182,9 +221,12 @@ class Traffic:
         A free label goes to the busiest queue without one. When none is free, a queue takes the label of the least busy
         one if it is twice as busy, so that labels do not change at every collection.
         """
+        self.settle()
         counted = {(queue.pathname, queue.queue_type.value): queue for queue in queues if not queue.is_internal}
         for queue in counted.values():
             if queue.is_dead_letter:  # messages removed from there died before
+                arrived, left, died = queue.tally.earlier
+                queue.tally.earlier = arrived, left, died + queue.tally.died.total()
                 queue.tally.died.clear()
                 queue.tally.died_bytes.clear()
             queue.tally.recent = queue.tally.recent * _KEPT + queue.tally.moves
@@ -210,4 +252,5 @@ class Traffic:
 
     def retire(self, queue: "Queue") -> None:
         """Keep the counts of a deleted queue."""
+        self.settle()
         self._named.get((queue.pathname, queue.queue_type.value), self._others).take(queue.tally)

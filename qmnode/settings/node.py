@@ -1,7 +1,7 @@
 """The settings of a node: each default with its section, or its reason."""
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.errors import ConfigurationError as ConfigurationError
 from qmnode.settings.amqp import AmqpSettings
+from qmnode.settings.bridges import BridgeSettings
 from qmnode.settings.environment import with_environment
 from qmnode.settings.mistakes import explained, unreadable
 from qmnode.settings.protocol import SessionSettings, TransferSettings
@@ -69,6 +70,8 @@ class QuotaSettings(_Settings):
     which name queues for their acknowledgments, create at most half of them. Passing messages create at most half of
     them for a declared neighbour, one in 16 for a stranger, and one in four for all strangers.
     """
+    subqueues: int = Field(default=1_000, ge=1)
+    """Subqueues of one queue, which every sender to it may make. An extension."""
 
 
 class PoisonSettings(_Settings):
@@ -201,13 +204,16 @@ class LocalSettings(_Settings):
     mode: int = Field(default=0o660, ge=0, le=0o777)
     """Permissions of the socket, as a number: 432 is 0o660, owner and group."""
     connections: int = Field(default=1_000, ge=1)
-    """The most applications connected at a time."""
+    """The most applications connected at a time; of one user half as many. Those of root are counted apart."""
+    greeting_time: float = Field(default=10.0, gt=0)
+    """Seconds until an application has to have sent its first frame, or its connection ends."""
     handles: int = Field(default=10_000, ge=1)
     """Queues, cursors and transactions that one application may have open."""
 
 
 class ManagementSettings(_Settings):
-    """The management API. The Unix socket needs no token: a user that may open it may operate the node."""
+    """The management API. The Unix socket needs no token: ``security.administrators`` may do everything there, other
+    users that may open it what the access list of each queue allows."""
 
     socket: Path | None = Path("/run/qmnode/management.sock")
     mode: int = Field(default=0o600, ge=0, le=0o777)
@@ -281,6 +287,8 @@ class NodeSettings(Settings):
     local: LocalSettings = LocalSettings()
     management: ManagementSettings = ManagementSettings()
     amqp: AmqpSettings = AmqpSettings()
+    bridges: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")], BridgeSettings] = {}
+    """Bridges between queues of this node and AMQP 1.0 peers, by name (docs/amqp.md); need the extra ``amqp``."""
     log: LogSettings = LogSettings()
     directory: DirectoryMembershipSettings = DirectoryMembershipSettings()
 

@@ -92,6 +92,10 @@ class TransferSettings(_Settings):
     """
     send_insecure_nacks: bool = False
     """SendInsecureNacks, 3.1.1.3 note 28 and section 5.1."""
+    tell_enterprise_of_denied_access: bool = False
+    """Whether senders of the enterprise get NACK_ACCESS_DENIED although ``send_insecure_nacks`` is off: for messages
+    that a neighbour brings which is known to speak for their source. 5.1 keeps it from strangers.
+    """
     retry_interval: float = Field(default=5.0, gt=0)
     """Session Retry Connect Timer, 3.1.2.3 note 45."""
     retry_maximum: float = Field(default=60.0, gt=0)

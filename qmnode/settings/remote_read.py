@@ -1,4 +1,4 @@
-"""Settings of remote read: MS-MQQP, and the part of MS-MQMP that opens a remote queue."""
+"""Settings of remote read: MS-MQRR, MS-MQQP, and the part of MS-MQMP that opens a remote queue."""
 
 from __future__ import annotations
 
@@ -57,6 +57,10 @@ class RemoteReadSettings(BaseModel):
     authenticate_to: tuple[str, ...] = ()
     """Hosts that this node authenticates itself to, besides the machines of its directory: names, domains with a dot
     before them (``.contoso.com``), addresses and networks. It reads elsewhere as nobody in particular."""
+    readers: tuple[str, ...] = ()
+    """Users and groups of this machine that may read queues elsewhere with ``account``, as in
+    ``security.administrators``: ``group:billing``. Empty: all that may use the node, as it reads for all of them in one
+    name."""
     password_file: Path | None = None
     """File with the password of ``account`` in its first line, mode 0600."""
 
@@ -70,6 +74,10 @@ class RemoteReadSettings(BaseModel):
     held_bytes: Bytes = Field(default=64 * 1024 * 1024, ge=1)
     """Bytes of received messages of one client whose reads have not ended. One message is always allowed, however
     large.
+    """
+    pending_request_timeout: float = Field(default=300.0, gt=0)
+    """The time in which a client of RemoteRead must end the read of a message that it was sent. After it the message
+    returns to its place (MS-MQRR 3.1.2.2; Windows: RpcCancelTimeout, five minutes).
     """
     open_queues: int = Field(default=10_000, ge=1)
     """Queues that all clients together have open."""

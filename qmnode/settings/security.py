@@ -22,6 +22,17 @@ class WeakAlgorithm(StrEnum):
     """RSA keys of fewer than 1,024 bits: the key of the base provider."""
 
 
+class UnsignedSenders(StrEnum):
+    """The unsigned messages whose SID counts for the access list of a queue."""
+
+    NEVER = "never"
+    """None: the sender of an unsigned message is anonymous."""
+    NEIGHBOURS = "neighbours"
+    """Messages that their own queue manager brings over TLS, with a certificate that names it."""
+    PLAIN_PEERS = "plain-peers"
+    """These, and messages that a machine of ``tls.plain_peers`` brings itself, from its own address."""
+
+
 class TlsMode(StrEnum):
     """A node's treatment of peers without a declaration. The listening port accepts TLS in each mode."""
 
@@ -159,6 +170,17 @@ class SecuritySettings(BaseModel):
     an entry for ANONYMOUS LOGON is added, as messages to direct names prove no identity. A queue that must know its
     senders asks for authentication.
     """
+    send_sender_identifiers: bool = True
+    """Whether unsigned messages name the SID of the local user that sends them, as Windows does (MS-MQDMPR 3.1.1.12).
+    Only accounts of domains are named.
+    """
+    unsigned_senders: UnsignedSenders = UnsignedSenders.NEVER
+    """The queue managers whose word counts for the SID in an unsigned message; in MS-MQQB 3.1.5.8.3 everybody's. Only
+    accounts of domains count, and in a domain only those that the directory has.
+    """
+    unsigned_senders_by_queue: dict[str, UnsignedSenders] = {}
+    """Path names of queues, and the value of ``unsigned_senders`` for each; ``orders`` is short for
+    ``.\\private$\\orders``."""
     key_reload_interval: float = Field(default=60.0, gt=0)
     """Seconds between two readings of the key store. A rotation publishes a new key only after every node has read it:
     the ``reload_interval`` of ``mqenterprise keys`` must be no shorter.

@@ -205,6 +205,8 @@ class _Check:
                 self._queues[queue_id] = attributes["pathname"]
                 self.report.queues += 1
                 parent = attributes["parent"]
+                if queue_id & 1 and attributes["queue_type"] != "system":
+                    self._odd_number(queue_id, attributes["pathname"])
                 if not parent and attributes["queue_type"] in _GUARDED:
                     self.report.descriptors.append((attributes["pathname"], attributes["security"]))
             except (ValueError, KeyError, TypeError, Exception) as error:
@@ -213,9 +215,20 @@ class _Check:
             if parent and parent not in self._queues:
                 self.report.add(attributes["pathname"], f"a subqueue of queue {parent}, which is not there")
 
+    def _odd_number(self, queue_id: int, pathname: str) -> None:
+        """Report a queue with the number of a journal, which early versions gave after a journal was changed."""
+        if (owner := self._queues.get(queue_id & ~1)) is None:
+            shared, advice = "its own journal", "move its messages to another queue, then delete it and create it again"
+        else:
+            shared = f"the journal of {owner}"
+            advice = "copy its messages out of that journal, then delete it and create it again"
+        self.report.add(pathname, f"its number {queue_id} is odd and also that of {shared}; {advice}")
+
     def _name(self, queue_id: int) -> str | None:
         """The name of the queue or journal with this number; None if no queue has it."""
         owner = queue_id & ~1
+        if owner not in self._queues and queue_id in self._queues:
+            return self._queues[queue_id]
         name = self._queues.get(owner) or (f"system queue {owner}" if owner in _SYSTEM_QUEUES else None)
         return f"{name};JOURNAL" if name is not None and queue_id & 1 else name
 

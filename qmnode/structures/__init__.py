@@ -32,6 +32,7 @@ sequence_info               SEQUENCE_INFO
 session_header              SessionHeader
 sid                         SID
 soap_header                 SoapHeader
+stored_headers              ExtensionHeader, SubqueueHeader, ExtendedAddressHeader (MS-MQRR)
 transaction_header          TransactionHeader
 user_certificates           MQUSERSIGNCERT, MQUSERSIGNCERTS
 user_header                 UserHeader

@@ -23,6 +23,16 @@ def offset_of(structure: type[Structure], attribute: str) -> int:
     raise LookupError(f"{structure.__name__}.{attribute} has no fixed place")
 
 
+def codes_of_some(structure: type[Structure], *attributes: str) -> str:
+    """The ``struct`` codes that read some fields of fixed place, in their order, and skip what is between them."""
+    codes, place = "", 0
+    for item in structure.fields():
+        if item.attribute in attributes and isinstance(item, Scalar) and item.offset is not None:
+            codes += f"{item.offset - place}x{item.code}"
+            place = item.offset + item.size
+    return codes
+
+
 def size_of(structure: type[Structure]) -> int:
     """The size in bytes of a structure that has only fields of fixed width."""
     fields: tuple[Any, ...] = structure.fields()

@@ -14,6 +14,9 @@ MAX_SUB_AUTHORITIES: Final = 15
 
 _NUMBER: Final = r"(?:0|[1-9]\d{0,9})"
 _TEXT: Final = re.compile(rf"S-1-(0x[0-9A-F]{{12}}|{_NUMBER})((?:-{_NUMBER})*)", re.ASCII | re.IGNORECASE)
+_NT_AUTHORITY: Final = bytes((0, 0, 0, 0, 0, 5))
+_DOMAIN_ACCOUNTS: Final = 21
+_DOMAIN_PARTS: Final = 5
 _DECIMAL_AUTHORITIES: Final = 1 << 32
 """Authorities below this are printed in decimal, others in hexadecimal."""
 
@@ -56,6 +59,12 @@ class Sid(Structure, section="MS-DTYP 2.4.2.2", title="SID"):
     def relative_id(self) -> int | None:
         """The last sub-authority, which distinguishes the principals of one domain; None if there is none."""
         return self.sub_authorities[-1] if self.sub_authorities else None
+
+    @property
+    def is_domain_account(self) -> bool:
+        """Whether it is a user, group or machine of a domain, S-1-5-21-A-B-C-RID: the same on every machine."""
+        parts = self.sub_authorities
+        return self.authority == _NT_AUTHORITY and len(parts) == _DOMAIN_PARTS and parts[0] == _DOMAIN_ACCOUNTS
 
     def child(self, relative_id: int) -> Sid:
         """The SID of a principal of the domain that this SID names."""

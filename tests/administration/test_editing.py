@@ -182,3 +182,11 @@ async def test_dead_letters_are_grouped_by_their_class_and_sender(qm: qmnode.Que
         await qm.operations.failures(ASKER, ["*"], ["colour"])
     with pytest.raises(MessageQueuingError, match="may not read"):
         await qm.operations.failures(Asker("reader", reads_bodies=False), ["*"], ["reason"])
+
+
+@pytest.mark.parametrize("form", [["a"], {"a": 1}, 7])
+async def test_the_format_of_an_edited_value_is_a_name(qm: qmnode.QueueManager, form: object) -> None:
+    await send(qm, "plain", Message(b"one"))
+    lookup = only(qm, "plain").lookup_identifier
+    with pytest.raises(MessageQueuingError, match="format is the name of one"):
+        await qm.operations.edit(ASKER, r".\private$\plain", lookup, {"value": "x", "format": form})

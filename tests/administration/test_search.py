@@ -11,7 +11,7 @@ import pytest
 import qmnode
 from qmnode.administration.asker import Asker
 from qmnode.administration.criteria import Criteria
-from qmnode.administration.search import search_page
+from qmnode.administration.search import chosen_queues, search_page
 from qmnode.errors import MessageQueuingError
 from qmnode.structures.guid import guid_to_text
 
@@ -228,3 +228,26 @@ async def test_the_loop_is_given_back_every_few_milliseconds(qm: qmnode.QueueMan
 
     assert scanned == 3000 and [one.message.label for one in page.found] == ["order 2999"]
     assert longest < 0.25, f"the loop was held for {longest * 1000:.0f} ms"
+
+
+async def test_many_patterns_over_many_queues_let_others_work(tmp_path: Path) -> None:
+    async with qmnode.QueueManager.open(tmp_path / "many") as manager:
+        for number in range(30):
+            await manager.create_queue(rf".\private$\queue{number}")
+        patterns = [f"*nothing{number}*" for number in range(500)]
+        longest, ended = 0.0, False
+
+        async def watch() -> None:
+            nonlocal longest
+            while not ended:
+                begun = perf_counter()
+                await asyncio.sleep(0)
+                longest = max(longest, perf_counter() - begun)
+
+        watching = asyncio.ensure_future(watch())
+        begun = perf_counter()
+        chosen = await chosen_queues(manager, [*patterns, "*Queue2?"])
+        took, ended = perf_counter() - begun, True
+        await watching
+        assert len(chosen) == 10
+        assert longest < took / 4

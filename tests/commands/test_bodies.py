@@ -195,8 +195,11 @@ def test_a_line_that_cannot_be_written_is_named_with_how_many_were_sent(
         (["decode"], "Default: decoded at a terminal, else short."),
         (["decode"], "docs/decode.md lists the keys"),
         (["peek"], "in a pipe table, or text for receive."),
-        (["send"], "without a body it is read too, unless it is a terminal."),
-        (["send"], "Default: as the queue needs it."),
+        (
+            ["send"],
+            "Without a body, --file or --lines, the body is read from standard input, unless that is a terminal.",
+        ),
+        (["send"], "Default: only if the queue is a transactional one of this node."),
         (["peek"], "Without both, the environment variable QMNODE_SOCKET counts"),
         (["init"], "Default: the host's name."),
     ],

@@ -15,6 +15,7 @@ import pytest
 import mqenterprise.cli
 import qmnode.cli
 import qmnode.commands.table
+from tests.docs.reference.commands import program as commands_of
 from tests.lab.nodes import PROJECT
 from tests.lab.terminal import at_a_terminal
 
@@ -56,6 +57,31 @@ def called(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     return call
 
 
+@pytest.mark.parametrize("columns", [80, 100, 200])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_fits_the_terminal_and_cuts_nothing_off(
+    program: str, columns: int, called: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for command in commands_of(program).walk():
+        code, said, _ = called(*command.path.split(), "--help")
+        text, _, examples = said.partition("\nExample")
+        assert code == 0, command.path
+        assert [line for line in said.splitlines() if len(line) > min(columns, 100)] == [], command.path
+        assert not re.search("…|[─│]|^  [a-z-]+  .*[.]{3}$", text, re.MULTILINE), said
+        missing = [name for one in command.options if not one.argument for name in one.spellings if name not in text]
+        missing += [one.path for one in command.commands if f"\n  {one.path.split()[-1]} " not in text]
+        assert missing == [], command.path
+        assert bool(command.epilog) == bool(examples), command.path
+        assert not re.search(r"^ *\\$", examples, re.MULTILINE), command.path
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_command_and_option_has_a_help(program: str) -> None:
+    found = [(command.path, one) for command in commands_of(program).walk() for one in (command, *command.options)]
+    assert [(path, one) for path, one in found if not one.help] == []
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_version_is_that_of_the_package(program: str, called: Callable[..., Any]) -> None:
     assert called(program, "--version") == (0, version("qmnode") + "\n", "")
@@ -63,7 +89,7 @@ def test_the_version_is_that_of_the_package(program: str, called: Callable[..., 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("columns", ["80", "100"])
-def test_help_looks_alike_and_fits(
+def test_help_looks_alike(
     program: str, columns: str, called: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
@@ -71,11 +97,10 @@ def test_help_looks_alike_and_fits(
     for command in ((), *((name,) for name in COMMANDS[program])):
         code, out, err = called(program, *command, "--help")
         assert (code, err) == (0, "")
-        assert "─ Options ─" in out
+        assert "\nOptions:\n" in out
         assert out.count("--install-completion") == (not command)
-        assert max(map(len, out.splitlines())) <= int(columns)
         assert "[[" not in out
-    assert set(COMMANDS[program]) <= set(re.findall(r"^│ (\S+)", called(program, "--help")[1], re.MULTILINE))
+    assert set(COMMANDS[program]) <= set(re.findall(r"^  (\S+)", called(program, "--help")[1], re.MULTILINE))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,30 @@ def test_a_queue_through_its_life(node: NodeProcess, command: Command) -> None:
     assert command("queue", "delete", "life", "--yes").code == 0
     gone = command("queue", "show", "life")
     assert (gone.code, "MQ_ERROR_QUEUE_NOT_FOUND (0xC00E0003)" in gone.err) == (1, True)
+
+
+DOMAIN_USER = "S-1-5-21-1-2-3-4"
+
+
+@pytest.mark.parametrize(
+    ("owner", "sid"),
+    [*((who, "S-1-22-1-4711") for who in ("4711", "uid:4711")), ("root", "S-1-22-1-0"), (DOMAIN_USER, DOMAIN_USER)],
+)
+def test_a_queue_is_created_for_another_user(node: NodeProcess, command: Command, owner: str, sid: str) -> None:
+    assert command("queue", "create", "theirs", "--for", owner).code == 0
+    access = command("queue", "acl", "show", "theirs", "--json").json
+    assert access["owner"] == sid
+    rights = {rule["trustee"]: rule["rights"] for rule in access["rules"]}
+    assert rights[sid] == ["full-control"]
+    assert "receive-message" not in rights["S-1-1-0"]
+    assert command("queue", "acl", "allow", "theirs", "administrators", "full-control").code == 0
+    assert command("queue", "delete", "theirs", "--yes").code == 0
+
+
+def test_a_queue_for_nobody_is_not_created(node: NodeProcess, command: Command) -> None:
+    refused = command("queue", "create", "theirs", "--for", "no-such-user")
+    assert (refused.code, "no-such-user" in refused.err) == (1, True)
+    assert command("queue", "show", "theirs").code == 1
 
 
 def test_what_deletes_asks_first(queue: str, command: Command) -> None:
@@ -277,8 +302,8 @@ def test_every_command_has_help_with_an_example(command: Command) -> None:
         answer = command(*arguments, "--help")
         assert answer.code == 0
         assert "Usage" in answer.out
-        if arguments[0] not in ("decode", "run"):
-            assert "Example: qmnode" in answer.out, arguments
+        if arguments[0] != "run":
+            assert re.search(r"\nExamples?:\n  qmnode ", answer.out), arguments
 
 
 def test_names_of_commands_complete(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

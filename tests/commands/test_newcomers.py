@@ -74,6 +74,12 @@ NODE = [
     Mistake("a size that is none", "qmnode queue set orders --quota lots", 2, "'lots'", "no size such as 10MB"),
     Mistake("deleting in a script", "qmnode queue delete orders", 2, "nobody to ask", "--yes"),
     Mistake("a right that is none", "qmnode queue acl allow orders everyone send", 2, "send", "send-message"),
+    Mistake(
+        "a misspelt right", "qmnode queue acl allow orders everyone recieve-message", 2, "no right", "mean receive-"
+    ),
+    Mistake("a misspelt property", "qmnode message find orders --where lable=x", 2, "lable", "did you mean label?"),
+    Mistake("the journal of a misspelt queue", "qmnode journal ordrs", 1, "there is no queue", "orders;journal?"),
+    Mistake("a misspelt journal", "qmnode peek 'orders;jurnal'", 1, "there is no queue", "orders;journal?"),
     Mistake("a user that is none", "qmnode queue acl allow orders bob send-message", 1, "bob", "S-1-"),
     Mistake("checking a store in use", "qmnode verify --config {here}/node.yaml", 1, "is in use", "stop the node"),
     Mistake("a second node on a store", "qmnode run --config {here}/second.yaml", 1, "is in use", "stop the node"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import socket
 import tempfile
 import time
 from collections import Counter
@@ -34,6 +33,7 @@ from qmnode.structures.access_masks import QueueAccess as Right
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow, deny
 from qmnode.structures.sid import BUILTIN_ADMINISTRATORS, EVERYONE, LOCAL, Sid
+from tests.doors.unix import connected_as
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users")
 
@@ -143,6 +143,7 @@ QUEUE_OPERATIONS: dict[str, Operation] = {
     "purge": Operation(int(Right.MQSEC_RECEIVE_MESSAGE), purge, False),
     "queue": Operation(int(Right.MQSEC_GET_QUEUE_PROPERTIES), lambda m, q, _: m.queue(q)),
     "queues": Operation(int(Right.MQSEC_GET_QUEUE_PROPERTIES), listed),
+    "refused_messages": Operation(int(Right.MQSEC_GET_QUEUE_PROPERTIES), lambda m, q, _: m.refused_messages(q)),
     "incoming_sequences": Operation(int(Right.MQSEC_GET_QUEUE_PROPERTIES), lambda m, q, _: m.incoming_sequences(q)),
     "queue_security": Operation(int(Right.MQSEC_GET_QUEUE_PERMISSIONS), lambda m, q, _: m.queue_security(q)),
     "set_queue": Operation(int(Right.MQSEC_SET_QUEUE_PROPERTIES), lambda m, q, _: m.set_queue(q, label="x"), False),
@@ -201,27 +202,6 @@ def written(name: str) -> list[object]:
 def described(name: str, owner: Sid | None = None) -> bytes:
     owner = owner or unix_user(OWNER)
     return SecurityDescriptor(owner=owner, group=owner, dacl=Acl.of(*written(name))).write()
-
-
-def connected_as(path: Path, user: int, groups: tuple[int, ...]) -> socket.socket:
-    """A connection of another process, of this user: the kernel remembers who connected."""
-    ours, theirs = socket.socketpair()
-    child = os.fork()
-    if not child:
-        try:
-            os.setgroups(groups)
-            os.setgid(groups[0])
-            os.setuid(user)
-            with socket.socket(socket.AF_UNIX) as door:
-                door.connect(str(path))
-                socket.send_fds(theirs, [b"x"], [door.fileno()])
-        finally:
-            os._exit(0)
-    _, received, _, _ = socket.recv_fds(ours, 1, 1)
-    os.waitpid(child, 0)
-    ours.close()
-    theirs.close()
-    return socket.socket(fileno=received[0])
 
 
 @pytest.fixture

@@ -71,5 +71,5 @@ async def test_a_new_node_is_closed_and_an_entry_for_nobody_opens_nothing(tmp_pa
         changed = await change_access(own, QUEUE, Change.ALLOW, nobody, ["full-control"])
         assert [rule.known for rule in changed.rules if rule.trustee == nobody] == [False]
         assert not await may(node, stranger, ORDERS, Access.PEEK)
-        reporting = node.principals.of_token("reporting", nobody)  # whose file says that it is that
+        reporting = await node.principals.of_token("reporting", nobody)  # whose file says that it is that
         assert await may(node, reporting, ORDERS, Access.PEEK)

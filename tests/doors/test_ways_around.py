@@ -15,9 +15,12 @@ from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, WorkgroupDirectory
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.security.principals import ANONYMOUS_PRINCIPAL, Principals
+from qmnode.settings.node import QuotaSettings, Settings
+from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.error_codes import ErrorCode
 from tests.lab.waiting import holds
+from tests.model.conftest import FakeClock
 
 OWNER, STRANGER = 60_001, 60_002
 ORDERS, MINE = r".\private$\orders", r".\private$\mine"
@@ -163,3 +166,83 @@ async def test_an_asker_has_a_bounded_number_of_jobs(tmp_path: Path) -> None:
                 await node.operations.control_job(asker(node, OWNER), job["job"], "pause")
         await node.operations.control_job(asker(node, OWNER), 1, "cancel")
         assert len(await node.operations.list_jobs(asker(node, OWNER))) == 20
+
+
+async def test_a_queue_has_a_bounded_number_of_subqueues(tmp_path: Path) -> None:
+    settings = Settings(computer_name="ALPHA", quotas=QuotaSettings(subqueues=3))
+    async with QueueManager.open(tmp_path, settings) as node:
+        await as_user(node, OWNER).create_queue(ORDERS)
+        stranger = as_user(node, STRANGER)
+        for number in range(3):
+            await (await stranger.open_queue(f"DIRECT=OS:{ORDERS};s{number}", Access.MOVE)).close()
+        before = set(node.queue_collection)
+        for refused in (
+            lambda: stranger.open_queue(f"DIRECT=OS:{ORDERS};s3", Access.MOVE),
+            lambda: as_user(node, OWNER).create_queue(f"{ORDERS};s3"),
+        ):
+            with pytest.raises(MessageQueuingError, match=r"quotas\.subqueues"):
+                await refused()
+        assert set(node.queue_collection) == before
+        await (await stranger.open_queue(f"DIRECT=OS:{ORDERS};S1", Access.MOVE)).close()  # one that there is
+
+
+async def test_the_node_reads_elsewhere_with_its_account_for_its_readers_alone(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("Secret-1\n")
+    password.chmod(0o600)
+    reading = RemoteReadSettings(
+        endpoint_mapper_port=0, port=1, account="CONTOSO\\node", password_file=password, mechanism="ntlm",
+        readers=(f"uid:{OWNER}",),
+    )  # fmt: skip
+    async with QueueManager.open(tmp_path / "store", Settings(computer_name="ALPHA", remote_read=reading)) as node:
+        codes = {}
+        for user in (OWNER, STRANGER, 0):
+            with pytest.raises(MessageQueuingError) as refused:
+                await as_user(node, user).open_queue(r"DIRECT=OS:127.0.0.1\private$\orders", Access.PEEK)
+            codes[user] = refused.value.code
+        unreachable = ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE
+        assert codes == {OWNER: unreachable, STRANGER: ErrorCode.MQ_ERROR_ACCESS_DENIED, 0: unreachable}
+
+
+def asking(queue: str) -> Message:
+    """A message whose arrival is acknowledged to a queue."""
+    return Message(b"x", recoverable=True, acknowledgements_requested=1, administration_queue_format_name=queue)
+
+
+async def test_acknowledgments_are_asked_for_only_where_their_sender_may_send(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path) as node:
+        await as_user(node, OWNER).create_queue(ORDERS)
+        await as_user(node, STRANGER).create_queue(MINE)
+        await deny(node, OWNER, ORDERS, STRANGER)
+        number = (await node.queue(ORDERS)).private_queue_number
+        names = [f"DIRECT=OS:{ORDERS}", f"PRIVATE={uuid.UUID(bytes_le=node.identifier)}\\{number:08x}"]
+        async with await as_user(node, STRANGER).open_queue(f"DIRECT=OS:{MINE}", Access.SEND) as mine:
+            several = asking("").copy(administration_multi_queue_format_name=f"DIRECT=OS:{MINE},{names[0]}")
+            for message in (asking(names[0]), asking(names[1]), several):
+                with pytest.raises(MessageQueuingError, match=r"may not send to .*orders") as refused:
+                    await mine.send_many([Message(b"plain"), message])
+                assert refused.value.code == ErrorCode.MQ_ERROR_ACCESS_DENIED
+            assert (await node.queue(MINE)).message_count == 0
+            await mine.send(asking(f"DIRECT=OS:{MINE}"))
+            await mine.send(asking(r"DIRECT=OS:.\private$\nowhere"))
+        assert (await node.queue(MINE)).message_count == 3
+        async with await as_user(node, OWNER).open_queue(f"DIRECT=OS:{MINE}", Access.SEND) as out:
+            await out.send(asking(names[0]))
+        assert (await node.queue(ORDERS)).message_count == 1
+
+
+async def test_an_acknowledgment_does_not_reach_a_closed_queue_that_was_made_later(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with QueueManager.open(tmp_path, clock=clock) as node:
+        await as_user(node, STRANGER).create_queue(MINE)
+        message = asking(f"DIRECT=OS:{ORDERS}").copy(acknowledgements_requested=2)  # when it is received
+        async with await as_user(node, STRANGER).open_queue(f"DIRECT=OS:{MINE}", Access.SEND) as mine:
+            await mine.send_many([message, message])
+        clock.advance(5)
+        await as_user(node, OWNER).create_queue(ORDERS)
+        async with await as_user(node, STRANGER).open_queue(f"DIRECT=OS:{MINE}") as mine:
+            await mine.receive(timeout=0)  # everybody may send to the new queue
+            assert (await node.queue(ORDERS)).message_count == 1
+            await change_access(as_user(node, OWNER), ORDERS, Change.DENY, "everyone", ["send-message"])
+            await mine.receive(timeout=0)
+        assert (await node.queue(ORDERS)).message_count == 1

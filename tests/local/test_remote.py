@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,10 +13,12 @@ import pytest
 import qmnode
 from qmnode import Access, Message, MessageQueuingError, Share
 from qmnode.local.changes import LocalChange
+from qmnode.local.frames import Kind
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.local.server import LocalServer
 from qmnode.settings.node import LocalSettings
 from qmnode.structures.error_codes import ErrorCode
+from tests.doors.unix import connected_as
 from tests.local.conftest import FORMAT, NAME, Service
 
 
@@ -172,6 +176,36 @@ async def test_a_receive_that_is_cancelled_too_late_returns_its_message(remote: 
         except asyncio.CancelledError:
             body = (await receiver.receive(timeout=60)).body
         assert body == str(count).encode()
+
+
+async def test_of_two_calls_that_travel_together_one_can_be_cancelled(remote: RemoteQueueManager) -> None:
+    sender, receiver = await open_both(remote)
+    first, second = (asyncio.create_task(sender.send(Message(body))) for body in (b"1", b"2"))
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    assert first.cancelled()
+    assert [(await receiver.receive(timeout=60)).body for _ in range(2)] == [b"1", b"2"]
+
+
+async def test_a_call_to_a_node_that_hangs_ends_when_it_is_cancelled_twice(tmp_path: Path) -> None:
+    frames: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            frames.put_nowait(data)
+
+    async with await asyncio.start_unix_server(hang, tmp_path / "node.sock"):
+        waiting = asyncio.create_task(qmnode.connect(tmp_path / "node.sock").__aenter__())
+        assert b"version" in await frames.get()
+        waiting.cancel()
+        cancellation = await frames.get()
+        assert cancellation[4] == Kind.CANCEL
+        assert not waiting.done()
+        waiting.cancel()
+        async with asyncio.timeout(60):
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
 
 
 async def test_waiting_does_not_hold_up_other_calls(remote: RemoteQueueManager) -> None:
@@ -424,3 +458,42 @@ async def test_calls_that_wait_end_with_the_server(incomplete: Service) -> None:
         with pytest.raises(MessageQueuingError, match="the connection to the node"):
             await waiting
     assert (await incomplete.manager.status()).queue_count == 0
+
+
+async def test_a_connection_that_says_nothing_ends(tmp_path: Path) -> None:
+    async with qmnode.QueueManager.open(tmp_path / "store") as manager:
+        settings = LocalSettings(socket=tmp_path / "node.sock", greeting_time=0.2)
+        server = LocalServer(manager, settings)
+        await server.start()
+        reader, writer = await asyncio.open_unix_connection(settings.socket)
+        async with qmnode.connect(settings.socket) as greeted, asyncio.timeout(20):
+            assert await reader.read() == b""
+            assert (await greeted.status()).queue_count == 0
+            assert len(server.connections) == 1
+        writer.close()
+        await server.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users")
+async def test_the_connections_of_others_never_keep_root_out(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        settings = LocalSettings(socket=Path(folder) / "node.sock", mode=0o666, connections=8, greeting_time=600)
+        async with qmnode.QueueManager.open(tmp_path / "store") as manager:
+            server = LocalServer(manager, settings)
+            await server.start()
+            doors = [
+                connected_as(settings.socket, user, (user,)) for user in (60_001, 60_002, 60_003) for _ in range(8)
+            ]
+            async with asyncio.timeout(20):
+                while len(server.connections) != 8:
+                    await asyncio.sleep(0.01)
+            assert Counter(one.user_id for one in server.connections) == {60_001: 4, 60_002: 4}
+            async with AsyncExitStack() as stack:
+                for _ in range(8):
+                    await stack.enter_async_context(qmnode.connect(settings.socket))
+                with pytest.raises(MessageQueuingError, match="applications are connected"):
+                    await stack.enter_async_context(qmnode.connect(settings.socket))
+            for door in doors:
+                door.close()
+            await server.stop()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qmnode
+from qmnode.local.operations import RemoteOperations
 from qmnode.model.api import CursorApi, QueueApi, QueueManagerApi, TransactionApi
 from tests.lab.nodes import PROJECT, NodeProcess, running_node
 from tests.lab.waiting import wait_until
@@ -30,10 +31,13 @@ PAIRS = [
     (QueueApi, qmnode.sync.Queue),
     (CursorApi, qmnode.sync.Cursor),
     (TransactionApi, qmnode.sync.Transaction),
+    (RemoteOperations, qmnode.sync.Operations),
 ]
 BLOCKING = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__"}
 NOT_OVER_THE_SOCKET = {"user_id"}
 """Who asks is what the kernel says of the process."""
+ONLY_OVER_THE_SOCKET = {"operations"}
+"""A queue manager of the same process has them with the person who asks as an argument."""
 
 
 def members(interface: type) -> dict[str, Any]:
@@ -55,7 +59,7 @@ def words(annotation: object) -> str:
 @pytest.mark.parametrize(("asynchronous", "blocking"), PAIRS, ids=lambda pair: pair.__name__)
 def test_names_and_signatures_are_those_of_the_asyncio_interface(asynchronous: type, blocking: type) -> None:
     theirs, ours = members(asynchronous), members(blocking)
-    assert theirs.keys() - NOT_OVER_THE_SOCKET == ours.keys()
+    assert theirs.keys() - NOT_OVER_THE_SOCKET == ours.keys() - ONLY_OVER_THE_SOCKET
     for name, method in theirs.items():
         if not callable(method) or name.startswith("_"):
             continue
@@ -141,6 +145,33 @@ def test_every_kind_of_object_works_as_its_asyncio_twin(qm: qmnode.sync.QueueMan
     with qm.open_queue(f"{name};later") as subqueue:
         assert [message.body for message in subqueue.receive_many(5)] == [b"3"]
     qm.delete_queue(name)
+
+
+def test_messages_are_found_and_moved_by_jobs(qm: qmnode.sync.QueueManager, name: str) -> None:
+    queue = name.rpartition("\\")[2]
+    qm.create_queue(rf".\private$\{queue}-later")
+    with qm.open_queue(name, qmnode.Access.SEND) as sender:
+        sender.send_many([qmnode.Message(b"%d" % number, label=f"order {number}") for number in range(250)])
+
+    found = [one.message.label for one in qm.operations.find([queue], {"label": "order *"})]
+    first = next(qm.operations.find([queue]))
+    page = qm.operations.find_page([queue], limit=10)
+    job = qm.operations.start_job("move", [queue], {"label": "order 7*"}, target=f"{queue}-later")
+    wait_until(lambda: qm.operations.job(job["job"])["state"] == "done", 30, "the end of the job")
+    log = list(qm.operations.job_log(job["job"]))
+
+    assert found == [f"order {number}" for number in range(250)]
+    assert (first.message.body, len(page.found), page.total) == (b"0", 10, 250)
+    assert [entry["result"] for entry in log] == ["moved"] * 11
+    assert job["job"] in [one["job"] for one in qm.operations.jobs()]
+    assert qm.queue(rf".\private$\{queue}-later").message_count == 11
+    assert qm.operations.failures([queue])["groups"] is not None
+    assert qm.operations.history()["step"] == 10
+    with pytest.raises(qmnode.MessageQueuingError, match="there is no job"):
+        qm.operations.control_job(987, "cancel")
+    qm.close()
+    with pytest.raises(qmnode.MessageQueuingError):
+        next(qm.operations.find([queue]))
 
 
 def test_a_transaction_commits_at_its_end_and_aborts_when_the_block_raises(qm: qmnode.sync.QueueManager) -> None:

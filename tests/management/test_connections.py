@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -95,6 +96,28 @@ async def test_handshakes_that_never_end_keep_nobody_out(
         await ended(stranger)
     for _, writer in strangers[16:]:
         writer.close()
+
+
+async def test_a_flood_of_handshakes_opens_no_more_than_twice_the_places(
+    serving: Callable[..., Awaitable[Managed]],
+) -> None:
+    """Connections that gave up their places are open until the event loop has closed them: they count too."""
+    managed = await serving(connections=8, connections_per_address=8, head_time=600)
+    assert managed.server.address is not None
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(socket.create_connection(managed.server.address)) for _ in range(200)]
+        before, most = open_files(), 0
+        for stranger in strangers:
+            stranger.sendall(HELLO)
+            most = max(most, open_files())
+            await asyncio.sleep(0)
+
+        assert most - before <= 2 * 8
+        assert await is_served(managed)
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 async def test_a_handshake_has_its_time(serving: Callable[..., Awaitable[Managed]]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 from typing import Any
 
 import httpx
@@ -49,6 +50,43 @@ async def test_a_search_that_cannot_be_is_a_problem_with_a_sentence(client: http
     ):
         answer = await client.get("/v1/messages", params=query)
         assert answer.status_code == status and word in answer.json()["detail"], (query, answer.text)
+
+
+async def test_a_search_goes_on_after_any_message(managed: Managed, client: httpx.AsyncClient) -> None:
+    await managed.manager.create_queue(NAME)
+    await managed.fill(b"a", b"b", b"c")
+    found = (await client.get("/v1/messages", params={"queue": "orders"})).json()["found"]
+
+    rest = await client.get("/v1/messages", params={"queue": "orders", "cursor": found[0]["cursor"]})
+
+    assert [one["message"]["lookup_identifier"] for one in rest.json()["found"]] == [
+        one["message"]["lookup_identifier"] for one in found[1:]
+    ]
+
+
+async def test_an_export_is_a_stream_of_lines_that_are_imported(managed: Managed, client: httpx.AsyncClient) -> None:
+    await managed.manager.create_queue(NAME)
+    await managed.manager.create_queue(r".\private$\again")
+    for first in range(0, 250, 50):  # more than the pages that the node reads at a time
+        await managed.fill(*(b"%d" % number for number in range(first, first + 50)))
+
+    async with client.stream("GET", "/v1/messages/export", params={"queue": "ord*", "where": "label=l"}) as answer:
+        lines = [json.loads(line) async for line in answer.aiter_lines()]
+    items = [{"packet": line["packet"], "target": "again"} for line in lines[:3]]
+    imported = (await client.post("/v1/messages/import", json={"messages": items})).json()["results"]
+
+    assert answer.headers["content-type"].startswith("application/x-ndjson") and "left-out" not in answer.headers
+    assert [int(line["text"]) for line in lines] == [*range(250)] and lines[0]["queue"].endswith("orders")
+    assert [one["result"] for one in imported] == ["sent"] * 3
+
+
+async def test_an_export_that_cannot_be_is_a_problem_and_no_stream(managed: Managed, client: httpx.AsyncClient) -> None:
+    await managed.manager.create_queue(NAME)
+    for query, status in (({"queue": "none"}, 404), ({"queue": "*", "where": "colour=red"}, 400), ({}, 422)):
+        answer = await client.get("/v1/messages/export", params=query)
+        assert answer.status_code == status and answer.json()["detail"], (query, answer.text)
+    async with managed.tcp(READER) as reader:
+        assert (await reader.get("/v1/messages/export", params={"queue": "orders"})).status_code == 403
 
 
 async def job_ended(client: httpx.AsyncClient, number: int) -> dict[str, Any]:
@@ -130,3 +168,16 @@ async def test_messages_are_edited_imported_and_grouped(managed: Managed, client
     assert refused[0]["result"] == "refused" and "packet" in refused[0]["detail"]
     for wrong in ({"packet": packet, "target": ""}, {"target": "orders"}):
         assert (await client.post("/v1/messages/import", json={"messages": [wrong]})).status_code == 422, wrong
+
+
+async def test_counters_over_time_are_shown(managed: Managed, client: httpx.AsyncClient) -> None:
+    await managed.manager.create_queue(NAME)
+    await managed.fill(b"a", b"b")
+    await managed.manager.operations._history.sample()
+
+    found = (await client.get("/v1/history", params={"queue": "ord*"})).json()
+
+    assert (found["step"], found["queues"][0]["arrived"], found["queues"][0]["messages"]) == (10, [2], [2])
+    assert len(found["times"]) == 1
+    assert (await client.get("/v1/history", params={"span": "year"})).status_code == 422
+    assert (await client.get("/v1/history", params={"queue": "none"})).status_code == 404

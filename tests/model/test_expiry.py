@@ -84,3 +84,21 @@ async def test_a_message_that_a_transaction_holds_when_its_group_is_split_expire
     assert await left(qm) == [b"1"]
     clock.advance(SECONDS)
     assert await left(qm) == []
+
+
+async def test_messages_of_a_queue_with_an_odd_number_expire(node, qm, clock):
+    """Early versions gave such numbers after a journal was changed."""
+    qm.queue_collection._next_queue_id += 3
+    await qm.create_queue(r".\private$\orders")
+    async with await qm.open_queue(ORDERS, Access.SEND) as orders:
+        await orders.send(Message(b"1", recoverable=True, time_to_be_received=10))
+        await orders.send(Message(b"2", recoverable=True, time_to_be_received=LONG))
+    qm = await node.restart()
+    (number,) = {queue.queue_id for queue in qm.queue_collection.values() if queue.pathname.endswith("orders")}
+    assert number & 1
+    clock.advance(10)
+    assert await left(qm) == [b"2"]
+    clock.advance(LONG)
+    assert await left(qm) == []
+    assert (await qm.queue(r".\private$\orders")).message_count == 0
+    assert index(qm) == []

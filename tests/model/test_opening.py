@@ -256,6 +256,9 @@ class Policy:
     def changed_queue_security(self, current: bytes, supplied: bytes) -> bytes:
         return supplied
 
+    def sender_identifier(self, caller: object) -> bytes:
+        return b""
+
     def check(self, security: bytes, rights: int, caller: object) -> bool:
         return str(caller).encode() in security.split(b",")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from qmnode import Access, Message, QueueManager
@@ -75,6 +77,57 @@ async def test_how_messages_leave_is_told_apart(qm: QueueManager) -> None:
     assert (tally.received, tally.received_bytes) == (2, 2 * size)
     assert (dict(tally.died), dict(tally.died_bytes)) == ({0xC001: 5}, {0xC001: 5 * size})
     assert tally.expired == (0, 0)
+
+
+async def test_received_messages_are_counted_before_they_are_written(qm: QueueManager) -> None:
+    await made(qm, "a")
+    await send(qm, "a", 3)
+    queue = qm.names.find(r".\private$\a")
+    for _ in range(2):
+        entry = queue.take()
+        assert entry is not None
+        queue.delete(*entry)
+    assert queue.tally.totals == (3, 2, 0), "in the history"
+    (tally,) = (tally for (name, _), tally in qm.traffic.collect([queue], 100) if name != OTHERS)
+    assert (tally.received, tally.received_bytes * 3) == (2, tally.arrived_bytes * 2)
+    assert sum(qm.traffic.waits[queue.queue_type].counts) == 2
+    assert queue.tally.totals == (3, 2, 0), "collecting counts nothing twice"
+
+
+async def test_what_a_queue_did_in_the_pass_that_deletes_it_stays_counted(qm: QueueManager) -> None:
+    await made(qm, "a")
+    await send(qm, "a", 1)
+    queue = qm.names.find(r".\private$\a")
+    entry = queue.take()
+    assert entry is not None
+    queue.delete(*entry)
+    await qm.delete_queue(r".\private$\a")
+    (others,) = (tally for _, tally in qm.traffic.collect(qm.queue_collection.values(), 0))
+    assert (others.arrived, others.received) == (1, 1)
+
+
+async def test_counts_are_exact_whoever_reads_them_meanwhile(qm: QueueManager) -> None:
+    names, each = ("a", "b"), 60
+    await made(qm, *names)
+    seen: list[int] = []
+
+    def look() -> None:
+        tallies = [tally for _, tally in qm.traffic.collect(qm.queue_collection.values(), 100)]
+        received = sum(tally.received for tally in tallies)
+        assert sum(sum(histogram.counts) for histogram in qm.traffic.waits.values()) == received
+        seen.append(received)
+
+    async def receive(name: str) -> None:
+        async with await qm.open_queue(rf"DIRECT=OS:.\private$\{name}") as queue:
+            for _ in range(each // 4):
+                await asyncio.gather(*(queue.receive(timeout=0) for _ in range(3)))
+                await queue.receive_many(1)
+                look()
+
+    for name in names:
+        await send(qm, name, each)
+    await asyncio.gather(*map(receive, names))
+    assert (seen[-1], seen) == (len(names) * each, sorted(seen))
 
 
 async def test_a_purged_dead_letter_does_not_die_again(qm: QueueManager) -> None:

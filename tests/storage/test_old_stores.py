@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import io
 import json
+import os
+import subprocess
 import tarfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -14,6 +18,7 @@ import structlog
 from typer.testing import CliRunner
 
 from qmnode import Access, Message, QueueManager
+from qmnode.administration.asker import Asker
 from qmnode.administration.dead_letters import dead_letters
 from qmnode.administration.messages import browse
 from qmnode.commands.table import app
@@ -21,12 +26,15 @@ from qmnode.directory.file import FileDirectory
 from qmnode.errors import MessageQueuingError
 from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.model.outgoing import OutgoingQueue
+from qmnode.storage.layout import OPERATIONS
 from qmnode.storage.verification import verify
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_from_text
+from tests.lab.nodes import COMMAND, PROJECT
 from tests.transport.conftest import eventually, loopback_address, settings_of
 
-STORE = Path(__file__).parent / "stores" / "338d108.tar.xz"
+RELEASE = "338d108"
+STORE = Path(__file__).parent / "stores" / f"{RELEASE}.tar.xz"
 ORDERS = r"DIRECT=OS:.\private$\orders"
 EXACT = r"DIRECT=OS:.\private$\exact"
 MALFORMED = ["malformed: no null", "malformed: two bytes", "malformed: odd", "malformed: more", "malformed: no name"]
@@ -117,6 +125,46 @@ async def test_it_is_received_moved_and_skipped_like_any_other(node: QueueManage
         rest = await queue.receive_many(100)
         assert [message.label for message in rest] == [one for one in CONTENTS[ORDERS] if one not in MALFORMED[:2]]
     assert [message.label for message in await messages(node, ORDERS + ";later")] == ["moved", MALFORMED[0]]
+
+
+async def test_restore_reads_a_back_up_of_an_older_release_and_jobs_work_on_it(folder: Path, tmp_path: Path) -> None:
+    restored = CliRunner().invoke(app, ["restore", str(folder), "--data", str(tmp_path / "restored")])
+    assert restored.exit_code == 0, restored.output
+    assert verify(tmp_path / "restored").format_version < OPERATIONS
+    async with QueueManager.open(tmp_path / "restored", settings_of("ALICE", loopback_address())) as node:
+        job = await node.operations.start_job(Asker("operator"), "move", ["orders"], target="orders;moved")
+        async with asyncio.timeout(60):
+            while (job := await node.operations.show_job(Asker("operator"), job["job"]))["state"] == "running":
+                await asyncio.sleep(0.01)
+        moved = [message.label for message in await messages(node, ORDERS + ";moved")]
+    assert (job["state"], job["failed"], moved) == ("done", 0, CONTENTS[ORDERS])
+    assert verify(tmp_path / "restored").format_version == OPERATIONS
+
+
+async def test_the_older_release_itself_refuses_a_store_with_a_job(tmp_path: Path) -> None:
+    """Releases that only know earlier formats refuse it when they start, and name it when they verify."""
+    source = subprocess.run(["git", "archive", RELEASE, "qmnode"], cwd=PROJECT, capture_output=True, check=False)
+    if source.returncode:
+        pytest.skip("this copy of the project has no history")
+    with tarfile.open(fileobj=io.BytesIO(source.stdout)) as archive:
+        archive.extractall(tmp_path / "release", filter="data")
+    async with QueueManager.open(tmp_path / "store") as node:
+        await node.create_queue(r".\private$\orders")
+        await node.operations.start_job(Asker("operator"), "delete", ["orders"])
+    config = tmp_path / "node.yaml"
+    config.write_text(json.dumps({"data": str(tmp_path / "store"), "local": {"socket": str(tmp_path / "socket")}}))
+
+    def older(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path / "release")}
+        return subprocess.run(
+            [*COMMAND, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False
+        )
+
+    started, verified = older("run", "--config", str(config)), older("verify", "--data", str(tmp_path / "store"))
+
+    assert started.returncode == 1 and "Traceback" not in started.stderr
+    assert "has format 3, and this program reads up to 2: use the program that wrote it" in started.stderr
+    assert verified.returncode == 1 and "format 3 is newer than this program" in verified.stdout
 
 
 async def test_dead_letters_are_all_listed(node: QueueManager) -> None:

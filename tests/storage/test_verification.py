@@ -147,6 +147,33 @@ def test_damage_is_named(path: Path, damage: Callable[[Store], None], expected: 
     assert any(expected in finding.sentence for finding in report.findings), report.findings
 
 
+def _renumber(store: Store, old: int, new: int) -> None:
+    for family in (Family.QUEUES, Family.COUNTERS, Family.MESSAGES):
+        for key, value in list(store.scan(family, QUEUE_KEY.pack(old), QUEUE_KEY.pack(old + 1))):
+            store.delete(family, key)
+            store.put(family, QUEUE_KEY.pack(new) + key[QUEUE_KEY.size :], value)
+
+
+async def test_a_queue_with_an_odd_number_is_named_and_its_messages_are_found(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path) as qm:
+        await qm.create_queue(NAME)
+        async with await qm.open_queue(FORMAT, Access.SEND) as queue:
+            await queue.send(Message(b"kept", recoverable=True))
+    change(tmp_path, lambda store: _renumber(store, 64, 67))
+
+    (finding,) = verify(tmp_path).findings
+    assert finding.where.endswith("orders") and "67 is odd and also that of its own journal" in finding.sentence
+    async with QueueManager.open(tmp_path) as qm, await qm.open_queue(FORMAT) as queue:
+        assert (await queue.receive(timeout=0)).body == b"kept"
+
+
+def test_a_queue_with_the_number_of_a_journal_is_named(path: Path) -> None:
+    change(path, lambda store: _renumber(store, 66, 65))
+
+    (finding,) = verify(path).findings
+    assert finding.where.endswith("exact") and "65 is odd and also that of the journal of" in finding.sentence
+
+
 def test_a_damaged_file_is_named(path: Path) -> None:
     change(path, lambda store: store._database.flush())
     change(path, lambda store: store._database.compact_range(None, None))

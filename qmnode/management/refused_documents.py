@@ -1,0 +1,70 @@
+"""Messages that a queue refused when they arrived, as JSON."""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from qmnode.model.refusals import RefusedMessages, Standing
+from qmnode.structures.errors import PacketError
+from qmnode.structures.guid import guid_to_text
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.sid import Sid
+
+_PREFIX = "MQMSG_CLASS_NACK_"
+
+
+class RefusedMessagesDocument(BaseModel):
+    """Messages of one sender that a queue refused for one reason, since the node started."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(description="As in the metrics", examples=["access_denied"])
+    standing: str = Field(
+        description="For access_denied, what the sender was taken for: signed, nameless, never, unproven, plain, "
+        "unknown or counted"
+    )
+    explanation: str = Field(description="The same as a sentence; empty for other reasons")
+    sender: str = Field(description="SID that the packets name, proven or not; empty if they name none")
+    source: str = Field(description="Identifier of the queue manager that sent them, as the packets say")
+    address: str = Field(description="Of the neighbour that brought the last one")
+    count: int
+    total_bytes: int = Field(description="Of the packets")
+    first_time: datetime
+    last_time: datetime
+
+    @classmethod
+    def of(cls, refused: RefusedMessages) -> Self:
+        """Make the document from the object of the model."""
+        return cls(
+            reason=MessageClass(refused.reason).name.removeprefix(_PREFIX).lower(),
+            standing=refused.standing,
+            explanation=_explanation(refused.standing),
+            sender=_sid(refused.claimed_sender),
+            source=guid_to_text(refused.source),
+            address=refused.address,
+            count=refused.count,
+            total_bytes=refused.size,
+            first_time=datetime.fromtimestamp(refused.first_time, UTC),
+            last_time=datetime.fromtimestamp(refused.last_time, UTC),
+        )
+
+
+class RefusedMessagesList(BaseModel):
+    """The messages that a queue refused."""
+
+    refused_messages: list[RefusedMessagesDocument] = Field(description="The 64 refused last, those first")
+
+
+def _explanation(standing: str) -> str:
+    with suppress(ValueError):
+        return Standing(standing).meaning
+    return ""
+
+
+def _sid(identifier: bytes) -> str:
+    try:
+        return str(Sid.parse(identifier)) if identifier else ""
+    except PacketError:
+        return identifier.hex()
