@@ -11,31 +11,33 @@ from qmnode.commands.registry import Row, VersionOption, command_table, run
 COMMANDS: Final = {
     "directory": Row("mqenterprise.commands.directory:app", "A private directory: up, down, backup."),
     "queue": Row("mqenterprise.commands.queue:app", "Public queues: publish, find, set, unpublish."),
-    "machine": Row("mqenterprise.commands.machine:app", "Queue managers: who may do what with them."),
+    "message": Row(
+        "mqenterprise.commands.message_files:app", "Messages of many nodes: find, move, return, export, and more."
+    ),
+    "job": Row("mqenterprise.commands.job:app", "Jobs over messages at many nodes: list, show, pause, undo."),
+    "machine": Row("mqenterprise.commands.machine:app", "Access lists of queue managers: show, allow, deny, remove."),
     "keys": Row("mqenterprise.commands.keys:app", "Encryption keys: status, rotate, retire, rollback."),
     "certificate": Row("mqenterprise.commands.certificate:app", "Users' certificates: register, list, renew, revoke."),
     "route": Row("mqenterprise.commands.route:app", "Where messages go: explain, table, simulate."),
     "validate": Row("mqenterprise.commands.topology:app/validate", "Check a declared enterprise, without a directory."),
     "plan": Row(
         "mqenterprise.commands.topology:app/plan",
-        "Say what it takes to make the directory as declared; exit 2 when there is something.",
+        "Show the changes that make the directory as declared. Exit code 2: there are some.",
     ),
     "apply": Row(
         "mqenterprise.commands.topology:app/apply", "Make the directory as declared, or carry out a saved plan."
     ),
-    "rollback": Row("mqenterprise.commands.topology:app/rollback", "Undo a plan that was applied."),
+    "rollback": Row("mqenterprise.commands.topology:app/rollback", "Undo an applied plan."),
     "drift": Row(
         "mqenterprise.commands.topology:app/drift",
-        "Say what was changed by hand since the last apply; exit 2 when there is something.",
+        "Show changes made by hand since the last apply. Exit code 2: there are some.",
     ),
-    "export": Row(
-        "mqenterprise.commands.topology:app/export", "Write a running directory as the declaration that says the same."
-    ),
+    "export": Row("mqenterprise.commands.topology:app/export", "Write the contents of a directory as a declaration."),
     "show": Row(
         "mqenterprise.commands.topology:app/show", "Draw the sites and routing links, in the terminal or as SVG."
     ),
     "analyze": Row(
-        "mqenterprise.commands.pipeline:app/analyze", "Say where messages went: tables and a report, with Spark."
+        "mqenterprise.commands.pipeline:app/analyze", "Analyse exported events with Spark: tables and a report."
     ),
     "simulate": Row(
         "mqenterprise.commands.pipeline:app/simulate", "Simulate a declared enterprise, with known answers."

@@ -1,4 +1,4 @@
-"""What the registry of certificates says when it cannot do what it was asked for."""
+"""Errors of the registry of certificates."""
 
 
 class CertificateError(Exception):

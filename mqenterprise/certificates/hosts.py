@@ -46,7 +46,7 @@ class Authority:
         create_authority(name, now).save(self.certificate, self.key)
 
     def load(self) -> Issued:
-        """It. Raises :class:`CertificateError`."""
+        """Return the certificate. Raises :class:`CertificateError` if there is none or it cannot be read."""
         try:
             return load_authority(self.certificate, self.key)
         except (OSError, ValueError) as error:

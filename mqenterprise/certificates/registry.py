@@ -140,7 +140,7 @@ class CertificateRegistry:
 
 
 def fingerprint_of(registered: Registered) -> str:
-    """The hexadecimal digits that a registered certificate is known by; of what cannot be read, its MD5 digest's."""
+    """The hexadecimal digits that identify a registered certificate; its MD5 digest if it cannot be read."""
     if registered.certificate is None:
         return registered.digest.hex()
     return registered.certificate.fingerprint.removeprefix("SHA256:")

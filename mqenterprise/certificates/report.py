@@ -1,4 +1,4 @@
-"""What is said of a registered certificate: one row, and whether it is due to be renewed."""
+"""The report on a registered certificate: one row, and whether it is due to be renewed."""
 
 from __future__ import annotations
 

@@ -35,11 +35,16 @@ UserName = Annotated[str, typer.Argument(help="The user's account name.", metava
 Fingerprint = Annotated[str, typer.Argument(help="The certificate, by the beginning of its fingerprint.")]
 CertificateFile = Annotated[Path | None, typer.Option("--certificate", help="PEM or DER file of a certificate.")]
 KeyFile = Annotated[
-    Path | None, typer.Option("--internal", metavar="KEY_FILE", help="Make one, and its private key in this new file.")
+    Path | None,
+    typer.Option(
+        "--internal",
+        metavar="KEY_FILE",
+        help="Make an internal certificate, and write its private key to this new file.",
+    ),
 ]
-Days = Annotated[int, typer.Option(min=1, max=3650, help="How long an internal certificate is valid.")]
+Days = Annotated[int, typer.Option(min=1, max=3650, help="Days for which an internal certificate is valid.")]
 Bits = Annotated[int, typer.Option(min=1024, max=8192, help="Length of an internal certificate's key.")]
-Ahead = Annotated[int, typer.Option("--ahead", min=0, help="Days before it expires that a certificate is due.")]
+Ahead = Annotated[int, typer.Option("--ahead", min=0, help="Days before its expiry from which a certificate is due.")]
 
 
 @app.command()
@@ -52,7 +57,7 @@ def register(
     bits: Bits = 2048,
     as_json: AsJson = False,
 ) -> None:
-    """Register a certificate for a user: a given one, or an internal one that is made here."""
+    """Register a certificate for a user: an existing one, or a new internal one."""
     with _registry(directory_file) as registry:
         registry.check_user(user)  # before a key is made for nobody
         added = registry.register(user, _encoded(user, certificate, internal, days, bits))
@@ -61,12 +66,12 @@ def register(
 
 @app.command("list")
 def list_(
-    user: Annotated[str | None, typer.Argument(help="Only this user's.", metavar="USER")] = None,
+    user: Annotated[str | None, typer.Argument(help="Only certificates of this user.", metavar="USER")] = None,
     directory_file: DirectoryFile = None,
     ahead: Ahead = 30,
     as_json: AsJson = False,
 ) -> None:
-    """Say which certificates there are and when they expire; exit code 2 when one is to be renewed or revoked."""
+    """List certificates and when they expire. Exit code 2: one is due to be renewed or revoked."""
     with _registry(directory_file) as registry:
         now = time.time()
         rows = [row_of(each, now, ahead) for each in registry.list(user)]
@@ -88,7 +93,9 @@ def renew(
     replace: Annotated[bool, typer.Option("--replace", help="Revoke the old one at once.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Register the next certificate beside one that expires. The old one verifies what is under way until revoked."""
+    """Register a new certificate beside one that expires.
+
+    Messages under way are verified with the old one until it is revoked."""
     with _registry(directory_file) as registry:
         old = registry.find(user, fingerprint)
         added = registry.register(user, _encoded(user, certificate, internal, days, bits))
@@ -99,7 +106,7 @@ def renew(
 
 @app.command()
 def revoke(user: UserName, fingerprint: Fingerprint, directory_file: DirectoryFile = None) -> None:
-    """Take a certificate away. Nodes refuse it when what they remember of the user has aged (UserCertLifetime)."""
+    """Revoke a certificate. Nodes refuse it after security.user_cert_lifetime (20 minutes by default)."""
     with _registry(directory_file) as registry:
         gone = registry.revoke(user, fingerprint)
         typer.echo(f"{gone.user} does not sign with {fingerprint_of(gone)} any more")

@@ -43,7 +43,9 @@ def up(
     root: Annotated[str, typer.Option(help="Distinguished name of the root, of dc= parts.")] = "dc=msmq",
     name: Annotated[list[str] | None, typer.Option(help="Further name in the server's certificate.")] = None,
 ) -> None:
-    """Start it; the first time create it. Host, port, root and names count when it is created."""
+    """Start the private directory, and create it the first time.
+
+    --host, --port, --root and --name take effect only when it is created."""
     embedded = _embedded(state)
     with failing_clearly():
         try:
@@ -60,14 +62,16 @@ def up(
 
 @app.command()
 def down(state: State = None) -> None:
-    """Stop it. Its data stays."""
+    """Stop the private directory; its data stay."""
     with failing_clearly():
         typer.echo("stopped" if _embedded(state).stop() else "it was not running")
 
 
 @app.command()
 def status(state: State = None, as_json: AsJson = False) -> None:
-    """Whether it runs: exit code 0 when it answers, 2 when it is to be started, 1 when it runs and does not answer."""
+    """Show whether the private directory runs.
+
+    Exit codes: 0 it answers; 1 it runs and does not answer; 2 it is not running."""
     found = _embedded(state).status()
     if as_json:
         print_document(asdict(found))
@@ -86,10 +90,10 @@ def status(state: State = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def backup(
-    target: Annotated[Path | None, typer.Argument(help="Archive to write; named after the time if not given.")] = None,
+    target: Annotated[Path | None, typer.Argument(help="Archive to write. Default: a name made from the time.")] = None,
     state: State = None,
 ) -> None:
-    """Write data and keys to one archive that only you can read. It may run meanwhile."""
+    """Write data and keys to one archive that only you can read. The directory may run meanwhile."""
     now = datetime.datetime.now(datetime.UTC)
     target = target or Path(f"directory-{now:%Y%m%dT%H%M%SZ}.tar.gz")
     with failing_clearly():
@@ -104,9 +108,9 @@ def backup(
 def restore(
     source: Annotated[Path, typer.Argument(help="Archive that 'backup' wrote.")],
     state: State = None,
-    force: Annotated[bool, typer.Option("--force", help="Move aside what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Move existing data aside.")] = False,
 ) -> None:
-    """Put a backup in place. It must be stopped; start it afterwards."""
+    """Restore a backup. Stop the private directory first, and start it afterwards."""
     if not source.exists():
         complain(f"{source} does not exist")
         raise typer.Exit(FAILED)
@@ -118,9 +122,11 @@ def restore(
 @app.command()
 def prepare(
     directory: DirectoryFile = None,
-    check: Annotated[bool, typer.Option("--check", help="Only say whether there is something to do (exit 2).")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only show whether there is something to do (exit code 2).")
+    ] = False,
 ) -> None:
-    """Make the entries that every enterprise needs in an empty directory; those that are there stay as they are."""
+    """Create the entries that every enterprise needs in an empty directory. Existing entries stay as they are."""
     with failing_clearly(), opened(directory) as opened_directory:
         try:
             opened_directory.enterprise()
@@ -140,7 +146,7 @@ def admit_(
     output: Annotated[Path, typer.Option(help="Folder for the settings and the password that the node binds with.")],
     directory_file: DirectoryFile = None,
 ) -> None:
-    """Let a computer's node in under an identity of its own: it may write what is its own and nothing else."""
+    """Give a computer's node an identity in the directory, with which it can write its own objects and no others."""
     with opened(directory_file) as directory:
         node = admit(directory, computer, output)
         typer.echo(f"{node.full_path} may bind with {output / SETTINGS_FILE}")

@@ -38,14 +38,14 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="Encryption k
 
 Computers = Annotated[
     list[str] | None,
-    typer.Argument(help="Computers; all if none is named.", metavar="COMPUTER", autocompletion=complete_computer),
+    typer.Argument(help="Computers. Default: all.", metavar="COMPUTER", autocompletion=complete_computer),
 ]
 Site = Annotated[str | None, typer.Option(help="Only the queue managers of this site.")]
 KeysFile = Annotated[
-    Path | None, typer.Option("--keys", help="YAML file: where keys are, and how long old ones are waited for.")
+    Path | None, typer.Option("--keys", help="YAML file that says where the keys are and how long old ones are kept.")
 ]
 Wait = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Wait until the nodes know their new keys, and publish them.")
+    bool, typer.Option("--wait/--no-wait", help="Wait until the nodes have read their new keys, then publish them.")
 ]
 
 
@@ -55,10 +55,10 @@ def status(
     site: Site = None,
     directory_file: DirectoryFile = None,
     keys_file: KeysFile = None,
-    destroyed: Annotated[bool, typer.Option("--destroyed", help="Also the records of destroyed keys.")] = False,
+    destroyed: Annotated[bool, typer.Option("--destroyed", help="Also show the records of destroyed keys.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say which keys there are, who may still use them, and what is due; exit code 2 when something is."""
+    """List the keys, the senders that may still use each, and what is due. Exit code 2: something is due."""
     with _chosen(computers, site, directory_file, keys_file) as chosen:
         _report(asyncio.run(chosen.fleet().status()), chosen.waiting, as_json=as_json, destroyed=destroyed)
 
@@ -71,11 +71,11 @@ def rotate(
     keys_file: KeysFile = None,
     wait: Wait = True,
     begun: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Go on with a rotation that began then, and was cut.")
+        str | None, typer.Option(metavar="TIME", help="Continue an interrupted rotation that began at this time.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make new keys and publish them. The old ones go on decrypting until 'retire' finds that nobody needs them."""
+    """Make new keys and publish them. The old ones can still decrypt until 'retire' destroys them."""
     since = time.time() if begun is None else _time(begun)
     with _chosen(computers, site, directory_file, keys_file) as chosen:
         started = datetime.fromtimestamp(since).astimezone().isoformat()
@@ -111,7 +111,7 @@ def retire(
     keys_file: KeysFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Retire the keys that no message can be encrypted to any more, and destroy those retired for long enough."""
+    """Retire keys to which nobody encrypts any longer, and destroy keys that have been retired for long enough."""
     with _chosen(computers, site, directory_file, keys_file) as chosen:
         _run(chosen, lambda fleet: fleet.retire(), as_json=as_json)
 

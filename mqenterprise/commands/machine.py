@@ -1,4 +1,4 @@
-"""``mqenterprise machine acl show|allow|deny|remove``: who may do what with a queue manager, in the directory."""
+"""``mqenterprise machine acl show|allow|deny|remove``: the access list of a queue manager, in the directory."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Queue managers in the directory.")
-acl = typer.Typer(no_args_is_help=True, add_completion=False, help="Who may do what with a queue manager.")
+acl = typer.Typer(no_args_is_help=True, add_completion=False, help="Access lists of queue managers.")
 app.add_typer(acl, name="acl")
 
 COLUMNS = {"user": "user", "kind": "kind", "rights": "rights", "inherited": "inherited"}
 
-Computer = Annotated[str, typer.Argument(metavar="COMPUTER", autocompletion=complete_computer)]
+Computer = Annotated[
+    str, typer.Argument(metavar="COMPUTER", help="Computer of the queue manager.", autocompletion=complete_computer)
+]
 User = Annotated[str, typer.Argument(metavar="USER", help="An account or group, Everyone, Anonymous, or S-1-...")]
-Rights = Annotated[list[str], typer.Argument(metavar="RIGHT", help=f"Of: {', '.join(RIGHTS)}.")]
+Rights = Annotated[list[str], typer.Argument(metavar="RIGHT", help=f"One or more of {', '.join(RIGHTS)}.")]
 
 
 @acl.command("show")
 def show_(computer: Computer, directory_file: DirectoryFile = None, as_json: AsJson = False) -> None:
-    """Say who may do what with a queue manager, in the order in which the entries count."""
+    """Show the access list of a queue manager, in the order in which its entries count."""
     with _access(directory_file) as access:
         _print(access, computer, as_json=as_json)
 
@@ -39,7 +41,7 @@ def show_(computer: Computer, directory_file: DirectoryFile = None, as_json: AsJ
 def allow(
     computer: Computer, user: User, rights: Rights, directory_file: DirectoryFile = None, as_json: AsJson = False
 ) -> None:
-    """Allow rights to somebody; what was denied to him of them no longer is."""
+    """Grant rights to an account or group, and remove entries that deny it these rights."""
     _change(Change.ALLOW, computer, user, rights, directory_file, as_json=as_json)
 
 
@@ -47,7 +49,7 @@ def allow(
 def deny(
     computer: Computer, user: User, rights: Rights, directory_file: DirectoryFile = None, as_json: AsJson = False
 ) -> None:
-    """Deny rights to somebody, whatever other entries allow."""
+    """Deny rights to an account or group, even if other entries grant them."""
     _change(Change.DENY, computer, user, rights, directory_file, as_json=as_json)
 
 
@@ -55,7 +57,7 @@ def deny(
 def remove(
     computer: Computer, user: User, rights: Rights, directory_file: DirectoryFile = None, as_json: AsJson = False
 ) -> None:
-    """Neither allow nor deny rights to somebody any more: what other entries say counts."""
+    """Remove rights from all entries of an account or group. The other entries still count."""
     _change(Change.REMOVE, computer, user, rights, directory_file, as_json=as_json)
 
 

@@ -118,19 +118,19 @@ def analyze(
             help="Only messages that were sent on this day (YYYY-MM-DD, UTC) or later, in tables and report.",
         ),
     ] = None,
-    stream: Annotated[bool, typer.Option("--stream", help="Go on with what comes in, until interrupted.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Continue with new segments until interrupted.")] = False,
     interval: Annotated[
         float, typer.Option(help="Seconds between looks for new segments, with --stream.", min=0.1)
     ] = 60,
     segments: Annotated[int, typer.Option(help="Segments of one commit at most, with --stream; 0: all.", min=0)] = 0,
     directory_file: DirectoryFile = None,
     master: Annotated[
-        str | None, typer.Option(callback=_master, help="Spark's master; all cores of this machine if not given.")
+        str | None, typer.Option(callback=_master, help="Spark's master. Default: all cores of this machine.")
     ] = None,
     memory: Annotated[str, typer.Option(callback=_memory, help="Memory of Spark's driver.")] = "2g",
     title: Annotated[str, typer.Option(help="The report's title.")] = "Message Queuing",
 ) -> None:
-    """Say where messages went: tables by date and site, and a report.
+    """Analyse exported events: tables by date and site, and a report.
 
     Only what is new is read. A run that was cut is run again and goes on; nothing is counted twice. Links, keys and
     certificates are those of --directory, or of _directory in the place of simulated segments.
@@ -211,8 +211,10 @@ def simulate(
     declared: Annotated[Path, typer.Argument(help="The declared enterprise: a YAML file, or a directory of them.")],
     target: Annotated[str, typer.Option("--to", help="Where the segments go: a directory or s3://bucket/prefix.")],
     traffic: Annotated[Path | None, typer.Option(help="YAML: links, loads, receivers; docs/pipeline.md.")] = None,
-    messages: Annotated[int | None, typer.Option(help="How many messages; wins over the file.", min=1)] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the chances; the same seed gives the same run.")] = None,
+    messages: Annotated[int | None, typer.Option(help="Number of messages; overrides the file.", min=1)] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the random numbers; the same seed gives the same run.")
+    ] = None,
 ) -> None:
     """Simulate a declared enterprise: segments as nodes write them, with the truth of every message.
 

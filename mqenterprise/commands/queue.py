@@ -46,16 +46,23 @@ def _kilobytes(text: str) -> int:
 
 
 Pathname = Annotated[str, typer.Argument(help="computer\\queue, its PUBLIC= name or its GUID.", metavar="QUEUE")]
-Label = Annotated[str | None, typer.Option(help="What people read.")]
+Label = Annotated[str | None, typer.Option(help="Label of the queue, by which senders can find it.")]
 Type = Annotated[str | None, typer.Option("--type", help="GUID of the service that the queue offers.")]
 Kilobytes = Annotated[
     int | None,
     typer.Option(parser=_kilobytes, metavar="SIZE|none", help="10MB, 1GB; a bare number is KB, and 4294967295 none."),
 ]
-Journaling = Annotated[bool | None, typer.Option("--journal/--no-journal", help="Keep what was received.")]
-Authentication = Annotated[bool | None, typer.Option("--authenticated/--no-authenticated", help="Signed only.")]
+Journaling = Annotated[bool | None, typer.Option("--journal/--no-journal", help="Keep copies of received messages.")]
+Authentication = Annotated[
+    bool | None, typer.Option("--authenticated/--no-authenticated", help="Accept signed messages only.")
+]
 Privacy = Annotated[str | None, typer.Option(help="Encryption: none, optional or body.")]
-Priority = Annotated[int | None, typer.Option("--base-priority", min=-32768, max=32767, help="Among queues.")]
+Priority = Annotated[
+    int | None,
+    typer.Option(
+        "--base-priority", min=-32768, max=32767, help="Priority of the queue against others with the same next hop."
+    ),
+]
 Multicast = Annotated[str | None, typer.Option(help="address:port of a multicast group; empty for none.")]
 
 
@@ -64,7 +71,7 @@ def publish(
     pathname: Annotated[str, typer.Argument(help="computer\\queue", metavar="QUEUE")],
     directory_file: DirectoryFile = None,
     transactional: Annotated[
-        bool, typer.Option("--transactional", help="Takes messages in transactions only.")
+        bool, typer.Option("--transactional", help="Accept messages in transactions only.")
     ] = False,
     label: Label = None,
     type_: Type = None,
@@ -96,7 +103,7 @@ def list_(
     computer: Annotated[str | None, typer.Option(help="Only the queues of this computer.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """All public queues."""
+    """List the public queues of the directory, or of one computer."""
     with opened(directory_file) as directory:
         fields = [field.name for field in dataclasses.fields(Queue)]
         found = directory.queues.of(computer, fields) if computer else directory.queues.list(attributes=fields)
@@ -146,7 +153,7 @@ def set_(
     multicast: Multicast = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a queue's properties; those not named stay. Whether it is transactional never changes."""
+    """Change the given properties of a queue. Whether it is transactional cannot be changed."""
     with opened(directory_file) as directory:
         changes = _given(
             label, type_, quota, journal_quota, journaling, authentication, privacy, base_priority, multicast

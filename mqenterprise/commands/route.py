@@ -67,7 +67,7 @@ def explain_command(
     directory: DirectoryFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which way a message goes, and at each hop which rule of MS-MQBR decides; exit code 1 when it has none."""
+    """Show the way of a message, with the rule of MS-MQBR that decides at each hop. Exit code 1: there is no way."""
     with _topology(declared, directory) as topology:
         found = explain(topology, topology.machine(source), topology.machine(destination))
         if as_json:
@@ -88,7 +88,7 @@ def table(
     directory: DirectoryFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say for every other site what a computer sends to next, at what cost, and what it tries else."""
+    """Show a computer's next hop for every other site, with the cost and the fall-backs."""
     with _topology(declared, directory) as topology:
         show(_table(topology, topology.machine(node)), TABLE_COLUMNS, as_json=as_json, empty="no other sites")
 
@@ -102,8 +102,9 @@ def simulate_command(
     directory: DirectoryFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what happens without some links and computers: which journeys change, which sites are cut off, which gates
-    carry too much. Exit code 2 when messages would wait.
+    """Show the effect of an outage of links and computers: changed journeys, cut-off sites, overloaded gates.
+
+    Exit code 2: messages would wait.
     """
     if not without_link and not without:
         complain("say what is out: --without-link SITE-SITE, or --without COMPUTER")

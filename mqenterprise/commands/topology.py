@@ -36,6 +36,7 @@ from mqenterprise.topology.session import Agree, Applied, agreed, apply_declared
 from mqenterprise.topology.target import TargetError
 from mqenterprise.topology.wanted import wanted
 from qmnode.commands.complaint import complain
+from qmnode.commands.output import counted
 from qmnode.commands.target import YesOption, at_a_terminal
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.structures.text import printable_json, printable_lines
@@ -50,10 +51,12 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Declared = Annotated[Path, typer.Argument(help="The declaration: a YAML file, or a directory of them.")]
-Prune = Annotated[bool, typer.Option("--prune", help="Delete what this tool made and the declaration has no more.")]
+Prune = Annotated[
+    bool, typer.Option("--prune", help="Delete objects that apply created and that are no longer declared.")
+]
 Wait = Annotated[float, typer.Option(help="Seconds to wait for another apply to end.", min=0)]
 Workers = Annotated[int, typer.Option(help="Steps under way at a time.", min=1, max=64)]
-Full = Annotated[bool, typer.Option("--full", help="Show every value, also of very many new objects.")]
+Full = Annotated[bool, typer.Option("--full", help="Show every value, even if there are very many new objects.")]
 
 
 def console() -> Console:
@@ -118,13 +121,13 @@ def validate(declared: Declared, as_json: AsJson = False) -> None:
             typer.echo(f"warning: {warning}", err=True)
         declaration = checked.declaration
         counts = {
-            "sites": len(declaration.sites) + len(declaration.foreign_sites),
-            "routing links": len(declaration.routing_links),
-            "machines": len(declaration.machines),
-            "queues": len(declaration.queues),
-            "users": len(declaration.users),
+            "site": len(declaration.sites) + len(declaration.foreign_sites),
+            "routing link": len(declaration.routing_links),
+            "machine": len(declaration.machines),
+            "queue": len(declaration.queues),
+            "user": len(declaration.users),
         }
-        text = ", ".join(f"{count} {what}" for what, count in counts.items())
+        text = ", ".join(counted(count, what) for what, count in counts.items())
         console().print(f"{declaration.enterprise.name} is valid: {text}.", markup=False)
 
 
@@ -134,10 +137,10 @@ def plan(
     prune: Prune = False,
     as_json: AsJson = False,
     full: Full = False,
-    save_to: Annotated[Path | None, typer.Option("--save", help="Keep the plan in a file, for apply.")] = None,
+    save_to: Annotated[Path | None, typer.Option("--save", help="Save the plan to a file, for apply.")] = None,
     directory: DirectoryFile = None,
 ) -> None:
-    """Say what it takes to make the directory as declared; exit 2 when there is something."""
+    """Show the changes that make the directory as declared. Exit code 2: there are some."""
     _tell_plan(declared, prune, as_json, full, save_to, directory)
 
 
@@ -147,10 +150,10 @@ def drift(
     as_json: AsJson = False,
     directory: DirectoryFile = None,
 ) -> None:
-    """Say what was changed by hand since the last apply; exit 2 when there is something.
+    """Show changes made by hand since the last apply. Exit code 2: there are some.
 
-    Every difference counts, as the directory was as declared after the last apply. What is in the directory and was
-    never declared is told and left alone; apply repairs the rest.
+    Every difference counts, as the directory was as declared after the last apply. Objects that were never declared are
+    reported and left alone; apply repairs the rest.
     """
     _tell_plan(declared, False, as_json, True, None, directory)
 
@@ -178,7 +181,7 @@ def _tell_plan(
 
 @app.command()
 def apply(
-    declared: Annotated[Path, typer.Argument(help="The declaration, or a plan that was kept with plan --save.")],
+    declared: Annotated[Path, typer.Argument(help="The declaration, or a plan that 'plan --save' wrote.")],
     prune: Prune = False,
     wait: Wait = 30,
     workers: Workers = WORKERS,
@@ -239,7 +242,9 @@ def _tell_applied(done: Applied, as_json: bool) -> None:
 
 @app.command()
 def rollback(
-    record: Annotated[Path | None, typer.Argument(help="A recorded plan; without it the one applied last.")] = None,
+    record: Annotated[
+        Path | None, typer.Argument(help="A recorded plan. Default: the last one that was applied.")
+    ] = None,
     wait: Wait = 30,
     workers: Workers = WORKERS,
     yes: YesOption = False,
@@ -268,10 +273,10 @@ def rollback(
 @app.command("export")
 def export_command(
     name: Annotated[str, typer.Option(help="The enterprise's name, which the directory does not hold.")] = "Enterprise",
-    output: Annotated[Path | None, typer.Option(help="A file; without it the standard output.")] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
     directory: DirectoryFile = None,
 ) -> None:
-    """Write a running directory as the declaration that says the same."""
+    """Write the contents of a directory as a declaration."""
     with _target(directory) as target:
         text = exported(target.snapshot().table, name)
         if output is not None:
@@ -282,9 +287,7 @@ def export_command(
 
 @app.command()
 def show(
-    declared: Annotated[
-        Path | None, typer.Argument(help="A declaration to draw; without it the directory is drawn.")
-    ] = None,
+    declared: Annotated[Path | None, typer.Argument(help="Declaration to draw. Default: the directory.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw into an SVG file instead of the terminal.")] = None,
     directory: DirectoryFile = None,
 ) -> None:

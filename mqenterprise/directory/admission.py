@@ -31,6 +31,9 @@ def admit(directory: EnterpriseDirectory, computer: str, folder: Path) -> QueueM
     found = directory.queue_managers.find(computer)
     if found is None:
         found = directory.queue_managers.add(QueueManager(computer_name=computer))
+    else:
+        # A declaration may have made it, before there was anybody to give it to.
+        directory.queue_managers.give_to_computer(found)
     # Active Directory wants several kinds of characters, which random text need not have.
     password = f"{secrets.token_urlsafe(32)}aA1-"
     try:

@@ -1,4 +1,4 @@
-"""What a node read of its directory: in memory for speed, in a file for the time when the directory is away."""
+"""Objects that a node read from its directory: in memory for speed, in a file for when the directory is down."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CachedGroups:
     """The groups of a user, and how many seconds ago they were read."""
 
     groups: tuple[bytes, ...]
-    """SIDs."""
+    """Security identifiers, as bytes."""
     age: float
     changed: bool = False
     """Whether something in the directory has changed since, perhaps these."""
@@ -147,7 +147,7 @@ class DirectoryCache:
                 self._absent.popitem(last=False)
 
     def absent_since(self, kind: type[DirectoryObject], filters: Sequence[Filter]) -> float | None:
-        """How many seconds ago there was no such object, if that was found."""
+        """The seconds since a look-up found no such object; None if none did."""
         at = self._absent.get(_key(kind, filters))
         return None if at is None else self._clock() - at
 
@@ -196,7 +196,7 @@ class DirectoryCache:
         return self._clock() - cached.at
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; entries in memory stay readable."""
         with self._file_lock:
             if self._file is not None:
                 self._file.close()

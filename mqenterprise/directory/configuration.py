@@ -1,4 +1,4 @@
-"""Which directory a command means: a file of settings, or the private directory of this machine."""
+"""Choose the directory of a command: a file of settings, or the private directory of this machine."""
 
 from __future__ import annotations
 

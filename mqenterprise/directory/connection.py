@@ -87,7 +87,7 @@ class LdapConnection:
         return self._dialect
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the connections of all threads."""
         self.pool.close()
 
     # Reading
@@ -335,7 +335,7 @@ class LdapConnection:
         return False
 
     def _remember_classes(self, dn: str, classes: tuple[str, ...]) -> None:
-        # What was just made is the parent of what is made next.
+        # The entry that was just created is the parent of the next one.
         with self._lock:
             if len(self._parents) >= _PARENTS_KEPT:
                 self._parents.clear()

@@ -1,4 +1,4 @@
-"""What differs between the two kinds of servers, and nothing else knows of it.
+"""The differences between the two kinds of servers. No other module depends on the kind.
 
 =====================  =================================  ==========================================
 subject                Active Directory                   OpenLDAP
@@ -125,11 +125,11 @@ class Dialect(Protocol):
         attributes: Mapping[str, Sequence[bytes]],
         parent_classes: Callable[[str], Sequence[str]],
     ) -> None:
-        """What the server would accept and Active Directory would not. Raises ``ConstraintViolated``."""
+        """Refuse a change that only Active Directory would refuse. Raises ``ConstraintViolated``."""
         ...
 
     def account(self, object_class: str, name: str) -> dict[str, Sequence[bytes]]:
-        """What a new user or computer must have besides what we want to say of it."""
+        """Attributes that the server requires of a new user or computer, beside those of the caller."""
         ...
 
     def password(self, secret: str) -> dict[str, Sequence[bytes]]:
@@ -287,9 +287,8 @@ def _descriptor_parts(flags: int) -> Control:
 
 
 def descriptor_flags(descriptor: bytes) -> int:
-    """Which parts a self-relative security descriptor has, as the control says it (MS-ADTS 3.1.1.3.4.1.11).
-
-    What is not there must not be written, or the owner of the object would be lost with it.
+    """The parts that a self-relative security descriptor has, as flags of the control (MS-ADTS 3.1.1.3.4.1.11). Absent
+    parts must not be written: the object would lose its owner.
     """
     flags = 0
     for offset, flag in _DESCRIPTOR_PARTS:
@@ -301,7 +300,7 @@ def descriptor_flags(descriptor: bytes) -> int:
 def dialect_of(
     root_dse: Mapping[str, Sequence[bytes]], kind: ServerKind = ServerKind.AUTO, root: str | None = None
 ) -> Dialect:
-    """Which kind of server says this of itself. ``root`` is our own choice, and needed when it does not say."""
+    """Recognize the kind of server by its root DSE. ``root`` is our own choice, and needed when it does not say."""
 
     def first(name: str) -> str | None:
         values = root_dse.get(name.lower())

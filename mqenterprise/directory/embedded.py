@@ -38,7 +38,7 @@ DATA_MEMBER: Final = "data.ldif"
 
 
 class EmbeddedSettings(BaseModel):
-    """What the operator may choose. Kept as ``directory.json`` in the state folder."""
+    """Choices of the operator. Kept as ``directory.json`` in the state folder."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -53,7 +53,7 @@ class EmbeddedSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is known of the private directory."""
+    """The state of the private directory."""
 
     created: bool
     pid: int | None
@@ -70,7 +70,7 @@ class EmbeddedDirectory:
 
     @property
     def settings(self) -> EmbeddedSettings:
-        """What it was created with. Raises :class:`DirectoryError` when there is none."""
+        """The options that it was created with. Raises :class:`DirectoryError` when there is none."""
         file = self.paths.state / "directory.json"
         if not file.exists():
             raise DirectoryError(f"no directory in {self.paths.state}: create one with 'mqenterprise directory up'")
@@ -175,7 +175,7 @@ class EmbeddedDirectory:
             return True
 
     def status(self) -> Status:
-        """What is known of it, without changing anything."""
+        """Return its state; change nothing."""
         try:
             settings = self.settings
         except DirectoryError:
@@ -185,7 +185,8 @@ class EmbeddedDirectory:
         return Status(True, pid, self.url(settings), pid is not None and self.answering(), size)
 
     def backup(self, target: Path) -> int:
-        """Write data, keys and settings to one archive that only its owner can read. How many entries it holds.
+        """Write data, keys and settings to one archive that only its owner can read. The number of entries that it
+        holds.
 
         slapd may run meanwhile: slapcat reads one consistent state.
         """
@@ -205,7 +206,9 @@ class EmbeddedDirectory:
         return ldif.count(b"\ndn:") + ldif.startswith(b"dn:")
 
     def restore(self, source: Path, *, force: bool = False) -> None:
-        """Put back what :meth:`backup` wrote. What is there already is moved aside with ``force``, else refused."""
+        """Put back what :meth:`backup` wrote. With ``force`` an existing directory is moved aside; without it the call
+        is refused.
+        """
         members = _read_archive(source)
         if self.pid() is not None:
             raise DirectoryError("the directory is running: stop it first with 'mqenterprise directory down'")

@@ -32,7 +32,7 @@ class Scope(enum.Enum):
 
 
 class ChangeKind(enum.Enum):
-    """What one change of a modify request does (RFC 4511 4.6)."""
+    """The operation of one change in a modify request (RFC 4511 4.6)."""
 
     ADD = "MODIFY_ADD"
     DELETE = "MODIFY_DELETE"

@@ -1,4 +1,4 @@
-"""What can go wrong between us and a directory server; each with its DirectoryOperationResult (MS-MQDSSM 2.2.6)."""
+"""Errors of directory servers, each with its DirectoryOperationResult (MS-MQDSSM 2.2.6)."""
 
 from __future__ import annotations
 

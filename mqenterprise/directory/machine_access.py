@@ -1,6 +1,7 @@
-"""Who may do what with a queue manager: the access list of its object in the directory (MS-MQMQ 2.2.23).
+"""The access list of a queue manager, on its object in the directory (MS-MQMQ 2.2.23).
 
-What Get-MsmqQueueManagerACL and Set-MsmqQueueManagerACL do. Only the entries of the one who is named change; Active
+It does the work of Get-MsmqQueueManagerACL and Set-MsmqQueueManagerACL. Only the entries of the one who is named
+change; Active
 Directory's own entries about other things stay as they are.
 """
 
@@ -56,7 +57,7 @@ _ALLOWING: Final = (AceType.ACCESS_ALLOWED, AceType.ACCESS_ALLOWED_OBJECT)
 
 @dataclass(frozen=True, slots=True)
 class MachineRule:
-    """What one entry of the list says about somebody."""
+    """One entry of the list: an account, and a right that is allowed or denied."""
 
     user: str
     allows: bool
@@ -79,7 +80,7 @@ class MachineAccess:
         self._active = directory.connection.dialect.kind is ServerKind.ACTIVE_DIRECTORY
 
     def rules(self, computer: str) -> list[MachineRule]:
-        """Who may do what, in the order in which the entries count; none when there is no list."""
+        """The entries, in the order in which they count; none if there is no list."""
         return [
             MachineRule(
                 self._name_of(ace.entry.sid.write()),

@@ -91,7 +91,7 @@ class Written(enum.Enum):
 
 
 class Refers(enum.Enum):
-    """What an attribute of distinguished names refers to; the field has GUIDs."""
+    """The kind of object to which an attribute of distinguished names refers; the field has GUIDs."""
 
     SITE = "site"
     QUEUE_MANAGER = "mSMQConfiguration"
@@ -300,7 +300,7 @@ SETTINGS: Final = ObjectMapping(
 
 
 def default_of(entity: type[DirectoryObject], name: str) -> Any:
-    """What a field is when its attribute is not set (the default values of 3.1.6.11)."""
+    """The value of a field whose attribute is not set (the default values of 3.1.6.11)."""
     return next(item.default for item in fields(entity) if item.name == name)
 
 

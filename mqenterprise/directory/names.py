@@ -16,7 +16,7 @@ LONGEST_PLAIN_NAME: Final = 63
 KEPT_OF_LONG_NAME: Final = 55
 NAME_WITH_HASH: Final = 64
 LONGEST_EXTENSION: Final = 92
-"""rangeUpper of mSMQQueueNameExt."""
+"""The most characters of an extended queue name: rangeUpper of mSMQQueueNameExt."""
 LONGEST_QUEUE_NAME: Final = KEPT_OF_LONG_NAME + LONGEST_EXTENSION
 HASH_POLYNOMIAL: Final = 0x9B619023
 """Gives every value of the table in 2.2.5: it is a reflected CRC-32."""

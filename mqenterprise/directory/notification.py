@@ -1,6 +1,7 @@
-"""What changes in the directory, told soon after: RFC 4533 on OpenLDAP, DirSync (MS-ADTS 3.1.1.3.4.1.3) elsewhere.
+"""Notification of changes in the directory: RFC 4533 on OpenLDAP, DirSync (MS-ADTS 3.1.1.3.4.1.3) elsewhere.
 
-A feed starts with "reload": whoever listens reads what it needs, and is told from then on. Where the feed stopped is a
+A feed starts with "reload": the listener reads what it needs, and is notified of each later change. Where the feed
+stopped is a
 cookie, so a connection that breaks, and a server that is restarted, lose nothing.
 """
 
@@ -65,7 +66,7 @@ LISTEN: Final = 1.0
 
 
 class ChangeKind(enum.Enum):
-    """What became of an object."""
+    """A change of one object."""
 
     CHANGED = "created or changed"
     DELETED = "deleted"
@@ -112,7 +113,7 @@ class SyncFeed:
         self._refreshing = True
 
     def changes(self, stop: threading.Event) -> Iterator[Changed]:
-        """See :class:`Feed`."""
+        """Yield changes, as :class:`Feed` describes."""
         with self._connection.pool.session() as session:
             session.broken = True  # a search is open on it for good
             identifier = self._ask(session)
@@ -161,7 +162,7 @@ class SyncFeed:
         if len(parts) > 2:
             self._cookie = value[parts[2][1] : parts[2][2]]
         if self._refreshing and not self._resumed:
-            return None  # what is there from the start is no change
+            return None  # an object that exists at the start is no change
         dn, attributes = message.entry()
         guid = attributes.get("objectguid")
         kind = ChangeKind.DELETED if state == DELETED_STATE else ChangeKind.CHANGED
@@ -187,8 +188,8 @@ class SyncFeed:
             return RELOAD
         if tag in (0xA1, 0xA2) and done:
             self._refreshing = False
-            # "Present" means that the server forgot what was deleted meanwhile. From the start, what was there came as
-            # no change; whoever reads it from now on is told of all that is made later.
+            # "Present" means that the server forgot what was deleted meanwhile. Objects that existed at the start came
+            # as no change. A listener that reads them now is notified of all later ones.
             return RELOAD if tag == 0xA2 or not self._resumed else None
         return None
 
@@ -202,7 +203,7 @@ class DirSyncFeed:
         self._cookies: dict[str, bytes] = {}
 
     def changes(self, stop: threading.Event) -> Iterator[Changed]:
-        """See :class:`Feed`."""
+        """Yield changes, as :class:`Feed` describes."""
         contexts = self._connection.dialect.contexts
         first = not self._cookies
         while not stop.is_set():
@@ -226,7 +227,7 @@ class DirSyncFeed:
     def _round(self, session: Session, base: str) -> tuple[bool, list[Changed]]:
         cookie = self._cookies.get(base, b"")
         value = element(SEQUENCE, integer(OBJECT_SECURITY) + integer(DIRSYNC_BYTES) + octets(cookie))
-        # An object is told of when an attribute that is asked for has changed, so all are.
+        # The server reports an object when a requested attribute has changed, so all attributes are requested.
         request = search_request(base, Scope.SUBTREE.value, WATCHED, ("*",), 0)
         found: list[Changed] = []
         try:
@@ -279,7 +280,7 @@ class Watcher:
         self._thread = threading.Thread(target=self._run, name="directory-changes", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start the listener in a thread of its own."""
         self._thread.start()
 
     def stop(self, limit: float = 0.0) -> None:

@@ -1,8 +1,8 @@
-"""What a node asks of its directory, answered over LDAP: bounded in time, from the cache where that is good enough.
+"""The directory port of a node over LDAP: bounded in time, answered from the cache where that is good enough.
 
 ldap3 blocks, so its calls run in a few threads of their own. A directory that accepts a connection and never answers
 costs one of these threads for the length of a time-out, and the caller the length of its own. While the directory is
-known to be away no look-up asks it, only the Directory Online Timer (MS-MQDMPR 3.1.2.5) and what must be written.
+down, look-ups do not ask it. Only writes and the Directory Online Timer (MS-MQDMPR 3.1.2.5) do.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ class PortSettings(BaseModel):
     fresh_for: float = Field(default=300.0, ge=0)
     """Seconds that what was read is good without asking again."""
     keys_for: float = Field(default=86_400.0, ge=0)
-    """Seconds that keys and certificates are good which were read before the directory went away. What encrypts to an
-    older key waits; ``offline_cache_age`` of ``mqenterprise keys`` must be no shorter."""
+    """Seconds that keys and certificates are good which were read before the directory went away. Messages to an older
+    key wait; ``offline_cache_age`` of ``mqenterprise keys`` must be no shorter.
+    """
     absent_for: float = Field(default=10.0, ge=0)
     """Seconds that an object which was not found is believed not to exist."""
     watch_interval: float = Field(default=2.0, gt=0)
@@ -109,7 +110,7 @@ class PortSettings(BaseModel):
 
 
 class LdapPort:
-    """Implements :class:`qmnode.directory.port.Directory`."""
+    """The implementation of :class:`qmnode.directory.port.Directory` over LDAP."""
 
     def __init__(
         self,
@@ -219,7 +220,7 @@ class LdapPort:
     async def write_directory(
         self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
     ) -> None:
-        """Write Directory (3.1.7.1.24)."""
+        """The event Write Directory (MS-MQDMPR 3.1.7.1.24)."""
         await self._ask(partial(self._write, directory_object, attributes))
 
     async def resolve_distribution_list(self, identifier: Guid) -> tuple[str, ...]:
@@ -265,8 +266,8 @@ class LdapPort:
     def watch(self, on_changed: Callable[[Guid | None], None]) -> None:
         """Listen for changes: what changed is read anew at its next use, and ``on_changed`` is called in this loop.
 
-        Without this a change is seen when the copy is older than :attr:`PortSettings.fresh_for`. Who listens later than
-        others may have missed something, and is told so.
+        Without this a change is seen when the copy is older than :attr:`PortSettings.fresh_for`. A listener that joins
+        late may have missed changes, and gets "reload".
         """
         loop = asyncio.get_running_loop()
         self._listeners.append(on_changed)

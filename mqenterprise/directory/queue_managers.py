@@ -45,7 +45,7 @@ SERVICE_FIELDS: Final = frozenset(
         "site_identifier_list",
     }
 )
-"""What the mSMQSettings objects repeat or depend on (MS-MQDSSM 3.1.6.7.1.9)."""
+"""Fields that mSMQSettings objects repeat or depend on (MS-MQDSSM 3.1.6.7.1.9)."""
 
 
 class QueueManagerRepository(ObjectRepository[QueueManager]):
@@ -154,20 +154,21 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
         added = self._added(entity, entry)
         assert added.identifier is not None
         self._references.note(entry.dn, added.identifier)
-        self._give_to_computer(entry.dn, computer)
+        self.give_to_computer(added)
         self._connection.modify(computer, self._computer_changes(added, None))
         self._keep_settings(added)
         return added
 
-    def _give_to_computer(self, dn: str, computer: str) -> None:
-        """Let the computer write its own configuration and queues, which OpenLDAP's access rules say for all of them.
+    def give_to_computer(self, entity: QueueManager) -> None:
+        """Give the computer its own configuration and queues, as OpenLDAP's access rules do for all computers.
 
         On Active Directory an object's class says who may, and a computer is not among them even if it created the
         object; as its owner it may say so itself (compare MS-MQDSSM 3.1.6.1.1.8).
         """
         if not self._connection.dialect.gives_guid:
             return
-        sid = self._connection.read(computer, ("objectSid",)).first("objectSid")
+        dn = self._located(entity)
+        sid = self._connection.read(parent_of(dn), ("objectSid",)).first("objectSid")
         descriptor = self._connection.read(dn, ("nTSecurityDescriptor",)).first("nTSecurityDescriptor")
         if sid is None or descriptor is None:
             return
@@ -213,7 +214,9 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
         return dn
 
     def _computer_changes(self, entity: QueueManager, wanted: Collection[str] | None) -> Sequence[Change]:
-        """What of a queue manager is on its computer. Fields that are not populated are left as they are."""
+        """The fields of a queue manager that are stored on its computer object. Fields that are not populated are left
+        as they are.
+        """
         names = {row.field for row in self.mapping.attributes if row.on_computer}
         chosen = names if wanted is None else names & set(wanted)
         changes = [*self._changes(entity, [n for n in chosen if getattr(entity, n) is not None], on_computer=True)]
@@ -269,7 +272,7 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
         try:
             self._connection.add(dn, ("top", "mSMQSettings"), attributes)
         except ObjectAlreadyExists:
-            # What a queue manager of this name left behind: 3.1.6.1.1.3 has it deleted and created again.
+            # Remains of a queue manager of this name: 3.1.6.1.1.3 has them deleted and created again.
             self._replace(dn, attributes)
 
     def _ensure(self, dn: str, object_class: str) -> None:
@@ -308,7 +311,7 @@ COMPUTER_CLASSES: Final = {
 
 
 def service_type(queue_manager: QueueManager) -> int:
-    """mSMQServiceType (3.1.6.1.1.5)."""
+    """The value of mSMQServiceType for these roles (3.1.6.1.1.5)."""
     value = ROUTING if queue_manager.routing_server else 0
     value |= REMOTE_ACCESS if queue_manager.remote_access_server else 0
     return value | (int(queue_manager.directory_server_type) if queue_manager.directory_server else 0)

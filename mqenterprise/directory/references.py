@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Key = TypeVar("Key")
 
 REMEMBERED: Final = 300.0
-"""Seconds. A site or a queue manager that is made anew under its old name has another GUID."""
+"""The seconds for which a GUID is remembered. An object that is made anew under its old name has another GUID."""
 READ_ALL_AFTER: Final = 8
 """Single look-ups of one kind after which all of that kind are read at once."""
 

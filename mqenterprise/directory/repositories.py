@@ -85,7 +85,7 @@ class RoutingLinkRepository(ObjectRepository[RoutingLink]):
 
     @staticmethod
     def _check(link: RoutingLink) -> None:
-        """What the servers do not check (MS-MQDMPR 3.1.1.8)."""
+        """Check what the servers do not (MS-MQDMPR 3.1.1.8)."""
         if not 1 <= link.actual_cost <= HIGHEST_COST:
             raise ConstraintViolated(f"the cost of a routing link is 1 to {HIGHEST_COST:,}, not {link.actual_cost:,}")
         if link.site1_identifier == link.site2_identifier:
@@ -204,7 +204,7 @@ class UserRepository(ObjectRepository[User]):
 
 
 class AliasRepository(ObjectRepository[QueueAlias]):
-    """Queue aliases (2.3)."""
+    """The repository of queue aliases (MS-MQDSSM 2.3)."""
 
     mapping = ALIAS
 

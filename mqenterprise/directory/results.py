@@ -1,4 +1,4 @@
-"""What a server's result code means to us (RFC 4511 appendix A, MS-MQDSSM 2.2.6)."""
+"""The errors that result codes of a server stand for (RFC 4511 appendix A, MS-MQDSSM 2.2.6)."""
 
 from __future__ import annotations
 

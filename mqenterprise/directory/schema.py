@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AttributeType(BaseModel):
-    """An attributeSchema object."""
+    """An attribute of the schema: an attributeSchema object."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,7 +54,7 @@ class ExtendedRight(BaseModel):
 
 
 class Schema(BaseModel):
-    """Everything of ``schema.json``."""
+    """All classes and attributes of ``schema.json``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -84,7 +84,8 @@ SYNTAX_RULES: Final[Mapping[str, str]] = {
 STANDARD: Final = frozenset({"member"})
 """Attributes that OpenLDAP's core schema declares already."""
 
-# What class "top" allows in Active Directory. OpenLDAP's own "top" cannot be extended, so each class says it again.
+# Attributes that class "top" allows in Active Directory. OpenLDAP's own "top" cannot be extended, so each class says it
+# again.
 EVERYWHERE: Final = ("objectGUID", "nTSecurityDescriptor", "adminDescription", "extensionName", "description")
 # A node and a user bind with a password where there is no Kerberos; "sn" comes with organizationalPerson.
 ACCOUNT: Final[Mapping[str, tuple[str, ...]]] = {"user": ("sn", "userPassword"), "computer": ("sn", "userPassword")}

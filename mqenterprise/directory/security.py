@@ -1,8 +1,8 @@
 """Security descriptors as Active Directory has them, and as Message Queuing means them.
 
-Active Directory guards messages by the extended rights of msmq (object entries with RIGHT_DS_CONTROL_ACCESS),
-properties by the rights to read and write properties, and children by the right to create them (MS-ADTS 5.1.3.2); the
-standard rights have the same bits on both sides. The tables say which right is which bit of MS-MQMQ 2.2.23 and 2.2.24.
+Active Directory guards messages by the extended rights of msmq: object entries with RIGHT_DS_CONTROL_ACCESS (MS-ADTS
+5.1.3.2). It guards properties by the rights to read and write them, and children by the right to create them. The
+standard rights have the same bits on both sides. The tables map rights to bits of MS-MQMQ 2.2.23 and 2.2.24.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 
 class BindMethod(enum.StrEnum):
-    """How we say who we are."""
+    """How the client authenticates."""
 
     ANONYMOUS = "anonymous"
     SIMPLE = "simple"
@@ -20,7 +20,7 @@ class BindMethod(enum.StrEnum):
 
 
 class ServerKind(enum.StrEnum):
-    """Which product answers. ``AUTO`` asks the root DSE."""
+    """The server product. ``AUTO`` asks the root DSE."""
 
     AUTO = "auto"
     OPENLDAP = "openldap"
@@ -97,7 +97,7 @@ class DirectorySettings(BaseModel):
 
     @property
     def account(self) -> str:
-        """Who asks, as a person would call the account."""
+        """The account that asks, by the name that a person would use."""
         return self.user or {
             BindMethod.ANONYMOUS: "an anonymous user",
             BindMethod.EXTERNAL: "the account of the client certificate or of this Linux user",

@@ -22,7 +22,7 @@ MODULE_FOLDERS: Final = (
     Path("/usr/libexec/openldap"),
     Path("/usr/lib/openldap"),
 )
-# What searches of a node and of a plan compare.
+# Attributes that searches of a node and of a plan compare.
 INDEXES: Final = (
     "objectClass eq",
     "cn eq,sub",
@@ -138,7 +138,7 @@ class Replication:
     """One of several providers that hold the same and all take writes (RFC 4533)."""
 
     number: int
-    """Which one this is: 1 to 4095, another for each, and the same for good."""
+    """Server id, 1 to 4095; unique per server and never changed."""
     others: Mapping[int, str]
     """URLs of the other providers, by their numbers."""
 
@@ -183,7 +183,7 @@ def _existing(name: str, folders: tuple[Path, ...]) -> Path:
 def _global(
     paths: SlapdPaths, administrator: str, root: str, owners: Iterable[int], replication: Replication | None
 ) -> str:
-    # Whoever owns the process or the machine administers the directory over its own socket, without a password.
+    # The owner of the process and root administer the directory over its own socket, without a password.
     users = "|".join(str(uid) for uid in sorted({0, *owners}))
     number = f"olcServerID: {replication.number}\n" if replication is not None else ""
     return f"""\

@@ -80,13 +80,13 @@ def _values(values: Iterable[bytes]) -> bytes:
 
 
 def add_request(dn: str, attributes: Mapping[str, Sequence[bytes]]) -> bytes:
-    """AddRequest (4.7)."""
+    """Encode an AddRequest (RFC 4511 4.7)."""
     pairs = b"".join(element(SEQUENCE, octets(name) + _values(values)) for name, values in attributes.items())
     return element(ADD, octets(dn) + element(SEQUENCE, pairs))
 
 
 def modify_request(dn: str, changes: Iterable[Change]) -> bytes:
-    """ModifyRequest (4.6)."""
+    """Encode a ModifyRequest (RFC 4511 4.6)."""
     items = b"".join(
         element(
             SEQUENCE,
@@ -99,7 +99,7 @@ def modify_request(dn: str, changes: Iterable[Change]) -> bytes:
 
 
 def delete_request(dn: str) -> bytes:
-    """DelRequest (4.8)."""
+    """Encode a DelRequest (RFC 4511 4.8)."""
     return element(DELETE, dn.encode())
 
 
@@ -128,7 +128,7 @@ def _filter(text: str) -> bytes:
 
 
 def message(identifier: int, operation: bytes, controls: Iterable[Control] = ()) -> bytes:
-    """LDAPMessage (4.1.1)."""
+    """Encode an LDAPMessage (RFC 4511 4.1.1)."""
     written = b"".join(
         element(
             SEQUENCE,
@@ -234,7 +234,7 @@ class Message:
 
     @property
     def controls(self) -> dict[str, bytes]:
-        """Its controls."""
+        """The controls of the message."""
         return controls_of(self.data, self.places[2:])
 
     def entry(self) -> tuple[str, dict[str, tuple[bytes, ...]]]:
@@ -291,7 +291,7 @@ class Wire:
             self._buffer += piece
 
     def _announced(self) -> int | None:
-        """How long the next message is, when enough of it is here to know."""
+        """The length of the next message, or None until enough of it has arrived."""
         buffer = self._buffer
         if len(buffer) < 2:
             return None

@@ -58,7 +58,7 @@ class Workers:
             raise DirectoryUnavailable(f"the directory did not answer within {limit:g} s") from None
 
     def close(self) -> None:
-        """Let the threads end when they come back. What waits is refused."""
+        """Let the threads end when they come back. Waiting work is refused."""
         self._closed = True
         while True:
             try:

@@ -33,6 +33,9 @@ RIGHTS = {
 }
 """The declaration's names. ``receive`` and ``receive_journal`` include ``peek``, as in the specification."""
 
+NOT_UNDERSTOOD = "(not understood: "
+"""How the one line of a descriptor begins that cannot be decoded."""
+
 # Wide rights come first: receive and receive_journal include the bit of peek.
 _PLAIN = tuple(name for name in RIGHTS if not name.startswith("generic_"))
 
@@ -76,6 +79,11 @@ def normal(entries: Iterable[Access], canonical: Callable[[str], str]) -> tuple[
                 key = canonical(entry.to), verb
                 masks[key] = masks.get(key, 0) | mask(rights)
     return tuple(sorted(line(trustee, verb, value) for (trustee, verb), value in masks.items()))
+
+
+def is_understood(lines: Iterable[str]) -> bool:
+    """Whether lines are a normal access list, and not the reason why a descriptor cannot be decoded."""
+    return not any(text.startswith(NOT_UNDERSTOOD) for text in lines)
 
 
 def parsed(text: str) -> tuple[str, str, int]:

@@ -41,8 +41,13 @@ def export(table: Table, name: str) -> str:
             break
         for section, position, sentence in sorted(wrong, reverse=True):
             item = sections[section].pop(position)
-            left_out.append(f"# left out: {section} {_named(item)}: {sentence}\n")
+            left_out.append(f"# left out: {_printable(f'{section} {_named(item)}: {sentence}')}\n")
     return "".join(sorted(left_out)) + text
+
+
+def _printable(text: str) -> str:
+    """The text in one line: names in a directory are other people's, and a comment ends with its line."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _named(item: Item) -> str:
@@ -126,6 +131,7 @@ def _queue(row: Resource) -> Item:
     item: Item = {"machine": row.name[0], "name": row.name[1]}
     item |= _changed(declaration.Queue, row.values, "access")
     lines = row.values.get("access")
-    if isinstance(lines, tuple):
+    # A machine can write what no access list is. A declaration without one leaves it as it is.
+    if isinstance(lines, tuple) and access.is_understood(lines):
         item["access"] = access.declared(lines)
     return item

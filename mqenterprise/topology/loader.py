@@ -79,7 +79,7 @@ class _Builder:
         if key in self._made:
             return self._made[key]
         if key in self._making:
-            raise ValueError("an alias stands inside of what it means")
+            raise ValueError("an alias stands inside the value that it names")
         self._making.add(key)
         made: Any
         if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":

@@ -19,6 +19,7 @@ from mqenterprise.topology.resources import (
     Resource,
     Table,
     Value,
+    rank_of,
     same,
 )
 
@@ -189,7 +190,10 @@ def _inverse(step: Step) -> Step:
             return Step(Action.DELETE, step.reference, step.name, _HIGHEST - step.rank, step.after, {})
         case Action.DELETE:
             return Step(Action.CREATE, step.reference, step.name, _HIGHEST - step.rank, {}, step.before)
-    return Step(Action.UPDATE, step.reference, step.name, step.rank, step.after, step.before)
+    # A machine that becomes an ordinary one again may refer to routing servers that are created again.
+    turned = "routing_server" in step.before
+    rank = rank_of(step.reference.kind, step.before) if turned else step.rank
+    return Step(Action.UPDATE, step.reference, step.name, rank, step.after, step.before)
 
 
 class Standing(enum.Enum):

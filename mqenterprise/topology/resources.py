@@ -110,10 +110,13 @@ class Resource:
 
     @property
     def rank(self) -> int:
-        """The place in the order of creation: routing servers come before the machines that refer to them."""
-        if self.kind is Kind.MACHINE and self.values.get("routing_server"):
-            return RANK[Kind.MACHINE] - 1
-        return RANK[self.kind]
+        """The place in the order of creation."""
+        return rank_of(self.kind, self.values)
+
+
+def rank_of(kind: Kind, values: Mapping[str, Value]) -> int:
+    """The place in the order of creation: routing servers come before the machines that refer to them."""
+    return RANK[kind] - 1 if kind is Kind.MACHINE and values.get("routing_server") else RANK[kind]
 
 
 def resource(

@@ -136,7 +136,7 @@ class Trustees:
             try:
                 known = self._read(descriptor)
             except (ValueError, PacketError) as error:
-                known = (f"(not understood: {error})",)
+                known = (f"{access.NOT_UNDERSTOOD}{error})",)
             if len(self._understood) < _UNDERSTOOD_KEPT:
                 self._understood[descriptor] = known
         return known

@@ -231,7 +231,7 @@ def test_looking_at_a_host_shows_nothing_behind_a_link(lab: Path, planted: str) 
         case "folder":
             mark.mkdir()
 
-    looked = run("look.py", lab / "install", lab / "daemon", lab / "settings", lab / "none.pid")
+    looked = run("look.py", lab / "install", lab / "daemon", lab / "settings", lab / "none.pid", lab / "none.sock")
 
     assert json.loads(looked.stdout)["restored_from"] == ""
 
@@ -239,6 +239,6 @@ def test_looking_at_a_host_shows_nothing_behind_a_link(lab: Path, planted: str) 
 def test_a_mark_is_read(lab: Path) -> None:
     (lab / "daemon/restored-from").write_text("monday\n")
 
-    looked = run("look.py", lab / "install", lab / "daemon", lab / "settings", lab / "none.pid")
+    looked = run("look.py", lab / "install", lab / "daemon", lab / "settings", lab / "none.pid", lab / "none.sock")
 
     assert json.loads(looked.stdout)["restored_from"] == "monday"

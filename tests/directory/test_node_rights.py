@@ -19,11 +19,14 @@ from mqenterprise.directory.slapd_configuration import (
     QUEUE_ATTRIBUTES,
 )
 from mqenterprise.keys.publication import ATTRIBUTES, Node, Publication
+from mqenterprise.keys.rotation import Rotation
 from qmnode.directory.port import User
-from qmnode.security.key_ring import KeyPurpose
+from qmnode.security.key_ring import KeyPurpose, KeyState
+from qmnode.security.public_key_lists import public_key_list
 from qmnode.structures.guid import new_guid
 from qmnode.structures.sid import Sid
 from qmnode.structures.user_certificates import MqUserSignCerts
+from tests.keys.lab import Bench as KeyBench
 from tests.lab.servers import start_slapd
 
 if TYPE_CHECKING:
@@ -241,6 +244,24 @@ class TestWhatItMustWrite:
             assert publication.replace(node, shown, dict.fromkeys(ATTRIBUTES, key))
 
         assert publication.read(node).lists[KeyPurpose.ENCRYPTION] == b"second"
+
+    async def test_a_whole_rotation_works_and_gives_no_other_right(self, lab: Lab, tmp_path: Path) -> None:
+        assert lab.me.identifier is not None
+        bench, publication = KeyBench(tmp_path), Publication(lab.node)
+        node = Node(lab.me.computer_name, lab.me.identifier, lab.my_configuration)
+        empty = {purpose: public_key_list((), purpose) for purpose in ATTRIBUTES}
+        assert publication.replace(node, publication.read(node), empty)
+        bench.rotation = Rotation(node, bench.store, publication, bench.waiting, bench.clock)
+
+        await bench.rotate()
+        bench.clock.now += 1000
+        await bench.rotate()
+
+        assert (await bench.states())[:2] == [KeyState.CURRENT, KeyState.PREVIOUS]
+        new, old = await bench.pairs()
+        seen = Publication(lab.administrator).read(node).fingerprints
+        assert new.fingerprint in seen and old.fingerprint not in seen
+        assert {write(lab) for write in FORBIDDEN.values()} == {INSUFFICIENT_ACCESS_RIGHTS}
 
     def test_certificates_and_the_version_are_its_own(self, lab: Lab) -> None:
         changed = replace(lab.me, public_signing_key_list=CERTIFICATES, queue_manager_version="7")

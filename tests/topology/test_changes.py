@@ -87,6 +87,21 @@ def test_any_change_that_was_cut_can_be_rolled_back(before, after, writes):
     assert values(target) == start
 
 
+def test_a_machine_that_became_a_routing_server_refers_to_another_again():
+    """Its way back waits for the routing server that the plan deleted."""
+    router = {"name": "R2", "roles": ["routing_server"], "sites": ["a"]}
+    ordinary = {"name": "r1", "out_routing_servers": ["R2"], "sites": ["a"]}
+    parts = {"enterprise": {"name": "E"}, "sites": [{"name": "a"}]}
+    target = brought_about(checked({**parts, "machines": [router, ordinary]}))
+    start = values(target)
+    plan = plan_for(target, checked({**parts, "machines": [{**router, "name": "r1"}]}))
+    carry_out(plan, target, workers=1)
+
+    carry_out(plan.inverse(), target, workers=1)
+
+    assert values(target) == start
+
+
 @settings(max_examples=60, deadline=None)
 @given(enterprises(alike=True), enterprises(alike=True))
 def test_nothing_that_others_made_is_lost(theirs, ours):

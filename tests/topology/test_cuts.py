@@ -28,7 +28,6 @@ from tests.topology.conftest import Bench, Silent
 pytestmark = pytest.mark.servers
 
 ROOT = Path(__file__).parents[2]
-CUTS = 50
 NOTHING = {"enterprise": {"name": "Nothing"}}
 
 
@@ -89,7 +88,8 @@ def timed(bench, checked, *, prune):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_cut_by_sigkill_at_random_points_and_run_again_equals_one_clean_apply(bench):
+@pytest.mark.parametrize("cuts", [10, pytest.param(50, marks=pytest.mark.soak)])
+def test_cut_by_sigkill_at_random_points_and_run_again_equals_one_clean_apply(bench, cuts):
     size = (3, 6, 12) if bench.server.is_active_directory else (5, 20, 100)
     full, nothing = bench.declare(enterprise(*size), "full.yaml"), bench.declare(NOTHING, "nothing.yaml")
     durations = {True: timed(bench, full, prune=True)}
@@ -98,7 +98,7 @@ def test_cut_by_sigkill_at_random_points_and_run_again_equals_one_clean_apply(be
     points = random.Random(5)
     were_cut = tries = 0
 
-    while were_cut < CUTS and tries < 3 * CUTS:
+    while were_cut < cuts and tries < 3 * cuts:
         building = tries % 2 == 0
         tries += 1
         checked, wanted = (full, clean) if building else (nothing, {})
@@ -112,7 +112,7 @@ def test_cut_by_sigkill_at_random_points_and_run_again_equals_one_clean_apply(be
 
         assert bench.ours() == wanted
         assert bench.plan(checked, prune=True).steps == ()
-    assert were_cut == CUTS
+    assert were_cut == cuts
 
 
 def apply_and_stop(settings, file):

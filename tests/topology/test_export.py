@@ -111,3 +111,18 @@ def test_what_cannot_be_declared_is_left_out_with_a_word(tmp_path):
     assert "# left out: machines lost: there is no site 'gone'" in text
     assert "# left out: queues q: there is no machine 'lost'" in text
     assert plan_of(target, text, tmp_path).steps == ()
+
+
+def test_nothing_that_a_machine_writes_stops_the_export_or_adds_to_it(tmp_path):
+    target = MemoryTarget()
+    bring_about(target, SAMPLE)
+    values = next(row for row in target.snapshot().table if row.kind is Kind.QUEUE).values
+    target.put(resource(Kind.QUEUE, ("ams-shop", "garbage"), {**values, "access": ("(not understood: 3 bytes)",)}))
+    target.put(resource(Kind.QUEUE, ("gone", "q\nusers: [{name: mallory}]\n#"), {}))
+
+    text = export(target.snapshot().table, "Contoso")
+
+    (garbage,) = (each for each in yaml.safe_load(text)["queues"] if each["name"] == "garbage")
+    assert "access" not in garbage
+    assert "mallory" not in str(yaml.safe_load(text))
+    assert plan_of(target, text, tmp_path).steps == ()

@@ -46,7 +46,7 @@ MISTAKES: dict[str, tuple[str | bytes, list[str]]] = {
     "a text": ("hello\n", ["1: a declaration is a mapping with enterprise, include, sites"]),
     # YAML
     "alias bomb": (BOMB, ["14: its aliases unfold to more than a declaration can hold"]),
-    "alias in itself": (f"{GOOD}queues: &q [*q]\n", ["8: an alias stands inside of what it means"]),
+    "alias in itself": (f"{GOOD}queues: &q [*q]\n", ["8: an alias stands inside the value that it names"]),
     "deep": (f"{GOOD}queues: {'[' * 5000}{']' * 5000}\n", ["8: the values are nested too deep"]),
     "tab": ("enterprise:\n\tname: E\n", ["2: not valid YAML: no text begins with %, @, ` or a tab; put it in quotes"]),
     "open brace": ("enterprise: {name: E\nsites: []\n", ["2: not valid YAML: a mapping that begins with '{' lacks"]),

@@ -1,0 +1,197 @@
+"""``mqenterprise job list|show|pause|resume|cancel|undo``: jobs over messages at many nodes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mqenterprise.commands.opening import FAILED, AsJson, DirectoryFile
+from mqenterprise.commands.over_nodes import (
+    AllOption,
+    MachineOption,
+    NodesFile,
+    SiteOption,
+    check_choice,
+    failing_with_sentence,
+    report_errors,
+    with_machine,
+    with_nodes,
+)
+from mqenterprise.operations.errors import NodeError
+from mqenterprise.operations.jobs import job_name, log_entries, parse_job_name
+from mqenterprise.operations.many import each
+from qmnode.commands.job import PAST
+from qmnode.commands.output import counted, print_facts, print_json, print_table, say
+from qmnode.structures.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from mqenterprise.operations.node_client import NodeClient
+    from mqenterprise.operations.settings import OperationsSettings
+    from qmnode.management.operation_routes import JobDocument, LogEntry
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="List, watch, pause, resume, cancel and undo jobs over messages at many nodes.",
+)
+
+Names = Annotated[list[str], typer.Argument(metavar="MACHINE/JOB...", help="Jobs, as 'job list' names them.")]
+
+
+def summary(machine: str, job: JobDocument) -> str:
+    """The state of a job in one line."""
+    done = f"would be {PAST[job.kind]}" if job.dry_run else PAST.get(job.kind, job.kind)
+    parts = [f"job {job_name(machine, job.job)} is {job.state}: {counted(job.done, 'message')} {done}"]
+    if job.failed:
+        parts.append(f"{job.failed:,} not")
+    if job.state == "running" and job.rate and job.seconds_left is not None:
+        parts.append(f"{job.rate:,.0f} a second, {job.seconds_left:,.0f} s left")
+    return ", ".join([*parts, job.reason] if job.reason else parts)
+
+
+def print_entry(machine: str, entry: LogEntry, *, error: bool = False) -> None:
+    """Print the outcome for one message."""
+    target = f"to {entry.target}" if entry.target else ""
+    parts = (machine, entry.lookup_identifier, entry.queue, entry.result, target, entry.way, entry.detail)
+    line = "  ".join(part for part in parts if part)
+    if error:
+        say(line)
+    else:
+        print(printable(line))
+
+
+@app.command("list", epilog="Example: mqenterprise job list --all --state running")
+def list_jobs(
+    machine: MachineOption = None,
+    site: SiteOption = None,
+    take_all: AllOption = False,
+    state: Annotated[str, typer.Option(help="Only jobs that are running, paused, cancelled or done.")] = "",
+    nodes_file: NodesFile = None,
+    directory_file: DirectoryFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the jobs of nodes, the latest of each first. Exit code 1: a node did not answer."""
+    if state not in ("", "running", "paused", "cancelled", "done"):
+        raise typer.BadParameter("a job is running, paused, cancelled or done", param_hint="--state")
+    check_choice(machine, site, take_all)
+    rows: list[tuple[str, JobDocument]] = []
+    errors: dict[str, NodeError] = {}
+
+    async def work(settings: OperationsSettings, clients: list[NodeClient]) -> int:
+        async for client, jobs in each(clients, lambda one: one.jobs(), settings.concurrency):
+            if isinstance(jobs, NodeError):
+                errors[client.machine] = jobs
+            else:
+                rows.extend((client.machine, job) for job in jobs if state in ("", job.state))
+        return len(clients)
+
+    asked = with_nodes(machine, site, nodes_file, directory_file, work)
+    rows.sort(key=lambda row: (row[0].casefold(), -row[1].job))
+    if as_json:
+        for name, job in rows:
+            print_json(with_machine(name, job.model_dump(mode="json")))
+    else:
+        print_table(
+            ("job", "what", "queues", "to", "state", "done", "not", "of", "begun", "by"),
+            [
+                (
+                    job_name(name, job.job),
+                    f"{job.kind} (dry run)" if job.dry_run else job.kind,
+                    ", ".join(job.queues),
+                    job.target or None,
+                    job.state,
+                    job.done,
+                    job.failed,
+                    job.total,
+                    f"{job.created:%Y-%m-%d %H:%M:%S}" if job.created else None,
+                    job.asker,
+                )
+                for name, job in rows
+            ],
+            right=("done", "not", "of"),
+            whole=("job",),
+        )
+    if report_errors(errors, asked):
+        raise typer.Exit(FAILED)
+
+
+@app.command(epilog="Example: mqenterprise job show ams-shop/7 --log")
+def show(
+    names: Names,
+    log: Annotated[bool, typer.Option("--log", help="Show the outcome for each message.")] = False,
+    nodes_file: NodesFile = None,
+    directory_file: DirectoryFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show jobs: their progress, their rate, and with --log the outcome for each message."""
+
+    async def one(client: NodeClient, number: int) -> None:
+        job = await client.job(number)
+        if log:
+            async for entry in log_entries(client, number):
+                if as_json:
+                    print_json(with_machine(client.machine, entry.model_dump(mode="json")))
+                else:
+                    print_entry(client.machine, entry)
+        elif as_json:
+            print_json(with_machine(client.machine, job.model_dump(mode="json")))
+        else:
+            print_facts(with_machine(client.machine, job.model_dump()))
+        say(summary(client.machine, job))
+
+    _with_jobs(names, nodes_file, directory_file, one)
+
+
+def _control(action: str, explanation: str) -> Callable[..., None]:
+    def control(names: Names, nodes_file: NodesFile = None, directory_file: DirectoryFile = None) -> None:
+        async def one(client: NodeClient, number: int) -> None:
+            say(summary(client.machine, await client.control_job(number, action)))
+
+        _with_jobs(names, nodes_file, directory_file, one)
+
+    control.__doc__ = explanation
+    return control
+
+
+for _action, _explanation in (
+    ("pause", "Stop jobs for now; they keep their places."),
+    ("resume", "Let paused jobs go on where they were."),
+    ("cancel", "End jobs. Their work so far stays done; undo takes it back."),
+    ("undo", "Take jobs back: moved messages that are still there return to their old places, and copies go."),
+):
+    app.command(_action, epilog=f"Example: mqenterprise job {_action} ams-shop/7 bre-router/3")(
+        _control(_action, _explanation)
+    )
+
+
+def _with_jobs(
+    names: list[str],
+    nodes_file: Path | None,
+    directory_file: Path | None,
+    work: Callable[[NodeClient, int], Awaitable[None]],
+) -> None:
+    with failing_with_sentence():
+        numbers: defaultdict[str, list[int]] = defaultdict(list)
+        for machine, number in map(parse_job_name, dict.fromkeys(names)):
+            numbers[machine.casefold()].append(number)
+    errors: dict[str, NodeError] = {}
+
+    async def at_node(client: NodeClient) -> None:
+        for number in numbers[client.machine.casefold()]:
+            try:
+                await work(client, number)
+            except NodeError as error:
+                errors[job_name(client.machine, number)] = error
+
+    async def all_of_them(settings: OperationsSettings, clients: list[NodeClient]) -> None:
+        async for _ in each(clients, at_node, settings.concurrency):
+            pass
+
+    with_nodes([*numbers], None, nodes_file, directory_file, all_of_them)
+    if report_errors(errors, 0):
+        raise typer.Exit(FAILED)

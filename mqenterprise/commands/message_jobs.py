@@ -1,0 +1,212 @@
+"""``mqenterprise message move|copy|delete|return|replay``: each begins a job at every chosen node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mqenterprise.commands.job import print_entry, summary
+from mqenterprise.commands.message import app as app
+from mqenterprise.commands.opening import FAILED, AsJson, DirectoryFile
+from mqenterprise.commands.over_nodes import (
+    AllOption,
+    MachineOption,
+    NodesFile,
+    SiteOption,
+    check_choice,
+    checked_where,
+    report_errors,
+    with_machine,
+    with_nodes,
+)
+from mqenterprise.operations.errors import NodeError
+from mqenterprise.operations.jobs import job_name, log_entries, watch
+from mqenterprise.operations.many import each
+from qmnode.commands.message_operations import DryRunOption, Lookups, ToOption, TransactionalOption, WaitOption
+from qmnode.commands.messages import lookup
+from qmnode.commands.output import print_json, progress, say
+from qmnode.commands.selecting import WhereOption
+from qmnode.commands.target import YesOption, confirm
+from qmnode.management.documents import lookup_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from mqenterprise.operations.node_client import NodeClient
+    from mqenterprise.operations.settings import OperationsSettings
+    from qmnode.management.operation_routes import JobDocument
+
+Name = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="Name, or a pattern with * and ? for several queues; of each machine.")
+]
+Target = Annotated[str, typer.Option("--to", metavar="QUEUE", help="Path name at each machine, or a format name.")]
+AllMessages = Annotated[bool, typer.Option("--all-messages", help="All messages that are there now.")]
+
+
+def _moving(kind: str, explanation: str) -> Callable[..., None]:
+    def move(
+        name: Name, target: Target, lookups: Lookups = None, where: WhereOption = None,
+        all_messages: AllMessages = False, transactional: TransactionalOption = None, dry_run: DryRunOption = False,
+        wait: WaitOption = True, machine: MachineOption = None, site: SiteOption = None, take_all: AllOption = False,
+        nodes_file: NodesFile = None, directory_file: DirectoryFile = None, as_json: AsJson = False,
+    ) -> None:  # fmt: skip
+        wanted = _wanted(kind, name, lookups, where, all_messages, target, transactional, dry_run)
+        _run(wanted, wait, machine, site, take_all, nodes_file, directory_file, as_json)
+
+    move.__doc__ = explanation
+    return move
+
+
+def _returning(kind: str, explanation: str) -> Callable[..., None]:
+    def return_(
+        name: Name, lookups: Lookups = None, where: WhereOption = None, all_messages: AllMessages = False,
+        target: ToOption = "", transactional: TransactionalOption = None, dry_run: DryRunOption = False,
+        wait: WaitOption = True, machine: MachineOption = None, site: SiteOption = None, take_all: AllOption = False,
+        nodes_file: NodesFile = None, directory_file: DirectoryFile = None, as_json: AsJson = False,
+    ) -> None:  # fmt: skip
+        wanted = _wanted(kind, name, lookups, where, all_messages, target, transactional, dry_run)
+        _run(wanted, wait, machine, site, take_all, nodes_file, directory_file, as_json)
+
+    return_.__doc__ = explanation
+    return return_
+
+
+for _kind, _make, _example, _explanation in (
+    (
+        "move",
+        _moving,
+        "orders --to orders-later --where older=1d --site Bremen",
+        "Move messages into another queue, at their machines or on another one. docs/operations.md has the promises.",
+    ),
+    (
+        "copy",
+        _moving,
+        "orders --to orders-test --all-messages --machine ams-shop",
+        "Send copies of messages to another queue; the messages stay.",
+    ),
+    (
+        "return",
+        _returning,
+        "error --where 'header.NServiceBus.FailedQ=sales*' --all",
+        "Return failed messages to where they failed, as 'qmnode message return' does; or all to the queue of --to.",
+    ),
+    (
+        "replay",
+        _returning,
+        "'orders;journal' --where after=2026-11-22T14:00 --site Bremen",
+        "Send the messages of journals once more, to where they were or to the queue of --to; the journals stay.",
+    ),
+):
+    app.command(_kind, epilog=f"Example: mqenterprise message {_kind} {_example}")(_make(_kind, _explanation))
+
+
+@app.command(epilog="Example: mqenterprise message delete orders --where 'label=test*' --site Bremen")
+def delete(
+    name: Name,
+    lookups: Lookups = None,
+    where: WhereOption = None,
+    all_messages: AllMessages = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    wait: WaitOption = True,
+    machine: MachineOption = None,
+    site: SiteOption = None,
+    take_all: AllOption = False,
+    nodes_file: NodesFile = None,
+    directory_file: DirectoryFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete messages, as a purge does: their senders learn of it if they asked for that. This cannot be undone."""
+    wanted = _wanted("delete", name, lookups, where, all_messages, "", None, dry_run)
+    check_choice(machine, site, take_all)
+    if not dry_run:
+        at = ", ".join(machine) if machine else f"all machines of site {site}" if site else "all machines"
+        confirm(f"Delete the chosen messages of {name} at {at}?", yes)
+    _run(wanted, wait, machine, site, take_all, nodes_file, directory_file, as_json)
+
+
+def _wanted(
+    kind: str,
+    name: str,
+    lookups: list[str] | None,
+    where: list[str] | None,
+    all_messages: bool,
+    target: str,
+    transactional: bool | None,
+    dry_run: bool,
+) -> dict[str, Any]:
+    """The job as the management API takes it. Exit with usage unless messages are chosen in one way."""
+    if bool(lookups) + bool(where) + all_messages != 1:
+        raise typer.BadParameter("choose messages by LOOKUP or by --where, or say --all-messages")
+    return {
+        "kind": kind,
+        "queues": [name],
+        "where": checked_where(where),
+        "messages": [lookup_text(lookup(text)) for text in lookups or ()],
+        "target": target,
+        "transactional": transactional,
+        "dry_run": dry_run,
+    }
+
+
+def _run(
+    wanted: Mapping[str, Any],
+    wait: bool,
+    machine: list[str] | None,
+    site: str | None,
+    take_all: bool,
+    nodes_file: Path | None,
+    directory_file: Path | None,
+    as_json: bool,
+) -> None:
+    check_choice(machine, site, take_all)
+    if wanted["messages"] and len(machine or ()) != 1:
+        raise typer.BadParameter("a LOOKUP is that of one machine: name it with --machine")
+    jobs: dict[str, JobDocument] = {}
+    errors: dict[str, NodeError] = {}
+
+    async def work(settings: OperationsSettings, clients: list[NodeClient]) -> int:
+        with progress(str(wanted["kind"])) as bar:
+
+            def seen(machine: str, job: JobDocument) -> None:
+                jobs[machine] = job
+                scanned = sum(one.scanned for one in jobs.values())
+                bar(scanned, max(scanned, sum(one.total for one in jobs.values())))
+
+            async def at_node(client: NodeClient) -> None:
+                job = await client.start_job(wanted)
+                seen(client.machine, job)
+                if wait:
+                    jobs[client.machine] = await watch(client, job, lambda now: seen(client.machine, now))
+
+            try:
+                async for client, answer in each(clients, at_node, settings.concurrency):
+                    if isinstance(answer, NodeError):
+                        errors[client.machine] = answer
+            finally:  # Ctrl-C stops only the watching
+                going = [job_name(name, job.job) for name, job in jobs.items() if job.state == "running"]
+                if wait and going and len(jobs) + len(errors) < len(clients) + len(going):
+                    say(f"jobs go on: mqenterprise job show {' '.join(going)}")
+        for client in clients:
+            if client.machine in jobs and client.machine not in errors and wait:
+                await _print_outcomes(client, jobs[client.machine])
+        return len(clients)
+
+    asked = with_nodes(machine, site, nodes_file, directory_file, work)
+    for name, job in sorted(jobs.items()):
+        if as_json:
+            print_json(with_machine(name, job.model_dump(mode="json")))
+        say(summary(name, job))
+    failed = report_errors(errors, asked)
+    if failed or (wait and any(job.failed or job.state != "done" for job in jobs.values())):
+        raise typer.Exit(FAILED)
+
+
+async def _print_outcomes(client: NodeClient, job: JobDocument) -> None:
+    if not (job.failed or job.dry_run):
+        return
+    async for entry in log_entries(client, job.job):
+        if job.dry_run or entry.result in ("failed", "gone"):
+            print_entry(client.machine, entry, error=True)

@@ -1,0 +1,257 @@
+"""A node's management API as its operations: every failure of a node is a :class:`NodeError` with a sentence."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from mqenterprise.operations.errors import NodeError
+from qmnode.management.message_documents import MessageDocument
+from qmnode.management.operation_routes import (
+    Edited,
+    FailureGroups,
+    FoundList,
+    ImportResults,
+    JobDocument,
+    JobList,
+    JobLog,
+)
+
+if TYPE_CHECKING:
+    from asyncio import Semaphore
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from types import TracebackType
+
+D = TypeVar("D", bound=BaseModel)
+_LARGEST_ANSWER: Final = 64 * 1024 * 1024
+_LONGEST_LINE: Final = 64 * 1024 * 1024
+_UNAUTHORIZED: Final = 401
+_LONGEST_REASON: Final = 500
+
+
+class NodeClient:
+    """One node. A context manager; calls may be made side by side."""
+
+    def __init__(
+        self, machine: str, url: str, token: str, trust: ssl.SSLContext, *, connect_timeout: float, timeout: float
+    ) -> None:
+        self.machine = machine
+        self.url = url
+        self._timeout = timeout
+        # Proxies of the environment are no way to a node: the token would pass them.
+        self._client = httpx.AsyncClient(
+            base_url=url,
+            verify=trust,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(timeout, connect=connect_timeout),
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self._client.__aexit__(kind, error, traceback)
+
+    # Messages
+
+    async def find(
+        self,
+        queues: Sequence[str],
+        where: Sequence[str],
+        *,
+        cursor: str,
+        limit: int,
+        body: str,
+        room: Semaphore,
+    ) -> FoundList:
+        """A page of a search. ``room`` is acquired before the page is read, when the node has answered."""
+        asked = {"queue": list(queues), "where": list(where), "cursor": cursor, "limit": limit, "body": body}
+        return await self._ask(FoundList, "GET", "/v1/messages", parameters=asked, room=room)
+
+    async def message(self, queue: str, lookup: str, *, body: str) -> MessageDocument:
+        """One message of a queue."""
+        path = f"/v1/queues/{quote(queue, safe='')}/messages/{quote(lookup, safe='')}"
+        return await self._ask(MessageDocument, "GET", path, parameters={"body": body})
+
+    @asynccontextmanager
+    async def export(self, queues: Sequence[str], where: Sequence[str]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """The exported messages as they come. NodeError, also in the middle, if the node's stream is cut off."""
+        asked = {"queue": list(queues), "where": list(where)}
+        async with self._answer("GET", "/v1/messages/export", parameters=asked) as response:
+            yield self._lines(response)
+
+    async def _lines(self, response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+        waiting = b""
+        try:
+            async for part in response.aiter_bytes():
+                *lines, waiting = (waiting + part).split(b"\n")
+                for line in lines:
+                    yield _object(line)
+                if len(waiting) > _LONGEST_LINE:
+                    raise NodeError(f"it sent a line of more than {_LONGEST_LINE} bytes")
+        except httpx.HTTPError as error:
+            raise NodeError(f"its export was cut off: begin it again ({_why(error)})") from None
+        if waiting:
+            raise NodeError("its export was cut off: begin it again")
+
+    async def edit(self, queue: str, lookup: str, editing: Mapping[str, Any]) -> Edited:
+        """Change a message and send it again."""
+        path = f"/v1/queues/{quote(queue, safe='')}/messages/{quote(lookup, safe='')}/edit"
+        return await self._ask(Edited, "POST", path, content=editing)
+
+    async def import_messages(self, importing: Mapping[str, Any]) -> ImportResults:
+        """Send exported messages, each once."""
+        return await self._ask(ImportResults, "POST", "/v1/messages/import", content=importing)
+
+    async def failures(self, queues: Sequence[str], by: Sequence[str], where: Sequence[str]) -> FailureGroups:
+        """The failed messages of the node in groups."""
+        asked = {"queue": list(queues), "by": list(by), "where": list(where)}
+        return await self._ask(FailureGroups, "GET", "/v1/failures", parameters=asked)
+
+    # Jobs
+
+    async def start_job(self, wanted: Mapping[str, Any]) -> JobDocument:
+        """Begin a job. See ``NewJob`` of the management API."""
+        return await self._ask(JobDocument, "POST", "/v1/jobs", content=wanted)
+
+    async def jobs(self) -> list[JobDocument]:
+        """The jobs of the node that the caller may see, the latest first."""
+        return (await self._ask(JobList, "GET", "/v1/jobs")).jobs
+
+    async def job(self, number: int) -> JobDocument:
+        """One job, with its progress."""
+        return await self._ask(JobDocument, "GET", f"/v1/jobs/{number}")
+
+    async def job_log(self, number: int, after: int) -> JobLog:
+        """A page of the outcomes of a job."""
+        return await self._ask(JobLog, "GET", f"/v1/jobs/{number}/log", parameters={"after": after})
+
+    async def control_job(self, number: int, action: str) -> JobDocument:
+        """Pause, resume, cancel or undo a job; undo returns the job that does it."""
+        return await self._ask(JobDocument, "POST", f"/v1/jobs/{number}", content={"action": action})
+
+    # HTTP
+
+    async def _ask(
+        self,
+        kind: type[D],
+        method: str,
+        path: str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        content: Mapping[str, Any] | None = None,
+        room: Semaphore | None = None,
+    ) -> D:
+        async with self._answer(method, path, parameters=parameters, content=content) as response:
+            if room is not None:
+                await room.acquire()
+            try:
+                document = await _document(response)
+                return kind.model_validate(document, extra="ignore")  # a later release may say more
+            except BaseException as error:
+                if room is not None:
+                    room.release()
+                if isinstance(error, ValidationError):
+                    raise NodeError(
+                        f"its answer is not understood ({error.error_count()} mistakes): is it another release?"
+                    ) from None
+                raise
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        content: Mapping[str, Any] | None = None,
+    ) -> AsyncIterator[httpx.Response]:
+        """The head of an answer; the rest is read from it. Raises NodeError for every answer that is no success."""
+        request = self._client.build_request(method, path, params=parameters, json=content)
+        try:
+            response = await self._client.send(request, stream=True)
+        except (httpx.HTTPError, OSError, httpx.InvalidURL, UnicodeError) as error:
+            raise self._unavailable(error, changes=method != "GET") from None
+        try:
+            if not response.is_success:
+                raise await self._refusal(response)
+            yield response
+        except httpx.HTTPError as error:
+            raise self._unavailable(error, changes=method != "GET") from None
+        finally:
+            await response.aclose()
+
+    def _unavailable(self, error: Exception, *, changes: bool) -> NodeError:
+        certificate = _certificate_error(error)
+        if certificate:
+            return NodeError(f"its certificate is not believed ({certificate}): check authority and address in --nodes")
+        return NodeError(self._broken(error, changes=changes), unavailable=True)
+
+    def _broken(self, error: Exception, *, changes: bool) -> str:
+        if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
+            return f"it is unavailable: no connection to {self.url} in time"
+        if isinstance(error, httpx.ConnectError) or not isinstance(error, httpx.HTTPError):
+            return f"it is unavailable: no connection to {self.url} ({_why(error)})"
+        done = "; it may have been done: list its jobs before you repeat it" if changes else ""
+        if isinstance(error, httpx.TimeoutException):
+            return f"it did not answer within {self._timeout:g} s{done}"
+        return f"the connection to {self.url} broke ({_why(error)}){done}"
+
+    async def _refusal(self, response: httpx.Response) -> NodeError:
+        if response.status_code == _UNAUTHORIZED:
+            return NodeError("it does not know your token: add its digest to management.tokens of this node")
+        try:
+            problem = await _document(response)
+            name = str(problem["name"])
+            return NodeError(f"{name}: {problem['detail']}"[:_LONGEST_REASON], name)
+        except (NodeError, KeyError, TypeError, httpx.HTTPError):
+            return NodeError(f"it answered with HTTP status {response.status_code}")
+
+
+async def _document(response: httpx.Response) -> Any:
+    parts, size = [], 0
+    async for part in response.aiter_bytes():
+        parts.append(part)
+        size += len(part)
+        if size > _LARGEST_ANSWER:
+            raise NodeError(f"its answer is larger than {_LARGEST_ANSWER} bytes")
+    return _json(b"".join(parts))
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise NodeError("its answer is no JSON: is this the management API of a node?") from None
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    found = _json(line)
+    if not isinstance(found, dict):
+        raise NodeError("its export has a line that is no message")
+    return found
+
+
+def _certificate_error(error: BaseException | None) -> str:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error.verify_message
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+def _why(error: Exception) -> str:
+    return " ".join(str(error).split())[:_LONGEST_REASON] or type(error).__name__

@@ -1,0 +1,101 @@
+"""The nodes that a command means: machines by name, those of a site, or all of the directory."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from mqenterprise.operations.errors import OperationsError
+from mqenterprise.operations.node_client import NodeClient
+from mqenterprise.operations.settings import OperationsSettings, split_address
+from mqenterprise.topology.problems import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from contextlib import AbstractContextManager
+
+    from mqenterprise.directory.service import EnterpriseDirectory
+
+_FIELDS: Final = ("computer_name", "qualified_computer_name", "site_identifier_list", "foreign_system")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine, and where its management API listens."""
+
+    machine: str
+    host: str
+    port: int
+
+
+def chosen_nodes(
+    settings: OperationsSettings,
+    directory: Callable[[], AbstractContextManager[EnterpriseDirectory]],
+    *,
+    machines: Collection[str],
+    site: str | None,
+) -> list[Node]:
+    """Return the named machines, those of a site, or with neither all of the directory, by name.
+
+    The directory is opened only if the settings lack the address of a named machine. Foreign systems are left out.
+    Raises :class:`OperationsError` for an unknown name.
+    """
+    if machines and site is None and all(settings.of(name).address for name in machines):
+        names = {name.casefold(): name for name in settings.machines}
+        return [_node(settings, names[name], None) for name in dict.fromkeys(map(str.casefold, machines))]
+    with directory() as opened:
+        within = None if site is None else _site(opened, site)
+        known = [
+            one
+            for one in opened.queue_managers.list(attributes=_FIELDS)
+            if not one.foreign_system and (within is None or within in one.site_identifier_list)
+        ]
+    wanted = {name.casefold() for name in machines}
+    missing = wanted - {one.computer_name.casefold() for one in known}
+    if missing:
+        where = "the enterprise" if site is None else f"site {site}"
+        name = min(missing)
+        near = did_you_mean(name, (one.computer_name for one in known))
+        raise OperationsError(f"no queue manager of {where} is named {name}{near}")
+    nodes = [
+        _node(settings, one.computer_name, one.qualified_computer_name)
+        for one in known
+        if not wanted or one.computer_name.casefold() in wanted
+    ]
+    if not nodes:
+        raise OperationsError(f"there is no queue manager in {'the directory' if site is None else f'site {site}'}")
+    return sorted(nodes, key=lambda node: node.machine.casefold())
+
+
+def _site(directory: EnterpriseDirectory, name: str) -> object:
+    found = directory.sites.find(name)
+    if found is None or found.identifier is None:
+        sites = directory.sites.list(attributes=("name",))
+        raise OperationsError(f"there is no site named {name}{did_you_mean(name, (site.name for site in sites))}")
+    return found.identifier
+
+
+def _node(settings: OperationsSettings, machine: str, dns_name: str | None) -> Node:
+    host, port = split_address(settings.of(machine).address or dns_name or machine, settings.port)
+    return Node(machine, host, port)
+
+
+@asynccontextmanager
+async def connected(settings: OperationsSettings, nodes: Sequence[Node]) -> AsyncIterator[list[NodeClient]]:
+    """The clients of nodes; no connection is made before the first question. Raises :class:`OperationsError`."""
+    trust = settings.trust()
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                NodeClient(
+                    node.machine,
+                    f"https://{node.host}:{node.port}",
+                    settings.token(node.machine),
+                    trust,
+                    connect_timeout=settings.connect_timeout,
+                    timeout=settings.timeout,
+                )
+            )
+            for node in nodes
+        ]
