@@ -6,8 +6,10 @@ addresses, without ssh and systemd. Both are rolled out to by the same playbooks
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import secrets
 import shlex
 import signal
 import subprocess
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 PROJECT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = PROJECT / "playbooks"
 DIRECTORY_PORT = 6360
-NODE_PORTS = (1801, 3527)
+MANAGEMENT_PORT = 8443
+NODE_PORTS = (1801, 3527, MANAGEMENT_PORT)
 KEY_RELOAD_INTERVAL = 5
 """Seconds."""
 
@@ -305,10 +308,34 @@ class LabEnterprise:
 
     def read_keys_often(self) -> None:
         """Nodes that are rolled out from now on find new keys soon, so that nobody waits for them."""
-        settings = {"security": {"key_reload_interval": KEY_RELOAD_INTERVAL}}
+        self._set_for_all(queue_manager_settings={"security": {"key_reload_interval": KEY_RELOAD_INTERVAL}})
+
+    def let_operate(self) -> None:
+        """Nodes that are rolled out from now on open their management API to the operator, who gets a token."""
+        token = secrets.token_urlsafe(24)
+        file = self.desk / "my.token"
+        file.touch(0o600)
+        file.write_text(token)
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        self._set_for_all(
+            queue_manager_management_listen=f"{{{{ queue_manager_listen or ansible_host }}}}:{MANAGEMENT_PORT}",
+            queue_manager_tokens=[{"name": "operator", "role": "operate", "sha256": digest}],
+        )
+        machines = {host: {"address": address} for host, address in self.hosts.addresses.items()}
+        authority = f"{self.variables['XDG_STATE_HOME']}/mqenterprise/rollout/authority/ca.pem"
+        nodes = {"authority": authority, "token_file": file.name, "port": MANAGEMENT_PORT, "machines": machines}
+        self.nodes_file.write_text(yaml.safe_dump(nodes))
+
+    @property
+    def nodes_file(self) -> Path:
+        """How the operator reaches the nodes, once :meth:`let_operate` has opened them."""
+        return self.desk / "nodes.yaml"
+
+    def _set_for_all(self, **variables: object) -> None:
         file = self.inventory.parent / "group_vars/queue_managers.yaml"
         file.parent.mkdir(exist_ok=True)
-        file.write_text(yaml.safe_dump({"queue_manager_settings": settings}))
+        known = yaml.safe_load(file.read_text()) if file.exists() else {}
+        file.write_text(yaml.safe_dump(known | variables))
 
     def host_variables(self, host: str) -> Path:
         """The file of a host's variables."""
@@ -351,6 +378,7 @@ class LabEnterprise:
         variables = self.variables | {
             "QMNODE_SOCKET": str(self.socket(application)),
             "MQENTERPRISE_KEYS": str(self.desk / "keys.yaml"),
+            "MQENTERPRISE_NODES": str(self.nodes_file),
         }
         lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
         programs = shlex.quote(str(Path(sys.executable).parent))

@@ -59,6 +59,7 @@ class Stream:
     """At most ``count`` messages at ``rate`` a second, from the node behind one socket to a queue of another node.
 
     The sockets are asked for anew at each connection: a node that is started again may have them elsewhere.
+    The sender collects messages for ``pause`` seconds before it sends them in one transaction.
     """
 
     def __init__(
@@ -71,10 +72,11 @@ class Stream:
         count: int,
         rate: float,
         encrypted: bool = False,
+        pause: float = 0.02,
     ) -> None:
         self._source, self._target = source, target
         self.format_name, self._queue = format_name, queue
-        self._count, self._rate = count, rate
+        self._count, self._rate, self._pause = count, rate, pause
         self._privacy = PrivacyLevel.ADVANCED if encrypted else PrivacyLevel.NONE
         self.sent = 0
         self._enough = False
@@ -135,7 +137,7 @@ class Stream:
         self._began = self._began or now
         due = min(int((now - self._began) * self._rate), self._count) - self.sent
         if due < 1:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(self._pause)
             return
         async with node.transaction() as unit:
             first = _number(await counter.receive(timeout=15, transaction=unit))

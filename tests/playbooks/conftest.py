@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.lab import releases
 from tests.lab.enterprise import PROJECT, LabEnterprise
 
 if TYPE_CHECKING:
@@ -39,10 +40,12 @@ def rolled_out(machines: Sequence[str], queues: list[dict[str, Any]]) -> Iterato
     enterprise = LabEnterprise(declared | {"foreign_sites": [], "users": [], "queues": queues})
     try:
         enterprise.start()
+        releases.give(enterprise)
         enterprise.play("provision", declared=str(enterprise.declared)).ok()
         # A session that broke is tried again soon, so that the test ends soon.
         retry = {"transfer": {"retry_interval": 1, "retry_maximum": 5}}
         enterprise.play("rollout", queue_manager_settings=retry, routing_server_more_settings=retry).ok()
+        releases.keep(enterprise.hosts.folder)
         yield enterprise
     finally:
         enterprise.close()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.docs.pages import expected, outcomes, session
+from tests.lab import releases
 from tests.lab.demo.chapters import CHAPTERS
 from tests.lab.demo.declared import RECEIVER
 from tests.lab.hosts import why_no_hosts
@@ -80,7 +81,10 @@ def kept() -> Iterator[Kept]:
     with demo("--keep") as process:
         said, _ = process.communicate(timeout=1700)
     try:
-        yield Kept(process.returncode, said, process.pid)
+        made = Kept(process.returncode, said, process.pid)
+        if made.code == 0:
+            releases.keep(made.environment.parent.parent)
+        yield made
     finally:
         with demo("stop") as stopping:
             stopping.communicate(timeout=300)

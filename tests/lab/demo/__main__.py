@@ -112,6 +112,7 @@ def _leave(console: Console, enterprise: LabEnterprise) -> None:
         "Then every command and playbook of the README works as it is written there, for example:",
         "  mqenterprise show",
         f"  mqenterprise route explain {SENDER} {RECEIVER}",
+        "  mqenterprise message find '*' --all                # at every node, over TLS, with a token",
         "  ansible-playbook playbooks/verify.yml",
         f"  qmnode status                                      # of {SENDER}",
         f"  qmnode queue list --socket {enterprise.socket(RECEIVER)}",

@@ -97,6 +97,7 @@ async def start(story: Story) -> Outcome:
     enterprise = story.enterprise
     await asyncio.to_thread(enterprise.start)
     enterprise.read_keys_often()
+    enterprise.let_operate()
     if enterprise.is_real:
         enterprise.lab.network.cut(*UNLINKED)
         return Outcome("they run; the network lets nothing pass between Amsterdam and Córdoba")

@@ -1,7 +1,9 @@
 # Copyright: the qmnode authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 
-"""How much a host's clock differs from the controller's: runs here, as only the controller knows when it asked."""
+"""Measure the difference of a host's clock from the controller's. It runs here, as only the controller knows when it
+asked.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: the qmnode authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 
-"""Which hosts a routing link joins."""
+"""Find the hosts that a routing link joins."""
 
 from __future__ import annotations
 

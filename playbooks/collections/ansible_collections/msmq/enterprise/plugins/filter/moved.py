@@ -1,7 +1,7 @@
 # Copyright: the qmnode authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 
-"""What a machine keeps when it moves to other sites."""
+"""Settings that a machine keeps when it moves to other sites."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _value:
 
 
 def moved(machines, machine, sites):
-    """What it keeps and what it loses."""
+    """Return the settings that it keeps and those that it loses."""
     wanted = _folded(sites)
     there = {each["name"].casefold() for each in machines if wanted & _folded(each["sites"])}
     (found,) = (each for each in machines if each["name"].casefold() == machine.casefold())

@@ -1,7 +1,7 @@
 # Copyright: the qmnode authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 
-"""Who depends on where a machine is."""
+"""Find the objects that depend on the place of a machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _value:
 
 
 def needed_by(machine, links, machines):
-    """What names the machine."""
+    """Return the objects that name the machine."""
     known = machine.casefold()
     found = [f"the routing link {' - '.join(link['sites'])}" for link in links if known in _folded(link["site_gates"])]
     for other in machines:

@@ -1,7 +1,7 @@
 # Copyright: the qmnode authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 
-"""What looking at all nodes and probing all links has shown."""
+"""The result of looking at all nodes and probing all links."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _twins(nodes):
 
 
 def _link(pair, start):
-    """What became of the probe of a pair, and the host that was last seen to have it if it did not come back."""
+    """Return the outcome of the probe of a pair; for one that did not come back, the last host that reported it."""
     name = f"{pair['from']} → {pair['to']} ({pair['link']})"
     found = (start.get("queue_manager_answers") or {}).get(pair["to"])
     if found is None:

@@ -81,7 +81,7 @@ class LookupModule(LookupBase):
     """Make the lookup of this file known to Ansible."""
 
     def run(self, terms, variables=None, **kwargs):
-        """One value."""
+        """Return the merged value of one variable."""
         self.set_options(var_options=variables, direct=kwargs)
         by = self.get_option("by")
         base = self.get_option("base")

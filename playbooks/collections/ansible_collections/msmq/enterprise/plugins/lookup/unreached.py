@@ -55,7 +55,7 @@ OF_THE_CONTROLLER = {
     "queue_manager_unreached",
 }
 CLOSE = 0.88
-"""How much two names are alike of which one is a mistake."""
+"""Return how alike two names are, of which one may be a misspelling of the other."""
 
 
 @lru_cache
@@ -80,7 +80,7 @@ class Given:
         self.nodes, self.routing_servers = nodes, routing_servers
 
     def sentences(self):
-        """What is wrong with them."""
+        """Return the faults of the variables, as sentences."""
         for name in sorted(self.variables):
             other = meant(name)
             if other is not None:
@@ -95,7 +95,7 @@ class LookupModule(LookupBase):
     """Make the lookup of this file known to Ansible."""
 
     def run(self, terms, variables=None, **kwargs):
-        """The sentences."""
+        """Return a sentence for each fault."""
         self.set_options(var_options=variables, direct=kwargs)
         levels = Levels(variables["hostvars"])
         inventory = levels.inventory
@@ -127,7 +127,7 @@ class LookupModule(LookupBase):
         return "routing_server" in (hostvars[name].get("msmq_roles") or ())
 
     def _files(self, levels, given):
-        """What is in files of groups and hosts that the inventory has not."""
+        """Find variables in files of groups and hosts that the inventory does not have."""
         inventory = levels.inventory
         for kind, have, read in (
             ("group", inventory.groups, levels.group_file),

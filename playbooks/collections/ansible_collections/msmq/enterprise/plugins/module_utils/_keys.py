@@ -40,7 +40,7 @@ class Chosen:
 
 
 class KeysModule(EnterpriseModule):
-    """A module that looks at keys. What it returns never holds a part of a private key."""
+    """A module that looks at keys. The result never holds a part of a private key."""
 
     def chosen(self, directory):
         given, publication = self.given, Publication(directory)

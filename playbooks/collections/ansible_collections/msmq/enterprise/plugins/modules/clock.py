@@ -12,8 +12,8 @@ short_description: Compare a host's clock with the controller's
 version_added: 0.2.0
 description:
   - Asks the host several times what time it is, and takes the answer that came quickest.
-  - The clock of the host is somewhere within C(difference) - C(uncertainty) and C(difference) + C(uncertainty). What
-    asking itself takes is not in the difference.
+  - The clock of the host is somewhere within C(difference) - C(uncertainty) and C(difference) + C(uncertainty). The
+    time of the question itself is not in the difference.
 author: The qmnode authors (@qmnode)
 options:
   python:

@@ -13,7 +13,7 @@ description:
     machines, queues and users.
   - Can be cut at any point and run again.
   - A value that the declaration leaves out means the specification's default.
-  - Of what is in the directory and not declared, only what this tool made is deleted, and only with O(prune).
+  - Objects that are not declared are deleted only with O(prune), and only if this tool made them.
 author: The qmnode authors (@qmnode)
 options:
   declared:

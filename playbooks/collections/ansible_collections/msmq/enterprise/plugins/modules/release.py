@@ -73,6 +73,7 @@ archive:
 """
 
 import hashlib
+import re
 import shutil
 import sys
 import tarfile
@@ -113,6 +114,11 @@ def digest(source, packages, more):
     return found.hexdigest()[:12]
 
 
+def without_hashes(constraints):
+    """Return the constraints as pip takes them beside a folder of sources, which has no hash."""
+    return re.sub(r"[ \t]*\\\n[ \t]*--hash=\S+", "", constraints)
+
+
 def build(module, source, name, constraints, archive):
     """Build the wheels in a folder of their own and put the archive in place when it is whole."""
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
@@ -121,7 +127,9 @@ def build(module, source, name, constraints, archive):
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
         command += ["--wheel-dir", str(wheels), "--find-links", str(pool)]
         if constraints is not None:
-            command += ["--constraint", str(constraints)]
+            plain = Path(folder) / "constraints.txt"
+            plain.write_text(without_hashes(constraints.read_text("utf-8")), "utf-8")
+            command += ["--constraint", str(plain)]
         extras = ",".join(module.params["extras"])
         command += [f"{source}[{extras}]" if extras else str(source), "pip"]
         pool.mkdir(exist_ok=True)

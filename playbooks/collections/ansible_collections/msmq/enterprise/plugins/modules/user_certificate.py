@@ -217,7 +217,7 @@ class CertificateModule(EnterpriseModule):
 
     @staticmethod
     def _name_of(encoded):
-        """What a certificate that is not registered yet will be known by."""
+        """Return the fingerprint that a certificate will have once it is registered."""
         if encoded is None:
             return A_NEW_ONE
         try:

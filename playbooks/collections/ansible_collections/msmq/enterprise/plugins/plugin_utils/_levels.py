@@ -1,7 +1,9 @@
 # Copyright: the qmnode authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 
-"""What an inventory gives a host at each level, lowest first, in the order in which Ansible itself ranks the levels."""
+"""Variables that an inventory gives a host at each level, lowest first, in the order in which Ansible itself ranks the
+levels.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ class Levels:
             yield f"the host {name}", self._read(host, place)
 
     def own(self, entity):
-        """What is given to a group or host itself."""
+        """Return the variables of a group or host itself."""
         found = {}
         for place in ("inventory", "plugins_inventory", "plugins_play"):
             found.update(self._read(entity, place))
@@ -50,11 +52,11 @@ class Levels:
         return list(dict.fromkeys([*places, Path(self._loader.get_basedir())]))
 
     def group_file(self, name):
-        """What files of a group that the inventory has not would give it."""
+        """Return the variables from files of a group that the inventory does not have."""
         return self._of_files(Group(name))
 
     def host_file(self, name):
-        """What files of a host that the inventory has not would give it."""
+        """Return the variables from files of a host that the inventory does not have."""
         return self._of_files(Host(name, gen_uuid=False))
 
     def _of_files(self, entity):

@@ -22,7 +22,7 @@ PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Failed(Exception):
-    """What went wrong, in a sentence."""
+    """A failure, described by a sentence."""
 
 
 class Server:
@@ -36,7 +36,7 @@ class Server:
         self.started = self.state / "run/started"
 
     def needed(self):
-        """What there is to do."""
+        """The steps that are still to be taken."""
         pid = self.pid()
         if text(self.config / "digest") != self.digest:
             return ["configure", "start" if pid is None else "restart"]
@@ -47,7 +47,7 @@ class Server:
         return [] if self._is_enabled() else ["enable"]
 
     def do(self, steps):
-        """Do it. What runs is stopped only when the configuration was found good."""
+        """Take the steps. A running server is stopped only when its new configuration was found good."""
         if self.is_service:
             self._run("systemctl", "daemon-reload", alone=True)
             self._run("systemctl", "enable", UNIT, alone=True)
@@ -141,7 +141,7 @@ class Server:
 
 
 def text(path):
-    """What is in a file; None if it is not there."""
+    """Return the contents of a file; None if there is no file."""
     try:
         return path.read_text().strip()
     except FileNotFoundError:

@@ -32,7 +32,7 @@ def check(folder: Path, settings: dict, tokens: list) -> None:
 
 
 def main() -> None:
-    """Check."""
+    """Check settings and tokens as the node would; the exit code and the message report a fault."""
     given = json.load(sys.stdin)
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -1,4 +1,4 @@
-"""Which queues of this host's node hold messages. Run by the node's own Python.
+"""Print the queues of this host's node that hold messages. Run by the node's own Python.
 
 Arguments: its socket, seconds for which messages for other machines may go on leaving, and ``check``, or ``close``: a
 node that holds nothing then exchanges no more messages with others, so that none comes before it is stopped. Probes

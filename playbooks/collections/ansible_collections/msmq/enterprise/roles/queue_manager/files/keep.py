@@ -2,8 +2,8 @@
 
 ``keep.py has FILE PLACE``, ``expect`` (which makes the folder for FILE as well), ``put``, ``get``, or ``pack`` with a
 folder as the third argument, which is made an archive and put there. PLACE is a folder, or s3://BUCKET/PREFIX, which
-needs boto3; AWS_ENDPOINT_URL is honoured. In the place an archive has the name of FILE. What was put there is whole,
-and only its owner reads it. Prints ``present`` or ``absent``.
+needs boto3; AWS_ENDPOINT_URL is honoured. In the place an archive has the name of FILE. A kept archive is whole, and
+only its owner reads it. Prints ``present`` or ``absent``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 LEFT_OUT = ("releases", "backup", "backups")
-"""What a controller makes again, and archives that are on their way."""
+"""Files that a controller makes again, and archives that are on their way."""
 
 
 class Folder:
@@ -80,7 +80,7 @@ def pack(folder: Path, file: Path) -> None:
 
 
 def main() -> None:
-    """Do it."""
+    """Keep or fetch an archive, as the arguments say."""
     os.umask(0o077)
     action, file, place = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     try:

@@ -1,20 +1,23 @@
-"""What a host is like before anything is done to it: one JSON document.
+"""Describe a host before anything is done to it, as one JSON document.
 
 Arguments: where releases, data and settings are or will be, the file with the process of a node without systemd (or
-nothing).
+nothing), and the node's management socket.
 """
 
+import http.client
 import json
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-READ = ("node.yaml", "directory.yaml", "directory.password")
-"""Settings that a node reads when it starts."""
+SETTINGS = "node.yaml"
+READ = ("directory.yaml", "directory.password")
+"""Settings that a node reads when it starts, and not when it reloads."""
 
 
 def free_bytes(path: Path) -> int:
@@ -41,9 +44,33 @@ def started(pid_file: Path) -> float | None:
     return time.time() - up + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def changed_after(moment: float, files: list[Path]) -> list[str]:
-    """Those of the files that were changed after the node was started with them."""
-    return [str(path) for path in files if path.exists() and path.lstat().st_mtime > moment + 0.05]
+def changed_after(moment: float, files: list[Path]) -> list[Path]:
+    """Those of the files that were changed after the node has read them."""
+    return [path for path in files if path.exists() and path.lstat().st_mtime > moment + 0.05]
+
+
+def reloaded(path: str) -> float:
+    """When the node last read settings of which nothing waits for a restart, in seconds since 1970; 0 if it does not
+    say so."""
+    node = http.client.HTTPConnection("node", timeout=5)
+    try:
+        node.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        node.sock.settimeout(5)
+        node.sock.connect(path)
+        node.request("GET", "/v1/node")
+        return float(json.loads(node.getresponse().read())["settings_read"])
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+        return 0.0
+    finally:
+        node.close()
+
+
+def stale(since: float, settings: Path, management: str, others: list[Path]) -> list[Path]:
+    """Files of which the node that runs has an older state in use."""
+    found = changed_after(since, [settings / SETTINGS])
+    if found:
+        found = changed_after(reloaded(management), found)
+    return found + changed_after(since, others)
 
 
 def marked(path: Path) -> str:
@@ -66,6 +93,7 @@ def main() -> None:
     since = started(pid_file)
     current = install / "current"
     releases = install / "releases"
+    others = [*(settings / name for name in READ), unit, current]
     found = {
         "python": list(sys.version_info[:2]),
         "systemd": Path("/run/systemd/system").is_dir(),
@@ -75,7 +103,7 @@ def main() -> None:
         "releases": sorted(each.parent.name for each in releases.glob("*/.complete")),
         "restored_from": marked(data / "restored-from"),
         "running": since is not None,
-        "stale": [] if since is None else changed_after(since, [*(settings / name for name in READ), unit, current]),
+        "stale": [] if since is None else [str(each) for each in stale(since, settings, sys.argv[5], others)],
     }
     print(json.dumps(found))
 

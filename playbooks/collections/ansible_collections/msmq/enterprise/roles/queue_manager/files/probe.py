@@ -1,8 +1,8 @@
 """Whether messages get from this host's node to others and back, and which way. Run by the node's own Python.
 
-Arguments: the node's socket, and what to do: ``check`` or ``prepare``, each with the file of the node's certificate,
-and with ``reports`` on a node that sends; or ``probe`` with a JSON document: ``targets`` (hosts with the format names
-of their queues), ``names`` (identifiers with hosts) and ``addresses`` (with hosts). A probe is traced, and asks for an
+Arguments: the node's socket, and an action. ``check`` and ``prepare`` take the file of the node's certificate, and
+``reports`` on a node that sends. ``probe`` takes a JSON document: ``targets`` (hosts with the format names of their
+queues), ``names`` (identifiers with hosts) and ``addresses`` (with hosts). A probe is traced, and asks for an
 acknowledgment of its arrival, so its way back is seen as well. Prints one JSON document.
 """
 
@@ -47,7 +47,7 @@ def certified(file: str) -> str:
 
 
 async def prepare(path: str, names: list[str], certificate: str, *, make: bool) -> dict:
-    """The queues that probes go to and come back to; who this node is."""
+    """The queues to which probes go and come back, and the identity of this node."""
     async with qmnode.connect(path) as node:
         missing = [name for name in names if not await exists(node, name)]
         for name in missing if make else ():
@@ -151,7 +151,7 @@ async def probe(path: str, asked: dict) -> dict:
             await asyncio.wait_for(probes.hear(answers), PATIENCE)
             await asyncio.wait_for(following, FOLLOWED)
         except (MessageQueuingError, TimeoutError):
-            pass  # what did not come is told
+            pass  # probes that did not come back are reported
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
@@ -162,7 +162,7 @@ async def probe(path: str, asked: dict) -> dict:
 
 
 def main() -> None:
-    """Prepare, or probe."""
+    """Check, prepare or probe, as the arguments say."""
     path, action, argument, *rest = sys.argv[1:]
     names = [QUEUE, ANSWERS, REPORTS] if rest == ["reports"] else [QUEUE]
     try:

@@ -18,7 +18,7 @@ import zlib
 from pathlib import Path
 
 KEPT = ("keys*", "directory-cache*")
-"""What is no part of a store, and still the node's."""
+"""Files of the node that are no part of its store."""
 MARK = "restored-from"
 
 

@@ -4,7 +4,8 @@ Arguments: the folder with the ``mqenterprise`` to run, the account (or nothing)
 directory, its management socket, the computer's name, when the rotation began, and ``check`` or ``do``. Prints one JSON
 document. It can be cut anywhere and run again with the same beginning.
 
-A new key is published only after the node has it: it is told to read its key store, and answers with what it found. So
+A new key is published only after the node has it: the node reads its key store on request, and answers with the keys
+that it found. So
 nobody encrypts to a key that the node cannot use, and nothing has to be waited for.
 """
 
@@ -109,7 +110,7 @@ def is_due(row: dict, since: float) -> bool:
 
 
 def states(rows: list[dict]) -> set[tuple]:
-    """What a rotation changes."""
+    """The parts of the report that a rotation changes: fingerprints with their states."""
     return {(row.get("fingerprint"), row.get("state")) for row in rows}
 
 

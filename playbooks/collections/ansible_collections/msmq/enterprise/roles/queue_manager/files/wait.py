@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 PAUSE = 0.2
-SERVICE_MANAGER = ("qmnode.service:", "Started ", "Starting ", "Stopped ", "Stopping ")
+SERVICE_MANAGER = ("qmnode.service:", "Started ", "Starting ", "Stopped ", "Stopping ", "Failed to start ")
 
 
 class Node(http.client.HTTPConnection):
@@ -42,7 +42,7 @@ def get(path: str, resource: str) -> tuple[int, dict]:
 
 
 def problem(path: str, wanted: str) -> tuple[str, dict]:
-    """What is missing, empty if nothing is; and who the node says it is."""
+    """Return the reason why the node is not ready, empty if it is, and the node's description of itself."""
     try:
         status, document = get(path, "/readyz")
         if status != 200:
