@@ -6,25 +6,38 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DEMO_INSTALLED := $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest
 FUZZ_SECONDS ?= 1200
 JOBS ?= 2
 DEMO ?=
 export SPARK_LOCAL_IP := 127.0.0.1
+# Images of containers often set it. Then each of the thousands of processes of a run would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+STARTED := $(shell .ci/clock)
 
-.PHONY: help test check lint types arrows unit demo bench fuzz soak conformance release lock packages clean
+.PHONY: help test check tests lint types arrows unit demo bench fuzz soak conformance docs release lock packages packages-demo clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-packages:  ## Debian packages that the tests and the demo need
-	@.ci/packages
+packages:  ## Debian packages that the tests need; make demo installs fewer
+	@.ci/packages test
 
-$(INSTALLED): pyproject.toml requirements.lock .ci/promtool | packages
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[test]'
+packages-demo:
+	@.ci/packages demo
+
+# What is installed already is not asked for again: a second run needs no network.
+$(INSTALLED): pyproject.toml requirements.lock .ci/install .ci/promtool | packages
+	$(PYTHON) .ci/install $(VENV) test
 	.ci/promtool $(BIN)
+	touch $@ $(DEMO_INSTALLED)
+	@.ci/clock '$(STARTED)' 'set up for the tests' $$PPID
+
+$(DEMO_INSTALLED): pyproject.toml requirements.lock .ci/install | packages-demo
+	$(PYTHON) .ci/install $(VENV) enterprise,rollout
 	touch $@
+	@.ci/clock '$(STARTED)' "set up for the demo, $$(du -sm $(VENV) | cut -f1) MB in $(VENV)" $$PPID
 
 lint: $(INSTALLED)  ## ruff: style and mistakes
 	$(BIN)/ruff check .
@@ -38,15 +51,22 @@ arrows: $(INSTALLED)  ## import-linter: the arrows of the architecture
 
 SIDE_BY_SIDE := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
+tests: $(INSTALLED)
+	@.ci/clock '$(STARTED)' 'before the tests' $$PPID
+	$(PYTEST) $(SIDE_BY_SIDE) -m "not soak"
+
 unit: $(INSTALLED)
 	$(PYTEST) -q $(SIDE_BY_SIDE) -m "not servers and not slow and not soak"
 
-check: lint types arrows unit  ## fast: lint, types, arrows, unit and conformance tests
+check: lint  ## fast: lint, types, arrows, unit and conformance tests
+	@$(MAKE) --no-print-directory --jobs=3 types arrows unit STARTED='$(STARTED)'
+	@.ci/clock '$(STARTED)' 'make check' $$PPID
 
-test: lint types arrows  ## everything that must hold, real servers included, by JOBS (2) processes side by side
-	$(PYTEST) $(SIDE_BY_SIDE) -m "not soak"
+test: lint  ## everything that must hold, real servers included, by JOBS (2) processes side by side
+	@$(MAKE) --no-print-directory --jobs=3 types arrows tests STARTED='$(STARTED)'
+	@.ci/clock '$(STARTED)' 'make test' $$PPID
 
-demo: $(INSTALLED)  ## the main job, told as a story; DEMO="--keep" leaves it running, DEMO=stop removes it
+demo: $(DEMO_INSTALLED)  ## the main job, told as a story; DEMO="--keep" leaves it running, DEMO=stop removes it
 	$(BIN)/python -m tests.lab.demo $(DEMO)
 
 conformance: $(INSTALLED)  ## which test shows which section of the specifications, with counts
@@ -56,22 +76,22 @@ bench: $(INSTALLED)  ## the tables of speeds, with ratios taken in one run
 	$(BIN)/python -m tests.bench
 
 fuzz: $(INSTALLED)  ## the coverage-guided fuzzer over every parser, for FUZZ_SECONDS (1200)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[fuzz]'
+	$(PYTHON) .ci/install $(VENV) fuzz
 	nice -n 15 $(BIN)/python -m tests.fuzz.fuzz -max_total_time=$(FUZZ_SECONDS)
 
 soak: $(INSTALLED)  ## long runs
 	$(PYTEST) -m soak --timeout=0 --durations=0
 
+docs: $(INSTALLED)  ## the documentation as a site, build/site/index.html; needs no network to be read
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 release: $(INSTALLED)  ## sdist, wheel and collection in dist/, each checked, installed in an empty environment and tried
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[release]'
+	$(PYTHON) .ci/install $(VENV) release
 	.ci/release $(BIN)
 
-lock:  ## renew requirements.lock from pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet 'pip-tools>=7.4'
-	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-index-url --no-emit-find-links \
-	  --no-emit-trusted-host --no-header --no-annotate --allow-unsafe --output-file requirements.lock pyproject.toml
-	sed -i "/^qmnode @/d" requirements.lock
+lock: $(DEMO_INSTALLED)  ## renew requirements.lock from pyproject.toml; it names versions and hashes, and no host
+	$(BIN)/uv pip compile --quiet --all-extras --generate-hashes --python-version 3.11 --no-emit-index-url \
+	  --no-emit-package qmnode --no-header --no-annotate --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

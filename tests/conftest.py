@@ -1,5 +1,6 @@
 """Fixtures that tests of several packages use, and what holds for every test."""
 
+import gc
 import signal
 from typing import Any
 
@@ -25,10 +26,20 @@ settings.register_profile("project", deadline=None)
 settings.load_profile("project")
 
 
-TOGETHER = ("pipeline", "playbooks")
-"""Folders whose tests one process runs: those of one share Spark's, and those of the other the machine's network."""
-FIRST = ("playbooks", "pipeline")
+TOGETHER = {
+    "playbooks": ("playbooks",),
+    "pipeline": ("pipeline",),
+    "directories": (
+        "certificates", "collection", "directory", "discovery", "keys", "routes", "topology",
+        "docs/test_beside_windows.py", "docs/test_moved_queue.py", "forwarding/test_topology.py",
+        "remote_read/test_authentication.py", "remote_read/test_kerberos.py",
+    ),
+}  # fmt: skip
+"""Folders and files whose tests one process runs: they share the machine's network, a Spark session, two directories.
+Starting a session or an Active Directory takes most of a minute."""
+FIRST = ("playbooks", "directories", "pipeline", "tests/soak/test_soak.py", "tests/crash/test_crash.py")
 """What takes longest, so that no process is left alone with it at the end."""
+SCOPES = {place: name for name, places in TOGETHER.items() for place in places}
 
 
 class Scheduler(LoadScopeScheduling):
@@ -39,10 +50,10 @@ class Scheduler(LoadScopeScheduling):
 
 
 def scope(nodeid: str) -> str:
-    """What one process runs: a file, or a folder."""
+    """What one process runs: a file, or what belongs together."""
     file = nodeid.split("::", 1)[0]
-    folder = file.split("/")[1]
-    return folder if folder in TOGETHER else file
+    folder, _, rest = file.removeprefix("tests/").partition("/")
+    return SCOPES.get(folder) or SCOPES.get(f"{folder}/{rest}") or file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
@@ -53,6 +64,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """What a process of several starts can be interrupted; it would inherit that the process itself ignores it."""
     if hasattr(config, "workerinput"):
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and their modules stay until the end: the garbage collector need not look at them again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,15 +1,39 @@
-"""What the base install costs a node, measured on a real install from the lock."""
+"""What the base install costs a node, measured on a real install from the lock; and how `make` installs the rest."""
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 PROJECT = Path(__file__).resolve().parent.parent
+LOCK = (PROJECT / "requirements.lock").read_text("utf-8")
 LIMIT_BYTES = 80 * 1000 * 1000
+
+
+@pytest.fixture(scope="module")
+def installer() -> ModuleType:
+    """``.ci/install`` as a module."""
+    loader = importlib.machinery.SourceFileLoader("installer", str(PROJECT / ".ci/install"))
+    specification = importlib.util.spec_from_loader("installer", loader)
+    assert specification is not None
+    module = importlib.util.module_from_spec(specification)
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = written
+    return module
 
 
 def installed_bytes(folder: Path) -> int:
@@ -17,16 +41,78 @@ def installed_bytes(folder: Path) -> int:
 
 
 @pytest.mark.slow
-def test_the_base_install_stays_under_80_mb(tmp_path: Path) -> None:
+def test_the_base_install_stays_under_80_mb(installer: ModuleType, tmp_path: Path) -> None:
+    constraints, target = tmp_path / "constraints.txt", tmp_path / "installed"
+    constraints.write_text(installer.without_hashes(LOCK))
     subprocess.run(
         [
             *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
-            *("--constraint", str(PROJECT / "requirements.lock"), "--target", str(tmp_path), str(PROJECT)),
+            *("--constraint", str(constraints), "--target", str(target), str(PROJECT)),
         ],
         check=True,
     )
-    assert (tmp_path / "rocksdict").is_dir(), "the install did not bring what a node needs"
-    assert not (tmp_path / "pyspark").exists()
-    assert not (tmp_path / "ldap3").exists()
-    size = installed_bytes(tmp_path)
+    assert (target / "rocksdict").is_dir(), "the install did not bring what a node needs"
+    assert not (target / "pyspark").exists()
+    assert not (target / "ldap3").exists()
+    size = installed_bytes(target)
     assert size < LIMIT_BYTES, f"the base install takes {size / 1e6:.1f} MB"
+
+
+def test_every_locked_package_has_hashes_and_none_an_address(installer: ModuleType) -> None:
+    packages = re.findall(r"(?m)^[a-z0-9][a-z0-9.-]*==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+$", LOCK)
+    lines = installer.without_hashes(LOCK).splitlines()
+    assert len(packages) == len(lines) > 100
+    assert [line for line in lines if not re.fullmatch(r"[a-z0-9.-]+==[\w.+!-]+", line)] == []
+    assert "://" not in LOCK
+
+
+def test_uv_asks_the_index_that_pip_is_configured_with(installer: ModuleType) -> None:
+    configured = (
+        ":env:.index-url='https://mine.test/simple'\n"
+        "global.cert='/etc/ssl/ca.pem'\n"
+        "global.extra-index-url='\\nhttps://one.test/simple\\nhttps://two.test/simple'\n"
+        "global.find-links='/srv/wheels /opt/wheels'\n"
+        "global.index-url='https://theirs.test/simple'\n"
+        "global.timeout='180'\n"
+        "install.no-index='true'\n"
+    )
+    assert installer.uv_environment(configured, {"UV_HTTP_TIMEOUT": "7", "HOME": "/root"}) == {
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_DEFAULT_INDEX": "https://mine.test/simple",
+        "UV_INDEX": "https://one.test/simple https://two.test/simple",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_FIND_LINKS": "/srv/wheels,/opt/wheels",
+        "SSL_CERT_FILE": "/etc/ssl/ca.pem",
+        "UV_HTTP_TIMEOUT": "7",
+        "UV_NO_INDEX": "1",
+    }
+    assert installer.uv_environment("", {}) == {"UV_PYTHON_DOWNLOADS": "never"}
+
+
+def test_uv_is_installed_by_its_hashes(installer: ModuleType) -> None:
+    entry = installer.locked("uv", LOCK)
+    assert re.fullmatch(r"uv==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+\n", entry)
+
+
+@pytest.mark.parametrize(("target", "wanted", "unwanted"), [("demo", "slapd", "chromium"), ("test", "chromium", "\0")])
+def test_a_target_asks_for_the_packages_of_its_group(tmp_path: Path, target: str, wanted: str, unwanted: str) -> None:
+    """On a machine where nothing is installed, by somebody who may not install."""
+    for name, script in {"dpkg-query": "exit 1", "id": "echo 1000"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": sys.executable}
+    done = subprocess.run([PROJECT / ".ci/packages", target], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert wanted in done.stderr.split()
+    assert unwanted not in done.stderr.split()
+
+
+def test_a_target_prints_how_long_it_took_and_that_the_machine_was_not_quiet() -> None:
+    clock = PROJECT / ".ci/clock"
+    began, total, idle, stolen = map(int, subprocess.run([clock], capture_output=True, text=True).stdout.split())
+    assert total > idle >= 0 <= stolen
+    mark = f"{began - 125} {total - 100000} {idle} {stolen - 30000}"  # since then no processor was idle
+    said = subprocess.run([clock, mark, "make test", str(os.getpid())], capture_output=True, text=True).stdout
+    assert re.match(r"-- make test: 2 min 0[5-9] s \(not quiet: \d+ % of the processors went to other programs", said)
+    assert re.search(r"(30|2\d) % were stolen by other machines", said)
+    assert said.endswith("), processors idle for 0 %\n")

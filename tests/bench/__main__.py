@@ -17,7 +17,7 @@ def table_of(name: str, lines: list[Comparison]) -> Table:
     """One bench as a table."""
     table = Table("what", "µs", "baseline", "baseline µs", "ratio", "bar", title=name)
     for line in lines:
-        bar = "" if line.bar is None else f"{line.bar:.1f} {'holds' if line.holds else 'BROKEN'}"
+        bar = "" if line.bar is None else f"{line.bar:.2f} {'holds' if line.holds else 'BROKEN'}"
         micro, baseline = f"{line.seconds * 1e6:.2f}", f"{line.baseline_seconds * 1e6:.2f}"
         table.add_row(line.name, micro, line.baseline, baseline, f"{line.ratio:.2f}", bar)
     return table

@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
-from tests.bench.peer import say_processor_time
+from qmnode.security.tls import acceptor_context, initiator_context
+from tests.bench.peer import say_processor_time, tls_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from qmnode.settings.security import TlsSettings
 
 PORT: Final = 1802
 WINDOW: Final = 64
@@ -164,11 +167,12 @@ class Sender:
 
 
 @contextlib.asynccontextmanager
-async def connect(folder: Path, address: str) -> AsyncIterator[Sender]:
+async def connect(folder: Path, address: str, tls: TlsSettings | None = None) -> AsyncIterator[Sender]:
     """A sender to the other process."""
     store = Store(folder / "bare-sender")
     sender = Sender(store)
-    await asyncio.get_running_loop().create_connection(lambda: sender.frames, address, PORT)
+    context = None if tls is None else initiator_context(tls)
+    await asyncio.get_running_loop().create_connection(lambda: sender.frames, address, PORT, ssl=context)
     try:
         yield sender
     finally:
@@ -176,14 +180,15 @@ async def connect(folder: Path, address: str) -> AsyncIterator[Sender]:
         store.close()
 
 
-async def receive(folder: Path, address: str) -> None:
-    """The other process."""
+async def receive(folder: Path, address: str, kind: str = "") -> None:
+    """The other process; over TLS if ``kind`` says anything."""
     store = Store(folder / "bare-receiver")
-    server = await asyncio.get_running_loop().create_server(lambda: Receiver(store).frames, address, PORT)
+    context = acceptor_context(tls_in(folder, address)) if kind else None
+    server = await asyncio.get_running_loop().create_server(lambda: Receiver(store).frames, address, PORT, ssl=context)
     await say_processor_time()
     server.close()
     store.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(receive(Path(sys.argv[2]), sys.argv[3]))
+    asyncio.run(receive(Path(sys.argv[2]), *sys.argv[3:]))

@@ -16,7 +16,7 @@ import struct
 import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from qmnode.model.api import QueueApi
 
+T = TypeVar("T")
 BODY: Final = os.urandom(1024)
 HEADERS: Final = 200
 """Bytes of prefix and headers that the node stores with a body."""
@@ -145,7 +146,7 @@ async def measure(directory: Path) -> Measured:
     return measured
 
 
-def in_directory(work: Callable[[Path], Measured]) -> Measured:
+def in_directory(work: Callable[[Path], T]) -> T:
     """Work in a directory on the disk of the working directory: memory file systems sync nothing."""
     directory = Path(tempfile.mkdtemp(prefix=".bench-", dir=Path.cwd()))
     try:

@@ -10,6 +10,8 @@ import sys
 from time import process_time
 from typing import TYPE_CHECKING
 
+from qmnode.settings.security import TlsSettings
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -17,6 +19,14 @@ if TYPE_CHECKING:
 def loopback_address() -> str:
     dice = random.SystemRandom()
     return f"127.{dice.randrange(1, 255)}.{dice.randrange(1, 255)}.{dice.randrange(2, 255)}"
+
+
+def tls_in(folder: Path, address: str) -> TlsSettings:
+    """The settings with the files that ``tests.security.certificates.tls_of`` wrote for an address."""
+    place = folder / f"tls-{address}"
+    names = ("certificate", "private_key", "authorities")
+    files = {name: place / name.removeprefix("private_") for name in names}
+    return TlsSettings(**files, peers=frozenset({"*"}))  # type: ignore[arg-type]
 
 
 async def say_processor_time() -> None:

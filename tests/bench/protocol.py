@@ -9,6 +9,7 @@ is measured, not time: a window takes long enough to be interrupted, which its b
 from __future__ import annotations
 
 import gc
+import random
 import statistics
 import struct
 from time import process_time
@@ -19,6 +20,7 @@ from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.outgoing_sequences import OutgoingSequences
+from qmnode.protocol.received import MessageReader
 from qmnode.protocol.reception import Destination, DestinationKind, Reception
 from qmnode.settings.protocol import TransferSettings
 from tests.bench import Comparison, bench
@@ -32,6 +34,8 @@ WINDOW: Final = 64
 WINDOWS: Final = 16
 """Different windows of packets that are sent one after the other; then the receiver forgets them."""
 BARS: Final = {"express": 14.0, "recoverable": 15.0, "transactional": 18.0}
+VARIED: Final = 1.5
+"""The most that a message may cost whose sizes are others than those of the one before it, in alike ones."""
 _HEADERS: Final = (struct.Struct("<BBHIII"), struct.Struct("<16s16sIIII"), struct.Struct("<BBH20s8I"))
 _PROPERTIES_AT: Final = 124
 
@@ -118,6 +122,23 @@ class Transfer:
         self.turn = (self.turn + 1) % WINDOWS
 
 
+def arrivals() -> list[Comparison]:
+    """Reading a message whose label and body have other sizes than those before it, against messages that are alike."""
+    dice = random.Random(WINDOW)
+    alike = [message(number, label="order", body=bytes(1024)) for number in range(WINDOW)]
+    varied = [
+        message(number, label="x" * dice.randrange(1, 40), body=bytes(dice.randrange(512, 1536)))
+        for number in range(WINDOW)
+    ]
+
+    def read(packets: list[bytes]) -> Callable[[], object]:
+        reader = MessageReader()
+        return lambda: [reader.read(packet) for packet in packets]
+
+    seconds = [taken / WINDOW for taken in processor_seconds([read(varied), read(alike)])]
+    return [Comparison("read, varied labels and sizes", seconds[0], "alike", seconds[1], VARIED)]
+
+
 def bare(stream: bytes, size: int) -> None:
     """Cut packets out of a stream and unpack their headers."""
     base, user, properties = (item.unpack_from for item in _HEADERS)
@@ -161,4 +182,4 @@ def measure() -> list[Comparison]:
             Comparison(f"{name}: sender", whole * part, "bare struct", per_message),
             Comparison(f"{name}: receiver", whole * (1 - part), "bare struct", per_message),
         ]
-    return lines
+    return lines + arrivals()

@@ -19,13 +19,16 @@ from time import monotonic, perf_counter, process_time
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode import Access, Message, QueueManager, Settings
+from qmnode.settings.security import SecuritySettings
 from tests.bench import Comparison, bare, bench
-from tests.bench.peer import Peer, loopback_address, say_processor_time
+from tests.bench.peer import Peer, loopback_address, say_processor_time, tls_in
+from tests.security.certificates import tls_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator
 
     from qmnode.model.api import QueueApi
+    from qmnode.settings.security import TlsSettings
 
 BODY: Final = os.urandom(1024)
 TOTAL: Final = 38_400
@@ -44,21 +47,29 @@ RATES: Final = {"recoverable": 20_000, "transactional": 15_000, "express": 40_00
 SHARES: Final = {"recoverable": 20 / 52, "transactional": 15 / 52}
 """Of the rate of bare frames, which was 52,000 a second on the machine of the rates; for express none is given."""
 LATENCY: Final = 3e-3
+TLS: Final = "tls"
+"""As the kind of connections; an empty one is in clear."""
+OVER: Final = ("", " over TLS")
+TLS_ROUNDS: Final = 3
+TLS_BUDGET: Final = 8e-6
+"""Seconds of processor that TLS may add to a message on each side."""
 Taken = tuple[float, float, float]
 
 
-def settings(name: str, address: str) -> Settings:
+def settings(name: str, address: str, tls: TlsSettings | None = None) -> Settings:
     return Settings(
         computer_name=name,
         quotas={"queue_manager_quota": 0xFFFFFFFF},  # type: ignore[arg-type]
         transport={"address": address},  # type: ignore[arg-type]
         transfer={"retry_interval": 0.1},  # type: ignore[arg-type]
+        security=SecuritySettings(tls=tls),
     )
 
 
-async def receive(folder: Path, address: str) -> None:
+async def receive(folder: Path, address: str, kind: str = "") -> None:
     """The other node: says its processor time for every line that it gets, and when a message of ECHO came."""
-    async with QueueManager.open(folder / "receiver", settings("RECEIVER", address)) as qm:
+    tls = tls_in(folder, address) if kind == TLS else None
+    async with QueueManager.open(folder / "receiver", settings("RECEIVER", address, tls)) as qm:
         await qm.create_queue(rf".\{PLAIN}")
         await qm.create_queue(rf".\{ECHO}")
         await qm.create_queue(rf".\{TRANSACTIONAL}", transactional=True)
@@ -121,11 +132,17 @@ def folder() -> Iterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def nodes(place: Path) -> AsyncIterator[tuple[QueueManager, Peer, str]]:
-    address = loopback_address()
-    peer = Peer("tests.bench.transport", place, address)
+async def nodes(place: Path, kind: str = "") -> AsyncIterator[tuple[QueueManager, Peer, str]]:
+    """Over TLS if ``kind`` says so."""
+    address, own = loopback_address(), loopback_address()
+    place.mkdir(exist_ok=True)
+    tls = None
+    if kind == TLS:
+        tls_of(place, address)  # for the other process
+        tls = tls_of(place, own, number=1)
+    peer = Peer("tests.bench.transport", place, address, kind)
     try:
-        async with QueueManager.open(place / "sender", settings("SENDER", loopback_address())) as qm:
+        async with QueueManager.open(place / "sender", settings("SENDER", own, tls)) as qm:
             await qm.network.start()
             yield qm, peer, address
     finally:
@@ -133,11 +150,17 @@ async def nodes(place: Path) -> AsyncIterator[tuple[QueueManager, Peer, str]]:
 
 
 @contextlib.asynccontextmanager
-async def frames(place: Path) -> AsyncIterator[tuple[bare.Sender, Peer]]:
+async def frames(place: Path, kind: str = "") -> AsyncIterator[tuple[bare.Sender, Peer]]:
+    """Over TLS if ``kind`` says so."""
     address = loopback_address()
-    peer = Peer("tests.bench.bare", place, address)
+    place.mkdir(exist_ok=True)
+    tls = None
+    if kind == TLS:
+        tls_of(place, address)  # for the other process
+        tls = tls_of(place, loopback_address(), number=1)
+    peer = Peer("tests.bench.bare", place, address, kind)
     try:
-        async with bare.connect(place, address) as sender:
+        async with bare.connect(place, address, tls) as sender:
             yield sender, peer
     finally:
         peer.stop()
@@ -201,5 +224,42 @@ def transport() -> list[Comparison]:
     return lines
 
 
+async def measure_tls(place: Path) -> dict[str, list[Taken]]:
+    """Every round of nodes and of bare frames, in clear and over TLS: "nodes", "nodes over TLS" and so on."""
+    measured: dict[str, list[Taken]] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        opened = []
+        for kind in ("", TLS):
+            qm, peer, address = await stack.enter_async_context(nodes(place / f"nodes{kind}", kind))
+            name = rf"DIRECT=TCP:{address}\{PLAIN}"
+            opened.append((qm, await qm.open_queue(name, Access.SEND), name, peer))
+        senders = [await stack.enter_async_context(frames(place / f"frames{kind}", kind)) for kind in ("", TLS)]
+        for number in range(TLS_ROUNDS + 1):
+            for over, (qm, out, name, peer), (sender, bare_peer) in zip(OVER, opened, senders, strict=True):
+                taken = await timed(transfer(qm, out, "recoverable", name), peer)
+                bared = await timed(sender.transfer(TOTAL, recoverable=True), bare_peer)
+                if number:  # sessions are open, and caches are warm
+                    measured.setdefault(f"nodes{over}", []).append(taken)
+                    measured.setdefault(f"frames{over}", []).append(bared)
+    return measured
+
+
+@bench("transport over TLS")
+def transport_over_tls() -> list[Comparison]:
+    """Processor that TLS adds to a recoverable message on each side, and what it adds to bare frames."""
+    with folder() as place:
+        measured = {name: medians_of(rounds) for name, rounds in asyncio.run(measure_tls(place)).items()}
+    lines = []
+    for side, at in (("sender", 1), ("receiver", 2)):
+        more, bare_more = (measured[f"{kind} over TLS"][at] - measured[kind][at] for kind in ("nodes", "frames"))
+        whole, bare_whole = (measured[f"{kind} over TLS"][at] for kind in ("nodes", "frames"))
+        lines += [
+            Comparison(f"processor of the {side} over TLS", whole, "bare frames over TLS", bare_whole),
+            Comparison(f"processor of the {side}, more over TLS", more, "budget", TLS_BUDGET, 1.0),
+            Comparison(f"processor of the {side}, more over TLS", more, "bare frames, more over TLS", bare_more),
+        ]
+    return lines
+
+
 if __name__ == "__main__":
-    asyncio.run(receive(Path(sys.argv[2]), sys.argv[3]))
+    asyncio.run(receive(Path(sys.argv[2]), *sys.argv[3:]))

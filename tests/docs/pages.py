@@ -23,30 +23,43 @@ NOT_RUN = {
     "mqenterprise directory up": "there is a directory: the demo's",
     "mqenterprise rollback": "it would take away what the pages after it are about; tests/topology rolls back",
     "qmnode send 'PRIVATE=...": "it names no queue; the demo sends signed and encrypted messages",
+    "qmnode send 'PUBLIC=...": "the same",
     "analyze all --from s3://": "it needs a bucket, and goes on for ever; tests/pipeline reads and writes buckets",
     "spark-submit": "it needs a cluster; tests/pipeline has one",
     "qmnode receive --node": "it needs a second node that allows it; tests/remote_read",
     'spark.read.format("qmnode")': "its places are the reader's; tests/pipeline reads all four formats",
+    "job undo bre-router/7": "there is no such job; tests/operations undoes one",
+    "from proton import": "it needs an open door: tests/amqp/test_examples.py",
     "replication_delay + offline_cache_age": "a sum, no command",
     "- {name: grafana": "a line of a file",
+    "--install-completion": "it changes the reader's shell; tests/commands completes",
+    "man qmnode": "tests/docs/test_man_pages.py reads the man pages",
     "message.decoded()": "a part of a program that has a message; tests/bodies decodes messages of every format",
 }
 """What begins or is in a command that is not run, and why."""
 SLOW = {
     "mqenterprise analyze": "minutes of Spark, which tests/pipeline has run",
     'DeltaTable("analysed': "it reads what analyze wrote",
+    "ansible-playbook playbooks/rollout.yml": "the demo has rolled out; another test checks that nothing is left to do",
     "ansible-playbook playbooks/rotate_keys.yml": "the demo has rotated every key with it",
+    "ansible-playbook playbooks/publish_queues.yml": "the demo publishes with it, and test_operations does so as here",
 }
 """What begins or is in a command that is run in long runs only, and why."""
 PAGES_OF_THEIR_OWN = {
+    "docs/tutorial.md": "it begins with nothing: tests/docs/test_tutorial.py does what it says",
     "docs/beside-windows.md": "it is about an Active Directory: tests/docs/test_beside_windows.py has one",
 }
 LANGUAGES = {"yaml": "settings, no commands", "text": "a picture", "json": "an answer"}
+LANGUAGES |= dict.fromkeys(
+    ("javascript", "go", "java", "csharp"), "tests/amqp/test_examples.py runs all that can be run here"
+)
 MAY_FIND = {
     r"mqenterprise (plan|drift)\b": 2,  # there is something to do
     r"mqenterprise certificate list\b": 2,  # one is to be renewed
     r"mqenterprise keys status\b": 2,  # something is due
     r"mqenterprise route simulate\b": 2,  # messages would wait
+    r"mqenterprise message find\b": 1,  # nothing was found
+    r"mqenterprise message return error\b": 1,  # nobody has such a queue: no NServiceBus runs there
     r"qmnode decode .*--check\b": 1,  # a packet is broken
 }
 """Commands with another exit code that is no failure, as the pages say."""

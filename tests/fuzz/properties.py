@@ -31,6 +31,7 @@ from qmnode.structures.message_headers import MessageHeaders
 from qmnode.structures.names import PathName, QueueNameError, parse_format_name
 from qmnode.structures.packets import packet_size, read_packet
 from qmnode.structures.user_message import UserMessage
+from tests.fuzz.amqp_properties import AMQP_TARGETS
 from tests.fuzz.body_properties import BODY_TARGETS
 from tests.fuzz.rpc_properties import RPC_TARGETS
 from tests.lab.sddl import SddlError, format_sddl, parse_sddl
@@ -227,6 +228,7 @@ TARGETS = MappingProxyType(
         "sddl": check_sddl,
         "message_headers": check_message_headers,
         **RPC_TARGETS,
+        **AMQP_TARGETS,
         **BODY_TARGETS,
         **{name: partial(check_structure, kind) for name, kind in structures().items()},
     }

@@ -32,6 +32,7 @@ from qmnode.structures.user_header import UserHeader
 from qmnode.structures.user_message import UserMessage
 from tests.conformance.frames import FRAMES
 from tests.conformance.session import capture
+from tests.fuzz.amqp_properties import amqp_seeds
 from tests.fuzz.body_properties import body_seeds
 from tests.fuzz.properties import structures
 from tests.fuzz.rpc_properties import rpc_seeds
@@ -138,6 +139,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
         for target in ("format_name", "path_name", "guid"):
             yield target, text.encode()
     yield from rpc_seeds()
+    yield from amqp_seeds()
     yield from body_seeds()
     yield "sddl", b"O:SYG:BAD:P(A;;GA;;;WD)(D;OICI;0x1;;;S-1-5-7)S:(AU;SAFA;WD;;;AN)"
     kinds = structures()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.words.check import Finding, counts, exceptions, findings, judge
-from tests.words.texts import ROOT, Text, texts_of_code
+from tests.words.texts import ROOT, Text, texts_of_code, texts_of_yaml
 
 _HERE = ROOT / "qmnode" / "example.py"
 _EXAMPLES = [
@@ -57,11 +57,22 @@ def test_a_riddle_is_found_and_its_plain_form_is_not(bad: str, good: str) -> Non
         "value = 1  # {}",
         "# Blocks are\n# joined. {}",
         'raise ValueError(\n    f"{{value}} is wrong. {}"\n)',
+        'typer.Option(\n    "--all", help="All of them. {}"\n)',
+        'ROWS = Row("module:app", "{}")',
     ],
-    ids=["docstring", "trailing comment", "comment", "error"],
+    ids=["docstring", "trailing comment", "comment", "error", "option", "command"],
 )
 def test_a_riddle_is_found_wherever_it_stands(bad: str, source: str) -> None:
     texts = list(texts_of_code(_HERE, source.format(bad[0].upper() + bad[1:])))
+    assert [finding for text in texts for finding in judge(text)]
+
+
+@pytest.mark.parametrize("bad", [bad for bad, _ in _EXAMPLES[:6]])
+@pytest.mark.parametrize(
+    "source", ["# First.\n# {}\n- hosts: all", "- name: {}", "    fail_msg: '{}'", "  description: {}"]
+)
+def test_a_riddle_is_found_in_the_files_of_ansible(bad: str, source: str) -> None:
+    texts = list(texts_of_yaml(_HERE, source.format(bad[0].upper() + bad[1:])))
     assert [finding for text in texts for finding in judge(text)]
 
 

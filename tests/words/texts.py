@@ -1,4 +1,4 @@
-"""The prose of the project, piece by piece: docstrings, comments and error texts, and paragraphs of the pages."""
+"""The prose of the project, piece by piece: docstrings, comments, errors, help texts, Ansible's files and the pages."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ PAGES: Final = ("*.md", "docs/*.md", "playbooks/**/*.md")
 _SENTENCE_END: Final = re.compile(r"(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[`*A-Z:])")
 _DIRECTIVE: Final = re.compile(r"noqa|type: ?ignore|fmt: ?(on|off|skip)|pragma|!/")
 _NOT_PROSE: Final = re.compile(r"^(\s{4,}|>>>|\||\$ |#|\S+( \S+)*\s{3,}\S)")
+_YAML_COMMENT: Final = re.compile(r"\s*# ?(?!!)(.*\S)")
+_YAML_TEXT: Final = re.compile(
+    r"\s*(?:- )?(?:name|fail_msg|success_msg|description|short_description): (?![|>\[{&*])(.*\S)"
+)
 _ITEM: Final = re.compile(r"^\s*([-*]|\d+\.)\s+")
 
 
@@ -44,6 +48,8 @@ def all_texts() -> Iterator[Text]:
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             yield from texts_of_code(path, path.read_text())
+    for path in sorted((ROOT / "playbooks").rglob("*.yml")):
+        yield from texts_of_yaml(path, path.read_text())
     for pattern in PAGES:
         for path in sorted(ROOT.glob(pattern)):
             for line, text in paragraphs(path.read_text()):
@@ -60,8 +66,29 @@ def texts_of_code(path: Path, source: str) -> Iterator[Text]:
             for argument in node.exc.args:
                 if message := _literal(argument):
                     yield Text("error", path, argument.lineno, message)
+        elif isinstance(node, ast.Call):
+            for argument in _helps(node):
+                if message := _literal(argument):
+                    yield Text("help", path, argument.lineno, message)
     for line, comment in _comments(source):
         yield Text("comment", path, line, comment)
+
+
+def texts_of_yaml(path: Path, source: str) -> Iterator[Text]:
+    """The names of plays and tasks, their messages and descriptions, and the comments of one file of Ansible's."""
+    found: list[tuple[int, str]] = []
+    last = -1
+    for number, line in enumerate(source.splitlines(), 1):
+        if comment := _YAML_COMMENT.match(line):
+            if number == last + 1:
+                found[-1] = (found[-1][0], f"{found[-1][1]} {comment[1]}")
+            else:
+                found.append((number, comment[1]))
+            last = number
+        elif text := _YAML_TEXT.match(line):
+            yield Text("task", path, number, text[1].strip("'\""))
+    for number, comment_text in found:
+        yield Text("comment", path, number, comment_text)
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -90,6 +117,13 @@ def _cleaned(docstring: str) -> str:
     first, *others = docstring.strip().splitlines() or [""]
     margin = min((len(line) - len(line.lstrip()) for line in others if line.strip()), default=0)
     return "\n".join([first, *(line[margin:] for line in others)])
+
+
+def _helps(call: ast.Call) -> Iterator[ast.expr]:
+    """The help texts in a call: of an option, of a group of commands, or of a row in the table of commands."""
+    yield from (keyword.value for keyword in call.keywords if keyword.arg == "help")
+    if isinstance(call.func, ast.Name) and call.func.id == "Row":
+        yield from call.args[1:2]
 
 
 def _literal(node: ast.expr) -> str:

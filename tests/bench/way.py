@@ -1,0 +1,162 @@
+"""From an application's ``send`` to another application's ``receive``, over two nodes: processor of the four processes.
+
+``QMNODE_BASELINE`` names another tree of the sources, such as a worktree of an earlier commit. Both trees do the same
+in turns, and the table has their ratios. Without it the table compares varied messages with alike ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tests.bench import Comparison, bench
+from tests.bench.peer import loopback_address
+from tests.bench.transport import folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROUNDS: Final = 5
+COUNT: Final = 6_400
+PARTIES: Final = ("application, sending", "node, sending", "node, receiving", "application, receiving")
+CASES: Final = (("batches", "alike"), ("batches", "varied"), ("singly", "alike"), ("singly", "varied"))
+HOW: Final = {"batches": "batches of 100", "singly": "64 outstanding"}
+BASELINE: Final = "QMNODE_BASELINE"
+"""Environment variable with another tree of the sources."""
+VARIED: Final = 1.5
+"""The most that a varied message may cost, in alike ones."""
+
+
+class Party:
+    """One process, on one tree of the sources."""
+
+    def __init__(self, tree: Path, *arguments: str) -> None:
+        here = Path(__file__).parent / "way_parties.py"
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(here), *arguments],
+            env=os.environ | {"PYTHONPATH": str(tree)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        while (line := self.line()) != "ready":
+            if not line and self._process.poll() is not None:
+                raise RuntimeError(f"a process of the bench did not start: {arguments}")
+
+    def line(self) -> str:
+        """Its next line."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def ask(self, words: str = "") -> None:
+        """Let it begin some work; its next line comes when that is done."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{words}\n")
+        self._process.stdin.flush()
+
+    def processor(self) -> float:
+        """Its seconds of processor so far."""
+        self.ask()
+        return float(self.line())
+
+    def stop(self) -> None:
+        """End it."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        finally:
+            self._process.kill()
+
+
+class Taken(NamedTuple):
+    """What a message took in one round: seconds, and seconds of processor of each party."""
+
+    seconds: float
+    processor: tuple[float, ...]
+
+
+class Way:
+    """Two nodes and two applications, the order of ``PARTIES``."""
+
+    def __init__(self, tree: Path, place: Path, stack: contextlib.ExitStack) -> None:
+        def party(*arguments: str) -> Party:
+            started = Party(tree, *arguments)
+            stack.callback(started.stop)
+            return started
+
+        there = loopback_address()
+        for name in ("here", "there"):
+            (place / name).mkdir(parents=True)
+        nodes = [
+            party("node", str(place / "here"), "HERE", loopback_address()),
+            party("node", str(place / "there"), "THERE", there),
+        ]
+        self._sender = party("sender", str(place / "here" / "node.sock"), rf"DIRECT=TCP:{there}\private$\way")
+        self._receiver = party("receiver", str(place / "there" / "node.sock"), r"DIRECT=OS:.\private$\way")
+        self._parties = [self._sender, *nodes, self._receiver]
+
+    def run(self, how: str, kind: str, count: int = COUNT) -> Taken:
+        """Send and receive so many messages."""
+        before = [party.processor() for party in self._parties]
+        start = perf_counter()
+        for party in (self._receiver, self._sender):
+            party.ask(f"{how} {kind} {count}")
+        for party in (self._receiver, self._sender):
+            party.line()
+        seconds = perf_counter() - start
+        after = [party.processor() for party in self._parties]
+        return Taken(seconds / count, tuple((b - a) / count for a, b in zip(before, after, strict=True)))
+
+
+@contextlib.contextmanager
+def ways() -> Iterator[list[Way]]:
+    """The way over this tree, and the one over the baseline if there is any."""
+    trees = [Path(__file__).parents[2]]
+    if baseline := os.environ.get(BASELINE):
+        trees.append(Path(baseline).absolute())
+    with folder() as place, contextlib.ExitStack() as stack:
+        yield [Way(tree, place / str(number), stack) for number, tree in enumerate(trees)]
+
+
+def median(rounds: list[Taken]) -> Taken:
+    """The median of each figure."""
+    return Taken(
+        statistics.median(one.seconds for one in rounds),
+        tuple(map(statistics.median, zip(*(one.processor for one in rounds), strict=True))),
+    )
+
+
+@bench("way")
+def way() -> list[Comparison]:
+    """Processor of all parties and of each, and seconds, of a message."""
+    taken: dict[tuple[int, str, str], list[Taken]] = {}
+    with ways() as compared:
+        for number in range(-1, ROUNDS):
+            for how, kind in CASES:
+                for tree, one in enumerate(compared):
+                    found = one.run(how, kind)
+                    if number >= 0:  # the first round only warms up
+                        taken.setdefault((tree, how, kind), []).append(found)
+    lines = []
+    for how, kind in CASES:
+        here = median(taken[0, how, kind])
+        name = f"{kind}, {HOW[how]}"
+        if len(compared) > 1:
+            other, against, bar = median(taken[1, how, kind]), "the other tree", None
+        else:
+            other, against, bar = median(taken[0, how, "alike"]), "alike", VARIED
+        lines.append(Comparison(f"{name}: processor", sum(here.processor), against, sum(other.processor), bar))
+        lines += [
+            Comparison(f"{name}: {party}", mine, against, others)
+            for party, mine, others in zip(PARTIES, here.processor, other.processor, strict=True)
+        ]
+        lines.append(Comparison(f"{name}: seconds", here.seconds, against, other.seconds))
+    return lines

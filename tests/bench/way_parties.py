@@ -1,0 +1,138 @@
+"""The processes of an end-to-end bench: two nodes, an application that sends and one that receives.
+
+``way_parties.py node FOLDER NAME ADDRESS``, ``way_parties.py sender SOCKET QUEUE`` and ``way_parties.py receiver SOCKET
+QUEUE`` each print ``ready``. For every line of standard input they do what it asks and print their seconds of processor
+so far. The module imports only the package, so that it can run on another tree of sources.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from pathlib import Path
+from time import process_time
+from typing import TYPE_CHECKING, Final
+
+import qmnode
+from qmnode import Access, Message, QueueManager, Settings
+from qmnode.local.server import LocalServer
+from qmnode.settings.node import LocalSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from qmnode.model.api import QueueApi
+
+BATCH: Final = 100
+OUTSTANDING: Final = 64
+SIZE: Final = 1024
+BODY: Final = random.Random(18).randbytes(2 * SIZE)
+
+
+async def answer(ask: Callable[[list[str]], Awaitable[None]]) -> None:
+    """Do what each line asks; then print the seconds of processor so far."""
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    print("ready", flush=True)
+    while line := await lines.readline():
+        await ask(line.decode().split())
+        print(process_time(), flush=True)
+
+
+async def node(folder: str, name: str, address: str) -> None:
+    """A node with a queue, a socket for applications and connections to other nodes."""
+    place = Path(folder)
+    settings = Settings(
+        computer_name=name,
+        quotas={"queue_manager_quota": 0xFFFFFFFF},  # type: ignore[arg-type]
+        transport={"address": address},  # type: ignore[arg-type]
+        transfer={"retry_interval": 0.1},  # type: ignore[arg-type]
+    )
+    async with QueueManager.open(place / "store", settings) as manager:
+        await manager.create_queue(r".\private$\way")
+        await manager.network.start()
+        server = LocalServer(manager, LocalSettings(socket=place / "node.sock"))
+        await server.start()
+
+        async def nothing(_: list[str]) -> None:
+            pass
+
+        await answer(nothing)
+        await server.stop()
+
+
+def messages(kind: str, count: int) -> list[Message]:
+    """Recoverable messages of 1 KiB: all ``alike``, or ``varied`` in the sizes of their labels and bodies."""
+    if kind == "alike":
+        return [Message(BODY[:SIZE], recoverable=True, label="order") for _ in range(count)]
+    dice = random.Random(count)
+    sizes = [dice.randrange(SIZE // 2, SIZE * 3 // 2) for _ in range(count)]
+    return [
+        Message(BODY[:size], recoverable=True, label=f"order {size:0{size % 40 + 1}}", app_specific=number)
+        for number, size in enumerate(sizes)
+    ]
+
+
+async def one_by_one(call: Callable[[], Awaitable[object]], count: int) -> None:
+    """So many calls, several at a time."""
+    left = iter(range(count))
+
+    async def worker() -> None:
+        for _ in left:
+            await call()
+
+    await asyncio.gather(*(worker() for _ in range(OUTSTANDING)))
+
+
+async def send(queue: QueueApi, how: str, kind: str, count: int) -> None:
+    """Send messages, in batches or one by one."""
+    listed = messages(kind, count)
+    if how == "batches":
+        for at in range(0, count, BATCH):
+            await queue.send_many(listed[at : at + BATCH])
+    else:
+        left = iter(listed)
+        await one_by_one(lambda: queue.send(next(left)), count)
+
+
+async def receive(queue: QueueApi, how: str, count: int) -> None:
+    """Receive messages and read the body and the label of each."""
+
+    def read(message: Message) -> None:
+        if not message.body or not message.label:
+            raise ValueError(f"a message came without its content: {message!r}")
+
+    async def one() -> None:
+        read(await queue.receive())
+
+    if how != "batches":
+        await one_by_one(one, count)
+        return
+    while count:
+        taken = await queue.receive_many(min(BATCH, count))
+        count -= len(taken)
+        for message in taken:
+            read(message)
+
+
+async def application(role: str, socket: str, name: str) -> None:
+    """An application: its lines are HOW KIND COUNT, or empty for its processor time only."""
+    async with qmnode.connect(socket) as manager:
+        queue = await manager.open_queue(name, Access.SEND if role == "sender" else Access.RECEIVE)
+
+        async def ask(words: list[str]) -> None:
+            match words:
+                case [how, kind, count] if role == "sender":
+                    await send(queue, how, kind, int(count))
+                case [how, _, count]:
+                    await receive(queue, how, int(count))
+
+        await answer(ask)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "node":
+        asyncio.run(node(*sys.argv[2:]))
+    else:
+        asyncio.run(application(*sys.argv[1:]))

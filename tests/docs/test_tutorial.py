@@ -1,0 +1,92 @@
+"""The tutorial, from its second part on, done in a clean shell with a network of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.docs.pages import PROJECT, blocks
+from tests.docs.reference.commands import PROGRAMS, program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = "docs/tutorial.md"
+EXPECTED = (
+    "Dear Bremen",
+    "invoice 1",
+    "6 created",
+    "order 7",
+    "order 8",
+    "outgoing",
+    "alpha (Amsterdam) sends to beta",
+)
+
+
+def script() -> str:
+    """Every block but the installation, as one session; a failing command ends it."""
+    text = (PROJECT / PAGE).read_text("utf-8").splitlines()
+    begin = text.index("## 2. One node")
+    lines = [
+        "set -eu",
+        "trap 'kill $(jobs -p) 2>/dev/null || true; mqenterprise directory down || true' EXIT",
+        "ip link set lo up",
+        # Root's private directory, which another run on this machine may have as well.
+        "mkdir -p /var/lib/mqenterprise; mount -t tmpfs tmpfs /var/lib/mqenterprise",
+    ]
+    for block in blocks(PAGE):
+        if block.line > begin:
+            code = "\n".join(block.lines)
+            lines.append(f"python <<'EXAMPLE'\n{code}\nEXAMPLE" if block.language == "python" else code)
+    return "\n".join(lines)
+
+
+def test_every_command_and_option_of_the_tutorial_exists() -> None:
+    known = {name: {one.path: one for one in program(name).walk()} for name in PROGRAMS}
+    lines = [line for block in blocks(PAGE) if block.language == "sh" for line in block.lines]
+    used = [words for line in lines if (words := line.split()) and words[0] in PROGRAMS]
+    assert len(used) > 15
+    for words in used:
+        path = words[0]
+        for word in words[1:]:
+            path = f"{path} {word}" if f"{path} {word}" in known[words[0]] else path
+        options = {spelling for one in known[words[0]][path].options for spelling in one.spellings}
+        assert {word for word in words if word.startswith("--")} <= options, " ".join(words)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.servers
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network of its own needs root")
+def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
+    assert shutil.which("slapd"), "Debian's package slapd is missing"
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, module in (("qmnode", "qmnode.cli"), ("mqenterprise", "mqenterprise.cli")):
+        (commands / name).write_text(f"#!{sys.executable}\nfrom {module} import main\nmain()\n")
+        (commands / name).chmod(0o755)
+    (commands / "python").symlink_to(sys.executable)
+    folder = tmp_path / "tour"
+    folder.mkdir()
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("QMNODE_", "MQENTERPRISE_"))
+    }
+    environment |= {
+        "PATH": f"{commands}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(PROJECT), *sys.path[1:]]),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+    with (tmp_path / "log").open("w+") as log:
+        done = subprocess.run(
+            ["unshare", "--net", "--mount", "bash", "-c", script()],
+            cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, timeout=1700, check=False,
+        )  # fmt: skip
+        log.seek(0)
+        said = log.read()
+    assert done.returncode == 0, said
+    assert [one for one in EXPECTED if one not in said] == [], said
