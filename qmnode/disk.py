@@ -49,7 +49,8 @@ class DiskWatch:
         while not self._failed.is_set():
             self._look()
             try:
-                await asyncio.wait_for(self._failed.wait(), _LOOK)
+                async with asyncio.timeout(_LOOK):
+                    await self._failed.wait()
             except TimeoutError:
                 continue
         self._manager.troubles[_TROUBLE] = "it is full or fails, and nothing can be stored"

@@ -104,9 +104,16 @@ def _nothing() -> None:
 class Service:
     """A node with everything that its settings ask for. ``run`` returns when the node has stopped on request."""
 
-    def __init__(self, settings: NodeSettings, configuration: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        configuration: Path | None = None,
+        stopping: Callable[[], object] = _nothing,
+    ) -> None:
+        """``stopping`` is called when the node begins to stop."""
         self.settings = settings
         self.configuration = configuration
+        self._stopping = stopping
         self.manager: QueueManager
         self.audit_log: AuditLog
         self.management: ManagementServer
@@ -183,6 +190,7 @@ class Service:
     async def _drain(self) -> None:
         notify_service_manager("STOPPING=1")
         log.info("stopping")
+        self._stopping()
         left = await self.manager.network.drain(self.settings.transfer.drain_time)
         if left:
             log.info("messages wait for the next start", messages=left)

@@ -53,7 +53,8 @@ class Workers:
         except queue.Full:
             raise DirectoryUnavailable("too many calls wait for the directory already") from None
         try:
-            return await asyncio.wait_for(future, limit)
+            async with asyncio.timeout(limit):
+                return await future
         except TimeoutError:
             raise DirectoryUnavailable(f"the directory did not answer within {limit:g} s") from None
 

@@ -85,9 +85,8 @@ async def carry_in(bridge: Bridge, client: AmqpClient) -> None:
     bridge.doubtful = settings.window
     queue = await bridge.manager.open_queue(opened_name(settings.queue), Access.SEND)
     try:
-        receiver = await asyncio.wait_for(
-            client.receiver(settings.address, settings.message_size), settings.connect_timeout
-        )
+        async with asyncio.timeout(settings.connect_timeout):
+            receiver = await client.receiver(settings.address, settings.message_size)
         bridge.connected()
         while True:
             receiver.give(settings.window, 0)

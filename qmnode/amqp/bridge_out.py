@@ -129,7 +129,8 @@ class _Sending:
 
     async def _send(self) -> None:
         settings, client = self._bridge.settings, self._client
-        sender = await asyncio.wait_for(client.sender(settings.address), settings.connect_timeout)
+        async with asyncio.timeout(settings.connect_timeout):
+            sender = await client.sender(settings.address)
         self._bridge.connected()
         while True:
             while len(self._under_way) >= settings.window or self._bytes >= _BYTES:

@@ -120,13 +120,11 @@ class Bridge:
         settings = self.settings
         login = await asyncio.to_thread(login_of, settings)
         tls = await asyncio.to_thread(client_context, settings) if settings.uses_tls else None
-        client = await asyncio.wait_for(
-            AmqpClient.connect(
+        async with asyncio.timeout(settings.connect_timeout):
+            client = await AmqpClient.connect(
                 f"{self.manager.computer_name}:{self.name}", (settings.host, settings.port), tls, login,
                 settings.virtual_host, settings.idle_timeout,
-            ),
-            settings.connect_timeout,
-        )  # fmt: skip
+            )  # fmt: skip
         try:
             exactly = settings.guarantee == "exactly-once"
             match settings.direction:

@@ -199,7 +199,8 @@ class AmqpClient(asyncio.Protocol):
             self._connection.close()
             self.flush()
             with contextlib.suppress(PeerError, TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self.lost), _CLOSING)
+                async with asyncio.timeout(_CLOSING):
+                    await asyncio.shield(self.lost)
         self.abort()
 
     def abort(self) -> None:

@@ -121,7 +121,8 @@ class AmqpDoor:
             connection.end()
         if self.connections:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._empty.wait(), _STOPPING)
+                async with asyncio.timeout(_STOPPING):
+                    await self._empty.wait()
             for connection in list(self.connections):
                 connection.abort()
             await self._empty.wait()

@@ -7,8 +7,12 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from qmnode.errors import ConfigurationError, MessageQueuingError
+
+_SLOW_STOP: Final = 20.0
+"""Seconds after which it is told what holds up a stop. systemd kills the process after 60 (TimeoutStopSec)."""
 
 
 def run_node(config: Path | None) -> int:
@@ -24,7 +28,7 @@ def run_node(config: Path | None) -> int:
         settings = read_settings(config)
         configure_log(settings.log)
         forbid_core_dumps()
-        asyncio.run(Service(settings, config).run())
+        asyncio.run(Service(settings, config, _tell_what_holds_up_the_stop).run())
     except ConfigurationError as error:
         print(error, file=sys.stderr)
         return 2
@@ -33,6 +37,35 @@ def run_node(config: Path | None) -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _tell_what_holds_up_the_stop() -> None:
+    """Have it said in the log before the service manager loses patience: what is awaited, and what threads do."""
+    import asyncio
+    import faulthandler
+
+    asyncio.get_running_loop().call_later(_SLOW_STOP, _log_what_is_awaited)
+    faulthandler.dump_traceback_later(_SLOW_STOP + 5)  # where work that does not end keeps the loop from the line above
+
+
+def _log_what_is_awaited() -> None:
+    import asyncio
+
+    import structlog
+
+    waiting = sorted(f"{task.get_name()}: {_innermost(task.get_coro())}" for task in asyncio.all_tasks())
+    structlog.get_logger().warning("stopping takes long", seconds=_SLOW_STOP, awaited=waiting)
+
+
+def _innermost(awaited: object) -> str:
+    """Where the last coroutine of a chain stands that has a line of code."""
+    place = "?"
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None)
+        if frame is not None:
+            place = f"{frame.f_code.co_qualname}, {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        awaited = getattr(awaited, "cr_await", None)
+    return place
 
 
 @contextlib.contextmanager

@@ -57,7 +57,8 @@ class KeyReading:
         self._store = store
         self._task = asyncio.create_task(self._run(), name="key reading")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._was_read.wait(), _PATIENCE)
+            async with asyncio.timeout(_PATIENCE):
+                await self._was_read.wait()
 
     async def stop(self) -> None:
         """Stop the periodic reading."""
@@ -101,7 +102,8 @@ class KeyReading:
             await self.read()
             is_well = self._status.fault is None and self._is_published
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), self._interval if is_well else min(self._interval, _AWAY))
+                async with asyncio.timeout(self._interval if is_well else min(self._interval, _AWAY)):
+                    await self._asked.wait()
             self._asked.clear()
 
     async def _publish(self) -> str | None:

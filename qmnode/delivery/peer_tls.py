@@ -81,7 +81,8 @@ class PeerTls:
         self._take(settings)
         if self._plain:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._refresh(), _PATIENCE)
+                async with asyncio.timeout(_PATIENCE):
+                    await self._refresh()
         self._task = asyncio.create_task(self._keep_up(), name="TLS with peers")
 
     async def stop(self) -> None:

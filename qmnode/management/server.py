@@ -106,7 +106,8 @@ class _Server(uvicorn.Server):
         while not await self.on_tick(10 * seconds):
             seconds += 1
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), 1)
+                async with asyncio.timeout(1):
+                    await self._stopping.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -138,7 +139,12 @@ class RealHosts:
         self.lab.hosts[host].do("systemctl", "kill", "--signal=KILL", "qmnode")
 
     def stop_node(self, host: str) -> None:
-        self.lab.hosts[host].do("systemctl", "stop", "qmnode")
+        machine = self.lab.hosts[host]
+        began = time.monotonic()
+        machine.do("systemctl", "stop", "qmnode", limit=90)
+        took = time.monotonic() - began
+        log = machine.do("journalctl", "--unit=qmnode", "--lines=40", "--no-pager", check=False).stdout
+        assert took < 45, f"{host} took {took:.0f} s to stop:\n{log}"
 
     def start_node(self, host: str) -> None:
         self.lab.hosts[host].do("systemctl", "start", "qmnode")

@@ -1,6 +1,7 @@
 """``qmnode run`` as a process: it starts, answers, reloads, and stops when it is told."""
 
 import asyncio
+import faulthandler
 import signal
 import socket
 import time
@@ -8,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 import qmnode
+from qmnode.commands import running
 from qmnode.settings.node import ConfigurationError, NodeSettings, read_settings
 from tests.lab.nodes import NodeProcess, running_node
 
@@ -55,6 +58,24 @@ async def test_sigterm_ends_waiting_reads_too(daemon: NodeProcess) -> None:
         with pytest.raises(qmnode.MessageQueuingError, match="closed"):
             await asyncio.wait_for(waiting, 60)
     assert await asyncio.to_thread(daemon.process.wait, 60) == 0
+
+
+async def test_who_holds_up_a_stop_is_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_SLOW_STOP", 0.1)
+    never = asyncio.Event()
+
+    async def waits_for_ever() -> None:
+        await never.wait()
+
+    held = asyncio.create_task(waits_for_ever(), name="a task that does not end")
+    with structlog.testing.capture_logs() as lines:
+        running._tell_what_holds_up_the_stop()
+        await asyncio.sleep(0.3)
+    faulthandler.cancel_dump_traceback_later()
+    held.cancel()
+    (line,) = lines
+    assert line["event"] == "stopping takes long"
+    assert any(one.startswith("a task that does not end: Event.wait, locks.py:") for one in line["awaited"])
 
 
 def test_a_second_node_on_the_same_store_is_refused(daemon: NodeProcess) -> None:

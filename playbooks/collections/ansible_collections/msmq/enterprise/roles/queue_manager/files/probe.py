@@ -148,8 +148,10 @@ async def probe(path: str, asked: dict) -> dict:
         await probes.send(node, asked["targets"])
         following = asyncio.ensure_future(probes.follow(reports))
         try:
-            await asyncio.wait_for(probes.hear(answers), PATIENCE)
-            await asyncio.wait_for(following, FOLLOWED)
+            async with asyncio.timeout(PATIENCE):
+                await probes.hear(answers)
+            async with asyncio.timeout(FOLLOWED):
+                await following
         except (MessageQueuingError, TimeoutError):
             pass  # probes that did not come back are reported
         finally:
