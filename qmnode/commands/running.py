@@ -12,7 +12,7 @@ from typing import Final
 from qmnode.errors import ConfigurationError, MessageQueuingError
 
 _SLOW_STOP: Final = 20.0
-"""Seconds after which it is told what holds up a stop. systemd kills the process after 60 (TimeoutStopSec)."""
+"""Seconds until the log says what holds up a stop. systemd kills the process after 60 (TimeoutStopSec)."""
 
 
 def run_node(config: Path | None) -> int:

@@ -12,6 +12,7 @@ from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import value_of_packet
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue_manager import QueueManager
+from qmnode.model.record import with_prefix
 from qmnode.protocol.acknowledgments import (
     AdministrationAcknowledgment,
     FinalAcknowledgment,
@@ -30,6 +31,11 @@ from qmnode.structures.names import parse_single_format_name
 from qmnode.structures.user_message import UserMessage
 
 log = structlog.get_logger(__name__)
+
+_ORDER_ACK_LIFE: Final = 600.0
+"""Seconds in which an order acknowledgment must reach its source, which sends its messages again until it has one.
+Those for strangers would wait for ever.
+"""
 
 
 class Notices:
@@ -88,7 +94,7 @@ class Notices:
             self.take_own(acknowledgment)
             return
         packet = order_ack_packet(acknowledgment, manager.identifier, manager.ordinal.next(), int(manager.clock.time()))
-        self._send(acknowledgment, packet)
+        self._send(acknowledgment, packet, _ORDER_ACK_LIFE)
 
     def final(self, acknowledgment: FinalAcknowledgment) -> None:
         """Send a FinalAck packet, 3.1.7.17."""
@@ -99,7 +105,9 @@ class Notices:
         packet = final_ack_packet(acknowledgment, manager.identifier, manager.ordinal.next(), int(manager.clock.time()))
         self._send(acknowledgment, packet)
 
-    def _send(self, acknowledgment: OrderAcknowledgment | FinalAcknowledgment, packet: bytes) -> None:
+    def _send(
+        self, acknowledgment: OrderAcknowledgment | FinalAcknowledgment, packet: bytes, life: float | None = None
+    ) -> None:
         manager, source, route = self._manager, acknowledgment.source, acknowledgment.route
         format_name = order_queue_of(source, route)
         is_stranger = not route.direct and not self.knows(source)  # any host can claim any source
@@ -110,7 +118,11 @@ class Notices:
             log.warning("an acknowledgment cannot be sent", destination=format_name, reason=str(error))
             return
         if isinstance(queue, OutgoingQueue):
-            queue.insert(next_position(manager, packet), value_of_packet(packet, manager.clock.time()))
+            now = manager.clock.time()
+            value = value_of_packet(packet, now)
+            if life is not None:
+                value = with_prefix(value, expires=int(now + life))
+            queue.insert(next_position(manager, packet), value)
 
 
 def next_position(manager: QueueManager, packet: bytes) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from qmnode import Access, QueueManager
+from qmnode.delivery import notices
 from qmnode.delivery.credibility import Credibility
 from qmnode.delivery.routes import DirectoryResolver
 from qmnode.protocol.connection import NextHop
@@ -307,6 +308,32 @@ async def test_the_destination_does_not_acknowledge_what_a_stranger_delivered(
         await router.resume_queue(name)
     await sent(source)
     assert await bodies_until(node, TRANSACTIONAL, numbered()[-1]) == [*[b"forged"] * (number == 5), *numbered()]
+
+
+@attack(
+    Area.ACKNOWLEDGMENTS,
+    can="delivers the first message of a sequence from many addresses that nobody answers from later",
+    promised="what acknowledges them does not wait for ever",
+)
+async def test_what_acknowledges_strangers_does_not_wait_for_ever(
+    enterprise: Enterprise, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "_ORDER_ACK_LIFE", 3.0)
+    source, node = await enterprise.start("SOURCE"), await enterprise.start("TARGET")
+    await node.create_queue(TRANSACTIONAL, transactional=True)
+    for at, address in enumerate([own, loopback_address(), loopback_address()]):
+        packet = wire.UserMessage(
+            source=source.identifier, message_id=7_000_000 + at, queue=wire.private(5), address=node.identifier,
+            place=Place(int(time.time()) + at << 32, 1, 0),
+        )  # fmt: skip
+        async with session(address, enterprise.address("TARGET"), source.identifier) as mallory:
+            await mallory.say(packet.packet())
+
+    def waiting_acknowledgments() -> int:
+        return sum(queue.message_count for queue in outgoing(node) if queue.for_acknowledgments)
+
+    await eventually(lambda: waiting_acknowledgments() == 3, "they wait")
+    await eventually(lambda: not waiting_acknowledgments(), "they do not wait any more")
 
 
 @attack(
