@@ -49,9 +49,9 @@ LOST_ANEW: Final = (
 _ONCE: Final = "exactly once, in order"
 _REMOTE: Final = (
     "exactly once into the outgoing queue; from there exactly once if it is sent in a transaction, "
-    "else as every message that is sent there"
+    "otherwise as any recoverable or express message is sent"
 )
-_TWICE: Final = "at least once: one that a broken session has sent already may arrive there as well"
+_TWICE: Final = "at least once: if a broken session has sent it already, it may also arrive where it was sent first"
 
 
 def kind_of(queue: Queue) -> Kind:

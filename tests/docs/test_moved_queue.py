@@ -138,7 +138,7 @@ async def scene(directory: EnterpriseDirectory, fresh_name: Named, tmp_path: Pat
     declared.write()
     accounts = LdapPort(PortSettings(directory=directory.connection.settings), DirectoryCache(None))
     people = {
-        "a user whom the access list lets send, through two groups": member,
+        "a user whom the access list lets send, also through a group of a group": member,
         "another user of the directory": other,
         "an account that the directory does not have": UNHEARD_OF,
         "Everyone, or another well-known account": bytes.fromhex("010100000000000100000000"),
@@ -175,7 +175,7 @@ async def test_messages_are_delivered_as_the_table_says(scene: Any, row: list[st
         other = UnsignedSenders.NEVER if setting is not UnsignedSenders.NEVER else UnsignedSenders.PLAIN_PEERS
         security = {"unsigned_senders": other, "unsigned_senders_by_queue": {"orders": setting}}
     async with scene(**security) as (bob, people):
-        member = people["a user whom the access list lets send, through two groups"]
+        member = people["a user whom the access list lets send, also through a group of a group"]
         for way in WAYS:
             await bob.send(way, member, way.encode())
         delivered = await bob.delivered()
