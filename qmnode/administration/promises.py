@@ -51,7 +51,7 @@ _REMOTE: Final = (
     "exactly once into the outgoing queue; from there exactly once if it is sent in a transaction, "
     "otherwise as any recoverable or express message is sent"
 )
-_TWICE: Final = "at least once: if a broken session has sent it already, it may also arrive where it was sent first"
+_TWICE: Final = "at least once: if a broken session has sent it already, it may also arrive at its original destination"
 
 
 def kind_of(queue: Queue) -> Kind:

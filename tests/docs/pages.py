@@ -30,7 +30,7 @@ NOT_RUN = {
     'spark.read.format("qmnode")': "its places are the reader's; tests/pipeline reads all four formats",
     "job undo bre-router/7": "there is no such job; tests/operations undoes one",
     "from proton import": "it needs an open door: tests/amqp/test_examples.py",
-    "replication_delay + offline_cache_age": "a sum, no command",
+    "replication_delay    ": "a sum, no command",
     "- {name: grafana": "a line of a file",
     "--install-completion": "it changes the reader's shell; tests/commands completes",
     "man qmnode": "tests/docs/test_man_pages.py reads the man pages",

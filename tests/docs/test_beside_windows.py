@@ -45,7 +45,7 @@ def test_every_command_of_the_page_works(
         directory.queues.add(Queue(pathname="winshop\\orders", transactional=True, label="Orders"))
 
     declared = tmp_path / "contoso.yaml"
-    node = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0])
+    (node,) = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0])
     with contextlib.chdir(tmp_path):
         for command in COMMANDS:
             done = CliRunner().invoke(app, shlex.split(command))
