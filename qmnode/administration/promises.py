@@ -47,11 +47,9 @@ LOST_ANEW: Final = (
     "aborts and moves"
 )
 _ONCE: Final = "exactly once, in order"
-_REMOTE: Final = (
-    "exactly once into the outgoing queue; from there exactly once if it is sent in a transaction, "
-    "otherwise as any recoverable or express message is sent"
-)
-_TWICE: Final = "at least once: if a broken session has sent it already, it may also arrive at its original destination"
+_REMOTE: Final = "exactly once into the outgoing queue, then like any message that is sent there"
+_ALSO: Final = "if a broken session has sent it already, it may also arrive at its original destination"
+_TWICE: Final = f"at least once: {_ALSO}"
 
 
 def kind_of(queue: Queue) -> Kind:
@@ -74,7 +72,7 @@ def promise(source: Kind, target: Kind, *, copies: bool = False) -> Promise:
     if not copies and source is target and source in _QUEUES:
         return Promise(Way.AS_IT_IS, _ONCE)
     if target is Kind.REMOTE:
-        return Promise(Way.ANEW, f"{_TWICE}; otherwise {_REMOTE}" if _may_repeat(source, copies) else _REMOTE)
+        return Promise(Way.ANEW, f"{_REMOTE}; {_ALSO}" if _may_repeat(source, copies) else _REMOTE)
     return Promise(Way.ANEW, _TWICE if _may_repeat(source, copies) else _ONCE)
 
 
