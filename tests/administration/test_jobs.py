@@ -320,7 +320,13 @@ async def test_a_job_goes_on_after_a_restart_and_its_log_is_whole(tmp_path: Path
         assert len(await log(qm, job["job"])) == 1500
 
 
-async def test_a_job_in_a_copy_of_its_store_waits_to_be_resumed(tmp_path: Path) -> None:
+async def test_a_job_in_a_copy_of_its_store_waits_to_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def rest_for_ever(pace: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("qmnode.administration.jobs.Pace.rest", rest_for_ever)
     async with qmnode.QueueManager.open(tmp_path / "store") as qm:
         await qm.create_queue(r".\private$\orders")
         await send(qm, "orders", *numbered(1500))
