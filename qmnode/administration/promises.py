@@ -29,7 +29,7 @@ class Way(StrEnum):
 
 
 class Promise(NamedTuple):
-    """A cell of the table."""
+    """A cell of the table. ``docs/operations.md`` explains its words."""
 
     way: Way
     sentence: str
@@ -46,10 +46,9 @@ LOST_ANEW: Final = (
     "identifier, lookup identifier, sent and arrival time, signature and sender, place in its transaction, counts of "
     "aborts and moves"
 )
-_ONCE: Final = "exactly once, in order"
-_REMOTE: Final = "exactly once into the outgoing queue, then like any message that is sent there"
-_ALSO: Final = "if a broken session has sent it already, it may also arrive at its original destination"
-_TWICE: Final = f"at least once: {_ALSO}"
+_ONCE: Final = "once"
+_REMOTE: Final = "once, then onward"
+_TWICE: Final = "perhaps twice"
 
 
 def kind_of(queue: Queue) -> Kind:
@@ -72,7 +71,7 @@ def promise(source: Kind, target: Kind, *, copies: bool = False) -> Promise:
     if not copies and source is target and source in _QUEUES:
         return Promise(Way.AS_IT_IS, _ONCE)
     if target is Kind.REMOTE:
-        return Promise(Way.ANEW, f"{_REMOTE}; {_ALSO}" if _may_repeat(source, copies) else _REMOTE)
+        return Promise(Way.ANEW, f"{_REMOTE}, {_TWICE}" if _may_repeat(source, copies) else _REMOTE)
     return Promise(Way.ANEW, _TWICE if _may_repeat(source, copies) else _ONCE)
 
 
