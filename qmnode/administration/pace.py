@@ -1,37 +1,71 @@
 """The pace of administrative work in the event loop of a node, which serves applications as well."""
 
 import asyncio
-from time import perf_counter
+import threading
+from time import perf_counter, thread_time
 from typing import Final
 
 _SLICE: Final = 0.002
-"""Seconds of work between two looks at who else wants the loop."""
+"""Seconds of work between two passes of the loop."""
+_RUN: Final = 0.02
+"""Seconds of work between two looks at whether the loop works for others."""
+_LOOK: Final = 0.001
+"""Seconds that such a look takes."""
+_BUSY: Final = 0.03
+"""The part of its time from which the loop counts as working for others."""
 _SHARE: Final = 0.05
-"""Part of the loop's time that the work takes while others want it as well."""
-_IDLE: Final = 0.0005
-"""Seconds that a pass of the loop takes when nobody else has work for it."""
+"""The part of the loop's time that all administrative work takes together while others need the loop."""
+
+
+class _Loop(threading.local):
+    """What the administrative work of one thread, and so of one event loop, shares."""
+
+    processor = 0.0
+    """Seconds of processor time that administrative work has used."""
+    free_at = 0.0
+    """The moment from which such work may go on while others need the loop."""
+
+
+_loop: Final = _Loop()
 
 
 class Pace:
-    """Lets others go first: full speed while the loop is idle, a twentieth of its time while it is not."""
+    """Lets others go first: full speed while the loop is idle, a twentieth of its time while it is not.
 
-    __slots__ = ("_began",)
+    A single pass of the loop cannot tell which of the two holds: it is short while applications wait for the disk. So
+    the processor time that the loop uses in a while without administrative work decides.
+    """
+
+    __slots__ = ("_began", "_busy", "_run", "_used")
 
     def __init__(self) -> None:
-        self._began = perf_counter()
-
-    async def rest(self) -> None:
-        """Call often, wherever the work can be interrupted. Waits when it has gone on for long enough."""
-        stopped = perf_counter()
-        worked = stopped - self._began
-        if worked < _SLICE:
-            return
-        await asyncio.sleep(0)
-        waited = perf_counter() - stopped
-        if waited > _IDLE:
-            await asyncio.sleep(worked * (1 / _SHARE - 1) - waited)
-        self._began = perf_counter()
+        self._busy, self._run = False, 0.0
+        self.begin()
 
     def begin(self) -> None:
         """The work goes on after it has waited for something of its own, such as the disk."""
-        self._began = perf_counter()
+        self._began, self._used = perf_counter(), thread_time()
+
+    async def rest(self) -> None:
+        """Call often, wherever the work can be interrupted. Waits when it has gone on for long enough."""
+        now = perf_counter()
+        worked = now - self._began
+        if worked < _SLICE:
+            return
+        _loop.processor += thread_time() - self._used
+        self._run += worked
+        if self._busy:
+            _loop.free_at = max(_loop.free_at, now) + worked * (1 / _SHARE - 1)
+            await self._look(_loop.free_at - now)
+        elif self._run >= _RUN:
+            await self._look(_LOOK)
+        else:
+            await asyncio.sleep(0)
+        self.begin()
+
+    async def _look(self, seconds: float) -> None:
+        """Sleep, and see how much of that time the loop works for others."""
+        began, used = perf_counter(), thread_time() - _loop.processor
+        await asyncio.sleep(seconds)
+        others = thread_time() - _loop.processor - used
+        self._busy, self._run = others > _BUSY * (perf_counter() - began), 0.0
