@@ -51,7 +51,7 @@ async def watched(node: NodeProcess, number: int, places: list[int]) -> dict[str
                         return job
                     if place is not None and job["done"] >= place:
                         break
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0.01)  # a look without a rest is traffic, which jobs give way to
         except qmnode.MessageQueuingError:
             pass
         node.kill()

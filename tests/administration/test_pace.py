@@ -1,0 +1,73 @@
+"""Administrative work gives way to applications whose work comes in small pieces, and goes on at once when they rest."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from time import perf_counter, thread_time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qmnode.administration.pace import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.timed
+_SECONDS = 0.5
+
+
+def spin(seconds: float) -> None:
+    until = thread_time() + seconds
+    while thread_time() < until:
+        pass
+
+
+async def worked(jobs: int) -> float:
+    """The part of the time that jobs get together."""
+    began, got = perf_counter(), 0.0
+
+    async def job() -> None:
+        nonlocal got
+        pace = Pace()
+        while perf_counter() < began + _SECONDS:
+            spin(0.0002)
+            got += 0.0002
+            await pace.rest()
+
+    await asyncio.gather(*(job() for _ in range(jobs)))
+    return got / (perf_counter() - began)
+
+
+@contextlib.asynccontextmanager
+async def applications() -> AsyncIterator[None]:
+    """Work in pieces of a fifth of a millisecond, with pauses as when it waits for the disk."""
+
+    async def work() -> None:
+        while True:
+            for _ in range(5):
+                spin(0.0002)
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
+
+    task = asyncio.create_task(work())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+@pytest.mark.parametrize("jobs", [1, 5])
+async def test_work_gives_way_to_applications(jobs: int) -> None:
+    async with applications():
+        await worked(1)  # until the first look
+        assert await worked(jobs) < 0.2
+
+
+@pytest.mark.parametrize("jobs", [1, 5])
+async def test_work_takes_an_idle_loop(jobs: int) -> None:
+    async with applications():
+        await worked(1)
+    await worked(1)
+    assert await worked(jobs) > 0.6
