@@ -1,4 +1,4 @@
-"""Administrative work gives way to applications whose work comes in small pieces, and goes on at once when they rest."""
+"""Administrative work gives way to applications whose work comes in small pieces, and goes on when they rest."""
 
 from __future__ import annotations
 

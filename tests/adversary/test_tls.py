@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from qmnode import QueueManager
 from qmnode.security.tls import initiator_context
 from tests.adversary import wire
@@ -43,6 +45,7 @@ async def takes(node: QueueManager, made: Peer, target: str, source: bytes) -> b
     can="answer in clear at the address of a machine that has shown TLS, as one that has lost its certificate would",
     promised="a node that prefers TLS sends it nothing, also after a restart: only plain_peers says otherwise",
 )
+@pytest.mark.slow
 async def test_a_peer_that_has_shown_tls_is_not_answered_for_in_clear(tmp_path: Path) -> None:
     received: list[wire.Packet] = []
     async with nodes_in(tmp_path, workgroup=False) as nodes:

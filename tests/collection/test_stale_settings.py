@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,6 +43,7 @@ def test_settings_that_a_reload_took_need_no_restart(tmp_path: Path) -> None:
         node.wait_for("reloaded")
         assert stale(node) == []
 
+        time.sleep(0.1)  # files written within 0.05 s of the reading count as read
         node.configure(**NAME, transfer={"retry_interval": 3})
         node.process.send_signal(signal.SIGHUP)
         node.wait_for("reloaded")

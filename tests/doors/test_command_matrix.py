@@ -233,6 +233,7 @@ def restore(doors: dict[str, Path], name: str) -> None:
             manager.create_queue(rf".\private$\{name}", security=security)
 
 
+@pytest.mark.slow
 def test_no_denied_principal_succeeds_and_no_allowed_one_fails(
     doors: dict[str, Path],
     command: Command,

@@ -27,3 +27,10 @@ def spark() -> Iterator[SparkSession]:
     yield session
     session.stop()
     os.environ.pop("SPARK_LOCAL_IP", None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs Spark is not part of make check: the session alone starts for several seconds."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from qmnode.model.queue_manager import QueueManager
 
+pytestmark = pytest.mark.slow
 ADMIN: Final = r".\private$\admin"
 NOWHERE: Final = r".\private$\none"
 C = MessageClass
