@@ -75,9 +75,9 @@ conformance: $(INSTALLED)  ## which test shows which section of the specificatio
 bench: $(INSTALLED)  ## the tables of speeds, with ratios taken in one run
 	$(BIN)/python -m tests.bench
 
-fuzz: $(INSTALLED)  ## the coverage-guided fuzzer over every parser, for FUZZ_SECONDS (1200)
+fuzz: $(INSTALLED)  ## the coverage-guided fuzzer over every parser, or FUZZ_TARGETS, for FUZZ_SECONDS (1200)
 	$(PYTHON) .ci/install $(VENV) fuzz
-	nice -n 15 $(BIN)/python -m tests.fuzz.fuzz -max_total_time=$(FUZZ_SECONDS)
+	nice -n 15 $(BIN)/python -m tests.fuzz.fuzz $(FUZZ_TARGETS) -max_total_time=$(FUZZ_SECONDS)
 
 soak: $(INSTALLED)  ## long runs
 	$(PYTEST) -m soak --timeout=0 --durations=0

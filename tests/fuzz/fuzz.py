@@ -1,7 +1,8 @@
-"""The coverage-guided fuzzer: ``python -m tests.fuzz.fuzz [libFuzzer options]``, which ``make fuzz`` runs.
+"""The coverage-guided fuzzer: ``python -m tests.fuzz.fuzz [TARGET...] [libFuzzer options]``, which ``make fuzz`` runs.
 
-The first byte of an input chooses the target. The corpus is kept in ``.fuzz/corpus`` and grows from run to run; an
-input that breaks a property is written to ``.fuzz``, and belongs into ``tests/fuzz/regressions`` once it is understood.
+The first byte of an input chooses one of the targets, which are all that there are if none is named. The corpus is kept
+in ``.fuzz`` and grows from run to run, apart for each choice of targets; an input that breaks a property is written
+there as well, and belongs into ``tests/fuzz/regressions`` once it is understood.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import atheris
 from qmnode.structures import generate
 
 HOME = Path(".fuzz")
-CORPUS = HOME / "corpus"
 MEASURE_EVERY = 256
 """One of so many inputs has its memory measured: that makes Python several times slower."""
 
@@ -33,11 +33,17 @@ def main() -> None:
     generate.Code.compile = _instrumented  # type: ignore[method-assign]
     with atheris.instrument_imports(include=["qmnode"]):
         from tests.fuzz import properties, seeds
-    names = properties.NAMES
-    CORPUS.mkdir(parents=True, exist_ok=True)
+    only = [name for name in sys.argv[1:] if not name.startswith("-")]
+    for name in only:
+        if name not in properties.NAMES:
+            sys.exit(f"there is no target {name!r}: choose from {', '.join(properties.NAMES)}")
+    names = tuple(only) or properties.NAMES
+    corpus = HOME / "-".join(["corpus", *only])
+    corpus.mkdir(parents=True, exist_ok=True)
     for target, data in seeds.seeds():
-        chosen = bytes([names.index(target)]) + data
-        (CORPUS / hashlib.sha256(chosen).hexdigest()[:20]).write_bytes(chosen)
+        if target in names:
+            chosen = bytes([names.index(target)]) + data
+            (corpus / hashlib.sha256(chosen).hexdigest()[:20]).write_bytes(chosen)
     count = 0
 
     def one_input(data: bytes) -> None:
@@ -52,7 +58,9 @@ def main() -> None:
                 raise
 
     options = [f"-artifact_prefix={HOME}/", "-timeout=20", "-rss_limit_mb=1024", "-max_len=8192"]
-    atheris.Setup([sys.argv[0], *options, *sys.argv[1:], str(CORPUS)], one_input)
+    atheris.Setup(
+        [sys.argv[0], *options, *(given for given in sys.argv[1:] if given.startswith("-")), str(corpus)], one_input
+    )
     atheris.Fuzz()
 
 
