@@ -10,6 +10,7 @@ DEMO_INSTALLED := $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest
 FUZZ_SECONDS ?= 1200
 JOBS ?= 2
+CHECK_JOBS ?= 3
 DEMO ?=
 export SPARK_LOCAL_IP := 127.0.0.1
 # Images of containers often set it. Then each of the thousands of processes of a run would compile what it imports.
@@ -49,14 +50,14 @@ types: $(INSTALLED)  ## mypy --strict on both packages
 arrows: $(INSTALLED)  ## import-linter: the arrows of the architecture
 	$(BIN)/lint-imports
 
-SIDE_BY_SIDE := -n $(JOBS) --dist loadscope --no-loadscope-reorder
+SIDE_BY_SIDE := --dist loadscope --no-loadscope-reorder -n
 
 tests: $(INSTALLED)
 	@.ci/clock '$(STARTED)' 'before the tests' $$PPID
-	$(PYTEST) $(SIDE_BY_SIDE) -m "not soak"
+	$(PYTEST) $(SIDE_BY_SIDE) $(JOBS) -m "not soak"
 
 unit: $(INSTALLED)
-	$(PYTEST) -q $(SIDE_BY_SIDE) -m "not servers and not slow and not soak"
+	$(PYTEST) -q $(SIDE_BY_SIDE) $(CHECK_JOBS) -m "not servers and not slow and not soak"
 
 check: lint  ## fast: lint, types, arrows, unit and conformance tests
 	@$(MAKE) --no-print-directory --jobs=3 types arrows unit STARTED='$(STARTED)'
