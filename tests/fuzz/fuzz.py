@@ -8,6 +8,8 @@ there as well, and belongs into ``tests/fuzz/regressions`` once it is understood
 from __future__ import annotations
 
 import hashlib
+import importlib
+import pkgutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ import atheris
 from qmnode.structures import generate
 
 HOME = Path(".fuzz")
+ROOMS = ("structures", "capture", "bodies", "protocol", "dcerpc", "remote_read", "amqp")
+"""Where the parsers are."""
 MEASURE_EVERY = 256
 """One of so many inputs has its memory measured: that makes Python several times slower."""
 
@@ -28,11 +32,21 @@ def _instrumented(self: generate.Code, signature: str, filename: str) -> Any:
     return atheris.instrument_func(_compile(self, signature, filename))
 
 
+def _import_all() -> None:
+    """Parsers that the product imports when it first needs one would run without being instrumented."""
+    for room in ROOMS:
+        package = importlib.import_module(f"qmnode.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+
+
 def main() -> None:
     """Fill the corpus and run."""
     generate.Code.compile = _instrumented  # type: ignore[method-assign]
     with atheris.instrument_imports(include=["qmnode"]):
         from tests.fuzz import properties, seeds
+
+        _import_all()
     only = [name for name in sys.argv[1:] if not name.startswith("-")]
     for name in only:
         if name not in properties.NAMES:
