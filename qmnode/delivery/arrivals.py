@@ -19,8 +19,8 @@ from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
 from qmnode.model.record import REPORT, RecordFlag
 from qmnode.model.refusals import RefusedSender
+from qmnode.protocol.admission import Admission, Destination, DestinationKind, Verdict
 from qmnode.protocol.received import DestinationName, ReceivedHeaders, ReceivedMessage
-from qmnode.protocol.reception import Admission, Destination, DestinationKind, Verdict
 from qmnode.security.admission import Arrival, QueueRules
 from qmnode.security.errors import MessageDeferredError
 from qmnode.security.outcomes import Admitted, Deferred, Refused

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from qmnode.delivery.state import AWAITING_FINAL_ACK
 from qmnode.model.ports import Entry
 from qmnode.model.record import NEVER, PREFIX_SIZE, packet_of, with_prefix
+from qmnode.protocol.admission import FinalAckReceived
 from qmnode.protocol.disposition import Fate
 from qmnode.protocol.envelope import read_sending_fields
 from qmnode.protocol.final_acks import ON_THE_WAY, destination_of, final_ack_fate
-from qmnode.protocol.reception import FinalAckReceived
 from qmnode.storage.layout import Family
 from qmnode.structures.guid import ZERO_GUID, Guid
 

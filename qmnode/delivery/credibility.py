@@ -10,7 +10,7 @@ messages that are already safe on another machine.
 from collections.abc import Iterable
 from typing import Final
 
-from qmnode.protocol.reception import FinalAckReceived, OrderAckReceived
+from qmnode.protocol.admission import FinalAckReceived, OrderAckReceived
 
 _PENDING: Final = 256
 """The most final acknowledgments of one outgoing queue that wait for those of the session."""

@@ -18,8 +18,8 @@ from qmnode.model.packet_parts import SOURCE
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.record import FLAGS, PREFIX_SIZE, TRANSACTIONAL, expiry, with_prefix
+from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.protocol.received import ReceivedMessage
-from qmnode.protocol.reception import Destination, DestinationKind
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.names import ConnectorFormatName, FormatName

@@ -27,6 +27,7 @@ from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState
 from qmnode.model.queue import Queue
 from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, packet_of
+from qmnode.protocol.admission import FinalAckReceived, OrderAckReceived
 from qmnode.protocol.commands import (
     Closed,
     CloseReason,
@@ -42,7 +43,6 @@ from qmnode.protocol.connection import NextHop
 from qmnode.protocol.disposition import Fate, has_expired
 from qmnode.protocol.envelope import Packet, read_sending_fields, with_sequence_fields
 from qmnode.protocol.received import ReceivedMessage
-from qmnode.protocol.reception import FinalAckReceived, OrderAckReceived
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass

@@ -23,8 +23,8 @@ from qmnode.model.packet_parts import ADDRESS
 from qmnode.model.ports import TransitEnd
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.record import NEVER, PREFIX_SIZE, arrival, expiry
+from qmnode.protocol.admission import Destination, DestinationKind, Space
 from qmnode.protocol.received import ReceivedMessage
-from qmnode.protocol.reception import Destination, DestinationKind, Space
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass

@@ -7,8 +7,8 @@ from qmnode.administration.names import queue_name
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.queue import Queue
 from qmnode.model.refusals import Standing
+from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.protocol.received import DestinationName, ReceivedHeaders, ReceivedMessage
-from qmnode.protocol.reception import Destination, DestinationKind
 from qmnode.security.admission import asks_who_sends
 from qmnode.security.identity import Sender
 from qmnode.settings.security import SecuritySettings, UnsignedSenders

@@ -6,9 +6,9 @@ names, so that an attacker who guesses an identifier cannot delete other queue m
 
 from typing import Final
 
+from qmnode.protocol.admission import FinalAckReceived
 from qmnode.protocol.disposition import Fate, after_final_ack
 from qmnode.protocol.envelope import read_sequence_fields, transaction_header_at
-from qmnode.protocol.reception import FinalAckReceived
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.user_header import UserFlags, UserHeader

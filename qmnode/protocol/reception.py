@@ -6,16 +6,22 @@ tentatively: ``persisted`` makes it final, ``abandon`` undoes it.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum, auto, unique
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from qmnode.protocol.acknowledgments import (
-    AdministrationAcknowledgment,
-    FinalAcknowledgment,
     administration_acknowledgment,
     final_acknowledgment,
+)
+from qmnode.protocol.admission import (
+    Admission,
+    Destination,
+    DestinationKind,
+    FinalAckReceived,
+    OrderAckReceived,
+    Space,
+    Taken,
+    Verdict,
 )
 from qmnode.protocol.branches import turn_among
 from qmnode.protocol.content import content_of
@@ -27,8 +33,7 @@ from qmnode.protocol.limits import MAXIMUM_HOPS
 from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.neighbour import Brought, Neighbour, Speakers, passing
 from qmnode.protocol.received import DIRECT, DestinationName, ReceivedHeaders, ReceivedMessage
-from qmnode.protocol.records import Record
-from qmnode.protocol.tracing import TraceReport, received_report
+from qmnode.protocol.tracing import received_report
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.acks import FinalAckBody, MessageKind, OrderAckBody, message_kind
 from qmnode.structures.base_header import INFINITE, BaseFlags
@@ -44,134 +49,6 @@ _TR: Final = BaseFlags.TR.mask
 _PA: Final = PropertyFlags.PA.mask
 _HOPS: Final = UserFlags.RC
 _CLAIMS: Final = SecurityFlags.AU.mask | SecurityFlags.AS.mask
-
-
-@unique
-class DestinationKind(Enum):
-    """The kind of place that a destination name resolves to."""
-
-    LOCAL = auto()
-    """A queue of this queue manager."""
-    FORWARD = auto()
-    """An outgoing queue: the message is forwarded."""
-    CONNECTOR = auto()
-    """A connector queue: for the protocol the message ends here, and continues to a foreign system unchanged."""
-    ORDER_QUEUE = auto()
-    """This queue manager's order queue: order and final acknowledgments, for the protocol itself."""
-    FULL = auto()
-    """There is no room for an outgoing queue now: the message must come again."""
-    UNKNOWN = auto()
-    """This queue manager has no such queue."""
-
-
-@unique
-class Space(Enum):
-    """Whether there is room for a message that has to wait."""
-
-    FREE = auto()
-    REPEATED = auto()
-    """It is already waiting."""
-    NONE = auto()
-
-
-@dataclass(slots=True)
-class Destination:
-    """The caller's knowledge of a destination. Make one per name and batch; ``room`` decreases as messages are
-    accepted.
-    """
-
-    kind: DestinationKind
-    queue: object = None
-    """The caller's handle for the queue."""
-    transactional: bool = False
-    transactional_queue: object = None
-    """The second queue of a connector, for transactional messages."""
-    room: int | None = None
-    """Bytes left under the queue's quota; None for no limit."""
-    space: Callable[[ReceivedMessage], Space] | None = None
-    """Called for each message to be forwarded if there is no other objection; it sets ``queue``. None if all are
-    accepted.
-    """
-    until: int = INFINITE
-    """The time, in seconds since 1970, until which forwarded messages may wait."""
-
-
-class Verdict(NamedTuple):
-    """The security verdict on one message (3.1.5.8.3)."""
-
-    refused: MessageClass | None = None
-    """The class of its negative acknowledgment."""
-    packet: bytes | None = None
-    """The packet to store instead: decrypted, with verified authentication bits."""
-    silent: bool = False
-    """Whether the refusal must not be acknowledged: that would show a stranger whether the body was decrypted."""
-
-
-class Taken(NamedTuple):
-    """An accepted message to store."""
-
-    packet: bytes
-    destination: Destination
-    received: ReceivedMessage
-
-
-class OrderAckReceived(NamedTuple):
-    """For ``OutgoingSequences.take_order_ack``. ``author`` is the queue manager that claims to have sent it."""
-
-    author: Guid
-    body: OrderAckBody
-
-
-class FinalAckReceived(NamedTuple):
-    """For ``OutgoingSequences`` and AwaitingFinalACKTable, see ``final_acks``."""
-
-    author: Guid
-    message_class: int
-    body: FinalAckBody
-
-
-@dataclass(slots=True)
-class Admission:
-    """The outcome for a batch. Everything in it goes into one write, in this order; then ``Reception.persisted``."""
-
-    taken: list[Taken] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
-    dead_letters: list[tuple[bytes, MessageClass]] = field(default_factory=list)
-    """Refused messages for the system dead-letter queue of this queue manager, with the reason."""
-    administration: list[AdministrationAcknowledgment] = field(default_factory=list)
-    final_acks: list[FinalAcknowledgment] = field(default_factory=list)
-    traces: list[TraceReport] = field(default_factory=list)
-    order_acks_received: list[OrderAckReceived] = field(default_factory=list)
-    final_acks_received: list[FinalAckReceived] = field(default_factory=list)
-    refused: list[tuple[ReceivedMessage, MessageClass]] = field(default_factory=list)
-    """For the log: every refused message, with the reason."""
-    failed: list[tuple[ReceivedMessage, Exception]] = field(default_factory=list)
-    """For the log: refused messages that caused an unexpected error in this code."""
-    duplicates: int = 0
-    out_of_order: int = 0
-    disowned: int = 0
-    """Packets that claim to be from this queue manager, and are not believed."""
-    contested: dict[Guid, int] = field(default_factory=dict)
-    """By source: transactional messages that were not accepted because another neighbour is known to speak for it."""
-    future: dict[Guid, int] = field(default_factory=dict)
-    """By source: transactional messages of sequences whose time stamps are in the future."""
-    elsewhere: Guid | None = None
-    """A source known to be elsewhere, whose messages this neighbour asks to forward, or delivers encrypted and
-    unsigned. From here on, none is taken.
-    """
-    unanswered: Guid | None = None
-    """The same for a source whose addresses could not be found in time."""
-    neighbour: Neighbour | None = None
-    without_place: int = 0
-    """The number of refused messages that begin a sequence for which there is no place: they wait at their source."""
-    ordinal: int = 0
-    recoverable_ordinal: int = 0
-    """For ``Session.messages_settled``, once this and every earlier admission is synced."""
-    stopped: bool = False
-    """The queue manager is full (rStatus 2 of 3.1.5.8.8): settle accepted messages, then close the session. The
-    messages from here on left no trace and will come again.
-    """
-    sequences: dict[IncomingSequence, tuple[int, int]] = field(default_factory=dict)
 
 
 class _Target(NamedTuple):

@@ -15,13 +15,14 @@ import struct
 from time import process_time
 from typing import TYPE_CHECKING, Final
 
+from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.protocol.commands import MessagesReceived
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.outgoing_sequences import OutgoingSequences
 from qmnode.protocol.received import MessageReader
-from qmnode.protocol.reception import Destination, DestinationKind, Reception
+from qmnode.protocol.reception import Reception
 from qmnode.settings.protocol import TransferSettings
 from tests.bench import Comparison, bench
 from tests.protocol.machines import BOB, TIME, SessionPair, message, transactional

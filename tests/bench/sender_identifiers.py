@@ -18,12 +18,13 @@ from qmnode import Access, Message, QueueManager, Settings
 from qmnode.model.packet import received_message
 from qmnode.model.record import PREFIX_SIZE
 from qmnode.model.serialization import Destination, serialize, serialize_plain
+from qmnode.protocol.admission import Destination as Target
+from qmnode.protocol.admission import DestinationKind
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.received import MessageReader
-from qmnode.protocol.reception import Destination as Target
-from qmnode.protocol.reception import DestinationKind, Reception
+from qmnode.protocol.reception import Reception
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import PrivateFormatName

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qmnode.protocol.acknowledgments import order_ack_packet
+from qmnode.protocol.admission import Admission, Destination, DestinationKind
 from qmnode.protocol.commands import Closed, MessagesAcknowledged, MessagesReceived, Opened
 from qmnode.protocol.envelope import (
     read_sending_fields,
@@ -22,7 +23,7 @@ from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.outgoing_sequences import AckResult, OutgoingSequence, OutgoingSequences
-from qmnode.protocol.reception import Admission, Destination, DestinationKind, Reception
+from qmnode.protocol.reception import Reception
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role

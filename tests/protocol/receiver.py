@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from qmnode.protocol.admission import Admission, Destination, DestinationKind
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.received import MessageReader, ReceivedMessage
-from qmnode.protocol.reception import Admission, Destination, DestinationKind, Reception
+from qmnode.protocol.reception import Reception
 from qmnode.protocol.records import Family
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import Guid

@@ -13,12 +13,12 @@ from qmnode.protocol.acknowledgments import (
     order_ack_packet,
     position_deleted,
 )
+from qmnode.protocol.admission import FinalAckReceived
 from qmnode.protocol.disposition import Fate, after_final_ack, after_order_ack, has_expired, refused_here
 from qmnode.protocol.final_acks import final_ack_fate
 from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
 from qmnode.protocol.ping import PingClient, ping_response
 from qmnode.protocol.received import MessageReader
-from qmnode.protocol.reception import FinalAckReceived
 from qmnode.protocol.timers import Timer
 from qmnode.protocol.tracing import received_report, sent_report
 from qmnode.structures.acks import FinalAckBody, MessageKind, OrderAckBody, message_kind

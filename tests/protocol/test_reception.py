@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from qmnode.protocol import reception as reception_module
 from qmnode.protocol.acknowledgments import order_queue_of
+from qmnode.protocol.admission import Admission, Destination, DestinationKind, Verdict
 from qmnode.protocol.incoming_sequences import Route
 from qmnode.protocol.received import DestinationName
-from qmnode.protocol.reception import Admission, Destination, DestinationKind, Verdict
 from qmnode.protocol.records import Family
 from qmnode.structures.acks import FinalAckBody, OrderAckBody, final_ack, order_ack
 from qmnode.structures.base_header import BaseFlags, BaseHeader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.protocol.reception import Destination, DestinationKind
+from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.queue_formats import PrivateQueueFormatNameId
 from qmnode.structures.user_header import UserFlags
