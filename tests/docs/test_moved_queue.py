@@ -56,6 +56,11 @@ def table(heading: str) -> tuple[list[str], list[list[str]]]:
     return cells[0][1:], cells[2:]
 
 
+def reason_in(result: str) -> str:
+    """The reason in a cell such as ``refused (never)``."""
+    return result.removeprefix("refused (").removesuffix(")")
+
+
 WAYS, SETTINGS = table("`security.unsigned_senders`")
 _, SENDERS = table("The message names")
 
@@ -89,9 +94,9 @@ class Scene:
         """A message of a machine that comes this way."""
         target = self.machines["BOB"].listens
         source, bringer = {
-            "over TLS, with a certificate that names the machine": ("SECURE", "SECURE"),
-            "in clear from a declared plain peer": ("PLAIN", "PLAIN"),
-            "in clear from another machine": ("CLEAR", "CLEAR"),
+            "from the sender's machine, over TLS with its certificate": ("SECURE", "SECURE"),
+            "from the sender's machine, in clear, a plain peer": ("PLAIN", "PLAIN"),
+            "from the sender's machine, in clear, no plain peer": ("CLEAR", "CLEAR"),
             "passed on by another machine": ("CLEAR", "PLAIN"),
         }[way]
         own = self.machines[bringer].listens
@@ -183,7 +188,7 @@ async def test_messages_are_delivered_as_the_table_says(scene: Any, row: list[st
         for way, result in zip(WAYS, results, strict=True):
             assert (way.encode() in delivered) is (result == "delivered"), (value, way)
             if result != "delivered":
-                standings.append(result.removeprefix("refused: "))
+                standings.append(reason_in(result))
         refused = await bob.refused()
         assert sorted(one.standing for one in refused for _ in range(one.count)) == sorted(standings)
         assert {one.reason for one in refused} <= {"access_denied"}
@@ -194,14 +199,14 @@ async def test_each_sender_has_the_result_of_the_table(scene: Any) -> None:
     async with scene(unsigned_senders=UnsignedSenders.PLAIN_PEERS) as (bob, people):
         assert {row[0] for row in SENDERS} == set(people)
         for who, result in SENDERS:
-            await bob.send("in clear from a declared plain peer", people[who], who.encode())
+            await bob.send("from the sender's machine, in clear, a plain peer", people[who], who.encode())
             assert (who.encode() in await bob.delivered()) is (result == "delivered"), who
             if result != "delivered":
                 (last, *_) = await bob.refused()
-                assert last.standing == result.removeprefix("refused: "), who
+                assert last.standing == reason_in(result), who
                 assert last.explanation and last.count == 1
 
 
 def test_every_standing_is_explained_on_the_page() -> None:
-    shown = set(re.findall(r"refused: `?([a-z-]+)", PAGE))
+    shown = set(re.findall(r"refused \(`([a-z-]+)`\)", PAGE))
     assert shown | {"signed"} == {one.value for one in Standing}
