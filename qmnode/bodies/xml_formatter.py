@@ -14,9 +14,10 @@ from typing import Any, Final
 from uuid import UUID
 from xml.etree import ElementTree
 
+from qmnode.bodies import xml_quick
 from qmnode.bodies.limits import BodyError, Budget
 from qmnode.bodies.tree import XSI, Element, content, element_of
-from qmnode.bodies.xml_text import element_of_tree, parse_tree, split_tag, text_within, write
+from qmnode.bodies.xml_text import element_of_tree, parse_tree, split_tag, text_of, text_within, write
 
 _FLOATS: Final = {"INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
@@ -45,10 +46,21 @@ _ARRAY: Final = re.compile(r"ArrayOf([A-Z]\w*)\Z")
 
 def decode(body: bytes, budget: Budget) -> Any:
     """Decode a document to its value, or to a dictionary of the root."""
-    root = parse_tree(body, budget)
+    budget.spend(0, len(body))
+    text = text_of(body)
+    if (found := xml_quick.read(text, budget)) is not None and not _may_be_simple(found):
+        return found
+    root = parse_tree(text, budget)
     if root.tag in _READERS or _ARRAY.match(root.tag):
         return value_of(element_of_tree(root, budget))
     return {split_tag(root.tag)[1]: _content(root, budget, "", 1)}
+
+
+def _may_be_simple(found: dict[str, Any]) -> bool:
+    ((name, held),) = found.items()
+    return name in _READERS or (
+        isinstance(held, dict) and bool(_ARRAY.match(name)) and not _READERS.keys().isdisjoint(held)
+    )
 
 
 def _content(source: ElementTree.Element, budget: Budget, around: str, depth: int) -> Any:

@@ -67,13 +67,11 @@ _MOST_OF: Final = {"<": 2, "=": 1, "&": 10, "\n": 20}
 """Characters that cost the parser time: the most of each per node of the budget. Counted before it starts."""
 
 
-def parse_tree(body: bytes, budget: Budget) -> ElementTree.Element:
+def parse_tree(text: str, budget: Budget) -> ElementTree.Element:
     """The tree as Python's own parser builds it, in C. Raises BodyError if it is malformed or declares a document type.
 
     The elements are not charged yet: the code that walks them does that. Their number has been checked.
     """
-    budget.spend(0, len(body))
-    text = text_of(body)
     for letter, share in _MOST_OF.items():
         budget.require(text.count(letter) // share)
     content = text.encode("utf-8", "surrogatepass")
@@ -103,7 +101,8 @@ def _refuse_document_type(content: bytes) -> None:
 
 def parse(body: bytes, budget: Budget) -> Element:
     """The tree of a document as elements."""
-    return element_of_tree(parse_tree(body, budget), budget)
+    budget.spend(0, len(body))
+    return element_of_tree(parse_tree(text_of(body), budget), budget)
 
 
 def element_of_tree(source: ElementTree.Element, budget: Budget, depth: int = 1) -> Element:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmnode.bodies import xml_formatter
+from qmnode.bodies import xml_formatter, xml_quick
 from qmnode.bodies.limits import DEFAULT_LIMITS, Budget, BudgetError, Limits
 from qmnode.bodies.tree import XSI, content
 from qmnode.bodies.xml_text import parse
@@ -43,6 +43,47 @@ def test_values_of_listings_are_those_of_the_tree(root: ElementTree.Element) -> 
 
     assert xml_formatter.decode(body, quick) == {tree.name: content(tree)}
     assert quick.nodes >= slow.nodes, "an element that is null is not read further"
+
+
+DECLARED = f' xmlns:xsi="{XSI}" xmlns:xsd="http://www.w3.org/2001/XMLSchema"'
+DOCUMENTS = (
+    "<a><b>1</b><b> </b>\r\n<c><d>x\r\ny</d></c><e /></a>",
+    f'<?xml version="1.0"?>\r\n<a{DECLARED} id="7">\r\n  <b xsi:nil="true" />\r\n  <b xsi:type="q" n="]">t</b>\r\n</a>',
+    '<?xml version="1.0" encoding="utf-8"?><a xmlns="urn:one"><b xmlns="">ä</b><b xmlns="urn:two"><c/></b></a>',
+)
+DAMAGE = (
+    *"<>/=&:{}-.1 \t\n\r\f\x01\x7f\xa0\u2003\ufeff\ufffeä'\"",
+    *("</a>", "<a>", "<b/>", "</b>", "</b >", "<!--x-->", "<![CDATA[x]]>", "]]>", "<?p x?>", "&amp;", "x:y"),
+    *(
+        ' n="1"',
+        ' xmlns="urn:x"',
+        ' xmlns=""',
+        ' xmlns="}"',
+        ' xmlns:q="urn:x"',
+        ' xml:lang="de"',
+        ' xsi:nil="1"',
+        DECLARED,
+    ),
+    ' xmlns="http://www.w3.org/2000/xmlns/"',
+)
+
+
+@given(st.sampled_from(DOCUMENTS), st.lists(st.tuples(st.floats(0, 1), st.sampled_from(DAMAGE)), max_size=3))
+def test_what_is_read_in_one_pass_is_what_the_parser_reads(text: str, damage: list[tuple[float, str]]) -> None:
+    for place, added in damage:
+        cut = round(place * len(text))
+        text = text[:cut] + added + text[cut:]
+
+    found = xml_quick.read(text, Budget(DEFAULT_LIMITS))
+
+    if found is not None:
+        tree = parse(text.encode(), Budget(DEFAULT_LIMITS))  # which raises if it is not well-formed
+        assert found == {tree.name: content(tree)}
+
+
+@pytest.mark.parametrize("text", DOCUMENTS)
+def test_usual_documents_are_read_in_one_pass(text: str) -> None:
+    assert xml_quick.read(text, Budget(DEFAULT_LIMITS)) is not None
 
 
 @pytest.mark.parametrize("body", [b"<a>" + b"<b>1</b>" * 9 + b"</a>", b"<a>" + b"<b><c/><c/></b>" * 3 + b"</a>"])
