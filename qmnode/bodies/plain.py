@@ -44,6 +44,11 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+def plain_body(value: Any, format: str) -> Any:
+    """The value of a body for JSON. Dictionaries of XML have only text, None and lists, and stay as they are."""
+    return value if format == "xml" and type(value) is dict else plain(value)
+
+
 def shown(value: Any, *, indent: bool = True) -> str:
     """Text unchanged, and other values as JSON: indented over several lines, or on one line, which is ten times as
     fast.

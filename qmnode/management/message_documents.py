@@ -11,9 +11,9 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from qmnode.administration.dead_letters import reason
 from qmnode.administration.names import queue_name
-from qmnode.bodies.choice import encode, read_headers
+from qmnode.bodies.choice import decode, encode, read_headers
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
-from qmnode.bodies.plain import plain
+from qmnode.bodies.plain import plain, plain_body
 from qmnode.bodies.typed_text import value_of_json
 from qmnode.management.documents import Document, identifier_text, lookup_text, quota_or_none, time_or_none
 from qmnode.model.message import INFINITE, Message
@@ -205,11 +205,15 @@ class MessageDocument(Document):
     def of(cls, message: Message, body: BodyForm = BodyForm.NONE, limits: Limits = DEFAULT_LIMITS) -> Self:
         """Make the document from the object of the model."""
         correlation = message.correlation_identifier
-        document = cls(
+        text = body_text(message) if body in (BodyForm.TEXT, BodyForm.DECODED) else None
+        is_with_body = body is not BodyForm.NONE
+        return cls(
             lookup_identifier=lookup_text(message.lookup_identifier),
             identifier=identifier_text(message.identifier),
             label=message.label,
             body_size=len(message.body),
+            base64=_base64(message.body) if is_with_body and text is None else None,
+            text=text,
             body_type=message.body_type,
             priority=message.priority,
             recoverable=message.recoverable,
@@ -227,36 +231,36 @@ class MessageDocument(Document):
             dead_letter_queue=message.application_dead_letter_queue or None,
             aborted_receives=message.aborted_receives,
             extension_size=len(message.extension),
+            extension=_base64(message.extension) if is_with_body and message.extension else None,
             authenticated=bool(message.authentication_level),
             sender=_sender(message),
             claimed_sender=_sid(message.claimed_sender),
             unreadable=message.unreadable or None,
+            packet=_base64(message.packet) if is_with_body and message.unreadable else None,
+            **(_decoded(message, limits) if body is BodyForm.DECODED else {}),
         )
-        if message.unreadable and body is not BodyForm.NONE:
-            document.packet = base64.b64encode(message.packet).decode()
-        if body is BodyForm.DECODED:
-            document._decode(message, limits)
-        if body in (BodyForm.TEXT, BodyForm.DECODED):
-            document.text = body_text(message)
-        if body is not BodyForm.NONE and document.text is None:
-            document.base64 = base64.b64encode(message.body).decode()
-        if body is not BodyForm.NONE and message.extension:
-            document.extension = base64.b64encode(message.extension).decode()
-        return document
 
-    def _decode(self, message: Message, limits: Limits) -> None:
-        decoded, headers = message.decoded(limits=limits), read_headers(message.extension, limits=limits)
-        self.format = decoded.format or None
-        self.decoded = plain(decoded.value)
-        self.undecoded = "; ".join(filter(None, (decoded.reason, headers.reason))) or None
-        if headers.format:
-            self.headers, self.headers_format = dict(plain(headers.values)), headers.format
+
+def _decoded(message: Message, limits: Limits) -> dict[str, Any]:
+    """The fields of a document that say what the body and the headers are."""
+    decoded = decode(message.body, message.body_type, limits=limits)
+    headers = read_headers(message.extension, limits=limits)
+    fields: dict[str, Any] = {"format": decoded.format or None, "decoded": plain_body(decoded.value, decoded.format)}
+    if decoded.reason or headers.reason:
+        fields["undecoded"] = "; ".join(filter(None, (decoded.reason, headers.reason)))
+    if headers.format:
+        fields |= {"headers": plain(headers.values), "headers_format": headers.format}
+    return fields
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
 
 
 def exported(queue: str, message: Message, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
     """A message as a line of an export: where it was, all properties, the decoded body, and the whole packet."""
     document = MessageDocument.of(message, BodyForm.DECODED, limits).model_dump(mode="json")
-    return {"queue": queue} | document | {"packet": base64.b64encode(message.packet).decode()}
+    return {"queue": queue} | document | {"packet": _base64(message.packet)}
 
 
 def _sender(message: Message) -> str | None:

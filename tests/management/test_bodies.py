@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import time
+from statistics import median
+
 import httpx
 import pytest
 
+import qmnode
 from tests.management.conftest import NAME, Managed
 
 QUEUE = "/v1/queues/orders/messages"
@@ -101,3 +106,30 @@ async def test_what_cannot_be_written_is_refused(client: httpx.AsyncClient, mess
     answer = await client.post(QUEUE, json={"messages": [message]})
     assert answer.status_code == 422
     assert "Value error" not in answer.text
+
+
+_LINE = "  <Description>goods of some kind, as the catalogue names them</Description>\r\n"
+XML = qmnode.Message(f'<?xml version="1.0"?>\r\n<Order>\r\n{_LINE * 12}</Order>'.encode())
+BSTR = qmnode.Message.from_value("text" * 128, format="VT_BSTR")
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize(("message", "most"), [(XML, 1.8), (BSTR, 1.5)], ids=["XML", "VT_BSTR"])
+async def test_decoding_makes_a_list_little_slower(
+    client: httpx.AsyncClient, managed: Managed, message: qmnode.Message, most: float
+) -> None:
+    async with await managed.manager.open_queue(f"DIRECT=OS:{NAME}", qmnode.Access.SEND) as queue:
+        await queue.send_many([message] * 1000)
+    managed.server.context.settings = managed.settings.model_copy(update={"batch": 1000, "request_size": 1 << 24})
+    gc.freeze()  # as the service does when it has started
+
+    seconds: dict[str, list[float]] = {"text": [], "decoded": []}
+    for _ in range(9):
+        for body, taken in seconds.items():
+            begin = time.process_time()
+            answer = await client.get(QUEUE, params={"body": body, "limit": 1000})
+            taken.append(time.process_time() - begin)
+            assert answer.content.count(b'"lookup_identifier"') == 1000
+    gc.unfreeze()
+
+    assert median(seconds["decoded"]) < most * median(seconds["text"])
