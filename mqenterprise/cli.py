@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "rollback": Row("mqenterprise.commands.topology:app/rollback", "Undo an applied plan."),
     "drift": Row(
         "mqenterprise.commands.topology:app/drift",
-        "Show changes made by hand since the last apply. Exit code 2: there are some.",
+        "Show what has changed in the directory since the last apply. Exit code 2: something has.",
     ),
     "export": Row("mqenterprise.commands.topology:app/export", "Write the contents of a directory as a declaration."),
     "show": Row(

@@ -150,10 +150,10 @@ def drift(
     as_json: AsJson = False,
     directory: DirectoryFile = None,
 ) -> None:
-    """Show changes made by hand since the last apply. Exit code 2: there are some.
+    """Show what has changed in the directory since the last apply. Exit code 2: something has.
 
-    Every difference counts, as the directory was as declared after the last apply. Objects that were never declared are
-    reported and left alone; apply repairs the rest.
+    The directory was as declared after the last apply, so every difference is such a change. Objects that were never
+    declared are reported and left alone; apply undoes the other changes.
     """
     _tell_plan(declared, False, as_json, True, None, directory)
 
