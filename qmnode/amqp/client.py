@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FRAME: Final = 64 * 1024
-_WINDOW: Final = 2 * 1024 * 1024
-"""Bytes that a session may bring before they are taken."""
+_WINDOW: Final = 400 * _FRAME
+"""Bytes that a session may bring before they are taken. It counts frames, however small they are."""
 _WRITE_BUFFER: Final = 256 * 1024
 _CHECK_LOGIN: Final = "Check user and password, or the certificate"
 _CLOSING: Final = 2.0

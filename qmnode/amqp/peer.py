@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_WINDOW: Final = 2 * 1024 * 1024
-"""Bytes that a session may bring before the node has taken them."""
+_LINKS: Final = 2
+"""Links of a session for whose messages its window has room. The window counts frames, however small they are."""
 MALFORMED: Final = (UnicodeDecodeError, ProtonException, RecursionError)
 """The engine's errors for values of a peer that it takes and cannot give out, such as text that is not UTF-8."""
 TRANSACTIONAL: Final = "qmnode:transactional"
@@ -156,7 +156,8 @@ class Peer:
         connection.open()
 
     def _session_opened(self, event: Any) -> None:
-        event.session.incoming_capacity = max(_WINDOW, self._host.settings.frame_size)  # the engine fails below that
+        settings = self._host.settings
+        event.session.incoming_capacity = _LINKS * settings.credit * settings.frame_size
         event.session.open()
 
     def _session_closed(self, event: Any) -> None:
