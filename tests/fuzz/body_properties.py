@@ -6,11 +6,13 @@ import json
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from qmnode.bodies import xml_formatter
+from qmnode.bodies import xml_formatter, xml_quick
 from qmnode.bodies.activex import VECTOR, Vt
 from qmnode.bodies.choice import FORMATS, HEADER_FORMATS, decode, encode, read_headers, write_headers
-from qmnode.bodies.limits import BodyError, Limits
+from qmnode.bodies.limits import DEFAULT_LIMITS, BodyError, Budget, Limits
 from qmnode.bodies.plain import plain
+from qmnode.bodies.tree import content
+from qmnode.bodies.xml_text import parse, text_of
 from tests.bodies.test_vectors import recorded
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ def check_body(name: str | None, data: bytes) -> None:
     json.dumps(plain(decoded.value), ensure_ascii=False).encode("utf-8")
     if decoded.format == "xml" and not decoded.reason:
         _comes_back(decoded.value)
+        _is_what_the_parser_reads(data)
 
 
 def _comes_back(value: object) -> None:
@@ -38,6 +41,14 @@ def _comes_back(value: object) -> None:
         return  # names with colons, and what only other writers can write
     other = decode(again, format="xml", limits=Limits())
     assert other.reason or plain(other.value) == plain(value)
+
+
+def _is_what_the_parser_reads(data: bytes) -> None:
+    """What is read in one pass is well-formed, and the parser reads the same."""
+    found = xml_quick.read(text_of(data), Budget(LIMITS))
+    if found is not None:
+        tree = parse(data, Budget(DEFAULT_LIMITS))
+        assert found == {tree.name: content(tree)}
 
 
 def check_body_type(data: bytes) -> None:
