@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mqenterprise.directory.embedded import EmbeddedDirectory
 from mqenterprise.directory.errors import DirectoryError
-from mqenterprise.directory.settings import DirectorySettings
+from mqenterprise.directory.settings import DirectorySettings, OtherServers
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
@@ -78,6 +78,15 @@ def _sentence(problem: Any) -> str:
 
 def _relative_to(folder: Path, settings: DirectorySettings) -> DirectorySettings:
     """The settings with their relative paths taken from that folder."""
-    names = ("password_file", "ca_file", "client_certificate", "client_key")
-    changed = {name: folder / value for name in names if (value := getattr(settings, name)) is not None}
+    changed: dict[str, Any] = dict(_paths(folder, settings))
+    if settings.catalogue is not None:
+        changed["catalogue"] = settings.catalogue.model_copy(update=_paths(folder, settings.catalogue))
+    changed["domains"] = {
+        name: other.model_copy(update=_paths(folder, other)) for name, other in settings.domains.items()
+    }
     return settings.model_copy(update=changed)
+
+
+def _paths(folder: Path, settings: DirectorySettings | OtherServers) -> dict[str, Path]:
+    names = ("password_file", "ca_file", "client_certificate", "client_key", "notify_through")
+    return {name: folder / value for name in names if (value := getattr(settings, name, None)) is not None}

@@ -13,6 +13,7 @@ from mqenterprise.directory.errors import DirectoryUnavailable, ObjectNotFound, 
 from mqenterprise.directory.names import canonical, normalized
 from mqenterprise.directory.pool import Pool
 from mqenterprise.directory.results import BUSY, NO_SUCH_OBJECT, SUCCESS, error_of
+from mqenterprise.directory.session import host_of
 from mqenterprise.directory.wire import (
     DONE,
     ENTRY,
@@ -31,7 +32,6 @@ from mqenterprise.directory.wire import (
     octets,
     search_request,
 )
-from mqenterprise.discovery.service_records import ServerFinder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -85,6 +85,13 @@ class LdapConnection:
             with self._lock:
                 self._dialect = self._dialect or dialect_of(entry.attributes, self.settings.kind, self.settings.root)
         return self._dialect
+
+    def server_name(self) -> str:
+        """The host of the server that is asked first. Raises ``DirectoryUnavailable`` if none is known."""
+        url = next(iter(self.pool.order()), None)
+        if url is None:
+            raise DirectoryUnavailable("no directory server is known: neither configured nor found in DNS")
+        return host_of(url) or "localhost"
 
     def close(self) -> None:
         """Close the connections of all threads."""
@@ -387,6 +394,8 @@ class LdapConnection:
 
 def _pool(settings: DirectorySettings, servers: Callable[[], Sequence[str]] | None, clock: Callable[[], float]) -> Pool:
     if servers is None and not settings.servers and settings.domain:
+        from mqenterprise.discovery.service_records import ServerFinder  # with dnspython, which few need
+
         finder = ServerFinder.of(settings, clock)
         return Pool(settings, finder.urls, clock, finder.open)
     return Pool(settings, servers, clock)

@@ -114,6 +114,7 @@ class MachineAccess:
         after = sorted([*others, *self._said(own)], key=_order)
         written = SecurityDescriptor(dacl=Acl.of(*after), control=present.control & ~_NO_AUDITING).write()
         self._directory.connection.modify(dn, [EntryChange(ChangeKind.REPLACE, _ATTRIBUTE, (written,))])
+        self._directory.queue_managers.note_change(dn)
 
     def _read(self, computer: str) -> tuple[str, SecurityDescriptor]:
         found = self._directory.queue_managers.find(computer)

@@ -66,6 +66,23 @@ class Pool:
         else:
             self._give_back(session)
 
+    def unbound(self, settings: DirectorySettings) -> Iterator[Session]:
+        """New sessions that are secured and not bound, to one server after the other, for the caller to close.
+
+        Raises ``DirectoryUnavailable`` if a server that is left cannot be reached either.
+        """
+        problem: DirectoryUnavailable | None = None
+        for url in self.order():
+            try:
+                session = self._open(url, settings, self._clock)
+            except DirectoryUnavailable as error:
+                self.fail(url)
+                problem = error
+            else:
+                yield session
+        if problem is not None:
+            raise problem
+
     def fail(self, url: str) -> None:
         """Note that a server does not answer, and drop what is kept of it."""
         with self._lock:

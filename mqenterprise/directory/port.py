@@ -24,6 +24,7 @@ from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.distribution import resolve_distribution_list, resolve_queue_alias
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, DirectoryUnavailable, ObjectNotFound
 from mqenterprise.directory.groups import groups_of
+from mqenterprise.directory.logins import check_password
 from mqenterprise.directory.notification import Changed, Watcher
 from mqenterprise.directory.security import (
     QUEUE_MANAGER_RIGHTS,
@@ -252,6 +253,15 @@ class LdapPort:
                 return found
         assert known is not None
         return known.groups
+
+    async def check_password(self, account: str, password: str) -> bytes | None:
+        """The SID of the user with this account name and password, or None (:mod:`mqenterprise.directory.logins`).
+
+        Not from the cache; refused while the directory is away.
+        """
+        if self._offline:
+            raise DirectoryUnavailable("the directory is away, so no password can be checked")
+        return await self._ask(partial(check_password, self._service.connection, account, password))
 
     async def check_directory_online(self) -> bool:
         """The reading half of Check Directory Online (3.1.7.1.25): whether the Enterprise object can be read now."""

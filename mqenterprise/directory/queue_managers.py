@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 from mqenterprise.directory.certificates import digests_of
+from mqenterprise.directory.change_notices import NOTIFIED_FIELDS
 from mqenterprise.directory.entities import QueueManagerSettings
 from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectAlreadyExists, ObjectNotFound
@@ -20,13 +21,19 @@ from mqenterprise.directory.mapping import (
     satisfies,
 )
 from mqenterprise.directory.names import child, escape_filter, name_of, normalized, parent_of
+from mqenterprise.directory.new_descriptors import NewDescriptors
 from mqenterprise.directory.objects import ObjectRepository
 from mqenterprise.directory.repositories import configurations_of
 from mqenterprise.directory.security import with_full_control
 from qmnode.directory.port import DirectoryServerType, Filter, QueueManager
+from qmnode.structures.change_notification import ChangeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from mqenterprise.directory.change_notices import ChangeNotices
+    from mqenterprise.directory.connection import LdapConnection
+    from mqenterprise.directory.references import References
 
 LONGEST_COMPUTER_NAME: Final = 15
 """Characters of a NetBIOS name."""
@@ -52,6 +59,11 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
     """Queue managers by computer."""
 
     mapping = QUEUE_MANAGER
+
+    def __init__(self, connection: LdapConnection, references: References, notices: ChangeNotices) -> None:
+        super().__init__(connection, references)
+        self._notices = notices
+        self._descriptors = NewDescriptors(connection)
 
     def _base(self) -> str:
         return self._connection.dialect.contexts.domain
@@ -150,7 +162,12 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
         Cut before the end, :meth:`modify` completes what is missing. Raises ``ObjectAlreadyExists``.
         """
         computer = self._ensure_computer(entity)
-        entry = self._connection.add(child("msmq", computer), self._classes(), self._new_attributes(entity))
+        attributes = self._new_attributes(entity)
+        if entity.security is None:
+            attributes["nTSecurityDescriptor"] = self._descriptors.queue_manager(
+                computer, is_foreign=entity.foreign_system
+            )
+        entry = self._connection.add(child("msmq", computer), self._classes(), attributes)
         added = self._added(entity, entry)
         assert added.identifier is not None
         self._references.note(entry.dn, added.identifier)
@@ -162,8 +179,8 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
     def give_to_computer(self, entity: QueueManager) -> None:
         """Give the computer its own configuration and queues, as OpenLDAP's access rules do for all computers.
 
-        On Active Directory an object's class says who may, and a computer is not among them even if it created the
-        object; as its owner it may say so itself (compare MS-MQDSSM 3.1.6.1.1.8).
+        On Active Directory the list of MS-MQDSSM 3.1.6.1.1.8 gives the computer the configuration alone. A node writes
+        and deletes its queues as its computer, where the queue manager of Windows does so as the user.
         """
         if not self._connection.dialect.gives_guid:
             return
@@ -184,6 +201,14 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
         self._connection.modify(parent_of(dn), self._computer_changes(entity, wanted))
         if attributes is None or SERVICE_FIELDS & set(wanted):
             self._keep_settings(self.at(dn))
+        if NOTIFIED_FIELDS & set(wanted):
+            self.note_change(dn)
+
+    def note_change(self, dn: str) -> None:
+        """Note that a queue manager is to be notified of its changed object."""
+        if self._notices.wanted:
+            identifier = self._references.guid_of(dn, Refers.QUEUE_MANAGER)
+            self._notices.note(ChangeEvent.QUEUE_MANAGER_CHANGED, identifier, identifier)
 
     def delete(self, entity: QueueManager) -> None:
         """Delete the configuration with its queues, the objects for its sites, and the computer if we made it."""

@@ -18,15 +18,19 @@ from mqenterprise.directory.names import (
     split_pathname,
     split_queue_name,
 )
+from mqenterprise.directory.new_descriptors import NewDescriptors
 from mqenterprise.directory.objects import ObjectRepository
 from qmnode.directory.port import Queue, RoutingLink, Site, User
+from qmnode.structures.change_notification import ChangeEvent
 from qmnode.structures.guid import ZERO_GUID, guid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from mqenterprise.directory.change_notices import ChangeNotices
     from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.directory.entries import Entry
+    from mqenterprise.directory.references import References
     from qmnode.structures.guid import Guid
 
 HIGHEST_COST = 999_999
@@ -36,6 +40,16 @@ class SiteRepository(ObjectRepository[Site]):
     """Sites and foreign sites, under CN=Sites of the configuration."""
 
     mapping = SITE
+
+    def __init__(self, connection: LdapConnection, references: References) -> None:
+        super().__init__(connection, references)
+        self._descriptors = NewDescriptors(connection)
+
+    def _new_attributes(self, entity: Site) -> dict[str, Sequence[bytes]]:
+        attributes = super()._new_attributes(entity)
+        if entity.security is None:
+            attributes["nTSecurityDescriptor"] = self._descriptors.site()
+        return attributes
 
     def _base(self) -> str:
         return self._connection.dialect.contexts.sites
@@ -93,9 +107,33 @@ class RoutingLinkRepository(ObjectRepository[RoutingLink]):
 
 
 class QueueRepository(ObjectRepository[Queue]):
-    """Public queues, each under the mSMQConfiguration object of its queue manager."""
+    """Public queues, each under the mSMQConfiguration object of its queue manager, which is notified of changes."""
 
     mapping = QUEUE
+
+    def __init__(self, connection: LdapConnection, references: References, notices: ChangeNotices) -> None:
+        super().__init__(connection, references)
+        self._notices = notices
+        self._descriptors = NewDescriptors(connection)
+
+    def add(self, entity: Queue) -> Queue:
+        added = super().add(entity)
+        self._notify(ChangeEvent.QUEUE_CREATED, added)
+        return added
+
+    def modify(self, entity: Queue, attributes: Collection[str] | None = None) -> None:
+        super().modify(entity, attributes)
+        self._notify(ChangeEvent.QUEUE_CHANGED, entity)
+
+    def delete(self, entity: Queue) -> None:
+        known = self.at(self._located(entity), ("identifier",)) if self._notices.wanted else entity
+        super().delete(entity)
+        self._notify(ChangeEvent.QUEUE_DELETED, known)
+
+    def _notify(self, event: ChangeEvent, queue: Queue) -> None:
+        if self._notices.wanted and queue.identifier is not None:
+            owner = self._references.guid_of(parent_of(self._located(queue)), Refers.QUEUE_MANAGER)
+            self._notices.note(event, queue.identifier, owner)
 
     def _base(self) -> str:
         return self._connection.dialect.contexts.domain
@@ -136,8 +174,12 @@ class QueueRepository(ObjectRepository[Queue]):
 
     def _new_attributes(self, entity: Queue) -> dict[str, Sequence[bytes]]:
         attributes = super()._new_attributes(entity)
-        extension = split_queue_name(split_pathname(entity.pathname)[1])[1]
-        return {**attributes, "mSMQQueueNameExt": (extension.encode(),)} if extension else attributes
+        computer, queue = split_pathname(entity.pathname)
+        if extension := split_queue_name(queue)[1]:
+            attributes["mSMQQueueNameExt"] = (extension.encode(),)
+        if entity.security is None:
+            attributes["nTSecurityDescriptor"] = self._descriptors.queue(parent_of(self._configuration_dn(computer)))
+        return attributes
 
     def _computed(self, entry: Entry, attributes: Collection[str] | None) -> Mapping[str, Any]:
         extension = entry.first("mSMQQueueNameExt") or b""

@@ -2,7 +2,8 @@
 
 Active Directory guards messages by the extended rights of msmq: object entries with RIGHT_DS_CONTROL_ACCESS (MS-ADTS
 5.1.3.2). It guards properties by the rights to read and write them, and children by the right to create them. The
-standard rights have the same bits on both sides. The tables map rights to bits of MS-MQMQ 2.2.23 and 2.2.24.
+standard rights have the same bits on both sides. The tables map rights to bits of MS-MQMQ 2.2.23 to 2.2.25. They write
+what MS-MQDSSM 5.1 asks for: to read an object takes RIGHT_GENERIC_READ, to change it RIGHT_GENERIC_WRITE.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.schema import load_schema
-from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
+from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess, SiteAccess
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_text
 from qmnode.structures.security_descriptor import (
     AccessEntry,
+    AccessMask,
     Ace,
     AceFlags,
     AceType,
@@ -31,8 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 CREATE_CHILD: Final = 0x0001
+LIST_CONTENTS: Final = 0x0004
+WRITE_SELF: Final = 0x0008
 READ_PROPERTY: Final = 0x0010
 WRITE_PROPERTY: Final = 0x0020
+LIST_OBJECT: Final = 0x0080
 CONTROL_ACCESS: Final = 0x0100
 FULL_CONTROL: Final = 0x000F_01FF
 STANDARD_RIGHTS: Final = 0x000F_0000
@@ -41,7 +46,20 @@ _OBJECT: Final[Mapping[int, AceType]] = {
     AceType.ACCESS_ALLOWED: AceType.ACCESS_ALLOWED_OBJECT,
     AceType.ACCESS_DENIED: AceType.ACCESS_DENIED_OBJECT,
 }
-_PLAIN: Final = {value: AceType(key) for key, value in _OBJECT.items()}
+_PLAIN: Final = {
+    **{value: AceType(key) for key, value in _OBJECT.items()},
+    # A condition that nobody here evaluates may hold: the entry denies.
+    AceType.ACCESS_DENIED_CALLBACK: AceType.ACCESS_DENIED,
+    AceType.ACCESS_DENIED_CALLBACK_OBJECT: AceType.ACCESS_DENIED,
+}
+_GENERIC: Final = {
+    AccessMask.GENERIC_READ: READ_PROPERTY | LIST_CONTENTS | LIST_OBJECT | AccessMask.READ_CONTROL,
+    AccessMask.GENERIC_WRITE: WRITE_PROPERTY | WRITE_SELF | AccessMask.READ_CONTROL,
+    AccessMask.GENERIC_ALL: FULL_CONTROL,
+}
+"""Generic rights as those of a directory object (MS-ADTS 5.1.3.2)."""
+_WITH: Final = {READ_PROPERTY: LIST_CONTENTS | LIST_OBJECT, WRITE_PROPERTY: WRITE_SELF}
+"""Rights that are written together with a right, so that both are the generic right to read or to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +69,15 @@ class RightsTable:
     extended: Mapping[str, int]
     """Extended rights, and the bits that each stands for; the wide ones first."""
     plain: Mapping[int, int]
-    """Rights of a directory object, and the bit that each stands for."""
+    """Rights of a directory object, and the bits that each stands for."""
+
+    @property
+    def all(self) -> int:
+        """All bits that the two sides share."""
+        value = STANDARD_RIGHTS | self.guarded
+        for bits in self.plain.values():
+            value |= bits
+        return value
 
     @property
     def guarded(self) -> int:
@@ -85,6 +111,14 @@ QUEUE_MANAGER_RIGHTS: Final = RightsTable(
         CREATE_CHILD: QueueManagerAccess.MQSEC_CREATE_QUEUE,
         READ_PROPERTY: QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
         WRITE_PROPERTY: QueueManagerAccess.MQSEC_SET_MACHINE_PROPERTIES,
+    },
+)
+SITE_RIGHTS: Final = RightsTable(
+    extended={},
+    plain={
+        CREATE_CHILD: SiteAccess.MQSEC_CREATE_FRS | SiteAccess.MQSEC_CREATE_BSC | SiteAccess.MQSEC_CREATE_MACHINE,
+        READ_PROPERTY: SiteAccess.MQSEC_GET_SITE_PROPERTIES,
+        WRITE_PROPERTY: SiteAccess.MQSEC_SET_SITE_PROPERTIES,
     },
 )
 
@@ -139,8 +173,9 @@ def _meant(ace: Ace, rights: RightsTable) -> Iterator[Ace]:
                 names = _extended_names()
                 value = rights.extended.get(names.get(bytes(right), ""), 0) if mask & CONTROL_ACCESS else 0
             kind = _PLAIN[AceType(ace.ace_type)]
-        case AccessEntry(mask=mask, sid=sid) if ace.ace_type in _OBJECT:
-            value, kind = _plain_meaning(mask, rights), AceType(ace.ace_type)
+        case AccessEntry(mask=mask, sid=sid) if ace.ace_type in _OBJECT or ace.ace_type in _PLAIN:
+            value = _plain_meaning(mask, rights)
+            kind = _PLAIN.get(AceType(ace.ace_type), AceType(ace.ace_type))
         case _:
             return
     if value:
@@ -148,6 +183,8 @@ def _meant(ace: Ace, rights: RightsTable) -> Iterator[Ace]:
 
 
 def _plain_meaning(mask: int, rights: RightsTable) -> int:
+    for generic, meant in _GENERIC.items():
+        mask |= meant if mask & generic else 0
     value = mask & STANDARD_RIGHTS
     for bit, meaning in rights.plain.items():
         value |= int(meaning) if mask & bit else 0
@@ -161,9 +198,11 @@ def _said(ace: Ace, rights: RightsTable) -> Iterator[Ace]:
     mask, sid = ace.entry.mask, ace.entry.sid
     plain = mask & STANDARD_RIGHTS
     for bit, meaning in rights.plain.items():
-        plain |= bit if mask & meaning else 0
+        plain |= bit | _WITH.get(bit, 0) if mask & meaning else 0
     left = mask & rights.guarded
-    if left == rights.guarded:
+    if mask & rights.all == rights.all:
+        plain, left = FULL_CONTROL, 0
+    elif rights.guarded and left == rights.guarded:
         plain, left = plain | CONTROL_ACCESS, 0
     if plain:
         yield Ace(ace_type=ace.ace_type, ace_flags=ace.ace_flags, entry=AccessEntry(mask=plain, sid=sid))

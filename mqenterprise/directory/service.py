@@ -7,8 +7,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from mqenterprise.directory.connection import LdapConnection
+from mqenterprise.directory.change_notices import ChangeNotices
 from mqenterprise.directory.errors import ObjectAlreadyExists, ObjectNotFound
+from mqenterprise.directory.forest import connection_of
 from mqenterprise.directory.mapping import ENTERPRISE
 from mqenterprise.directory.names import name_of, split_dn
 from mqenterprise.directory.objects import ObjectRepository
@@ -57,12 +58,13 @@ class EnterpriseDirectory:
         servers: Callable[[], Sequence[str]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.connection = LdapConnection(settings, servers, clock)
+        self.connection = connection_of(settings, servers, clock)
         references = References(self.connection, clock)
+        self.notices = ChangeNotices(settings.notify_through, self.connection.server_name)
         self.sites = SiteRepository(self.connection, references)
         self.routing_links = RoutingLinkRepository(self.connection, references)
-        self.queue_managers = QueueManagerRepository(self.connection, references)
-        self.queues = QueueRepository(self.connection, references)
+        self.queue_managers = QueueManagerRepository(self.connection, references, self.notices)
+        self.queues = QueueRepository(self.connection, references, self.notices)
         self.users = UserRepository(self.connection, references)
         self.aliases = AliasRepository(self.connection, references)
         self.distribution_lists = DistributionListRepository(self.connection, references)
@@ -75,7 +77,8 @@ class EnterpriseDirectory:
         self.close()
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Notify the owners of changed objects, and give all connections back."""
+        self.notices.send()
         self.connection.close()
 
     def enterprise(self) -> Enterprise:

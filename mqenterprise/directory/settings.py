@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -28,6 +29,33 @@ class ServerKind(enum.StrEnum):
 
 
 SCHEMES = ("ldaps", "ldap", "ldapi")
+
+
+def _checked_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
+    for server in servers:
+        parts = urlsplit(server)
+        if parts.scheme not in SCHEMES or not parts.netloc:
+            raise ValueError(f"{server!r} is not the URL of a directory server: write ldaps://host, for example")
+    return servers
+
+
+CATALOGUE: Final = "the global catalogue"
+
+
+class OtherServers(BaseModel):
+    """How the global catalogue or another domain is reached. Other settings are those of the own domain."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    servers: tuple[str, ...] = ()
+    """URLs; those of a domain that names none are found by DNS."""
+    user: str | None = None
+    password: SecretStr | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    tls_name: str | None = None
+
+    _known_schemes = field_validator("servers")(_checked_servers)
 
 
 class DirectorySettings(BaseModel):
@@ -76,14 +104,16 @@ class DirectorySettings(BaseModel):
     idle_limit: float = Field(default=240.0, gt=0)
     """Seconds after which an unused connection is not trusted any more; Active Directory closes one after 900."""
 
-    @field_validator("servers")
-    @classmethod
-    def _known_schemes(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
-        for server in servers:
-            parts = urlsplit(server)
-            if parts.scheme not in SCHEMES or not parts.netloc:
-                raise ValueError(f"{server!r} is not the URL of a directory server: write ldaps://host, for example")
-        return servers
+    catalogue: OtherServers | None = None
+    """The global catalogue of the forest, ``ldaps://host:3269``. With it, objects of other domains are found, too."""
+    domains: Mapping[str, OtherServers] = {}
+    """Other domains of the forest, by DNS name, whose servers or account DNS and our own account do not say."""
+    notify_through: Path | None = None
+    """The Unix socket of a node on this machine, which sends change notifications (MS-MQCN) to the queue managers whose
+    objects are changed. Windows reads its objects again at once then; nodes see changes by themselves.
+    """
+
+    _known_schemes = field_validator("servers")(_checked_servers)
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -91,9 +121,25 @@ class DirectorySettings(BaseModel):
             raise ValueError("name servers (servers:) or a DNS domain to find them in (domain:)")
         if self.bind is BindMethod.SIMPLE and not (self.user and (self.password or self.password_file)):
             raise ValueError("a simple bind needs user and password (or password_file)")
+        if self.catalogue is not None and not self.catalogue.servers:
+            raise ValueError("catalogue needs servers, such as ldaps://dc1.contoso.test:3269")
         if (self.client_certificate is None) != (self.client_key is None):
             raise ValueError("client_certificate and client_key belong together")
         return self
+
+    def of_domain(self, name: str) -> DirectorySettings:
+        """The settings for another domain of the forest, or for :data:`CATALOGUE`."""
+        given = self.catalogue if name == CATALOGUE else self.domains.get(name)
+        given = given or OtherServers()
+        changed: dict[str, Any] = {
+            "catalogue": None, "domains": {}, "root": None, "tls_name": given.tls_name, "kind": ServerKind.AUTO,
+            "servers": given.servers, "domain": None if given.servers else name, "notify_through": None,
+        }  # fmt: skip
+        if given.user is not None:
+            changed |= {"user": given.user, "password": given.password, "password_file": given.password_file}
+        if given.ca_file is not None:
+            changed["ca_file"] = given.ca_file
+        return self.model_copy(update=changed)
 
     @property
     def account(self) -> str:

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 LARGEST_MESSAGE: Final = 64 * 1024 * 1024
 """Bytes; a server that announces more is not believed."""
 
-ADD, MODIFY, DELETE, SEARCH = 0x68, 0x66, 0x4A, 0x63
+BIND, ADD, MODIFY, DELETE, SEARCH = 0x60, 0x68, 0x66, 0x4A, 0x63
 ENTRY, REFERENCE, DONE, INTERMEDIATE, EXTENDED = 0x64, 0x73, 0x65, 0x79, 0x78
 BOOLEAN, INTEGER, OCTETS, ENUMERATED, SEQUENCE, SET = 0x01, 0x02, 0x04, 0x0A, 0x30, 0x31
 CONTROLS: Final = 0xA0
 TRUE: Final = b"\x01\x01\xff"
 FALSE: Final = b"\x01\x01\x00"
 
+_VERSION: Final = 3
+_SIMPLE: Final = 0x80
 SCOPES: Final = {"BASE": 0, "LEVEL": 1, "SUBTREE": 2}
 CHANGES: Final = {"MODIFY_ADD": 0, "MODIFY_DELETE": 1, "MODIFY_REPLACE": 2}
 
@@ -77,6 +79,11 @@ def octets(value: bytes | str) -> bytes:
 
 def _values(values: Iterable[bytes]) -> bytes:
     return element(SET, b"".join(element(OCTETS, value) for value in values))
+
+
+def bind_request(dn: str, password: str) -> bytes:
+    """Encode a BindRequest with a simple password (RFC 4511 4.2)."""
+    return element(BIND, integer(_VERSION) + octets(dn) + element(_SIMPLE, password.encode()))
 
 
 def add_request(dn: str, attributes: Mapping[str, Sequence[bytes]]) -> bytes:

@@ -266,6 +266,8 @@ class Acceptor:
             syntax_of(element.abstract_syntax)
             for element in proposed
             if NDR64_SYNTAX in map(syntax_of, element.transfer_syntaxes)
+            and (known := self._interfaces.get(syntax_of(element.abstract_syntax))) is not None
+            and NDR64_SYNTAX in known.transfer_syntaxes
         }
         return [self._result(element, wide) for element in proposed]
 
@@ -275,7 +277,7 @@ class Acceptor:
         for context_id, (interface, representation) in self._contexts.items():
             if context_id != element.context_id and interface is self._interfaces.get(abstract):
                 return [one for one, known in REPRESENTATIONS.items() if known is representation]
-        return [NDR64_SYNTAX] if abstract in wide else list(REPRESENTATIONS)
+        return [NDR64_SYNTAX] if abstract in wide else self._interfaces[abstract].transfer_syntaxes
 
     def _result(self, element: ContextElement, wide: Collection[SyntaxId]) -> ContextResult:
         offered = [syntax_of(one) for one in element.transfer_syntaxes]

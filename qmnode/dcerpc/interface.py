@@ -69,8 +69,11 @@ class Interface:
     name: str
     syntax: SyntaxId
     methods: dict[int, Method]
+    transfer_syntaxes: tuple[SyntaxId, ...] = tuple(REPRESENTATIONS)
 
 
-def interface(name: str, identifier: SyntaxId, *methods: Method) -> Interface:
-    """An interface with these methods."""
-    return Interface(name, identifier, {method.opnum: method for method in methods})
+def interface(
+    name: str, identifier: SyntaxId, *methods: Method, transfer_syntaxes: tuple[SyntaxId, ...] = tuple(REPRESENTATIONS)
+) -> Interface:
+    """An interface with these methods, in all transfer syntaxes or only in these."""
+    return Interface(name, identifier, {method.opnum: method for method in methods}, transfer_syntaxes)

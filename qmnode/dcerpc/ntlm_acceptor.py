@@ -8,6 +8,7 @@ Version 1 is not accepted.
 from __future__ import annotations
 
 import hmac
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from spnego import CredentialCache
@@ -24,6 +25,10 @@ _VERSION_1: Final = 24
 """Bytes of a response of version 1; those of version 2 are longer."""
 _MIC: Final = slice(72, 88)
 """The place of the integrity code in an AUTHENTICATE_MESSAGE (MS-NLMP 2.2.1.3), with Version before it."""
+_TARGET_NAME_OFFSET, _FLAGS_OFFSET, _TARGET_INFO_OFFSET, _VERSION_OFFSET = 16, 20, 44, 48
+"""Places in a CHALLENGE_MESSAGE (MS-NLMP 2.2.1.2)."""
+_VERSION_SIZE: Final = 8
+_NUMBER: Final = struct.Struct("<I")
 
 
 class NtlmAcceptor(NTLMProxy):
@@ -39,7 +44,7 @@ class NtlmAcceptor(NTLMProxy):
         return self._has_integrity_code
 
     def _step_accept_negotiate(self, token: bytes) -> bytes:
-        challenge = super()._step_accept_negotiate(token)
+        challenge = _with_version(super()._step_accept_negotiate(token))
         self._messages = token + challenge
         return challenge
 
@@ -69,3 +74,17 @@ class NtlmAcceptor(NTLMProxy):
         self._credential = credential
         self._context_attr = authenticate.flags
         self._complete = True
+
+
+def _with_version(challenge: bytes) -> bytes:
+    """The challenge with its Version, zero unless it was negotiated. pyspnego then leaves the field out, and clients
+    that look for the target name behind it refuse the message.
+    """
+    if _NUMBER.unpack_from(challenge, _FLAGS_OFFSET)[0] & NegotiateFlags.version:
+        return challenge
+    whole = bytearray(challenge)
+    for place in (_TARGET_NAME_OFFSET, _TARGET_INFO_OFFSET):
+        offset = _NUMBER.unpack_from(whole, place)[0]
+        _NUMBER.pack_into(whole, place, offset + _VERSION_SIZE)
+    whole[_VERSION_OFFSET:_VERSION_OFFSET] = bytes(_VERSION_SIZE)
+    return bytes(whole)

@@ -8,6 +8,7 @@ import errno
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, cast
 
 import structlog
@@ -63,7 +64,7 @@ Handler = Callable[[Caller, Any], Awaitable[Parameters]]
 """Executes one method: takes the request's parameters, returns the response's. Raises RpcFault for a fault."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Service:
     """An interface with the handlers of its methods, by number."""
 
@@ -268,6 +269,7 @@ class RpcConnection(asyncio.Protocol):
             return
         task = self._tasks.get(event.call_id)
         if task is not None:
+            task.add_done_callback(partial(self._was_cancelled, event.call_id))
             task.cancel()
 
     def _called(self, call: Called) -> None:
@@ -287,16 +289,22 @@ class RpcConnection(asyncio.Protocol):
             log.debug("a call with wrong parameters", method=method.name, peer=self.peer, reason=str(error))
             self._acceptor.fault(call.call_id, status)
             return
-        task = self._loop.create_task(self._perform(call, method, handler, request))
-        self._tasks[call.call_id] = task
-        task.add_done_callback(lambda done: self._done(call.call_id, done))
+        self._tasks[call.call_id] = self._loop.create_task(self._perform(call, method, handler, request))
 
-    def _done(self, call_id: int, task: asyncio.Task[None]) -> None:
+    def _was_cancelled(self, call_id: int, task: asyncio.Task[None]) -> None:
+        """End a call that its client has cancelled before its task began."""
+        if task.cancelled():
+            self._fault_of_cancel(call_id)
+        self._ended(call_id, task)
+
+    def _fault_of_cancel(self, call_id: int) -> None:
+        acceptor = self._acceptor
+        if call_id in acceptor.calls and not acceptor.closed:
+            acceptor.fault(call_id, FaultStatus.CANCEL, executed=True)
+
+    def _ended(self, call_id: int, task: asyncio.Task[Any] | None) -> None:
         if self._tasks.get(call_id) is task:
             del self._tasks[call_id]
-        acceptor = self._acceptor
-        if task.cancelled() and call_id in acceptor.calls and not acceptor.closed:
-            acceptor.fault(call_id, FaultStatus.CANCEL, executed=True)
         self._flush_soon()
 
     async def _wait_for_room(self) -> None:
@@ -307,13 +315,17 @@ class RpcConnection(asyncio.Protocol):
 
     async def _perform(self, call: Called, method: Method, handler: Handler, request: Parameters) -> None:
         acceptor = self._acceptor
-        await self._wait_for_room()
         try:
+            if self._unsent + self._transport.get_write_buffer_size() > _WRITE_LIMIT:
+                await self._wait_for_room()
             response = await handler(self._who_calls(call.principal), request)
             stub = response.encode(call.representation)
         except RpcFault as fault:
             log.debug("a call ends with a fault", method=method.name, peer=self.peer, reason=str(fault))
             acceptor.fault(call.call_id, fault.status)
+        except asyncio.CancelledError:
+            self._fault_of_cancel(call.call_id)
+            raise
         except Exception:
             # An internal error must cost the client one call, not the connection.
             log.exception("a remote procedure call failed unexpectedly", method=method.name, peer=self.peer)
@@ -321,6 +333,8 @@ class RpcConnection(asyncio.Protocol):
         else:
             acceptor.respond(call.call_id, stub)
             self._unsent += len(stub)
+        finally:
+            self._ended(call.call_id, asyncio.current_task())
 
     def _who_calls(self, principal: str) -> Caller:
         """The caller's identity, shared by all calls of a principal."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable
 
 import structlog
 
+from qmnode.directory.notified import NotificationQueue
 from qmnode.directory.port import (
     Directory,
     DirectoryOperationError,
@@ -79,6 +80,7 @@ class Membership:
         self._clock = clock
         self._following: set[asyncio.Future[None]] = set()
         self._is_adopting = False
+        self._notifications = NotificationQueue(manager, settings.directory.notification_interval, clock)
 
     async def join(self) -> None:
         """Adopt the identifier that the directory has for this node, read its data there, and follow changes."""
@@ -127,21 +129,42 @@ class Membership:
             if adopted:
                 log.info("public queue taken over from the directory", queue=queue.pathname)
 
-    async def follow(self, identifier: Guid | None = None) -> None:
-        """Apply the directory's data to one of our public queues, or to all of them."""
+    async def follow(self, identifier: Guid | None = None, *, fresh: bool = False) -> None:
+        """Apply the directory's data to one of our public queues, or to all of them; ``fresh``: not from the cache."""
         for queue in tuple(self._manager.queue_collection.values()):
             if not queue.is_published or identifier not in (None, queue.identifier):
                 continue
             try:
-                found = await self._directory.read_directory(Queue, [equals("identifier", queue.identifier)])
+                found = await self._directory.read_directory(
+                    Queue, [equals("identifier", queue.identifier)], force_directory_read=fresh
+                )
             except DirectoryOperationError as error:
                 log.info("public queue not read", queue=queue.pathname, reason=error.sentence)
                 continue
             if self._manager.published.follow(queue, found):
                 log.info("public queue changed in the directory", queue=queue.pathname)
 
+    async def _process_notifications(self) -> None:
+        """Read the objects again that notifications name (MS-MQCN 3.2.5.2). Those of others are none of our business.
+
+        A queue that was deleted in the directory stays, with its messages, until an administrator deletes it here.
+        """
+        notified = self._notifications.take()
+        if notified is None:
+            return
+        own = {queue.identifier for queue in self._manager.queue_collection.values() if queue.is_published}
+        if notified.everything:
+            await self.follow(fresh=True)
+        else:
+            for identifier in notified.objects & own:
+                await self.follow(identifier, fresh=True)
+        if notified.everything or self._manager.identifier in notified.objects:
+            await self.upkeep.check_directory_online()
+        if notified.everything or notified.objects - own - {self._manager.identifier}:
+            await self.adopt()
+
     async def run(self) -> None:
-        """Process the timers as long as the node runs."""
+        """Process the timers and the notifications as long as the node runs."""
         while True:
             due = self.upkeep.next_expiration
             pause = LOOK if due is None else min(max(due - self._clock(), 0.0), LOOK)
@@ -149,6 +172,7 @@ class Membership:
             if Timer.ONLINE in await self.upkeep.expire() and not self._directory.offline:
                 await self.follow()  # 3.1.7.1.25
                 await self.adopt()
+            await self._process_notifications()
             if not self.settled and not self._directory.offline:
                 await self._settle()
             self._name_site()

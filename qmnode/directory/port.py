@@ -325,6 +325,17 @@ class GroupExpansion(Protocol):
         ...
 
 
+@runtime_checkable
+class PasswordCheck(Protocol):
+    """An additional ability of a directory that knows the passwords of users."""
+
+    async def check_password(self, account: str, password: str) -> bytes | None:
+        """The SID of the user with this account name and this password; None if there is none.
+
+        Bounded in time. Raises :class:`DirectoryOperationError` if that is not known now.
+        """
+
+
 async def search(
     directory: Directory,
     object_type: type[AnyDirectoryObject],

@@ -10,11 +10,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from qmnode.model.packet import stored_value, value_of_any_packet, whole_value
-from qmnode.model.packet_parts import HEAD, PROPERTIES, PROPERTIES_OFFSET, REACH
+from qmnode.model.packet_parts import HEAD, PROPERTIES, PROPERTIES_OFFSET
 from qmnode.model.record import PREFIX, PREFIX_SIZE, with_prefix
 from qmnode.remote_read.remoteread import SectionBuffer, SectionType
 from qmnode.structures.base_header import INFINITE, BaseHeader
 from qmnode.structures.errors import PacketError
+from qmnode.structures.packet_view import times_to_live
 from qmnode.structures.places import offset_of, size_of
 from qmnode.structures.stored_headers import (
     ExtendedAddressHeader,
@@ -108,7 +109,7 @@ def _absolute(value: bytes) -> bytes:
 
 def _relative(packet: bytes) -> bytes:
     """The packet with the seconds that it had to reach its queue."""
-    reach = REACH.unpack_from(packet)[0]
+    reach = times_to_live(packet)[0]
     sent = HEAD.unpack_from(bytes(PREFIX_SIZE) + packet)[_SENT_FIELD]
     return packet if reach == INFINITE else _with_reach(packet, max(reach - sent, 0))
 

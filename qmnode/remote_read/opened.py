@@ -72,7 +72,9 @@ class QueueContext:
 
     queue: RemoteQueue
     pending: dict[int, RemoteReadEntry] = field(default_factory=dict)
-    """Entries of the PendingRequestTable (3.1.1.3) whose messages were sent, by RequestId."""
+    """Entries of the PendingRequestTable (3.1.1.3) whose messages were sent, by RequestId; the oldest first."""
+    timer: asyncio.TimerHandle | None = None
+    """Pending Request Cleanup Timer (3.1.2.2): one for all entries, which all have the same time."""
     move_context: int = field(default_factory=lambda: secrets.randbits(64) | 1)
     """Its pMoveContext (3.1.4.11), a random number."""
 
@@ -92,8 +94,8 @@ class RemoteReadEntry:
     """The lookup identifier of the locked message, once there is one."""
     held: int = 0
     """Bytes of that message, charged to the association until the read has ended."""
-    timer: asyncio.TimerHandle | None = None
-    """Pending Request Cleanup Timer (MS-MQRR 3.1.2.2), once the message was sent."""
+    deadline: float = 0.0
+    """The loop's time by which the reader must end the read, once the message was sent."""
 
     def cancel(self) -> None:
         """End the wait: the call returns MQ_INFORMATION_REMOTE_CANCELED_BY_CLIENT."""

@@ -121,8 +121,9 @@ class RemoteReadInterface:
         return context, handle
 
     def _close(self, context: QueueContext) -> None:
-        for entry in context.pending.values():
-            _stop_timer(entry)
+        if context.timer is not None:
+            context.timer.cancel()
+            context.timer = None
         context.pending.clear()
         self._queues.close(context.queue)
 
@@ -215,14 +216,21 @@ class RemoteReadInterface:
         return StartReceiveResponse(status=ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE)
 
     def _expect_end(self, context: QueueContext, entry: RemoteReadEntry) -> None:
-        """Start the Pending Request Cleanup Timer (3.1.2.2)."""
-        context.pending[entry.request_id] = entry
+        """Start the Pending Request Cleanup Timer (3.1.2.2), unless it runs for an older entry."""
         loop = asyncio.get_running_loop()
-        entry.timer = loop.call_later(self._patience, self._expired, context, entry)
+        entry.deadline = loop.time() + self._patience
+        context.pending[entry.request_id] = entry
+        if context.timer is None:
+            context.timer = loop.call_at(entry.deadline, self._expire, context)
 
-    def _expired(self, context: QueueContext, entry: RemoteReadEntry) -> None:
-        """Pending Request Cleanup Timer Event, 3.1.5.1: the message returns to its place."""
-        if context.pending.get(entry.request_id) is entry:
+    def _expire(self, context: QueueContext) -> None:
+        """Pending Request Cleanup Timer Event, 3.1.5.1: messages return to their places."""
+        loop = asyncio.get_running_loop()
+        context.timer = None
+        for entry in list(context.pending.values()):
+            if entry.deadline > loop.time():
+                context.timer = loop.call_at(entry.deadline, self._expire, context)
+                return
             del context.pending[entry.request_id]
             entry.give_back()
             log.info("a message returns to its queue: its remote reader did not end the read in time",
@@ -239,7 +247,6 @@ class RemoteReadInterface:
         entry = context.pending.pop(request.request_id, None)
         if entry is None:
             return Status(status=ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        _stop_timer(entry)
         return Status(status=await self._reads.end(entry, delete=request.ack == RemoteReadAck.RR_ACK))
 
     async def cancel_receive(self, caller: Caller, request: remoteread.CancelReceiveRequest) -> Status:
@@ -305,11 +312,6 @@ def _move_target(caller: Caller, move_context: int) -> QueueContext | None:
         if one.move_context == move_context and one.queue.descriptor.access == Access.MOVE:
             return one
     return None
-
-
-def _stop_timer(entry: RemoteReadEntry) -> None:
-    if entry.timer is not None:
-        entry.timer.cancel()
 
 
 def _answer(queue: RemoteQueue, read: Read, largest_body: int) -> StartReceiveResponse:

@@ -25,9 +25,10 @@ from qmnode.security.principals import Principals
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
+    from qmnode.dcerpc.server import Service
     from qmnode.directory.port import Directory
     from qmnode.model.queue_manager import QueueManager
     from qmnode.settings.remote_read import RemoteReadSettings
@@ -54,9 +55,10 @@ class RemoteReadServer:
         directory: Directory,
         security: Callable[[AuthenticationType, AuthenticationLevel, int], SecurityContext] | None = None,
         principals: Principals | None = None,
+        beside: Mapping[Service, str] | None = None,
     ) -> None:
         """``security`` makes security contexts; without it all callers are anonymous. ``principals`` says who the
-        others are."""
+        others are. ``beside`` are other services on the same port, with their annotations."""
         self.settings = settings
         self.queues = RemoteQueues(settings.open_queues, settings.cursors)
         self._manager = manager
@@ -72,13 +74,16 @@ class RemoteReadServer:
         opening = RemoteOpening(manager, self.queues, identities)
         reads = Reads(settings.held_bytes)
         patience = settings.pending_request_timeout
-        services = [
-            QmcommServer(opening, self.queues, identities, lambda: self.port).service(),
-            Qm2qmServer(self.queues, identities, lambda: self.port, reads).service(),
-            RemoteReadInterface(opening, self.queues, lambda: self.port, reads, patience).service(),
-        ]
-        self.server = RpcServer(services, limits=limits, security=security)
-        mapper = EndpointMapper(_ANNOTATIONS, lambda: self.port)
+        services = dict(beside or {})
+        if settings.enabled:
+            served = [
+                QmcommServer(opening, self.queues, identities, lambda: self.port).service(),
+                Qm2qmServer(self.queues, identities, lambda: self.port, reads).service(),
+                RemoteReadInterface(opening, self.queues, lambda: self.port, reads, patience).service(),
+            ]
+            services |= {one: _ANNOTATIONS[one.interface] for one in served}
+        self.server = RpcServer(list(services), limits=limits, security=security)
+        mapper = EndpointMapper({one.interface: name for one, name in services.items()}, lambda: self.port)
         self.endpoint_mapper = RpcServer([mapper.service()], limits=limits)
 
     @property

@@ -1,11 +1,11 @@
-"""Security descriptors of new queues (MS-MQDMPR 3.1.7.1.3.1) and queue managers (MS-MQDSSM 3.1.6.1.1.8)."""
+"""Security descriptors of new objects: queues (MS-MQDMPR 3.1.7.1.3.1), queue managers and sites (MS-MQDSSM 3.1.6.1)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from qmnode.security.access_check import QUEUE_MAPPING, Token, access_check
-from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
+from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess, SiteAccess
 from qmnode.structures.security_descriptor import (
     AccessEntry,
     AccessMask,
@@ -109,6 +109,12 @@ def system_queue_security(upgraded: bool) -> SecurityDescriptor:
     )
 
 
+def notification_queue_security() -> SecurityDescriptor:
+    """The descriptor of the queue of change notifications: everybody sends, and only the queue manager receives."""
+    send = _SEE_QUEUE | QueueAccess.MQSEC_WRITE_MESSAGE
+    return _of_administrators(allow(EVERYONE, send), allow(ANONYMOUS, send))
+
+
 def outgoing_queue_security(machine: SecurityDescriptor) -> SecurityDescriptor:
     """The descriptor of queues to other machines: any user sends, and the rest is for users
     with the right to change the queue manager."""
@@ -199,8 +205,18 @@ def default_queue_manager_security(
     )
     aces = [allow(EVERYONE, world)]
     if machine is not None:
-        # Owner and machine are the same account here, so the second entry adds nothing; the section has both.
+        # Owner and machine are the same account, so the second entry adds nothing; the section has both.
         aces += [allow(machine, QueueManagerAccess.MQSEC_MACHINE_GENERIC_ALL), allow(machine, MACHINE_SELF_RIGHTS)]
     aces.append(allow(user, QueueManagerAccess.MQSEC_MACHINE_GENERIC_ALL))
     owner = machine or user
     return SecurityDescriptor(owner=owner, group=owner, dacl=Acl.of(*aces))
+
+
+def default_site_security(owner: Sid) -> SecurityDescriptor:
+    """The descriptor of a new site of a user of the domain: everyone sees it, its creator administers it.
+
+    The section lets everyone administer the site of a guest or of a user of no domain. A directory has neither as the
+    creator of a site.
+    """
+    everything, seen = SiteAccess.MQSEC_SITE_GENERIC_ALL, SiteAccess.MQSEC_SITE_GENERIC_READ
+    return SecurityDescriptor(owner=owner, group=owner, dacl=Acl.of(allow(EVERYONE, seen), allow(owner, everything)))

@@ -12,6 +12,7 @@ A caller is a user's SID with those of all its groups, found so:
   nobody knows one, it is one of Authenticated Users and nothing more. It is in Network (S-1-5-2).
 * **A remote caller that did not** is Anonymous, and **not** in Everyone: only an entry for Anonymous lets it in. (The
   senders of unsigned messages are another matter: ``security.everyone_includes_anonymous``.)
+* **A user whose password the directory has checked** (AMQP, where ``amqp.directory_passwords`` is set) is that user.
 * **A token of the management API** (AMQP takes the same ones) is the SID that its file says, with its groups in the
   directory; without one its role alone says what it may do.
 * **A user of the management socket** is the local user. The administrators may do everything there, as a token without
@@ -39,6 +40,7 @@ from qmnode.directory.port import (
     DirectoryOperationError,
     DirectoryOperationResult,
     GroupExpansion,
+    PasswordCheck,
     User,
     WorkgroupDirectory,
     equals,
@@ -177,6 +179,32 @@ class Principals:
                 continue
             return self._principal(account, user, {user, *implied, *await self._groups_of(user)})
         return self._principal(account, AUTHENTICATED_USERS, implied)
+
+    @property
+    def checks_passwords(self) -> bool:
+        """Whether the directory can check the passwords of its users."""
+        return isinstance(self._directory, PasswordCheck)
+
+    async def user_of_password(self, account: str, password: str) -> Sid | None:
+        """The directory's user with this name and password; None if there is none. MQ_ERROR_NO_DS if the directory
+        cannot be asked.
+        """
+        if not isinstance(self._directory, PasswordCheck):
+            return None
+        try:
+            found = await self._directory.check_password(account, password)
+            return None if found is None else Sid.parse(found)
+        except (DirectoryOperationError, PacketError) as error:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_NO_DS, f"the directory cannot check a password now: {error}"
+            ) from error
+
+    async def of_directory_user(self, account: str, user: Sid) -> Principal:
+        """The principal of a user of the directory that has proven its name. MQ_ERROR_NO_DS while its groups are not
+        known: one of them may be denied something.
+        """
+        implied = {EVERYONE, AUTHENTICATED_USERS, NETWORK}
+        return self._principal(account, user, {user, *implied, *await self._groups_of(user)})
 
     async def of_token(self, name: str, sid: str) -> Principal:
         """The principal of a token of the management API: the SID that its file gives, with all its groups."""

@@ -17,6 +17,7 @@ from qmnode.security.access_check import (
 from qmnode.security.default_descriptors import (
     default_queue_security,
     machine_security,
+    notification_queue_security,
     outgoing_queue_security,
     system_queue_security,
     upgraded_queue_security,
@@ -113,6 +114,10 @@ class QueueAccessPolicy:
     def system_queue_security(self, upgraded: bool) -> bytes:
         """That of a dead-letter queue or the machine's journal."""
         return system_queue_security(upgraded).write()
+
+    def notification_queue_security(self) -> bytes:
+        """That of the queue of change notifications: all may send them, for none is believed."""
+        return notification_queue_security().write()
 
     def outgoing_queue_security(self, machine: bytes) -> bytes:
         """That of queues to other machines: they have the administrators of the queue manager."""

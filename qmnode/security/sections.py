@@ -9,33 +9,35 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from qmnode.structures.base_header import BaseFlags, BaseHeader
+from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_properties_header import MessagePropertiesHeader
 from qmnode.structures.message_security import AuthenticationLevel
-from qmnode.structures.places import codes_of, offset_of, size_of
-from qmnode.structures.queue_formats import PrivateQueueFormatName, PrivateQueueFormatNameId, PublicQueueFormatName
+from qmnode.structures.packet_view import (
+    ADDRESS,
+    FLAGS_AT,
+    GUID_SIZE,
+    NAMES_AT,
+    SIZE_AT,
+    SIZE_END,
+    SOURCE,
+    places_of,
+    security_parts,
+    sent_time_of,
+    user_flags_of,
+)
+from qmnode.structures.places import codes_of, offset_of
 from qmnode.structures.security_header import SecurityHeader
 from qmnode.structures.signature_properties import FLAGS_COVERED, signed_bytes
-from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
-from qmnode.structures.user_header import UserFlags, UserHeader
+from qmnode.structures.transaction_header import TransactionFlags
+from qmnode.structures.user_header import UserFlags
 from qmnode.structures.user_message import UserMessage
 
 if TYPE_CHECKING:
     from qmnode.structures.multi_queue_format_header import MultiQueueFormatHeader
 
-_BASE: Final = size_of(BaseHeader)
-_FLAGS_AT: Final = _BASE + offset_of(UserHeader, "flags")
-_SIZE_AT: Final = offset_of(BaseHeader, "packet_size")
-_AFTER_SIZE: Final = _SIZE_AT + 4
-_AFTER_FLAGS: Final = _FLAGS_AT + 4
-_SOURCE: Final = slice(_BASE, _BASE + 16)
-_ADDRESS: Final = slice(_BASE + 16, _BASE + 32)
 _LONG: Final = Struct("<I")
 _SHORT: Final = Struct("<H")
-_HEAD: Final = Struct(f"<{_BASE + offset_of(UserHeader, 'sent_time')}xI4xI").unpack_from
-"""Unpack two fields: UserHeader.SentTime and Flags."""
-_TRANSACTION_SIZE: Final = Struct("<" + codes_of(TransactionHeader)).size
 _SECURITY: Final = Struct("<" + codes_of(SecurityHeader))
 SECURITY_SIZE: Final = _SECURITY.size
 """Bytes of a SecurityHeader before its first part."""
@@ -48,11 +50,6 @@ _HASH_AT: Final = offset_of(MessagePropertiesHeader, "hash_algorithm")
 _ALGORITHM_AT: Final = offset_of(MessagePropertiesHeader, "encryption_algorithm")
 _OPTIONS: Final = Struct("<BBBBHI")
 """Of a signature: Flags.DM, Flags.PR, source journaling, the acknowledgments asked for, MessageClass, BodyType."""
-_PRIVATE: Final = size_of(PrivateQueueFormatNameId)
-_PUBLIC: Final = size_of(PublicQueueFormatName)
-_OTHER: Final = size_of(PrivateQueueFormatName)
-_NAME_SIZES: Final = (0, 0, _PRIVATE, _PRIVATE, _PRIVATE, _PUBLIC, _OTHER, None)
-"""Bytes of a queue's name by its type in Flags.DQ, AQ or RQ; a direct name says its own."""
 DIRECT: Final = 7
 _PADDING: Final = (b"", b"\0\0\0", b"\0\0", b"\0")
 _CONNECTOR: Final = UserFlags.CQ.mask
@@ -62,7 +59,6 @@ _SEVERAL: Final = UserFlags.MQ.mask
 _DM, _JP, _JN = UserFlags.DM, UserFlags.JP.shift, UserFlags.JN.shift
 _DM_SHIFT, _DM_MASK = _DM.shift, _DM.mask >> _DM.shift
 _DQ, _AQ, _RQ = UserFlags.DQ.shift, UserFlags.AQ.shift, UserFlags.RQ.shift
-_CG: Final = TransactionFlags.CG.mask
 _PR: Final = BaseFlags.PR.mask
 
 
@@ -78,41 +74,30 @@ class Sections:
 
     def __init__(self, packet: bytes) -> None:
         self.packet = packet
-        self.sent_time, flags = _HEAD(packet)
-        self.flags: int = flags
-        self.address = packet[_ADDRESS]
+        self.sent_time = sent_time_of(packet)
+        self.flags = flags = user_flags_of(packet)
+        self.address = packet[ADDRESS]
         """The destination queue manager: UserHeader.QueueManagerAddress."""
         self.to = flags >> _DQ & 7
         """UserHeader.Flags.DQ: what kind of name the destination has."""
-        place = _AFTER_FLAGS
-        names = []
-        for kind in (self.to, flags >> _AQ & 7, flags >> _RQ & 7):
-            size = _NAME_SIZES[kind]
-            if size is None:
-                end = place + 2 + _SHORT.unpack_from(packet, place)[0]
-                names.append(packet[place:end])
-                place = end + (place - end & 3)
-            else:
-                names.append(packet[place : place + size])
-                place += size
-        self._names = names
-        self._connector = b""
-        if flags & _CONNECTOR:
-            self._connector = packet[place : place + 16]
-            place += 16
-        self.transaction_at = place
+        places = places_of(packet)
+        ends = places.admin_queue, places.response_queue, places.connector_type
+        self._names = [
+            _unpadded(packet[begin:end], flags >> shift & 7)
+            for begin, end, shift in zip((NAMES_AT, *ends), ends, (_DQ, _AQ, _RQ), strict=False)
+        ]
+        self._connector = packet[ends[-1] : ends[-1] + GUID_SIZE] if flags & _CONNECTOR else b""
+        self.transaction_at = places.transaction_header
         """Where the TransactionHeader is, if there is one."""
-        if flags & _TRANSACTIONAL:
-            place += _TRANSACTION_SIZE + (16 if packet[place] & _CG else 0)
-        self.security_at = place
+        self.security_at = place = places.security_header
         """Where the SecurityHeader is, if there is one."""
         self.has_security = bool(flags & _SECURED)
         self.security_flags = 0
         self.security_id = self.encryption_key = self.signature = self.sender_cert = b""
         self._key_at = self._signature_at = place
         if self.has_security:
-            place = self._cut_security(place)
-        self.properties_at = place
+            self._cut_security(place)
+        self.properties_at = place = places.properties
         """Where the MessagePropertiesHeader is."""
         self._numbers = numbers = _PROPERTIES.unpack_from(packet, place)
         _, label, _, _, _, _, size, _, privacy_level, hash_algorithm, encryption_algorithm, extension = numbers
@@ -124,28 +109,24 @@ class Sections:
         self.is_several = bool(flags & _SEVERAL)
         """Whether it goes to several destinations, and is signed as such (SIG30)."""
 
-    def _cut_security(self, place: int) -> int:
+    def _cut_security(self, place: int) -> None:
         packet = self.packet
         sid: int
         key: int
         signature: int
         certificate: int
-        provider: int
-        self.security_flags, sid, key, signature, certificate, provider = _SECURITY.unpack_from(packet, place)
+        self.security_flags, sid, key, signature, certificate, _ = _SECURITY.unpack_from(packet, place)
+        self._key_at, self._signature_at, certificate_at, _, _ = security_parts(packet, place)
         place += _SECURITY.size
         self.security_id = packet[place : place + sid]
-        self._key_at = place = place + (sid + 3 & ~3)
-        self.encryption_key = packet[place : place + key]
-        self._signature_at = place = place + (key + 3 & ~3)
-        self.signature = packet[place : place + signature]
-        place += signature + 3 & ~3
-        self.sender_cert = packet[place : place + certificate]
-        return place + (certificate + 3 & ~3) + (provider + 3 & ~3)
+        self.encryption_key = packet[self._key_at : self._key_at + key]
+        self.signature = packet[self._signature_at : self._signature_at + signature]
+        self.sender_cert = packet[certificate_at : certificate_at + certificate]
 
     @property
     def source(self) -> Guid:
         """The queue manager that sent it: UserHeader.SourceQueueManager."""
-        return Guid(self.packet[_SOURCE])
+        return Guid(self.packet[SOURCE])
 
     @property
     def body(self) -> bytes:
@@ -182,7 +163,7 @@ class Sections:
                 message_class,
                 body_type,
             )
-            parts += (packet[_SOURCE], options, self._connector, to)
+            parts += (packet[SOURCE], options, self._connector, to)
         return b"".join(parts)
 
     # The packet changed
@@ -204,7 +185,7 @@ class Sections:
             flags = _SHORT.pack(security_flags)
         if body is None:
             return b"".join((packet[:at], flags, packet[at + len(flags) :]))
-        head = (packet[_AFTER_SIZE:at], flags, packet[at + len(flags) : self.properties_at])
+        head = (packet[SIZE_END:at], flags, packet[at + len(flags) : self.properties_at])
         sizes = self.properties_at + _MESSAGE_SIZE_AT
         numbers = packet[self.properties_at : sizes] + _LONG.pack(len(body)) + packet[sizes + 4 : self._body_at]
         return self._joined(*head, *self._with_rest(numbers, body))
@@ -249,7 +230,7 @@ class Sections:
         """From behind BaseHeader.PacketSize to the MessagePropertiesHeader, with this SecurityHeader."""
         packet = self.packet
         flags = _LONG.pack(self.flags | _SECURED)
-        return b"".join((packet[_AFTER_SIZE:_FLAGS_AT], flags, packet[_AFTER_FLAGS : self.security_at], header))
+        return b"".join((packet[SIZE_END:FLAGS_AT], flags, packet[NAMES_AT : self.security_at], header))
 
     def _with_rest(self, numbers: bytes, body: bytes) -> tuple[bytes, bytes, bytes, bytes]:
         """The MessagePropertiesHeader up to its body, the body, its padding, and the headers behind it."""
@@ -259,8 +240,13 @@ class Sections:
         """The packet of these parts, which begin behind BaseHeader.PacketSize: that leaves out a SessionHeader, and so
         changes with them."""
         packet = self.packet
-        size = _LONG.unpack_from(packet, _SIZE_AT)[0] + _AFTER_SIZE + sum(map(len, parts)) - len(packet)
-        return b"".join((packet[:_SIZE_AT], _LONG.pack(size), *parts))
+        size = _LONG.unpack_from(packet, SIZE_AT)[0] + SIZE_END + sum(map(len, parts)) - len(packet)
+        return b"".join((packet[:SIZE_AT], _LONG.pack(size), *parts))
+
+
+def _unpadded(name: bytes, kind: int) -> bytes:
+    """A queue name in a packet without its padding: only a direct name has some, behind as many bytes as it states."""
+    return name[: _SHORT.size + _SHORT.unpack_from(name)[0]] if kind == DIRECT else name
 
 
 def without_answers(packet: bytes) -> bytes:
@@ -271,7 +257,7 @@ def without_answers(packet: bytes) -> bytes:
     if flags & _TRANSACTIONAL:
         flags &= ~(UserFlags.JP.mask | UserFlags.JN.mask)
     changed = bytearray(packet)
-    _LONG.pack_into(changed, _FLAGS_AT, flags)
+    _LONG.pack_into(changed, FLAGS_AT, flags)
     changed[asked] = 0
     if flags & _TRANSACTIONAL:
         transaction = sections.transaction_at
@@ -281,4 +267,4 @@ def without_answers(packet: bytes) -> bytes:
 
 def has_security(packet: bytes) -> bool:
     """Whether a packet has a SecurityHeader."""
-    return bool(_LONG.unpack_from(packet, _FLAGS_AT)[0] & _SECURED)
+    return bool(user_flags_of(packet) & _SECURED)

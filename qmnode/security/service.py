@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from qmnode.directory.port import Directory
     from qmnode.security.admission import Arrival, QueueRules
     from qmnode.security.identity import Sender
+    from qmnode.security.key_ring import KeyPair
     from qmnode.security.key_store import KeyStore
     from qmnode.security.public_key_lists import PublishedKeys
     from qmnode.settings.security import SecuritySettings
@@ -45,6 +46,8 @@ class KeyStoreStatus:
     """The keys in use."""
     published: tuple[tuple[str, float], ...] = ()
     """Since when the directory shows the current encryption key of each provider: its name, and seconds since 1970."""
+    pairs: tuple[KeyPair, ...] = ()
+    """The keys in use, without their private halves."""
 
     @classmethod
     def of(cls, version: int, ring: KeyRing) -> Self:
@@ -54,7 +57,8 @@ class KeyStoreStatus:
             for pair in ring
             if pair.state is KeyState.CURRENT and pair.purpose is KeyPurpose.ENCRYPTION
         )
-        return cls(version, None, tuple(pair.fingerprint for pair in ring), tuple(published))
+        pairs = tuple(replace(pair, private_key=None) for pair in ring)
+        return cls(version, None, tuple(pair.fingerprint for pair in ring), tuple(published), pairs)
 
 
 class SecurityService:

@@ -6,6 +6,7 @@ access_masks                MQQMACCESSMASK, MQQUEUEACCESSMASK, MQSITEACCESSMASK,
                             SECURITY_INFORMATION
 acks                        OrderAck, FinalAck
 base_header                 BaseHeader
+change_notification         Change Notification Message (MS-MQCN)
 counted_arrays              BLOB, CAUB, CAUI, CAL, CAUL, CAUH, CACLSID, LPWSTR, CALPWSTR
 debug_header                DebugHeader
 guid                        GUID

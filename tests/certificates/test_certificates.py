@@ -147,7 +147,7 @@ class TestNodes:
         encoded = certificate(1024, 5)
         registry.register(user.name, encoded)
         sid = user.security_identifier or b""
-        other = directory.users.add(User(name=fresh_name("signer"), security_identifier=sid[:-4] + b"\x99" + sid[-3:]))
+        other = directory.users.add(User(name=fresh_name("signer"), security_identifier=sid[:-1] + b"\x01"))
         found = directory.users.find(other.name)
         assert found is not None
         verdict = await self.judged(nodes, found.security_identifier or b"", encoded, 5, NOW)

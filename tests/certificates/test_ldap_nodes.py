@@ -82,7 +82,7 @@ class Enterprise:
         """``qmnode send`` at the first node."""
         command = [sys.executable, "-c", "from qmnode.cli import main; main()", "send", *words]
         environment = {**os.environ, "PYTHONPATH": str(PROJECT), "QMNODE_SOCKET": str(self.one.socket)}
-        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=240)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
         [sys.executable, "-m", "mqenterprise", *(str(argument) for argument in arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
         env=os.environ | environment,
     )

@@ -134,10 +134,10 @@ async def test_a_node_remembers_groups_asks_again_when_told_and_when_they_are_ol
         assert isinstance(port, GroupExpansion)
         assert group in await port.expand_groups(identifier)
         groups.change(dn)
-        begun = time.perf_counter()
+        begun = time.process_time()
         for _ in range(100):
             assert group in await port.expand_groups(identifier)  # remembered
-        assert time.perf_counter() - begun < 0.1 * 10  # 1 ms each, on a machine that is ten times slower
+        assert time.process_time() - begun < 0.1 * 10  # 1 ms each, on a machine that is ten times slower
         port._cache.expire(None, None)  # the watch reports a change
         assert group not in await port.expand_groups(identifier)
         groups.change(dn, user)

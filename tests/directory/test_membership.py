@@ -60,7 +60,7 @@ async def running(settings: NodeSettings) -> AsyncIterator[Service]:
     started = asyncio.Event()
     task = asyncio.create_task(service.run(started.set))
     waiting = asyncio.create_task(started.wait())
-    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=60)
     waiting.cancel()
     if task.done():
         await task
@@ -112,7 +112,7 @@ class TestJoining:
 
             directory.queues.modify(replace(published, label="new", quota=77), ("label", "quota"))
 
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (known := await service.manager.queue(f"{computer}\\orders")).label != "new":
                     await asyncio.sleep(0.02)
             assert known.quota == 77
@@ -180,7 +180,7 @@ async def test_queues_that_an_administrator_publishes_are_taken_over(
 
         directory.queues.add(Queue(pathname=f"{computer}\\prices", journaling=True))
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not any(each.pathname.lower().endswith("\\prices") for each in await manager.queues()):
                 await asyncio.sleep(0.05)
         await (await manager.open_queue(f"DIRECT=OS:{computer}\\prices")).close()

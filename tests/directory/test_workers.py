@@ -25,7 +25,7 @@ async def test_an_answer_that_comes_in_the_moment_of_a_cancellation_does_not_swa
         time.sleep(0.1)  # the answer is given to the loop meanwhile
         loop.call_soon(following.cancel)
 
-    ended, _ = await asyncio.wait({following}, timeout=2)
+    ended, _ = await asyncio.wait({following}, timeout=60)
     workers.close()
     assert ended
     assert following.cancelled()

@@ -295,6 +295,15 @@ async def test_a_cancelled_call_ends_with_a_fault_and_an_orphaned_one_with_nothi
     assert await remote.bodies() == [b"one"]
 
 
+async def test_a_call_that_is_cancelled_before_it_begins_ends_with_a_fault(remote: Remote) -> None:
+    async with bound(remote) as client:
+        number, _ = await open_queue(client)
+        request = request_pdu(0, start(number, 1, 30_000).encode(NDR), 10, context=1)
+        await client.send(request + write_pdu(PduType.CO_CANCEL, 10, b""))
+        assert await client.answer() == FaultStatus.CANCEL
+        assert await client.call(8, VERSION, 10, context=1) == bytes.fromhex("0601b11d")
+
+
 async def test_request_identifiers_that_wait_are_not_given_twice(remote: Remote) -> None:
     """3.1.4.1, and 3.1.4.6 for what cannot be cancelled."""
     async with bound(remote) as client:

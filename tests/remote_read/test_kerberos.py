@@ -106,7 +106,7 @@ def domain(domain_controller: DomainController, tmp_path: Path, monkeypatch: pyt
     assert tool is not None
     subprocess.run(
         [tool, "domain", "exportkeytab", str(keytab), "-s", configuration],
-        check=True, capture_output=True, timeout=120,
+        check=True, capture_output=True, timeout=300,
     )  # fmt: skip
     keytab.chmod(0o600)
     return Domain(domain_controller, keytab)

@@ -281,3 +281,18 @@ async def test_a_message_returns_when_its_read_is_not_ended_in_time(tmp_path: Pa
             assert await client.end(1) == ErrorCode.MQ_ERROR_INVALID_PARAMETER
             assert await client.end(2) == 0
         assert await remote.bodies() == []
+
+
+async def test_messages_return_one_after_the_other_when_their_reads_are_not_ended_in_time(tmp_path: Path) -> None:
+    async with serving(tmp_path, pending_request_timeout=0.2) as remote:
+        for body in (b"one", b"two"):
+            await remote.send(body)
+        async with RawRemoteRead(remote) as client:
+            (queue,) = remote.server.queues._by_number.values()
+            await client.start(1)
+            await asyncio.sleep(0.05)  # the second read ends later
+            await client.start(2)
+            await eventually(lambda: not queue.begun)
+            for request_id in (1, 2):
+                assert await client.end(request_id) == ErrorCode.MQ_ERROR_INVALID_HANDLE
+            assert await remote.bodies() == [b"one", b"two"]

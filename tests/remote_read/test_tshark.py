@@ -78,7 +78,7 @@ def dissected(path: Path, *fields: str) -> list[list[str]]:
     command = ["tshark", "-r", str(path), "-d", f"tcp.port=={SERVER_PORT},dcerpc", "-Y", "dcerpc", "-T", "fields"]
     for field in fields:
         command += ["-e", field]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     return [line.split("\t") for line in ended.stdout.splitlines()]
 
 

@@ -75,7 +75,7 @@ def counts(
 class _Run:
     """Members of fixed form that are packed together."""
 
-    __slots__ = ("_checks", "_form", "_get", "_names", "_pointers", "align")
+    __slots__ = ("_checks", "_form", "_get", "_has_several", "_is_plain", "_names", "_pointers", "align")
 
     def __init__(self, align: int, members: Sequence[tuple[Member, Codec]], counters: _Counters, order: str) -> None:
         self.align = align
@@ -93,10 +93,16 @@ class _Run:
             for place, (one, codec) in enumerate(members)
             if isinstance(codec, POINTER_CODEC)
         ]
+        self._has_several = len(members) > 1
+        self._is_plain = not self._checks and not self._pointers
 
     def write(self, writer: NdrWriter, value: Any) -> None:
         got: Any = self._get(value)
-        values: list[Any] = [got] if len(self._names) == 1 else list(got)
+        if self._is_plain:
+            writer.align(self.align)
+            writer.data += self._form.pack(*got) if self._has_several else self._form.pack(got)
+            return
+        values: list[Any] = list(got) if self._has_several else [got]
         for place, _, referent, *_ in self._pointers:
             pointed = values[place]
             if pointed is None:
@@ -131,11 +137,12 @@ def _check(one: Member, number: int) -> None:
 class _Alone:
     """A member that its own codec reads and writes."""
 
-    __slots__ = ("_codec", "_name", "_switch", "align")
+    __slots__ = ("_codec", "_length", "_name", "_size", "_switch", "align")
 
-    def __init__(self, one: Member, codec: Codec) -> None:
+    def __init__(self, one: Member, codec: Codec, counters: _Counters) -> None:
         self.align = codec.align
         self._name, self._switch = one.attribute, one.switch
+        self._size, self._length = counters(one.attribute)
         self._codec = codec
 
     def write(self, writer: NdrWriter, value: Any) -> None:
@@ -149,7 +156,8 @@ class _Alone:
         if isinstance(self._codec, UnionCodec):
             attributes[self._name] = self._codec.read_member(reader, attributes[self._switch], target, self._name)
         else:
-            attributes[self._name] = self._codec.read(reader)
+            size, length = attributes.get(self._size), attributes.get(self._length)
+            attributes[self._name] = self._codec.read(reader, size, length)
 
 
 class _Counters:
@@ -167,9 +175,11 @@ class _Counters:
         return self._names.get((attribute, "size"), ""), self._names.get((attribute, "length"), "")
 
 
-def _steps(members: Sequence[Member], representation: Representation, align: int) -> list[_Run | _Alone]:
+def _steps(
+    members: Sequence[Member], representation: Representation, align: int, counters: _Counters | None = None
+) -> list[_Run | _Alone]:
     """The longest possible runs: a member that needs more alignment than the run's beginning starts another one."""
-    counters = _Counters(members)
+    counters = counters or _Counters(members)
     steps: list[_Run | _Alone] = []
     run: list[tuple[Member, Codec]] = []
     for one in members:
@@ -178,7 +188,7 @@ def _steps(members: Sequence[Member], representation: Representation, align: int
             steps.append(_Run(align, run, counters, representation.order))
             run = []
         if not codec.code:
-            steps.append(_Alone(one, codec))
+            steps.append(_Alone(one, codec, counters))
             align = 1
             continue
         if not run and (steps or codec.align > align):
@@ -255,7 +265,8 @@ class _ParametersCodec(Codec):
         for place, one in enumerate(members):
             # A run ends with a pointer: its referent comes before the next parameter.
             if isinstance(one.type, Pointer) or place == len(members) - 1:
-                self._steps += _steps(members[begin : place + 1], representation, 8 if begin == 0 else 1)
+                align = 8 if begin == 0 else 1
+                self._steps += _steps(members[begin : place + 1], representation, align, _Counters(members))
                 begin = place + 1
 
     def write(self, writer: NdrWriter, value: Any) -> None:

@@ -8,21 +8,21 @@ their end, and the members of unions are aligned like the largest.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from qmnode.dcerpc.errors import NdrError, RangeError
 from qmnode.dcerpc.ndr.streams import word_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from qmnode.dcerpc.ndr.streams import NdrReader, NdrWriter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Representation:
-    """A transfer syntax, as far as it affects stub data."""
+    """A transfer syntax, as far as it affects stub data. There is one object for each, which keys tables of codecs."""
 
     name: str
     pointer_size: int
@@ -30,11 +30,11 @@ class Representation:
     pads_structures: bool
     order: Literal["<", ">"] = "<"
     """The byte order, in the notation of the struct module."""
+    word: struct.Struct = field(init=False)
+    """The ``struct`` form of counts, offsets and pointers."""
 
-    @property
-    def word(self) -> struct.Struct:
-        """The ``struct`` form of counts, offsets and pointers."""
-        return word_of(self.pointer_size, self.order)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "word", word_of(self.pointer_size, self.order))
 
 
 NDR: Final = Representation("NDR", 4, "H", pads_structures=False)
@@ -386,23 +386,26 @@ class Characters(Type):
 
 # --- unions -----------------------------------------------------------------------------------------------------------
 class UnionCodec(Codec):
-    """A non-encapsulated union: the tag again, then the member that it selects."""
+    """A non-encapsulated union: the tag again, then the member that it selects.
 
-    __slots__ = ("_members", "_start", "_tag")
+    NDR64 aligns the union and its member like its largest member (MS-RPCE 2.2.5.3.4.4). NDR aligns the tag and the
+    selected member each in its own way, and an empty one not at all (C706 14.3.8).
+    """
+
+    __slots__ = ("_aligned", "_members", "_tag")
 
     def __init__(self, tag: Codec, members: Mapping[int, Codec | None], *, aligned: bool) -> None:
         self._members = members
         self._tag = tag
         super().__init__(max([tag.align, *(one.align for one in members.values() if one is not None)]))
-        self._start = self.align if aligned else tag.align
-        """Its alignment: NDR64 aligns it like its largest member (MS-RPCE 2.2.5.3.4.4), NDR like its tag."""
+        self._aligned = self.align if aligned else 1
 
     def write_member(self, writer: NdrWriter, tag: int, value: Any) -> None:
         """Write the tag and the member."""
         member = self._member(tag)
-        writer.align(self._start)
+        writer.align(self._aligned)
         self._tag.write(writer, tag)
-        writer.align(self.align)
+        writer.align(self._aligned)
         if not isinstance(member, _PointerCodec):
             if member is not None:
                 member.write(writer, value)
@@ -418,10 +421,10 @@ class UnionCodec(Codec):
         The tag in the union must equal the one outside.
         """
         member = self._member(tag)
-        reader.align(self._start)
+        reader.align(self._aligned)
         if self._tag.read(reader) != tag:
             raise NdrError(f"the tag of a union is not {tag}, which selects its member")
-        reader.align(self.align)
+        reader.align(self._aligned)
         if member is None:
             return None
         if not isinstance(member, _PointerCodec):
@@ -451,6 +454,39 @@ class Union(Type):
         members = {tag: None if one is None else one.codec(representation) for tag, one in self._members.items()}
         tag = self._tag.codec(representation)
         return UnionCodec(tag, members, aligned=representation.pads_structures)
+
+
+class _LaterCodec(Codec):
+    __slots__ = ("_find", "_found")
+
+    def __init__(self, align: int, find: Callable[[], Codec]) -> None:
+        super().__init__(align)
+        self._find = find
+        self._found: Codec | None = None
+
+    def _codec(self) -> Codec:
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def write(self, writer: NdrWriter, value: Any) -> None:
+        self._codec().write(writer, value)
+
+    def read(self, reader: NdrReader, size: int | None = None, length: int | None = None) -> Any:
+        return self._codec().read(reader, size, length)
+
+
+class Later(Type):
+    """A type that is declared further down, for structures that contain themselves; ``align`` is its alignment."""
+
+    __slots__ = ("_align", "_named")
+
+    def __init__(self, named: Callable[[], Declared], align: int) -> None:
+        super().__init__()
+        self._named, self._align = named, align
+
+    def _make(self, representation: Representation) -> Codec:
+        return _LaterCodec(self._align, lambda: self._named().codec(representation))
 
 
 POINTER_CODEC: Final = _PointerCodec

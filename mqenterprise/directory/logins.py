@@ -1,0 +1,100 @@
+"""The passwords of users, checked by a simple bind as the user: the directory decides, and nothing is stored here.
+
+A password is sent over TLS with a verified certificate only, whatever the settings allow the node's own account.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqenterprise.directory.errors import BindRefused, ConstraintViolated, DirectoryUnavailable
+from mqenterprise.directory.names import escape_filter
+from mqenterprise.directory.results import BUSY, SUCCESS, error_of
+from mqenterprise.directory.settings import BindMethod
+from mqenterprise.directory.wire import WireError, bind_request
+from qmnode.structures.errors import PacketError
+from qmnode.structures.sid import Sid
+
+if TYPE_CHECKING:
+    from mqenterprise.directory.connection import LdapConnection
+    from mqenterprise.directory.entries import Entry
+
+_LONGEST_NAME: Final = 256
+_ATTRIBUTES: Final = ("objectSid", "sAMAccountName", "cn")
+
+
+def check_password(connection: LdapConnection, account: str, password: str) -> bytes | None:
+    """The SID of the user with this account name and password; None if there is no such user, or it has another one.
+
+    Raises ``ConstraintViolated`` if the settings do not secure the connection, and ``DirectoryUnavailable``.
+    """
+    _check_secured(connection)
+    # RFC 4513 5.1.2: a server accepts a bind with a name and no password, as anonymous.
+    if not account or len(account) > _LONGEST_NAME or not password:
+        return None
+    user = _user(connection, account)
+    if user is None:
+        return None
+    identifier = user.first("objectSid")
+    if identifier is None or not _is_account(identifier):
+        return None
+    return identifier if _binds(connection, user.dn, password) else None
+
+
+def _check_secured(connection: LdapConnection) -> None:
+    settings = connection.settings
+    may_be_clear = not settings.servers or any(url.startswith("ldap://") for url in settings.servers)
+    if (may_be_clear and not settings.start_tls) or not settings.verify:
+        raise ConstraintViolated(
+            "passwords of users are sent over verified TLS only: set start_tls and verify to true in the directory's "
+            "settings, or turn amqp.directory_passwords off"
+        )
+
+
+def _user(connection: LdapConnection, account: str) -> Entry | None:
+    """The one user of an account name. A user without an account name has its common name instead.
+
+    A directory also finds names that differ in spaces or accents. They are refused: limits on wrong passwords count by
+    name.
+    """
+    text = escape_filter(account)
+    filter = (
+        f"(&(objectClass=user)(!(objectClass=computer))(|(sAMAccountName={text})(&(!(sAMAccountName=*))(cn={text}))))"
+    )
+    found = list(connection.search(connection.dialect.contexts.domain, filter, _ATTRIBUTES))
+    if len(found) != 1:
+        return None
+    name = found[0].first("sAMAccountName") or found[0].first("cn") or b""
+    return found[0] if name.decode("utf-8", "replace").casefold() == account.casefold() else None
+
+
+def _is_account(identifier: bytes) -> bool:
+    try:
+        return bool(Sid.parse(identifier).sub_authorities)
+    except PacketError:
+        return False
+
+
+def _binds(connection: LdapConnection, dn: str, password: str) -> bool:
+    """Whether a server accepts a bind. A connection of its own, which is closed: it is the user's."""
+    settings = connection.settings.model_copy(
+        update={"bind": BindMethod.ANONYMOUS, "client_certificate": None, "client_key": None}
+    )
+    limit = connection.settings.operation_timeout
+    for session in connection.pool.unbound(settings):
+        try:
+            identifier = session.wire.send(bind_request(dn, password))
+            result = session.wire.receive(identifier, limit).result()
+        except (OSError, WireError):
+            connection.pool.fail(session.url)
+            continue
+        finally:
+            session.close()
+        if result.code == SUCCESS:
+            return True
+        if result.code not in BUSY:
+            error = error_of(result, f"checking the password of {dn}", dn)
+            if isinstance(error, DirectoryUnavailable) and not isinstance(error, BindRefused):
+                raise error
+            return False  # also for an account that may not log in, or has no password
+    raise DirectoryUnavailable(f"checking the password of {dn}: no directory server answered")
