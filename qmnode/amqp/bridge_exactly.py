@@ -229,7 +229,7 @@ async def _receive_batches(bridge: Bridge, client: AmqpClient, staging: Staging,
         batch: list[tuple[Arrival, Message]] = []
         for arrival in await receiver.messages(_BATCH):
             try:
-                batch.append((arrival, decoded(bridge, arrival)[0]))
+                batch.append((arrival, decoded(bridge, arrival)[0].message))
             except RefusedError as error:
                 reject(bridge, receiver, arrival, error)
         if batch:

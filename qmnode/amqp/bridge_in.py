@@ -7,7 +7,7 @@ after a cut or a start, as many as can have been under way.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from proton import Condition, Delivery
@@ -16,7 +16,7 @@ from qmnode.amqp.addresses import opened_name
 from qmnode.amqp.client_links import to_its_end
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import DECODE, RefusedError, of_message
-from qmnode.amqp.mapping import from_amqp
+from qmnode.amqp.links import Sent, send_all
 from qmnode.amqp.sections import parse
 from qmnode.errors import MessageQueuingError, MessageTooLargeError
 from qmnode.model.api import Access
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from qmnode.amqp.client import AmqpClient
     from qmnode.amqp.client_links import Arrival, ClientReceiver
     from qmnode.model.api import QueueApi
-    from qmnode.model.message import Message
 
 log = structlog.get_logger(__name__)
 
@@ -52,8 +51,8 @@ def is_of_the_message(error: MessageQueuingError) -> bool:
     return error.code in _OF_THE_MESSAGE or isinstance(error, MessageTooLargeError)
 
 
-def decoded(bridge: Bridge, arrival: Arrival) -> tuple[Message, bool]:
-    """The message, and whether it may have come before. RefusedError if there is none for it.
+def decoded(bridge: Bridge, arrival: Arrival, queue: QueueApi | None = None) -> tuple[Sent, bool]:
+    """The message, as a queue takes it, and whether it may have come before. RefusedError if there is none for it.
 
     The peer gives again what was stored when its answer was lost; not every peer says so.
     """
@@ -65,7 +64,7 @@ def decoded(bridge: Bridge, arrival: Arrival) -> tuple[Message, bool]:
         again = doubtful or bool(found.header.get("delivery_count")) or found.header.get("first_acquirer") is False
         if again:
             found.application_properties[REDELIVERED] = True
-        return from_amqp(found, bridge.place), again
+        return Sent.read(found, queue, bridge.place), again
     except CodecError as error:
         raise RefusedError(DECODE, str(error)) from None
     except MessageQueuingError as error:
@@ -96,14 +95,14 @@ async def carry_in(bridge: Bridge, client: AmqpClient) -> None:
 
 
 async def _store(bridge: Bridge, receiver: ClientReceiver, queue: QueueApi, arrivals: list[Arrival]) -> None:
-    taken: list[tuple[Arrival, Message, bool]] = []
+    taken: list[tuple[Arrival, Sent, bool]] = []
     for arrival in arrivals:
         try:
-            taken.append((arrival, *decoded(bridge, arrival)))
+            taken.append((arrival, *decoded(bridge, arrival, queue)))
         except RefusedError as error:
             reject(bridge, receiver, arrival, error)
     transactional = isinstance(queue, OpenQueueDescriptor) and queue.queue.transactional
-    outcomes = await _send(queue, [message for _, message, _ in taken], "single" if transactional else None)
+    outcomes = await send_all(queue, [message for _, message, _ in taken], "single" if transactional else None)
     failed: MessageQueuingError | None = None
     for (arrival, _, again), refused in zip(taken, outcomes, strict=True):
         if refused is None:
@@ -117,19 +116,3 @@ async def _store(bridge: Bridge, receiver: ClientReceiver, queue: QueueApi, arri
             failed = refused
     if failed is not None:
         raise failed
-
-
-async def _send(queue: QueueApi, messages: list[Message], single: Any) -> list[MessageQueuingError | None]:
-    if single is None and messages:
-        try:
-            await queue.send_many(messages)
-        except MessageQueuingError as error:
-            if len(messages) == 1:
-                return [error]
-        else:
-            return [None] * len(messages)
-    results = await asyncio.gather(*(queue.send(message, single) for message in messages), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException) and not isinstance(result, MessageQueuingError):
-            raise result
-    return [result if isinstance(result, MessageQueuingError) else None for result in results]

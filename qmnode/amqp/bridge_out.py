@@ -108,8 +108,8 @@ async def carry_out(bridge: Bridge, client: AmqpClient) -> None:
 class _Sending:
     def __init__(self, bridge: Bridge, client: AmqpClient, queue: OpenQueueDescriptor) -> None:
         self._bridge, self._client, self._queue = bridge, client, queue
-        self._under_way: dict[int, tuple[int, bool]] = {}
-        """Bytes of each message that has no outcome, by lookup identifier, and whether it may be a duplicate."""
+        self._under_way: dict[int, int] = {}
+        """Bytes of each message that has no outcome, by lookup identifier."""
         self._bytes = 0
         self._room = asyncio.Event()
         self._pause = 0.0
@@ -145,7 +145,8 @@ class _Sending:
             for message in messages:
                 again = self._bridge.uncertain.takes(message)
                 data = encoded(self._bridge, message, again=again)
-                self._under_way[message.lookup_identifier] = (len(data), again)
+                self._under_way[message.lookup_identifier] = len(data)
+                self._bridge.state.repeated += again
                 self._bytes += len(data)
                 answer = sender.send(data)
                 answer.add_done_callback(functools.partial(self._answered, message.lookup_identifier))
@@ -154,15 +155,13 @@ class _Sending:
         if self._closed or answer.cancelled():
             return
         outcome: Outcome = answer.result()
-        size, again = self._under_way.pop(lookup_identifier)
-        self._bytes -= size
+        self._bytes -= self._under_way.pop(lookup_identifier)
         self._room.set()
         state = self._bridge.state
         if outcome.accepted:
             self._queue.end_read(lookup_identifier, ReadOutcome.TAKEN)
             self._queue.context.store.durable()
             state.carried += 1
-            state.repeated += again
         elif outcome.rejected:
             report_rejected(self._bridge, lookup_identifier, outcome.reason)
             self._queue.end_read(lookup_identifier, ReadOutcome.REJECTED)

@@ -244,65 +244,87 @@ def _compound(short: int, long: int, count: int, data: bytes) -> bytes:
     return bytes((long,)) + _FOUR.pack(len(data) + 4) + _FOUR.pack(count) + data
 
 
-def _unsigned(value: int, small: int, large: int, form: str, zero: int) -> bytes:
+def _unsigned(value: int, small: int, large: int, pack: Callable[[int], bytes], zero: bytes) -> bytes:
     if value == 0:
-        return bytes((zero,))
+        return zero
     if 0 < value < 256:
         return bytes((small, value))
-    return bytes((large,)) + struct.pack(form, value)
+    return bytes((large,)) + pack(value)
 
 
-def _whole(value: int) -> bytes:
-    match value:
-        case Byte():
-            return struct.pack(">Bb", 0x51, value)
-        case UByte():
-            return struct.pack(">BB", 0x50, value)
-        case UInt():
-            return _unsigned(value, 0x52, 0x70, ">I", 0x43)
-        case ULong():
-            return _unsigned(value, 0x53, 0x80, ">Q", 0x44)
-        case Timestamp():
-            return b"\x83" + struct.pack(">q", value)
-    if -(1 << 31) <= value < 1 << 31:
-        return b"\x71" + struct.pack(">i", value)
-    return b"\x81" + struct.pack(">q", value) if value < 1 << 63 else b"\x80" + struct.pack(">Q", value)
+NULL: Final = b"\x40"
+UNENCODABLE: Final = (struct.error, UnicodeEncodeError)
+"""The errors of a value that its type has no room for."""
 
 
 def encode(value: Any) -> bytes:
     """The bytes of a value. CodecError if AMQP has none for it."""
     try:
         return _encode(value)
-    except (struct.error, UnicodeEncodeError) as error:
+    except UNENCODABLE as error:
         raise CodecError(f"{value!r:.80} has no encoding: {error}") from None
 
 
+def _integer(value: int) -> bytes:
+    """A number that does not say its type: int, long or, beyond that, ulong."""
+    if -(1 << 31) <= value < 1 << 31:
+        return b"\x71" + _INT(value)
+    return b"\x81" + _LONG(value) if value < 1 << 63 else b"\x80" + _UNSIGNED_LONG(value)
+
+
+def encoded_list(values: list[bytes]) -> bytes:
+    """The list of values that are encoded already."""
+    return _compound(0xC0, 0xD0, len(values), b"".join(values)) if values else b"\x45"
+
+
+def _dictionary(value: dict[Any, Any]) -> bytes:
+    data = b"".join(_encode(key) + _encode(one) for key, one in value.items())
+    return _compound(0xC1, 0xD1, 2 * len(value), data)
+
+
+_INT: Final = struct.Struct(">i").pack
+_LONG: Final = struct.Struct(">q").pack
+_UNSIGNED_LONG: Final = struct.Struct(">Q").pack
+_UNSIGNED_INT: Final = struct.Struct(">I").pack
+_DOUBLE: Final = struct.Struct(">d").pack
+_ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
+    type(None): lambda value: NULL,
+    bool: lambda value: b"\x41" if value else b"\x42",
+    Byte: lambda value: b"\x51" + struct.pack(">b", value),
+    UByte: lambda value: b"\x50" + struct.pack(">B", value),
+    UInt: lambda value: _unsigned(value, 0x52, 0x70, _UNSIGNED_INT, b"\x43"),
+    ULong: lambda value: _unsigned(value, 0x53, 0x80, _UNSIGNED_LONG, b"\x44"),
+    Timestamp: lambda value: b"\x83" + _LONG(value),
+    int: _integer,
+    float: lambda value: b"\x82" + _DOUBLE(value),
+    Symbol: lambda value: _sized(0xA3, 0xB3, value.encode("ascii")),
+    str: lambda value: _sized(0xA1, 0xB1, value.encode("utf-8")),
+    bytes: lambda value: _sized(0xA0, 0xB0, value),
+    UUID: lambda value: b"\x98" + value.bytes,
+    Described: lambda value: b"\x00" + _encode(value.descriptor) + _encode(value.value),
+    list: lambda value: encoded_list([_encode(one) for one in value]),
+    dict: _dictionary,
+}
+
+
 def _encode(value: Any) -> bytes:
-    match value:
-        case None:
-            return b"\x40"
-        case bool():
-            return b"\x41" if value else b"\x42"
-        case int():
-            return _whole(value)
-        case float():
-            return b"\x82" + struct.pack(">d", value)
-        case Symbol():
-            return _sized(0xA3, 0xB3, value.encode("ascii"))
-        case str():
-            return _sized(0xA1, 0xB1, value.encode("utf-8"))
-        case bytes():
-            return _sized(0xA0, 0xB0, value)
-        case UUID():
-            return b"\x98" + value.bytes
-        case Described():
-            return b"\x00" + _encode(value.descriptor) + _encode(value.value)
-        case list():
-            return _compound(0xC0, 0xD0, len(value), b"".join(map(_encode, value))) if value else b"\x45"
-        case dict():
-            data = b"".join(_encode(key) + _encode(one) for key, one in value.items())
-            return _compound(0xC1, 0xD1, 2 * len(value), data)
-    raise CodecError(f"{type(value).__name__} has no counterpart in AMQP")
+    kind = type(value)
+    encoder = _ENCODERS.get(kind)
+    if encoder is None:
+        return _encoder_of_base(kind)(value)
+    return encoder(value)
+
+
+def _encoder_of_base(kind: type) -> Callable[[Any], bytes]:
+    for base in kind.__mro__:
+        if (encoder := _ENCODERS.get(base)) is not None:
+            return encoder
+    raise CodecError(f"{kind.__name__} has no counterpart in AMQP")
+
+
+def encoder_of(kind: type) -> Callable[[Any], bytes]:
+    """The function that encodes a value as this type, whatever its own is. It raises ``UNENCODABLE``."""
+    return _ENCODERS[kind]
 
 
 def symbols(names: list[str]) -> bytes:

@@ -38,7 +38,7 @@ class AmqpConnection(asyncio.Protocol):
         self.block = ""
         """The address block that it came from."""
         self.manager, self.settings, self.place = door.manager, door.settings, door.place
-        self.counts = door.counts
+        self.counts, self.arrivals = door.counts, door.arrivals
         self.transactions = Transactions(door.manager, door.settings.transactions)
         self.held_bytes = 0
         self.closed = False
@@ -139,7 +139,7 @@ class AmqpConnection(asyncio.Protocol):
         sasl = self._sasl
         assert sasl is not None
         try:
-            principal = await self.door.principals.authenticate(attempt, self._certificate)
+            principal = await self.door.principals.authenticate(attempt, self._certificate, self.block)
         except MessageQueuingError as error:
             log.warning("an AMQP client cannot be authenticated now", user=attempt.user[:100], reason=str(error))
             principal = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from qmnode.amqp.arrivals import Arrivals
 from qmnode.amqp.connection import AmqpConnection
 from qmnode.amqp.mapping import Place
 from qmnode.amqp.principals import Principals, server_context
@@ -44,6 +45,7 @@ class AmqpDoor:
         self.principals = Principals(settings, callers)
         self.place = Place(manager.computer_name, self._is_here, time.time)
         self.counts = manager.amqp
+        self.arrivals = Arrivals(manager, settings.transport.address or next(iter(settings.addresses), ""))
         self.partial = 0
         """Bytes of messages that have begun and are not whole."""
         self.port = 0
@@ -128,6 +130,7 @@ class AmqpDoor:
             await self._empty.wait()
         if self._leaving:
             await asyncio.wait(self._leaving)
+        await self.arrivals.stop()
         self._servers.clear()
         self.counts.port = 0
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from proton import Delivery, Described, ulong
 
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import DECODE, SIZE, RefusedError, of_message
-from qmnode.amqp.links import credit_to_give, refuse, reject
-from qmnode.amqp.mapping import from_amqp
+from qmnode.amqp.links import Sent, credit_to_give, refuse, reject, send_all
 from qmnode.amqp.sections import parse
 from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
 from qmnode.errors import MessageQueuingError
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
     from qmnode.amqp.links import Host
     from qmnode.model.api import InTransaction, QueueApi
-    from qmnode.model.message import Message
 
 _LOOK_AGAIN: Final = 0.5
 """Seconds between two looks whether a full queue, or a full disk, has room again."""
@@ -73,15 +70,21 @@ class Body:
 class IncomingLink:
     """Messages from a program into a queue."""
 
-    def __init__(self, host: Host, link: Receiver, number: int, queue: QueueApi, *, transactional: bool) -> None:
-        """``transactional``: each message that is in no transaction is one of its own."""
+    def __init__(
+        self, host: Host, link: Receiver, number: int, queue: QueueApi, *, transactional: bool,
+        arrival: int | None = None,
+    ) -> None:  # fmt: skip
+        """``transactional``: each message that is in no transaction is one of its own. ``arrival``: a message is
+        accepted when it has arrived at the other machine, and rejected if it has not after so many seconds.
+        """
         self.number = number
         self._host = host
         self._link = link
         self._queue = queue
         self._single: InTransaction = "single" if transactional else None
+        self._arrival = arrival
         self._body = Body(host, link, host.settings.message_size)
-        self._came: list[tuple[Delivery, Message]] = []
+        self._came: list[tuple[Delivery, Sent]] = []
         self._under_way = 0
         self._average = _TYPICAL
         self._looking = False
@@ -108,7 +111,7 @@ class IncomingLink:
             return
         self._average = (7 * self._average + len(data) + _HEADERS) // 8
         try:
-            message = from_amqp(parse(data), self._host.place)
+            message = Sent.read(parse(data), self._queue, self._host.place)
         except CodecError as error:
             self._refuse(delivery, RefusedError(DECODE, str(error)))
         except MessageQueuingError as error:
@@ -117,6 +120,8 @@ class IncomingLink:
             self._under_way += 1
             if delivery.remote_state == TRANSACTIONAL:
                 self._host.spawn(self._send_in_transaction(delivery, message))
+            elif self._arrival is not None:
+                self._host.spawn(self._send_to_the_end(delivery, message, self._arrival))
             else:
                 self._came.append((delivery, message))
 
@@ -136,33 +141,30 @@ class IncomingLink:
 
     # Answers of the node
 
-    async def _store(self, came: list[tuple[Delivery, Message]]) -> None:
-        outcomes = await self._send([message for _, message in came])
+    async def _store(self, came: list[tuple[Delivery, Sent]]) -> None:
+        outcomes = await send_all(self._queue, [message for _, message in came], self._single)
         self._under_way -= len(came)
         for (delivery, _), error in zip(came, outcomes, strict=True):
             self._end(delivery, None if error is None else of_message(error))
         self._replenish()
 
-    async def _send(self, messages: list[Message]) -> list[MessageQueuingError | None]:
-        """Send them as one, or each for itself; why each was refused."""
-        if self._single is None:
-            try:
-                await self._queue.send_many(messages)
-            except MessageQueuingError as error:
-                if len(messages) == 1:
-                    return [error]
-            else:
-                return [None] * len(messages)
-        results = await asyncio.gather(
-            *(self._queue.send(message, self._single) for message in messages), return_exceptions=True
-        )
-        return [_error(result) for result in results]
+    async def _send_to_the_end(self, delivery: Delivery, message: Sent, seconds: int) -> None:
+        refused = None
+        try:
+            await self._host.arrivals.deliver(self._queue, message.message, self._single, seconds)
+        except RefusedError as error:
+            refused = error
+        except MessageQueuingError as error:
+            refused = of_message(error)
+        self._under_way -= 1
+        self._end(delivery, refused)
+        self._replenish()
 
-    async def _send_in_transaction(self, delivery: Delivery, message: Message) -> None:
+    async def _send_in_transaction(self, delivery: Delivery, message: Sent) -> None:
         identifier = transaction_of(delivery.remote.data)
         refused = None
         try:
-            await self._queue.send(message, self._host.transactions.find(identifier))
+            await message.into(self._queue, self._host.transactions.find(identifier))
         except RefusedError as error:
             refused = error
         except MessageQueuingError as error:
@@ -234,11 +236,3 @@ class IncomingLink:
         if not model.message_count and left > 0:
             return max(1, int(left // self._average))  # one that does not even fit an empty queue is rejected
         return max(0, int(left // self._average))
-
-
-def _error(result: Any) -> MessageQueuingError | None:
-    if isinstance(result, MessageQueuingError):
-        return result
-    if isinstance(result, BaseException):
-        raise result
-    return None

@@ -1,21 +1,29 @@
-"""The common parts of links, without I/O: their refusal, and the credit of those that bring messages."""
+"""The common parts of links, without I/O: their refusal, and the credit and messages of those that bring some."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proton import Condition, Delivery, Endpoint, Link, Terminus
 
 from qmnode.amqp.conditions import RefusedError
+from qmnode.amqp.mapping import from_amqp, identity
+from qmnode.errors import MessageQueuingError
+from qmnode.model.open_queue import OpenQueueDescriptor
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
+    from qmnode.amqp.arrivals import Arrivals
     from qmnode.amqp.mapping import Place
     from qmnode.amqp.principals import Principal
+    from qmnode.amqp.sections import AmqpMessage
     from qmnode.amqp.transactions import Transactions
     from qmnode.model.administration import AmqpCounts
+    from qmnode.model.api import InTransaction, QueueApi
+    from qmnode.model.message import Message
     from qmnode.model.queue_manager import QueueManager
     from qmnode.settings.amqp import AmqpSettings
 
@@ -31,6 +39,7 @@ class Host(Protocol):
     principal: Principal
     transactions: Transactions
     counts: AmqpCounts
+    arrivals: Arrivals
     held_bytes: int
     """Bytes of the messages that the connection's links have locked."""
     closed: bool
@@ -48,6 +57,55 @@ class Host(Protocol):
 
     def take_partial(self, size: int) -> None:
         """Count bytes of a message that is not whole, or no longer. RefusedError if there are too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message that a queue is to take."""
+
+    message: Message
+    identity: bytes
+    """That of its message id, if the queue detects duplicates; otherwise empty."""
+
+    @classmethod
+    def read(cls, found: AmqpMessage, queue: QueueApi | None, place: Place) -> Sent:
+        """The message for a queue. MessageQueuingError or CodecError if there is none for it."""
+        message = from_amqp(found, place)
+        return cls(message, identity(found) if detects_duplicates(queue) else b"")
+
+    async def into(self, queue: QueueApi, transaction: InTransaction) -> None:
+        """Send the message to its queue. MessageQueuingError if that refuses it."""
+        if self.identity and isinstance(queue, OpenQueueDescriptor):
+            await queue.send_once(self.message, self.identity, transaction)
+        else:
+            await queue.send(self.message, transaction)
+
+
+def detects_duplicates(queue: QueueApi | None) -> bool:
+    """Whether an open queue is one of this node that has a window."""
+    return isinstance(queue, OpenQueueDescriptor) and queue.queue.duplicate_window > 0
+
+
+async def send_all(
+    queue: QueueApi, messages: Sequence[Sent], transaction: InTransaction
+) -> list[MessageQueuingError | None]:
+    """Send messages with one sync, as one if none needs a transaction or a look at its id; why each was refused."""
+    if messages and transaction is None and not any(one.identity for one in messages):
+        try:
+            await queue.send_many([one.message for one in messages])
+        except MessageQueuingError as error:
+            if len(messages) == 1:
+                return [error]
+        else:
+            return [None] * len(messages)
+    results = await asyncio.gather(*(one.into(queue, transaction) for one in messages), return_exceptions=True)
+    return [_refusal(result) for result in results]
+
+
+def _refusal(result: BaseException | None) -> MessageQueuingError | None:
+    if result is None or isinstance(result, MessageQueuingError):
+        return result
+    raise result
 
 
 class DoorLink(Protocol):

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from qmnode.amqp.sections import DATA, VALUE, AmqpMessage
 from qmnode.bodies.choice import HEADER_FORMATS, read_headers, write_headers
 from qmnode.bodies.limits import BodyError
 from qmnode.errors import MessageQueuingError
+from qmnode.model.duplicates import identity_of
 from qmnode.model.message import INFINITE, Message
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_from_text, guid_to_text
@@ -68,9 +70,12 @@ class Place:
 # Identifiers
 
 
+_machine_text = lru_cache(maxsize=256)(guid_to_text)
+
+
 def identifier_text(identifier: bytes) -> str:
     """An OBJECTID as Message Queuing writes it: ``12345678-...\\42``."""
-    return f"{guid_to_text(identifier[:16])}\\{int.from_bytes(identifier[16:20], 'little')}"
+    return f"{_machine_text(identifier[:16])}\\{int.from_bytes(identifier[16:20], 'little')}"
 
 
 def identifier_of(value: Any) -> bytes | None:
@@ -133,6 +138,14 @@ def _value(text: str, kind: str) -> Any:
 
 
 # In
+
+
+def identity(message: AmqpMessage) -> bytes:
+    """The identity of a message for the detection of duplicates: its id with the type of that; empty without an id."""
+    value = message.properties.get("message_id")
+    if value is None:
+        return b""
+    return identity_of(*_typed(value))
 
 
 def from_amqp(message: AmqpMessage, place: Place) -> Message:
@@ -294,8 +307,10 @@ def to_amqp(message: Message, address: str, place: Place) -> AmqpMessage:
 
 
 def _types_of(headers: dict[str, str]) -> dict[str, str]:
+    if _TYPES not in headers:
+        return {}
     try:
-        types = json.loads(headers.get(_TYPES, "{}"))
+        types = json.loads(headers[_TYPES])
     except ValueError:
         return {}
     return {name: kind for name, kind in types.items() if isinstance(kind, str)} if isinstance(types, dict) else {}

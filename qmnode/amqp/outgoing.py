@@ -11,6 +11,7 @@ from proton import Delivery, Described, Link, ulong
 from qmnode.administration.messages import browse
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import NOT_IMPLEMENTED, RefusedError, of_endpoint
+from qmnode.amqp.engine import send
 from qmnode.amqp.links import refuse
 from qmnode.amqp.mapping import to_amqp
 from qmnode.amqp.sections import AmqpMessage, write
@@ -244,15 +245,11 @@ class OutgoingLink:
         except (CodecError, ValueError):  # headers with half a surrogate pair, say: a bad packet holds nobody up
             data = write(AmqpMessage(body=message.body))
         self._tag += 1
-        delivery = self._link.delivery(str(self._tag))
-        self._link.stream(data)
+        send(self._link, str(self._tag), data, settled=self._presettled)
         self._host.counts.delivered += 1
-        if self._presettled:
-            delivery.settle()
-        else:
+        if not self._presettled:
             self._held[self._tag] = (message.lookup_identifier, len(data))
             self._host.held_bytes += len(data)
-        self._link.advance()
 
 
 def _accepts(state: Any) -> bool:

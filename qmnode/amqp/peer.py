@@ -12,6 +12,7 @@ import structlog
 from proton import Collector, Connection, Endpoint, Event, ProtonException, Terminus, Transport, symbol
 
 from qmnode.amqp.addresses import opened_name
+from qmnode.amqp.arrivals import ARRIVAL, arrival_limit
 from qmnode.amqp.conditions import (
     DECODE,
     INTERNAL,
@@ -22,6 +23,7 @@ from qmnode.amqp.conditions import (
     of_endpoint,
 )
 from qmnode.amqp.coordinator import CoordinatorLink
+from qmnode.amqp.engine import next_event
 from qmnode.amqp.incoming import IncomingLink
 from qmnode.amqp.links import is_gone, refuse
 from qmnode.amqp.outgoing import OutgoingLink
@@ -132,11 +134,12 @@ class Peer:
     def dispatch(self) -> None:
         """Do what the events of the engine ask for."""
         collector = self._collector
-        while collector is not None and (event := collector.peek()) is not None:
-            handler = self._handlers.get(event.type)
+        while collector is not None and (event := next_event(collector)) is not None:
+            kind, found = event
+            handler = self._handlers.get(kind)
             if handler is not None:
                 try:
-                    handler(event)
+                    handler(found)
                 except RefusedError as error:
                     self.refuse(error)
                 except MALFORMED as error:
@@ -234,9 +237,16 @@ class Peer:
         transactional = properties.get(symbol(TRANSACTIONAL)) is True
         if isinstance(queue, OpenQueueDescriptor):
             transactional |= queue.queue.transactional
+        try:
+            arrival = arrival_limit(properties.get(symbol(ARRIVAL)), queue)
+            if arrival is not None:
+                await self._host.arrivals.start()
+        except (RefusedError, MessageQueuingError):
+            await queue.close()
+            raise
         link.max_message_size = self._host.settings.message_size
         await self._open_with(link, queue)
-        return IncomingLink(self._host, link, number, queue, transactional=transactional)
+        return IncomingLink(self._host, link, number, queue, transactional=transactional, arrival=arrival)
 
     async def _attach_sender(self, link: Any, number: int) -> DoorLink:
         """A link on which the peer receives."""
@@ -296,8 +306,7 @@ class Peer:
         if (link := self._of(event.link)) is not None:
             link.flow()
 
-    def _delivery(self, event: Any) -> None:
-        delivery = event.delivery
+    def _delivery(self, delivery: Any) -> None:
         if (link := self._of(delivery.link)) is not None:
             link.delivery(delivery)
 

@@ -1,18 +1,23 @@
 """The clients of the door: how they prove who they are, and their roles.
 
-The names and roles are those of the management API (``management.tokens``). With a name comes its SID, and the access
-lists of the queues decide for it as for remote readers.
+The names and roles are those of the management API (``management.tokens``), and users of the directory where that is
+set. With a name comes its SID, and the access lists of the queues decide for it as for remote readers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import structlog
+
+from qmnode.amqp.attempts import Attempts
 from qmnode.amqp.sasl import ANONYMOUS, EXTERNAL, PLAIN, Attempt
-from qmnode.errors import MessageQueuingError
+from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.management.tokens import Role, Tokens
 from qmnode.structures.error_codes import ErrorCode
 
@@ -23,6 +28,12 @@ if TYPE_CHECKING:
     from qmnode.security.principals import Principals as Callers
     from qmnode.settings.amqp import AmqpSettings
     from qmnode.settings.node import NodeSettings
+
+log = structlog.get_logger(__name__)
+
+_AT_ONCE: Final = 2
+"""Passwords that are checked at a time: the node itself asks the directory over few threads."""
+_LONGEST_NAME: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +51,7 @@ class Principal:
 
     def check(self) -> None:
         """MQ_ERROR_ACCESS_DENIED for a role that may neither send nor see bodies."""
-        if self.role is not Role.OPERATE:
+        if not self.role.changes:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_ACCESS_DENIED,
                 f"the role of {self.name} is {self.role}, and sending, receiving and browsing are for {Role.OPERATE}",
@@ -55,6 +66,13 @@ class Principals:
         self._callers = callers
         path = self.settings.tokens or settings.management.tokens
         self._tokens = Tokens(path) if path is not None else None
+        if self.settings.directory_passwords and not callers.checks_passwords:
+            raise ConfigurationError(
+                "amqp.directory_passwords: this node has no directory that checks passwords. Set directory to one "
+                "over LDAP, or amqp.directory_passwords to false"
+            )
+        self._attempts = Attempts(self.settings.password_failures, time.monotonic)
+        self._turns = asyncio.Semaphore(_AT_ONCE)
 
     def load(self) -> None:
         """Read the tokens again. ConfigurationError; what was there before stays then."""
@@ -69,26 +87,54 @@ class Principals:
     def mechanisms(self, peer_certificate: str) -> list[str]:
         """The mechanisms that a client is offered, the best first."""
         offered = [EXTERNAL] if peer_certificate else []
-        if self._tokens is not None and self.settings.takes_passwords:
+        if (self._tokens is not None or self.settings.directory_passwords) and self.settings.takes_passwords:
             offered.append(PLAIN)
         if self.settings.anonymous:
             offered.append(ANONYMOUS)
         return offered
 
-    async def authenticate(self, attempt: Attempt, peer_certificate: str) -> Principal | None:
-        """Return the principal of an attempt; None if it proves nothing. MQ_ERROR_NO_DS while the directory is down."""
-        name, role, sid = peer_certificate, Role.OPERATE, None
-        if attempt.mechanism == ANONYMOUS:
-            name = ""
-        elif attempt.mechanism == PLAIN:
-            caller = self._tokens.caller(attempt.password) if self._tokens is not None else None
-            if caller is None or caller.name != attempt.user:
-                return None
-            name, role, sid = caller.name, caller.role, caller.principal
-        ask = partial(self._callers.of_remote_user, name) if sid is None else partial(self._callers.of_token, name, sid)
-        found = Principal(name, role, ask)
-        await found.caller()
+    async def authenticate(self, attempt: Attempt, peer_certificate: str, block: str) -> Principal | None:
+        """Return the principal of an attempt from an address block; None if it proves nothing. MQ_ERROR_NO_DS while the
+        directory is down.
+        """
+        if attempt.mechanism == PLAIN:
+            found = self._by_token(attempt) or await self._by_password(attempt, block)
+        else:
+            name = "" if attempt.mechanism == ANONYMOUS else peer_certificate
+            found = Principal(name, Role.OPERATE, partial(self._callers.of_remote_user, name))
+        if found is not None:
+            await found.caller()
         return found
+
+    def _by_token(self, attempt: Attempt) -> Principal | None:
+        caller = self._tokens.caller(attempt.password) if self._tokens is not None else None
+        if caller is None or caller.name != attempt.user:
+            return None
+        name, sid = caller.name, caller.principal
+        ask = partial(self._callers.of_remote_user, name) if sid is None else partial(self._callers.of_token, name, sid)
+        return Principal(name, caller.role, ask)
+
+    async def _by_password(self, attempt: Attempt, block: str) -> Principal | None:
+        """A user of the directory, which is asked no more often than it should be."""
+        if not self.settings.directory_passwords:
+            return None
+        keys = (f"user {attempt.user.casefold()[:_LONGEST_NAME]}", f"address {block}")
+        if not self._attempts.begin(*keys):
+            log.warning(
+                "too many wrong passwords: the directory is not asked (amqp.password_failures)",
+                user=attempt.user[:100], address=block,
+            )  # fmt: skip
+            return None
+        try:
+            async with self._turns:
+                user = await self._callers.user_of_password(attempt.user, attempt.password)
+        except MessageQueuingError:
+            self._attempts.take_back(*keys)  # nothing was tried
+            raise
+        if user is None:
+            return None
+        self._attempts.take_back(*keys)
+        return Principal(attempt.user, Role.OPERATE, partial(self._callers.of_directory_user, attempt.user, user))
 
 
 def name_in_certificate(certificate: dict[str, Any] | None) -> str:

@@ -1,9 +1,23 @@
 """A message of AMQP 1.0 (part 3.2): its sections, from bytes and back; :mod:`qmnode.amqp.mapping` has the meaning."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from qmnode.amqp.codec import CodecError, Decoder, Described, Symbol, Timestamp, UByte, UInt, ULong, encode
+from qmnode.amqp.codec import (
+    NULL,
+    UNENCODABLE,
+    CodecError,
+    Decoder,
+    Described,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    encode,
+    encoded_list,
+    encoder_of,
+)
 
 _HEADER: Final = 0x70
 _DELIVERY_ANNOTATIONS: Final = 0x71
@@ -150,23 +164,49 @@ def _fields(names: tuple[str, ...], values: Any) -> dict[str, Any]:
     return found
 
 
-def _list(names: tuple[str, ...], fields: dict[str, Any]) -> list[Any]:
-    values = [
-        None if (value := fields.get(name)) is None else _TYPES.get(name, lambda same: same)(value) for name in names
-    ]
-    while values and values[-1] is None:
+def _section(number: int, value: bytes) -> bytes:
+    return b"\x00\x53" + bytes((number,)) + value
+
+
+def _writers(names: tuple[str, ...]) -> tuple[tuple[str, Callable[[Any], bytes]], ...]:
+    return tuple((name, encoder_of(_TYPES[name]) if name in _TYPES else encode) for name in names)
+
+
+_HEADER_WRITERS: Final = _writers(HEADER_FIELDS)
+_PROPERTY_WRITERS: Final = _writers(PROPERTY_FIELDS)
+
+
+def _fields_of(writers: tuple[tuple[str, Callable[[Any], bytes]], ...], fields: dict[str, Any]) -> bytes:
+    """A list of fields, up to the last that is set."""
+    values: list[bytes] = []
+    left = len(fields)
+    for name, encoded in writers:
+        value = fields.get(name)
+        values.append(NULL if value is None else encoded(value))
+        if name in fields:
+            left -= 1
+            if not left:
+                break
+    while values and values[-1] == NULL:
         values.pop()
-    return values
+    return encoded_list(values)
 
 
 def write(message: AmqpMessage) -> bytes:
     """The bytes of a message. CodecError if a value has no encoding."""
-    out = [encode(Described(ULong(_HEADER), _list(HEADER_FIELDS, message.header)))] if message.header else []
+    try:
+        return b"".join(_written(message))
+    except UNENCODABLE as error:
+        raise CodecError(f"a value of the message has no encoding: {error}") from None
+
+
+def _written(message: AmqpMessage) -> Iterator[bytes]:
+    if message.header:
+        yield _section(_HEADER, _fields_of(_HEADER_WRITERS, message.header))
     if message.annotations:
-        out.append(encode(Described(ULong(_MESSAGE_ANNOTATIONS), message.annotations)))
+        yield _section(_MESSAGE_ANNOTATIONS, encode(message.annotations))
     if message.properties:
-        out.append(encode(Described(ULong(_PROPERTIES), _list(PROPERTY_FIELDS, message.properties))))
+        yield _section(_PROPERTIES, _fields_of(_PROPERTY_WRITERS, message.properties))
     if message.application_properties:
-        out.append(encode(Described(ULong(_APPLICATION_PROPERTIES), message.application_properties)))
-    out.append(message.body_bytes or encode(Described(ULong(message.body_kind), message.body)))
-    return b"".join(out)
+        yield _section(_APPLICATION_PROPERTIES, encode(message.application_properties))
+    yield message.body_bytes or _section(message.body_kind, encode(message.body))

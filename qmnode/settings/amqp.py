@@ -32,6 +32,12 @@ class AmqpSettings(BaseModel):
     from the subject's common name."""
     tokens: Path | None = None
     """YAML file of the names and secrets for PLAIN, as ``management.tokens``, which is the default."""
+    directory_passwords: bool = False
+    """Whether users of the directory may log in with PLAIN, with their account names and passwords. The node checks
+    them by a simple bind at the directory, over TLS. Also needs a certificate here, or a loopback address."""
+    password_failures: int = Field(default=10, ge=1)
+    """Wrong passwords of one user, or from one address, in a minute. At the limit, the directory is not asked any more:
+    its own limit may lock accounts."""
     anonymous: bool = False
     """Whether clients may come without a name. They are anonymous to the queues' access lists."""
 
@@ -49,6 +55,7 @@ class AmqpSettings(BaseModel):
     message_size: Bytes = Field(default=5 * _MIB, ge=1024)
     """Bytes of a message in AMQP. Message Queuing has 4 MiB for the body."""
     frame_size: Bytes = Field(default=64 * 1024, ge=512, le=16 * _MIB)
+    """Bytes of a frame that a client may send. A larger message comes in several frames."""
     credit: int = Field(default=200, ge=1)
     """Messages that a sender may have under way on one link."""
     prefetch: int = Field(default=1_000, ge=1)
@@ -69,6 +76,11 @@ class AmqpSettings(BaseModel):
             raise ValueError("amqp.certificate and amqp.private_key belong together: set both or neither")
         if self.authorities is not None and self.certificate is None:
             raise ValueError("amqp.authorities are for TLS: set amqp.certificate and amqp.private_key too")
+        if self.directory_passwords and not self.takes_passwords:
+            raise ValueError(
+                "amqp.directory_passwords: others could read the passwords on their way: set amqp.certificate and "
+                "amqp.private_key, or amqp.address to a loopback address"
+            )
         return self
 
     @property

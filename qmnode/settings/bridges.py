@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -18,7 +18,7 @@ _PORTS: Final = {"amqp": 5672, "amqps": 5671}
 class SecretSettings(BaseModel):
     """A secret in a store of secrets."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     store: str = "aws"
     """The name of the installed store (entry point group ``qmnode.secrets``): ``aws`` is AWS Secrets Manager."""
@@ -27,10 +27,13 @@ class SecretSettings(BaseModel):
     """The store's own settings; for ``aws``: ``region``, ``endpoint_url``."""
 
 
+BridgeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
 class BridgeSettings(BaseModel):
     """A bridge (docs/amqp.md): messages of one queue go to an address of a peer, or come from there."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     direction: Literal["out", "in"]
     """``out`` takes messages from the queue and sends them to the peer; ``in`` is the other way round."""
@@ -48,10 +51,13 @@ class BridgeSettings(BaseModel):
     user: str = ""
     """The name for SASL PLAIN. With neither this nor a certificate, the bridge is ANONYMOUS."""
     password_file: Path | None = None
+    """File on the machine of the node with the password, which is read before each attempt."""
     password_secret: SecretSettings | None = None
+    """The password in a store of secrets, in place of a file."""
     certificate: Path | None = None
     """PEM file of the client certificate, for SASL EXTERNAL."""
     private_key: Path | None = None
+    """PEM file of its private key."""
     authorities: Path | None = None
     """PEM file of the authorities that the peer's certificate is checked against; by default those of the machine."""
     virtual_host: str = ""
@@ -65,9 +71,10 @@ class BridgeSettings(BaseModel):
     connect_timeout: float = Field(default=20.0, gt=0)
     """Seconds until the peer has accepted connection and link."""
     retry: float = Field(default=1.0, gt=0)
-    """Seconds until the first new attempt after a failure. Each further wait is twice as long,"""
+    """Seconds until the first new attempt after a failure. Each further wait is twice as long, up to
+    ``longest_retry``."""
     longest_retry: float = Field(default=60.0, gt=0)
-    """up to this many seconds."""
+    """The longest wait between two attempts, in seconds."""
 
     @field_validator("peer")
     @classmethod

@@ -1,7 +1,7 @@
 """The settings of a node: each default with its section, or its reason."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.errors import ConfigurationError as ConfigurationError
 from qmnode.settings.amqp import AmqpSettings
-from qmnode.settings.bridges import BridgeSettings
+from qmnode.settings.bridges import BridgeName, BridgeSettings
 from qmnode.settings.environment import with_environment
 from qmnode.settings.mistakes import explained, unreadable
 from qmnode.settings.protocol import SessionSettings, TransferSettings
@@ -72,6 +72,10 @@ class QuotaSettings(_Settings):
     """
     subqueues: int = Field(default=1_000, ge=1)
     """Subqueues of one queue, which every sender to it may make. An extension."""
+    message_ids: int = Field(default=1_000_000, ge=1_000)
+    """Message ids that one queue remembers to detect duplicates. At the limit it forgets the oldest, even within its
+    window. An extension.
+    """
 
 
 class PoisonSettings(_Settings):
@@ -220,12 +224,20 @@ class ManagementSettings(_Settings):
     listen: str | None = None
     """Address and port for TCP, ``10.1.2.3:8443`` or ``[::1]:8443``. Needs tokens and a certificate."""
     tokens: Path | None = None
-    """YAML file of bearer tokens: a list of ``name``, ``role`` (read or operate) and ``sha256`` of the token."""
+    """YAML file of bearer tokens: a list of ``name``, ``role`` (read, bodies, operate or administer) and ``sha256`` of
+    the token."""
+    consoles: Path | None = None
+    """YAML file of consoles that sign people in elsewhere: a list of ``name``, ``public_key`` (Ed25519, PEM) and
+    ``roles``, from the groups of people to read, bodies, operate or administer."""
     certificate: Path | None = None
     """PEM file with the certificate chain of the TCP side."""
     private_key: Path | None = None
     audit_log: Path | None = None
     """File to which every change is appended, one JSON object per line. None writes them to the log of the node."""
+    console: bool = False
+    """Whether the TCP side also serves the console of this node to browsers."""
+    console_hosts: list[str] = []
+    """More names under which browsers may know this node, beside its computer name and its address."""
     request_size: Bytes = Field(default=16 * _MIB, ge=1024)
     """The largest request in bytes, and the most bytes of bodies in an answer."""
     batch: int = Field(default=1000, ge=1, le=100_000)
@@ -273,6 +285,8 @@ class DirectoryMembershipSettings(_Settings):
     """Seconds of the Directory Site Gates Update Timer (MS-MQDMPR 3.1.2.2)."""
     online_check: float = Field(default=60.0, gt=0)
     """Seconds of the Directory Online Timer (MS-MQDMPR 3.1.2.5)."""
+    notification_interval: float = Field(default=60.0, ge=1)
+    """Least time in seconds between two readings of the directory that change notifications cause (MS-MQCN 5.1)."""
 
 
 class NodeSettings(Settings):
@@ -287,7 +301,7 @@ class NodeSettings(Settings):
     local: LocalSettings = LocalSettings()
     management: ManagementSettings = ManagementSettings()
     amqp: AmqpSettings = AmqpSettings()
-    bridges: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")], BridgeSettings] = {}
+    bridges: dict[BridgeName, BridgeSettings] = {}
     """Bridges between queues of this node and AMQP 1.0 peers, by name (docs/amqp.md); need the extra ``amqp``."""
     log: LogSettings = LogSettings()
     directory: DirectoryMembershipSettings = DirectoryMembershipSettings()

@@ -1,4 +1,4 @@
-"""Settings of remote read: MS-MQRR, MS-MQQP, and the part of MS-MQMP that opens a remote queue."""
+"""Settings of remote procedure calls: MS-MQRR, MS-MQQP, the part of MS-MQMP that opens a remote queue, MS-MQMR."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ class RemoteReadSettings(BaseModel):
     enabled: bool = False
     """Whether other machines may read queues of this node. Off by default: the queues of a workgroup let everyone
     receive (MS-MQDMPR 3.1.7.1.3.1), and that includes callers that do not authenticate.
+    """
+    management: bool = False
+    """Whether administrators may look at this node from Windows (MS-MQMR), on the same port and with the same users,
+    also while ``enabled`` is false. Off by default: it is a way in for administrators, and the management API, which
+    needs tokens and TLS, does more.
     """
     address: str = ""
     """The IP address to listen on; empty means every address of the machine."""

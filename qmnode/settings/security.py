@@ -59,8 +59,10 @@ class TlsSettings(BaseModel):
     mode: TlsMode = TlsMode.OFFER
     """The treatment of peers that are neither in ``peers`` nor in ``plain_peers``."""
     peers: frozenset[str] = frozenset()
-    """Host names and addresses of nodes that use TLS too, or ``*`` for all. Nothing is sent to them or accepted from
-    them in clear."""
+    """Host names and addresses of nodes that use TLS too, or ``*`` for all. Nothing is sent to them in clear, and
+    nothing is accepted in clear from the addresses. A host name does not affect connections that are opened to this
+    node.
+    """
     plain_peers: frozenset[str] = frozenset()
     """Machines with unencrypted connections in any mode, as Windows has: computer names, host names and addresses, and
     ``site:NAME`` for all machines of a site. They go before ``*`` in ``peers``, not before a name in it."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
+    from qmnode.directory.port import Directory
+
 SECRET = "open sesame"
 READER = "only reading"
 
@@ -69,7 +71,7 @@ class Door:
 
 
 @asynccontextmanager
-async def open_door(path: Path, **amqp: Any) -> AsyncIterator[Door]:
+async def open_door(path: Path, directory: Directory | None = None, **amqp: Any) -> AsyncIterator[Door]:
     settings = NodeSettings(
         data=path / "data",
         computer_name="HERE",
@@ -82,7 +84,7 @@ async def open_door(path: Path, **amqp: Any) -> AsyncIterator[Door]:
         await manager.create_queue(r".\private$\orders", security=security)
         await manager.create_queue(r".\private$\exact", transactional=True, security=security)
         await manager.create_queue(r".\private$\done", transactional=True, security=security)
-        door = AmqpDoor(manager, settings, Principals(settings.security, WorkgroupDirectory()))
+        door = AmqpDoor(manager, settings, Principals(settings.security, directory or WorkgroupDirectory()))
         await door.start()
         try:
             yield Door(manager, door)
@@ -98,7 +100,7 @@ async def door(tmp_path: Path) -> AsyncIterator[Door]:
 
 @contextmanager
 def connected(url: str, **options: Any) -> Iterator[BlockingConnection]:
-    options = {"timeout": 20, "allowed_mechs": "ANONYMOUS", **options}
+    options = {"timeout": 60, "allowed_mechs": "ANONYMOUS", **options}
     connection = BlockingConnection(url, **options)
     try:
         yield connection
@@ -124,5 +126,5 @@ def amqp_message(body: Any = b"", **properties: Any) -> AmqpMessage:
 
 def take(receiver: Any) -> bytes:
     """The body of the next message. The client's message owns the memory of its body."""
-    message = receiver.receive(timeout=10)
+    message = receiver.receive(timeout=60)
     return bytes(message.body)

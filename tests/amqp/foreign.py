@@ -113,6 +113,12 @@ class Broker:
             )  # fmt: skip
         await holds(self._listens, 300, f"{self._command[0]} listens", 0.2)
 
+    @property
+    def pid(self) -> int:
+        """The first of its processes."""
+        assert self._process is not None, "it does not run"
+        return self._process.pid
+
     async def _listens(self) -> bool:
         assert self._process is not None
         assert self._process.returncode is None, (self._cwd / "log").read_text()[-3000:]

@@ -39,7 +39,7 @@ def plain(user: str, password: str) -> bytes:
 
 
 def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=20)
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
 def read_all(connection: socket.socket) -> bytes:

@@ -276,9 +276,9 @@ async def test_large_and_empty_bodies_go_both_ways(node: Door, peer: Door) -> No
 async def test_a_message_that_may_have_come_before_says_so(node: Door, header: dict[str, object], again: bool) -> None:
     bridge = Bridge("inward", bridge_settings(direction="in", peer="amqp://127.0.0.1"), node.manager)
     delivery: Any = None
-    message, found = decoded(bridge, Arrival(delivery, write(AmqpMessage(header=header, body=b"order"))))
+    sent, found = decoded(bridge, Arrival(delivery, write(AmqpMessage(header=header, body=b"order"))))
     assert found is again
-    assert ("qmnode-redelivered" in read_headers(message.extension).values) is again
+    assert ("qmnode-redelivered" in read_headers(sent.message.extension).values) is again
 
 
 @pytest.mark.parametrize(

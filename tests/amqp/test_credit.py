@@ -83,7 +83,7 @@ async def test_a_receiver_with_much_credit_gets_all_and_settles_in_any_order(doo
         with connected(door.url) as client:
             receiver = client.create_receiver("orders", credit=1000)
             for _ in range(300):
-                receiver.receive(timeout=10)
+                receiver.receive(timeout=60)
             unsettled = list(receiver.fetcher.unsettled)
             for delivery in reversed(unsettled):
                 delivery.update(delivery.ACCEPTED)

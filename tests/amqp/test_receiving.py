@@ -8,6 +8,7 @@ import pytest
 from proton import Condition, Delivery, Timeout
 from proton.reactor import AtLeastOnce, AtMostOnce
 
+from qmnode.settings.node import PoisonSettings
 from qmnode.structures.message_classes import MessageClass
 from tests.amqp.conftest import Browsing, amqp_message, connected, in_thread, take
 from tests.lab.waiting import holds
@@ -45,10 +46,10 @@ async def test_a_message_is_locked_while_its_receiver_has_it_and_returns_with_th
     def receive() -> Any:
         with connected(door.url) as client:
             receiver = client.create_receiver("orders", credit=2)
-            first = receiver.receive(timeout=10)
-            second = receiver.receive(timeout=10)
+            first = receiver.receive(timeout=60)
+            second = receiver.receive(timeout=60)
             with connected(door.url) as other:
-                third = other.create_receiver("orders", credit=3).receive(timeout=10)
+                third = other.create_receiver("orders", credit=3).receive(timeout=60)
             return [bytes(one.body) for one in (first, second, third)]
 
     assert await in_thread(receive) == [b"1", b"2", b"3"]
@@ -87,7 +88,7 @@ async def test_each_outcome_does_what_the_table_says(
     def work() -> None:
         with connected(door.url) as client:
             receiver = client.create_receiver(queue, credit=1)
-            receiver.receive(timeout=10)
+            receiver.receive(timeout=60)
             delivery = receiver.fetcher.unsettled.popleft()
             delivery.local.failed, delivery.local.undeliverable = failed, undeliverable
             delivery.local.condition = Condition("app:no", "cannot be read")
@@ -105,6 +106,29 @@ async def test_each_outcome_does_what_the_table_says(
     letters = await door.messages(r".\SYSTEM$;DEADXACT" if queue == "exact" else r".\SYSTEM$;DEADLETTER")
     assert [letter.body for letter in letters] == dead
     assert all(letter.message_class == MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED for letter in letters)
+
+
+@pytest.mark.parametrize(("target", "place"), [("subqueue", "orders;poison"), ("dead-letter", r".\SYSTEM$;DEADXACT")])
+async def test_a_message_that_fails_too_often_is_poison(door: Door, target: Any, place: str) -> None:
+    door.manager.outcomes.poison.settings = PoisonSettings(aborts=2, target=target)
+    await door.send("orders", b"1")
+
+    def work() -> list[int]:
+        counts = []
+        with connected(door.url) as client:
+            receiver = client.create_receiver("orders", credit=0)
+            for _ in range(2):
+                receiver.link.flow(1)
+                counts.append(receiver.receive(timeout=60).delivery_count)
+                delivery = receiver.fetcher.unsettled.popleft()
+                delivery.local.failed = True
+                delivery.update(Delivery.MODIFIED)
+                delivery.settle()
+        return counts
+
+    assert await in_thread(work) == [0, 1]
+    assert await door.bodies("orders") == []
+    assert await door.bodies(place) == [b"1"]
 
 
 async def test_presettled_messages_are_gone_when_they_are_sent(door: Door) -> None:

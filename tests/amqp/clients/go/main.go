@@ -18,16 +18,44 @@ func check(err error) {
 	}
 }
 
-func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	defer cancel()
+func open(ctx context.Context) (*amqp.Conn, *amqp.Session) {
 	connection, err := amqp.Dial(ctx, os.Args[1], &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
 	check(err)
 	session, err := connection.NewSession(ctx, nil)
 	check(err)
+	return connection, session
+}
+
+// cut lets the door cut the connection, and sends and receives over another one: the library has none of its own.
+func cut(ctx context.Context, session *amqp.Session) (*amqp.Conn, *amqp.Session) {
+	receiver, err := session.NewReceiver(ctx, os.Args[2], nil)
+	check(err)
+	last, err := session.NewSender(ctx, "cut", nil)
+	check(err)
+	_ = last.Send(ctx, amqp.NewMessage([]byte("cut")), nil)
+	if _, err = receiver.Receive(ctx, nil); err == nil || ctx.Err() != nil {
+		fmt.Println("failed: no cut")
+		os.Exit(1)
+	}
+	connection, session := open(ctx)
 	sender, err := session.NewSender(ctx, os.Args[2], nil)
 	check(err)
-	bodies := [][]byte{{}, []byte("go"), bytes.Repeat([]byte("x"), 1<<20), bytes.Repeat([]byte("y"), 3<<20)}
+	check(sender.Send(ctx, amqp.NewMessage([]byte("again")), nil))
+	receiver, err = session.NewReceiver(ctx, os.Args[2], nil)
+	check(err)
+	message, err := receiver.Receive(ctx, nil)
+	check(err)
+	check(receiver.AcceptMessage(ctx, message))
+	return connection, session
+}
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	connection, session := open(ctx)
+	sender, err := session.NewSender(ctx, os.Args[2], nil)
+	check(err)
+	bodies := [][]byte{{}, []byte("go"), bytes.Repeat([]byte("x"), 1<<20), bytes.Repeat([]byte("y"), 4_000_000)}
 	for _, body := range bodies {
 		message := amqp.NewMessage(body)
 		message.Header = &amqp.MessageHeader{Durable: true}
@@ -56,6 +84,7 @@ func main() {
 		}
 		check(receiver.Close(ctx))
 	}
+	connection, session = cut(ctx, session)
 	_, err = session.NewSender(ctx, "nothing", nil)
 	fmt.Println("refused:", err != nil)
 	check(connection.Close())

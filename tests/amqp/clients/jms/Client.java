@@ -1,6 +1,9 @@
 // Sends, browses, receives and moves in transactions with Qpid JMS, which nobody of this project wrote: Client URL.
+import java.lang.reflect.Proxy;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import javax.jms.BytesMessage;
 import javax.jms.Connection;
 import javax.jms.JMSException;
@@ -11,9 +14,13 @@ import javax.jms.MessageProducer;
 import javax.jms.Queue;
 import javax.jms.Session;
 import javax.jms.TextMessage;
+import org.apache.qpid.jms.JmsConnection;
 import org.apache.qpid.jms.JmsConnectionFactory;
+import org.apache.qpid.jms.JmsConnectionListener;
 
 public class Client {
+    static final int LARGEST = 4_000_000;
+
     static void check(boolean holds, String what) {
         if (!holds) {
             System.out.println("failed: " + what);
@@ -28,7 +35,42 @@ public class Client {
             transacted(connection);
             refused(connection);
         }
+        String failover = "failover:(" + arguments[0] + ")?failover.nested.jms.username=x";
+        for (int credit : new int[] {1, 1000}) {
+            String uri = failover + "&jms.prefetchPolicy.all=" + credit;
+            try (Connection connection = new JmsConnectionFactory(uri).createConnection()) {
+                connection.start();
+                again(connection, credit == 1);
+            }
+        }
         System.out.println("done");
+    }
+
+    /** Sends and receives with so much credit; after a cut of the connection, if there is to be one. */
+    static void again(Connection connection, boolean cut) throws Exception {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        Queue orders = session.createQueue("orders");
+        MessageProducer producer = session.createProducer(orders);
+        MessageConsumer consumer = session.createConsumer(orders);
+        for (int number = 0; number < 5; number++) {
+            if (cut && number == 2) {
+                CountDownLatch restored = new CountDownLatch(1);
+                Class<?>[] kinds = {JmsConnectionListener.class};
+                ((JmsConnection) connection).addConnectionListener((JmsConnectionListener) Proxy.newProxyInstance(
+                    Client.class.getClassLoader(), kinds, (self, method, values) -> {
+                        if (method.getName().equals("onConnectionRestored")) {
+                            restored.countDown();
+                        }
+                        return null;
+                    }));
+                session.createProducer(session.createQueue("cut")).send(session.createTextMessage("cut"));
+                check(restored.await(20, TimeUnit.SECONDS), "no cut");
+            }
+            producer.send(session.createTextMessage("again " + number));
+            TextMessage message = (TextMessage) consumer.receive(20000);
+            check(message != null && message.getText().equals("again " + number), "after the cut: " + message);
+        }
+        session.close();
     }
 
     static void plain(Connection connection) throws JMSException {
@@ -42,13 +84,14 @@ public class Client {
         text.setJMSCorrelationID("mine");
         producer.send(text, javax.jms.DeliveryMode.PERSISTENT, 9, 60000);
         BytesMessage bytes = session.createBytesMessage();
-        bytes.writeBytes(new byte[2 << 20]);
+        bytes.writeBytes(new byte[LARGEST]);
         producer.send(bytes);
+        producer.send(session.createBytesMessage());
         MapMessage map = session.createMapMessage();
         map.setInt("a", 1);
         producer.send(map);
         List<?> browsed = Collections.list(session.createBrowser(orders).getEnumeration());
-        check(browsed.size() == 3, "the browser sees " + browsed.size() + " messages");
+        check(browsed.size() == 4, "the browser sees " + browsed.size() + " messages");
         MessageConsumer consumer = session.createConsumer(orders);
         TextMessage first = (TextMessage) consumer.receive(10000);
         check(first.getText().equals("Grüße"), "another text: " + first.getText());
@@ -56,7 +99,8 @@ public class Client {
         check(first.getJMSReplyTo().toString().equals("answers"), "reply-to: " + first.getJMSReplyTo());
         check(first.getJMSCorrelationID().equals("mine"), "correlation: " + first.getJMSCorrelationID());
         check(first.getJMSMessageID().equals(text.getJMSMessageID()), "message-id: " + first.getJMSMessageID());
-        check(((BytesMessage) consumer.receive(10000)).getBodyLength() == 2 << 20, "bytes");
+        check(((BytesMessage) consumer.receive(10000)).getBodyLength() == LARGEST, "bytes");
+        check(((BytesMessage) consumer.receive(10000)).getBodyLength() == 0, "no bytes");
         check(((MapMessage) consumer.receive(10000)).getInt("a") == 1, "map");
         check(consumer.receiveNoWait() == null, "more messages than were sent");
         session.close();

@@ -1,9 +1,9 @@
 // Sends and receives with rhea, which nobody of this project wrote: node client.js PORT QUEUE.
 const rhea = require('rhea');
 const [port, queue] = process.argv.slice(2);
-const bodies = ['', 'js', 'x'.repeat(1 << 20), 'y'.repeat(3 << 20)].map(text => rhea.message.data_section(Buffer.from(text)));
+const bodies = ['', 'js', 'x'.repeat(1 << 20), 'y'.repeat(4000000)].map(text => rhea.message.data_section(Buffer.from(text)));
 const connection = rhea.connect({ host: '127.0.0.1', port: Number(port), username: 'anonymous', reconnect: true });
-let accepted = 0, received = 0, returned = false;
+let accepted = 0, received = 0, returned = false, receiver;
 
 function fail(why) { console.log('failed: ' + why); process.exit(1); }
 function same(message, body) { return Buffer.compare(Buffer.from(message.body.content), body.content) === 0; }
@@ -33,7 +33,7 @@ function browse() {
 }
 
 function receive() {
-  const receiver = connection.open_receiver({ source: queue, credit_window: 0, autoaccept: false });
+  receiver = connection.open_receiver({ source: queue, credit_window: 0, autoaccept: false });
   receiver.add_credit(1);
   receiver.on('message', context => {
     if (!same(context.message, bodies[received])) fail('another message than was sent: ' + received);
@@ -46,8 +46,25 @@ function receive() {
       context.delivery.accept();
     }
     if (received < bodies.length) receiver.add_credit(1);
-    else refuse();
+    else cut();
   });
+}
+
+function cut() {
+  const last = connection.open_sender('cut');
+  connection.once('disconnected', () => connection.once('connection_open', again));
+  last.once('sendable', () => last.send({ body: 'cut', durable: true }));
+}
+
+function again() {
+  receiver.removeAllListeners('message');
+  receiver.on('message', context => {
+    if (context.message.body !== 'again') fail('another message after the cut: ' + context.message.body);
+    context.delivery.accept();
+    refuse();
+  });
+  receiver.add_credit(1000);
+  sender.once('sendable', () => sender.send({ body: 'again', durable: true }));
 }
 
 function refuse() {
