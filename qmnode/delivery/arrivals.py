@@ -10,15 +10,14 @@ import structlog
 
 from qmnode.delivery.distrust import Kind
 from qmnode.delivery.faults import Faults
-from qmnode.delivery.notices import PRIORITY_AT, next_position
-from qmnode.model.batches import insert_many
+from qmnode.delivery.notices import next_position
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import RecordFacts, record_facts, stored_prefix, value_of_packet
 from qmnode.model.ports import Entry
-from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.positions import LANE_SHIFT, insert_many
 from qmnode.model.queue import Queue
 from qmnode.model.record import REPORT, RecordFlag
-from qmnode.model.refusals import RefusedSender
+from qmnode.model.traffic import RefusedSender
 from qmnode.protocol.admission import Admission, Destination, DestinationKind, Verdict
 from qmnode.protocol.received import DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.security.admission import Arrival, QueueRules
@@ -31,6 +30,7 @@ from qmnode.structures.acks import is_order_queue
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatName, PublicFormatName
+from qmnode.structures.packet_view import PRIORITY_AT
 from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
 from qmnode.structures.user_header import UserFlags
 from qmnode.transport.connection import Connection
@@ -434,7 +434,9 @@ class Arrivals:
         if name.kind != _DIRECT and name.address not in (manager.identifier, bytes(16)):
             return self._network.forwarding.destination(parsed, name.address, connection)
         found = manager.names.local(parsed)
-        if found is None or found.is_internal or isinstance(found, OutgoingQueue) or parsed.is_read_only:
+        if found is None or isinstance(found, OutgoingQueue) or parsed.is_read_only:
+            return Destination(DestinationKind.UNKNOWN)
+        if found.is_internal and not found.takes_notifications:
             return Destination(DestinationKind.UNKNOWN)
         room = None
         if found.quota != _INFINITE:

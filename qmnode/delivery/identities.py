@@ -124,7 +124,7 @@ class Identities:
         if not self._topology.has_been_read:
             self._topology.read_soon()
             return True
-        return self._topology.has(remote) and self._addresses.is_undecided(remote)
+        return self._topology.has(remote) and self._addresses.is_unanswered(remote)
 
     def may_pass_on(self, neighbour: Guid, source: Guid) -> bool:
         """Whether the topology lets a queue manager forward messages of ``source``."""

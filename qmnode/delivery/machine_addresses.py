@@ -31,10 +31,8 @@ class _Found(NamedTuple):
     asked: float
     until: float
     """The time at which the addresses become stale."""
-    late: bool = False
-    """Whether there was no answer in time, and none before."""
-    failed: bool = False
-    """Whether the directory could not be asked, and there was no answer before."""
+    unanswered: bool = False
+    """Whether there was no answer in time, or the directory could not be asked, and there was no answer before."""
 
 
 _NEVER: Final = _Found(frozenset(), float("-inf"), float("-inf"))
@@ -59,15 +57,11 @@ class MachineAddresses:
         return machine in self._found
 
     def is_unanswered(self, machine: Guid) -> bool:
-        """Whether a machine of the directory has not been looked up, or the look-up had no answer in time and none
-        before.
+        """Whether a machine of the directory has not been looked up, or no look-up had an answer yet: it came too late,
+        or the directory could not be asked.
         """
         found = self._found.get(machine)
-        return self._topology.knows(machine) if found is None else found.late
-
-    def is_undecided(self, machine: Guid) -> bool:
-        """``is_unanswered``, or the directory could not be asked."""
-        return self.is_unanswered(machine) or self._found.get(machine, _NEVER).failed
+        return self._topology.knows(machine) if found is None else found.unanswered
 
     def is_fresh(self, machine: Guid, expected: str = "") -> bool:
         """Whether no look-up is needed now. Addresses that lack the expected one are looked up again, at a limited
@@ -110,17 +104,17 @@ class MachineAddresses:
 
     async def _look_up(self, machine: Guid) -> None:
         asked = self._loop.time()
-        addresses, lifetime, late, failed = self.last(machine), _FRESH_FAILURE, False, False
+        addresses, lifetime, unanswered = self.last(machine), _FRESH_FAILURE, False
         try:
             async with asyncio.timeout(_PATIENCE):
                 addresses = frozenset(hop.address for hop in await self._resolver.addresses(machine))
             lifetime = _FRESH
         except (DirectoryOperationError, ResolutionError, TimeoutError) as error:
             if not addresses:
-                late = isinstance(error, TimeoutError)
-                failed = isinstance(error, DirectoryOperationError) and error.result is not _NOT_FOUND
+                was_asked = isinstance(error, ResolutionError) or getattr(error, "result", None) is _NOT_FOUND
+                unanswered = not was_asked
                 log.info(
                     "the addresses of a peer are not known: it counts as a stranger",
                     machine=machine.hex(), reason=str(error) or "no answer in time",
                 )  # fmt: skip
-        self._found[machine] = _Found(addresses, asked, self._loop.time() + lifetime, late, failed)
+        self._found[machine] = _Found(addresses, asked, self._loop.time() + lifetime, unanswered)

@@ -8,7 +8,7 @@ information.
 from typing import TYPE_CHECKING, Final
 
 from qmnode.delivery.machine_addresses import MachineAddresses
-from qmnode.model.notices import OWN, Account
+from qmnode.model.quotas import OWN, Account
 from qmnode.security.outcomes import Neighbour
 from qmnode.structures.guid import Guid
 from qmnode.transport.blocks import block_of

@@ -355,6 +355,11 @@ class Network:
             self.manager.clock.time() - self._loop.time(),
         )
 
+    def resend(self, queue: OutgoingQueue) -> None:
+        """Send unacknowledged transactional messages of a queue again at once."""
+        self.state.outgoing.resend_now(self.state.key_of(queue))
+        self.timers_changed()
+
     def incoming_sequences(self, queue: Queue | None) -> list[IncomingSequenceInformation]:
         """The incoming sequences of transactional messages for this queue, or for any queue."""
         return incoming_sequences(queue, self.manager, self.state.incoming)

@@ -28,6 +28,7 @@ from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import parse_single_format_name
+from qmnode.structures.packet_view import PRIORITY_AT, SOURCE
 from qmnode.structures.user_message import UserMessage
 
 log = structlog.get_logger(__name__)
@@ -130,10 +131,6 @@ def next_position(manager: QueueManager, packet: bytes) -> int:
     return 7 - (packet[PRIORITY_AT] & 7) << LANE_SHIFT | manager.sequence.next()
 
 
-PRIORITY_AT: Final = 2
-"""The offset of the priority in a packet (BaseHeader.Flags, low bits)."""
-
-
 def source_of(packet: bytes) -> Guid:
     """UserHeader.SourceQueueManager of a packet."""
-    return Guid(packet[16:32])
+    return Guid(packet[SOURCE])

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from qmnode.delivery.plain_peers import PlainPeers
 from qmnode.delivery.shown_tls import ShownTls
-from qmnode.model.transport_security import TransportSecurity
+from qmnode.model.api import TransportSecurity
 from qmnode.protocol.connection import NextHop
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.tls import (

@@ -19,12 +19,11 @@ from qmnode.delivery.queue_connection import QueueConnection, report_failure
 from qmnode.delivery.round_trips import RoundTrips
 from qmnode.delivery.transit_repeats import Repeats
 from qmnode.delivery.unacknowledged import FOLLOWED, UNACKNOWLEDGED_LIMIT, Unacknowledged, fate_of
-from qmnode.model.batches import lock_first, remove_acknowledged
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import TransactionOffsets
 from qmnode.model.packet_parts import SEQUENCE, SEQUENCE_AT
 from qmnode.model.ports import Entry
-from qmnode.model.positions import PositionState
+from qmnode.model.positions import PositionState, lock_first, remove_acknowledged
 from qmnode.model.queue import Queue
 from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, packet_of
 from qmnode.protocol.admission import FinalAckReceived, OrderAckReceived
@@ -46,6 +45,7 @@ from qmnode.protocol.received import ReceivedMessage
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.packet_view import ADDRESS, SOURCE
 from qmnode.structures.places import offset_of
 from qmnode.structures.queue_attributes import OutgoingQueueState
 from qmnode.transport.connection import Connection
@@ -57,10 +57,6 @@ log = structlog.get_logger(__name__)
 
 _PROTECTED_AT_ONCE: Final = 32
 """Messages encrypted at a time: half of the window, by default."""
-_SOURCE: Final = slice(16, 32)
-"""UserHeader.SourceQueueManager in a packet."""
-_ADDRESS: Final = slice(32, 48)
-"""UserHeader.QueueManagerAddress in a packet."""
 _TRACED_AT: Final = offset_of(BaseHeader, "flags") + 1
 _TRACED: Final = BaseFlags.TR.mask >> 8
 """The mask for the second byte of BaseHeader.Flags that shows whether a message is traced."""
@@ -336,9 +332,9 @@ class QueueSender:
         for index, (lookup_identifier, value) in enumerate(entries):
             flags, expires = FACTS.unpack_from(value)
             packet: Packet = packet_of(value) if flags & NAMED_DEAD_LETTER else value[PREFIX_SIZE:]
-            if addressed and packet[_ADDRESS] == ZERO_GUID:
-                packet = b"".join((packet[: _ADDRESS.start], address, packet[_ADDRESS.stop :]))
-            if flags & TRANSACTIONAL and packet[_SOURCE] == own:
+            if addressed and packet[ADDRESS] == ZERO_GUID:
+                packet = b"".join((packet[: ADDRESS.start], address, packet[ADDRESS.stop :]))
+            if flags & TRANSACTIONAL and packet[SOURCE] == own:
                 if expires <= time and not again and self._expires_now(lookup_identifier, value, packet):
                     continue
                 offset = offset_of(value)

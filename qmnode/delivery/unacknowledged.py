@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from itertools import chain, islice
 from typing import Final
 
-from qmnode.delivery.notices import source_of
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import transaction_offset, user_flags
 from qmnode.model.ports import Entry
 from qmnode.model.record import FLAGS, PREFIX_SIZE, TRANSACTIONAL, RecordFlag
 from qmnode.protocol.disposition import Fate, after_order_ack
-from qmnode.protocol.envelope import read_sending_fields, read_sequence_fields, transaction_header_at
+from qmnode.protocol.envelope import read_sequence_fields
 from qmnode.structures.guid import Guid
+from qmnode.structures.packet_view import SOURCE, places_of
 from qmnode.structures.transaction_header import TransactionFlags
 
 UNACKNOWLEDGED_LIMIT: Final = 4096
@@ -53,8 +53,8 @@ class Unacknowledged(dict[int, int]):
             entries = chain(taken, islice(queue.scan(), UNACKNOWLEDGED_LIMIT))
         for entry in entries:
             packet = memoryview(entry[1])[PREFIX_SIZE:]
-            if entry[1][FLAGS] & TRANSACTIONAL and source_of(bytes(packet[:32])) == self._own:
-                place = transaction_header_at(packet, read_sending_fields(packet)[3])
+            if entry[1][FLAGS] & TRANSACTIONAL and bytes(packet[SOURCE]) == self._own:
+                place = places_of(packet).transaction_header
                 if read_sequence_fields(packet, place)[:2] == (sequence_id, number):
                     return entry
         return None

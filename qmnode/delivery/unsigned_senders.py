@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.administration.names import queue_name
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.queue import Queue
-from qmnode.model.refusals import Standing
+from qmnode.model.traffic import Standing
 from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.protocol.received import DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.security.admission import asks_who_sends

@@ -12,7 +12,6 @@ from qmnode.model.packet import BROKEN
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
     DESTINATION_SHIFT,
-    HAS_CONNECTOR,
     HAS_TRANSACTION,
     HEAD,
     PROPERTIES,
@@ -20,14 +19,15 @@ from qmnode.model.packet_parts import (
     RECOVERABLE_FLAG,
     RESPONSE_SHIFT,
     SECURITY_SIZES,
-    TRANSACTION,
     Names,
 )
+from qmnode.model.record import PREFIX_SIZE
 from qmnode.structures import public_keys
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import PrivacyLevel
+from qmnode.structures.packet_view import places_of
 from qmnode.structures.sid import Sid
 from qmnode.structures.user_header import UserFlags
 
@@ -134,20 +134,15 @@ def message_row(value: bytes, labels: bool = True) -> dict[str, Any]:
         "label": value[start : start + 2 * label_length - 2].decode("utf-16-le", "replace")
         if labels and label_length
         else None,
-        "sender": sender_of(value, flags) if flags & _SECURED else None,
+        "sender": sender_of(value) if flags & _SECURED else None,
         "administration_queue": administration or None,
         "response_queue": response or None,
     }
 
 
-def sender_of(value: bytes, flags: int) -> str | None:
+def sender_of(value: bytes) -> str | None:
     """The SID in the SecurityHeader (MS-MQMQ 2.2.20.6) of a stored message that has one; None if it contains no SID."""
-    names = Names(value, b"", b"")
-    for shift in (DESTINATION_SHIFT, ADMINISTRATION_SHIFT, RESPONSE_SHIFT):
-        names.skip(flags >> shift & 7)
-    offset = names.offset + (16 if flags & HAS_CONNECTOR else 0)
-    if flags & HAS_TRANSACTION:
-        offset += TRANSACTION.size + (16 if value[offset] & 1 else 0)
+    offset = places_of(value, PREFIX_SIZE).security_header
     security_flags, size = SECURITY_SIZES.unpack_from(value, offset)[:2]
     if not size or security_flags & 0x0F != 1:  # only a SID identifies a user
         return None

@@ -16,7 +16,7 @@ from qmnode.local.frames import (
     FrameError,
     FrameReader,
     Kind,
-    frame,
+    frame_parts,
 )
 from qmnode.structures.error_codes import ErrorCode
 
@@ -148,13 +148,13 @@ class Connection(asyncio.Protocol):
             )
         number = self._last_number = self._last_number % 0xFFFFFFFF + 1
         answer = self._waiting[number] = Answer(self, number, self._loop)
-        self._send(frame(kind, number, *parts))
+        self._send(*frame_parts(kind, number, *parts))
         return answer
 
     def cancel_call(self, number: int) -> None:
         """Tell the node that a call's answer is no longer of use; the answer comes all the same."""
         if self._lost is None:
-            self._send(frame(Kind.CANCEL, number))
+            self._send(*frame_parts(Kind.CANCEL, number))
 
     async def call(self, kind: Kind, *parts: bytes) -> Frame:
         """Make a call and wait for its answer. Raises the node's error.
@@ -179,10 +179,10 @@ class Connection(asyncio.Protocol):
         answer = await self.call(Kind.CALL, values.encode([what, handle, name, list(arguments), keywords]))
         return answer if answer.kind == Kind.MESSAGES else values.decode(answer.body)
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, *parts: bytes) -> None:
         if not self._out:
             self._loop.call_soon(self._pass_over)
-        self._out.append(data)
+        self._out += parts
 
     def _pass_over(self) -> None:
         if self._writable:

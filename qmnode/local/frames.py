@@ -97,8 +97,12 @@ class Frame(NamedTuple):
 
 def frame(kind: Kind, number: int, *parts: bytes) -> bytes:
     """Return a whole frame as bytes."""
-    size = HEAD_SIZE - SIZE_FIELD + sum(map(len, parts))
-    return b"".join((HEAD.pack(size, kind, number), *parts))
+    return b"".join(frame_parts(kind, number, *parts))
+
+
+def frame_parts(kind: Kind, number: int, *parts: bytes) -> tuple[bytes, ...]:
+    """Return a whole frame in parts, to be joined with others."""
+    return HEAD.pack(HEAD_SIZE - SIZE_FIELD + sum(map(len, parts)), kind, number), *parts
 
 
 class FrameReader:
@@ -117,11 +121,12 @@ class FrameReader:
             self._buffer += data[used:]
             return frames
         self._buffer += data
-        frames, used = self._cut(self._buffer)
+        with memoryview(self._buffer) as view:
+            frames, used = self._cut(view)
         del self._buffer[:used]
         return frames
 
-    def _cut(self, buffer: bytes | bytearray) -> tuple[list[Frame], int]:
+    def _cut(self, buffer: bytes | memoryview) -> tuple[list[Frame], int]:
         frames: list[Frame] = []
         start, end = 0, len(buffer)
         while end - start >= HEAD_SIZE:
@@ -136,9 +141,12 @@ class FrameReader:
         return frames, start
 
 
-def pack_sent(items: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Messages to send: the packet of each, and what a packet has no place for (JSON, mostly empty)."""
-    return b"".join(part for value, more in items for part in (_SENT.pack(len(value), len(more), 0), value, more))
+def pack_sent(items: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
+    """Messages to send, in parts: the packet of each, and what a packet has no place for (JSON, mostly empty)."""
+    parts: list[bytes] = []
+    for packet, more in items:
+        parts += (_SENT.pack(len(packet), len(more), 0), packet, more)
+    return parts
 
 
 def unpack_sent(body: bytes, offset: int, count: int) -> list[tuple[bytes, bytes]]:
@@ -159,9 +167,9 @@ def unpack_sent(body: bytes, offset: int, count: int) -> list[tuple[bytes, bytes
     return items
 
 
-def pack_received(items: Iterable[tuple[int, bytes]]) -> bytes:
-    """Messages that were received or peeked at: lookup identifier and stored value of each."""
-    return b"".join(part for lookup, value in items for part in (_RECEIVED.pack(lookup, len(value)), value))
+def pack_received(items: Iterable[tuple[int, bytes]]) -> list[bytes]:
+    """Messages that were received or peeked at, in parts: lookup identifier and stored value of each."""
+    return [part for lookup, value in items for part in (_RECEIVED.pack(lookup, len(value)), value)]
 
 
 def unpack_received(body: bytes) -> list[tuple[int, bytes]]:

@@ -42,8 +42,8 @@ from qmnode.model.api import (
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
 from qmnode.model.record import PREFIX_SIZE
-from qmnode.model.refusals import RefusedMessages
 from qmnode.model.serialization import Destination, serialize
+from qmnode.model.traffic import RefusedMessages
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import QueueNameError, parse_single_format_name
@@ -299,7 +299,7 @@ class RemoteQueue(QueueApi):
             self._batch = None
         head = SEND_HEAD.pack(self.handle, NO_TRANSACTION, False, len(batch.items))
         try:
-            answer = self.connection.start(Kind.SEND, head, pack_sent(batch.items))
+            answer = self.connection.start(Kind.SEND, head, *pack_sent(batch.items))
         except MessageQueuingError as error:
             batch.settle(repeat(error))
         else:
@@ -314,7 +314,7 @@ class RemoteQueue(QueueApi):
 
     async def _send_together(self, items: list[tuple[bytes, bytes]], transaction: int) -> list[bytes]:
         head = SEND_HEAD.pack(self.handle, transaction, True, len(items))
-        return _identifiers((await self.connection.call(Kind.SEND, head, pack_sent(items))).body)
+        return _identifiers((await self.connection.call(Kind.SEND, head, *pack_sent(items))).body)
 
     # Reading
 

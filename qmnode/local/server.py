@@ -5,7 +5,7 @@ import contextlib
 import inspect
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
@@ -28,13 +28,16 @@ from qmnode.local.frames import (
     FrameError,
     FrameReader,
     Kind,
-    frame,
+    frame_parts,
     pack_received,
     unpack_sent,
 )
+from qmnode.local.receives import Receives
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueManagerApi, Share, TransactionApi
 from qmnode.model.message import DEFAULTS, Message
+from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.packet import message_from_packet, whole_value
+from qmnode.model.ports import Entry
 from qmnode.model.queue_manager import QueueManager
 from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings
@@ -49,6 +52,11 @@ _WRITE_LIMIT: Final = 4 * 1024 * 1024
 """Bytes of answers that wait for a slow application before its calls are no longer read."""
 MAXIMUM_CALLS: Final = 8192
 """Calls of one connection under way before its next ones are no longer read."""
+NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.error)
+"""Exceptions for what an application asks that means nothing here."""
+
+Outcome = tuple[Kind, Sequence[bytes]]
+"""The kind of an answer, and the parts of its body."""
 
 log = structlog.get_logger(__name__)
 
@@ -130,6 +138,9 @@ class LocalConnection(asyncio.Protocol):
         self._handles: dict[int, QueueApi | CursorApi] = {}
         self._transactions: dict[int, TransactionApi] = {}
         self._last_handle = 0
+        self._receives = Receives(self._received, self._failed)
+        self._unstarted = 0
+        """Tasks of calls that have not taken their first step."""
         self._answers: list[bytes] = []
         self._greeted = False
         self._encode = values.encode_for_first_release
@@ -205,7 +216,7 @@ class LocalConnection(asyncio.Protocol):
         self._adjust_reading()
 
     def _adjust_reading(self) -> None:
-        paused = not self._writable or len(self._tasks) >= MAXIMUM_CALLS
+        paused = not self._writable or len(self._tasks) + len(self._receives) >= MAXIMUM_CALLS
         if paused != self._paused and not self._transport.is_closing():
             self._paused = paused
             if paused:
@@ -224,6 +235,7 @@ class LocalConnection(asyncio.Protocol):
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
+        self._receives.abandon()
         self._rundown = asyncio.get_running_loop().create_task(self._run_down(tasks))
 
     async def _run_down(self, tasks: "list[asyncio.Task[None]]") -> None:
@@ -248,17 +260,26 @@ class LocalConnection(asyncio.Protocol):
             self._greet(call)
             return
         if call.kind == Kind.CANCEL:
-            task = self._tasks.get(call.number)
-            if task is not None:
-                # After its first step, when both came together: a task that is cancelled before it never runs.
-                asyncio.get_running_loop().call_soon(task.cancel)
+            self._cancel(call.number)
             return
         work = _WORK.get(call.kind)
         if work is None:
             raise FrameError(f"calls of kind {call.kind} are not known")
-        if call.number in self._tasks:
+        if call.number in self._tasks or call.number in self._receives:
             raise FrameError(f"two calls with the number {call.number}")
+        # Calls that came before and have not begun are done first.
+        if call.kind == Kind.RECEIVE and not self._unstarted and self._begin_receive(call):
+            return
+        self._unstarted += 1
         self._tasks[call.number] = asyncio.get_running_loop().create_task(self._perform(work, call))
+
+    def _cancel(self, number: int) -> None:
+        task = self._tasks.get(number)
+        if task is not None:
+            # After its first step, when both came together: a task that is cancelled before it never runs.
+            asyncio.get_running_loop().call_soon(task.cancel)
+        elif self._receives.cancel(number):
+            self._failed(number, _cancelled())
 
     def _greet(self, call: Frame) -> None:
         hello = values.decode(call.body) if call.kind == Kind.HELLO else None
@@ -277,41 +298,67 @@ class LocalConnection(asyncio.Protocol):
         answer = GREETING | {"computer_name": manager.computer_name}
         self._answer(Kind.RESULT, call.number, values.encode(answer | {"identifier": bytes(manager.identifier)}))
 
+    def _begin_receive(self, call: Frame) -> bool:
+        """Begin a receive outside of transactions. False leaves it to a task."""
+        if len(call.body) != RECEIVE_HEAD.size or not self.server.completed.is_set():
+            return False
+        handle, transaction, limit, timeout = RECEIVE_HEAD.unpack(call.body)
+        queue = self._handles.get(handle)
+        if transaction not in _NO_UNIT or not limit or not isinstance(queue, OpenQueueDescriptor):
+            return False
+        try:
+            self._receives.start(call.number, queue, limit, _seconds(timeout))
+        except Exception as error:
+            self._failed(call.number, error)
+        return True
+
+    def _received(self, number: int, entries: list[Entry]) -> None:
+        self._answer(Kind.MESSAGES, number, *pack_received(entries))
+        if self._paused:
+            self._adjust_reading()
+
+    def _failed(self, number: int, error: Exception) -> None:
+        self._answer(Kind.FAILED, number, values.encode(self._error_value(error)))
+        if self._paused:
+            self._adjust_reading()
+
+    def _error_value(self, error: Exception) -> Any:
+        if isinstance(error, MessageQueuingError):
+            return values.error_value(error)
+        if isinstance(error, NOT_UNDERSTOOD):
+            return _not_understood(error)
+        # A mistake of ours must cost the application one call, not the connection.
+        log.error("a call failed unexpectedly", user_id=self.user_id, exc_info=error)
+        return [int(ErrorCode.MQ_ERROR), "the node failed at this call; its log says why"]
+
     async def _perform(self, work: "Work", call: Frame) -> None:
+        self._unstarted -= 1
         try:
             if not self.server.completed.is_set() and not _asks_for_status(call):
                 await self.server.completed.wait()
-            kind, body = await work(self, call.body)
-        except MessageQueuingError as error:
-            kind, body = Kind.FAILED, values.encode_error(error)
-        except (FrameError, TypeError, ValueError, KeyError, struct.error) as error:
-            sentence = f"the call cannot be understood: {error}"
-            kind, body = Kind.FAILED, values.encode([int(ErrorCode.MQ_ERROR_INVALID_PARAMETER), sentence])
+            kind, parts = await work(self, call.body)
         except asyncio.CancelledError:
             if self._transport.is_closing():
                 raise
-            cancelled = MessageQueuingError(ErrorCode.MQ_ERROR_OPERATION_CANCELLED)
-            kind, body = Kind.FAILED, values.encode_error(cancelled)
-        except Exception:
-            # A mistake of ours must cost the application one call, not the connection.
-            log.exception("a call failed unexpectedly", kind=call.kind, user_id=self.user_id)
-            sentence = "the node failed at this call; its log says why"
-            kind, body = Kind.FAILED, values.encode([int(ErrorCode.MQ_ERROR), sentence])
+            kind, parts = Kind.FAILED, (values.encode_error(_cancelled()),)
+        except Exception as error:
+            kind, parts = Kind.FAILED, (values.encode(self._error_value(error)),)
         finally:
             del self._tasks[call.number]
             if self._paused:
                 self._adjust_reading()
-        self._answer(kind, call.number, body)
+        self._answer(kind, call.number, *parts)
 
-    def _answer(self, kind: Kind, number: int, body: bytes) -> None:
+    def _answer(self, kind: Kind, number: int, *parts: bytes) -> None:
         if not self._answers:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._answers.append(frame(kind, number, body))
+        self._answers += frame_parts(kind, number, *parts)
 
     def _flush(self) -> None:
         answers, self._answers = self._answers, []
         if answers and not self._transport.is_closing():
             self._transport.write(b"".join(answers))
+            self._receives.sent()
 
     # The calls
 
@@ -353,35 +400,41 @@ class LocalConnection(asyncio.Protocol):
         self._handles[self._last_handle] = thing
         return self._last_handle
 
-    async def send(self, body: bytes) -> tuple[Kind, bytes]:
+    async def send(self, body: bytes) -> Outcome:
         """Send a batch: as one, or each for itself."""
         handle, transaction, together, count = SEND_HEAD.unpack_from(body)
         queue, unit = self._queue(handle), self._transaction(transaction)
-        messages = [_message(packet, more) for packet, more in unpack_sent(body, SEND_HEAD.size, count)]
-        if together:
-            return Kind.IDENTIFIERS, b"".join(await queue.send_many(messages, unit))
+        items = unpack_sent(body, SEND_HEAD.size, count)
         try:
-            # One write for all of them when nothing is wrong, which is how it nearly always is.
-            return Kind.IDENTIFIERS, b"".join(await queue.send_many(messages, unit))
-        except MessageQueuingError:
-            if unit is not None:
+            messages = [_message(*item) for item in items]
+        except NOT_UNDERSTOOD:
+            if together or unit is not None:
                 raise
-        outcomes = await asyncio.gather(*(queue.send(message) for message in messages), return_exceptions=True)
-        return Kind.MIXED, values.encode([_outcome(outcome) for outcome in outcomes])
+        else:
+            try:
+                # One write for all of them when nothing is wrong, which is how it nearly always is.
+                return Kind.IDENTIFIERS, await queue.send_many(messages, unit)
+            except MessageQueuingError:
+                if together or unit is not None:
+                    raise
+        outcomes = await asyncio.gather(*(_send_alone(queue, *item) for item in items), return_exceptions=True)
+        return Kind.MIXED, (values.encode([_outcome(outcome) for outcome in outcomes]),)
 
-    async def receive(self, body: bytes) -> tuple[Kind, bytes]:
+    async def receive(self, body: bytes) -> Outcome:
         """Receive up to a number of messages."""
         handle, transaction, limit, timeout = RECEIVE_HEAD.unpack(body)
         queue, unit = self._queue(handle), self._transaction(transaction)
         messages = await queue.receive_many(limit, _seconds(timeout), unit)
+        if transaction in _NO_UNIT and isinstance(queue, OpenQueueDescriptor):
+            self._receives.hand_over(queue, [_entry(message) for message in messages])
         return Kind.MESSAGES, _pack_messages(messages)
 
-    async def peek(self, body: bytes) -> tuple[Kind, bytes]:
+    async def peek(self, body: bytes) -> Outcome:
         """Peek at the first message."""
         handle, _, _, timeout = RECEIVE_HEAD.unpack(body)
         return Kind.MESSAGES, _pack_messages([await self._queue(handle).peek(_seconds(timeout))])
 
-    async def call(self, body: bytes) -> tuple[Kind, bytes]:
+    async def call(self, body: bytes) -> Outcome:
         """Any other method: ``[what, handle, method, arguments, keywords]``."""
         what, handle, method, arguments, keywords = values.decode(body)
         # ``begin`` asks for no right, and a call with its transaction may come next.
@@ -401,7 +454,7 @@ class LocalConnection(asyncio.Protocol):
                 result = await getattr(target, method)(*arguments, **keywords)
         if isinstance(result, Message):
             return Kind.MESSAGES, _pack_messages([result])
-        return Kind.RESULT, self._encode(result)
+        return Kind.RESULT, (self._encode(result),)
 
     async def _admit(self) -> None:
         """See who the application is, and what the queue manager is to it. It is remembered, by user and groups."""
@@ -491,7 +544,9 @@ class LocalConnection(asyncio.Protocol):
         await self._queue(handle).move(lookup, self._queue(target), transaction)
 
 
-Work = Callable[[LocalConnection, bytes], Awaitable[tuple[Kind, bytes]]]
+Work = Callable[[LocalConnection, bytes], Awaitable[Outcome]]
+_NO_UNIT: Final = (NO_TRANSACTION, SINGLE_TRANSACTION)
+"""Numbers of receives that are outside of transactions, or are one themselves."""
 
 _WORK: Final[dict[int, Work]] = {
     Kind.SEND: LocalConnection.send,
@@ -561,13 +616,31 @@ def _message(packet: bytes, more: bytes) -> Message:
     return message
 
 
-def _pack_messages(messages: list[Message]) -> bytes:
-    return pack_received((message.lookup_identifier, whole_value(message)) for message in messages)
+async def _send_alone(queue: QueueApi, packet: bytes, more: bytes) -> bytes:
+    return await queue.send(_message(packet, more))
+
+
+def _cancelled() -> MessageQueuingError:
+    return MessageQueuingError(ErrorCode.MQ_ERROR_OPERATION_CANCELLED)
+
+
+def _not_understood(error: BaseException) -> list[Any]:
+    return [int(ErrorCode.MQ_ERROR_INVALID_PARAMETER), f"the call cannot be understood: {error}"]
+
+
+def _entry(message: Message) -> Entry:
+    return message.lookup_identifier, whole_value(message)
+
+
+def _pack_messages(messages: list[Message]) -> list[bytes]:
+    return pack_received(map(_entry, messages))
 
 
 def _outcome(outcome: bytes | BaseException) -> Any:
     if isinstance(outcome, MessageQueuingError):
         return values.error_value(outcome)
+    if isinstance(outcome, NOT_UNDERSTOOD):
+        return _not_understood(outcome)
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome

@@ -13,7 +13,7 @@ from qmnode.model.administration import (
     TransactionInformation,
 )
 from qmnode.model.api import QueueInformation, QueueType
-from qmnode.model.refusals import RefusedMessages
+from qmnode.model.traffic import RefusedMessages
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 
@@ -52,6 +52,7 @@ _ADDED: Final[dict[type, frozenset[str]]] = {
             "bridges",
         }
     ),
+    QueueInformation: frozenset({"duplicate_window"}),
 }
 """Fields that came after the first release, by type. Each has a default, for the answers of older nodes."""
 

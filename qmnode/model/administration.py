@@ -4,10 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from qmnode.model.refusals import RefusedMessages
 from qmnode.structures.guid import ZERO_GUID, Guid
+
+if TYPE_CHECKING:
+    from qmnode.model.traffic import RefusedMessages
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,7 @@ class AdministrationApi(ABC):
         """
 
     @abstractmethod
-    async def refused_messages(self, name: str) -> list[RefusedMessages]:
+    async def refused_messages(self, name: str) -> list["RefusedMessages"]:
         """The messages from other queue managers that a queue refused since the node started, by sender and reason:
         the 64 refused last, those first. 256 queues are remembered.
         """

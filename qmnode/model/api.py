@@ -19,8 +19,9 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag, StrEnum
+from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypedDict, Unpack
+from typing import Final, Literal, NamedTuple, Self, TypedDict, Unpack
 
 from qmnode.model.administration import AdministrationApi
 from qmnode.model.message import INFINITE, Message
@@ -60,6 +61,10 @@ class QueueType(StrEnum):
     OUTGOING = "outgoing"
 
 
+LONGEST_DUPLICATE_WINDOW: Final = 604_800
+"""Seven days, in seconds."""
+
+
 class QueueProperties(TypedDict, total=False):
     """Properties that can be set on a queue: MS-MQDMPR 3.1.7.1.3. Quotas are in KB, 0xFFFFFFFF means none."""
 
@@ -74,6 +79,8 @@ class QueueProperties(TypedDict, total=False):
     multicast_address: str
     security: bytes
     base_priority: int
+    duplicate_window: int
+    """Seconds within which the queue accepts messages with the same message id once; 0 for none. An extension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,7 @@ class QueueInformation:
     state: str = ""
     """State of an outgoing queue (3.1.1.3); empty for others."""
     next_hops: tuple[str, ...] = ()
+    duplicate_window: int = 0
 
 
 class TransactionApi(ABC):
@@ -334,3 +342,14 @@ class QueueManagerApi(AdministrationApi):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+class TransportSecurity(NamedTuple):
+    """The settings in force now."""
+
+    mode: str = ""
+    """``offer``, ``prefer`` or ``require``; empty without TLS."""
+    plain_peers: tuple[str, ...] = ()
+    """Machines that are declared to speak in clear."""
+    certificate: Path | None = None
+    """The file with the node's own certificate."""

@@ -11,15 +11,15 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Final
 
-from qmnode.model.notices import NoticeBudget
 from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Network, Recorder, Signing
 from qmnode.model.positions import LANE_SHIFT, ReadAhead
-from qmnode.model.quotas import Quotas
+from qmnode.model.quotas import NoticeBudget, Quotas
 from qmnode.model.traffic import Traffic
 from qmnode.settings.node import Settings
 from qmnode.structures.guid import Guid, new_guid
 
 if TYPE_CHECKING:
+    from qmnode.model.duplicates import Duplicates
     from qmnode.model.expiry import Expiry
     from qmnode.model.opening import Opening
     from qmnode.model.outcomes import Outcomes
@@ -79,9 +79,10 @@ class Context:
     """The queue manager as its parts see it."""
 
     __slots__ = (
-        "_handle", "_transaction_number", "access_policy", "clock", "computer_name", "expiry", "identifier", "is_new",
-        "machine_security", "names", "network", "notices", "opening", "ordinal", "outcomes", "queues", "quotas",
-        "read_ahead", "recorder", "sequence", "settings", "signing", "store", "touched", "traffic", "transactions",
+        "_handle", "_transaction_number", "access_policy", "clock", "computer_name", "duplicates", "expiry",
+        "identifier", "is_new", "machine_security", "names", "network", "notices", "opening", "ordinal", "outcomes",
+        "queues", "quotas", "read_ahead", "recorder", "sequence", "settings", "signing", "store", "touched", "traffic",
+        "transactions",
     )  # fmt: skip
 
     names: "Names"
@@ -90,6 +91,7 @@ class Context:
     opening: "Opening"
     is_new: bool
     """Whether the store was made just now."""
+    duplicates: "Duplicates"
     expiry: "Expiry"
     outcomes: "Outcomes"
 

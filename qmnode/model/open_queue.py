@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi, Seek, Share
-from qmnode.model.batches import purge_queue
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
 from qmnode.model.ports import Entry
-from qmnode.model.positions import PositionState
+from qmnode.model.positions import PositionState, purge_queue, take_received
 from qmnode.model.queue import Queue
 from qmnode.model.reading import (
     END,
@@ -22,6 +22,7 @@ from qmnode.model.reading import (
     ReadOutcome,
     TransactionClaim,
     WaitingMessageReadOperation,
+    WaitingRead,
     timed_out,
 )
 from qmnode.model.record import moved
@@ -54,7 +55,7 @@ class OpenQueueDescriptor(SendingDescriptor):
         self.handle = handle
         self.share = share
         self.cursors: dict[int, Cursor] = {}
-        self.waiting: set[WaitingMessageReadOperation] = set()
+        self.waiting: set[WaitingRead] = set()
         self.begun: set[int] = set()
         """Messages that two-phase reads of this descriptor hold."""
 
@@ -194,9 +195,25 @@ class OpenQueueDescriptor(SendingDescriptor):
             self._store.durable()
 
     async def _dequeue(self, limit: int, timeout: float | None, claim: Claim) -> list[Message]:
+        entries = self.take_available(limit, claim)
+        if not entries:
+            if timeout is not None and timeout <= 0:
+                raise timed_out()
+            entries.append(await WaitingMessageReadOperation(self, claim).wait(timeout))
+            if claim is _DELETE and self._open and not self.queue.deleted:
+                # Those that came with it. Not for a transaction: it may have ended meanwhile.
+                entries += self.take_available(limit - 1, claim, len(entries[0][1]))
+        await self.settle(claim, entries)
+        return [received_message(*entry) for entry in entries]
+
+    def take_available(self, limit: int, claim: Claim, size: int = 0) -> list[Entry]:
+        """Take and claim up to ``limit`` messages that are available now, in one call that has ``size`` bytes
+        already.
+        """
         queue = self.queue
+        if claim is _DELETE:
+            return take_received(queue, limit, _RECEIVED_AT_ONCE - size)
         entries: list[Entry] = []
-        size = 0
         while len(entries) < limit and size < _RECEIVED_AT_ONCE:
             entry = queue.take()
             if entry is None:
@@ -204,12 +221,15 @@ class OpenQueueDescriptor(SendingDescriptor):
             claim.take(queue, *entry)
             entries.append(entry)
             size += len(entry[1])
-        if not entries:
-            if timeout is not None and timeout <= 0:
-                raise timed_out()
-            entries.append(await WaitingMessageReadOperation(self, claim).wait(timeout))
-        await self.settle(claim, entries)
-        return [received_message(*entry) for entry in entries]
+        return entries
+
+    def put_back(self, entries: Sequence[Entry]) -> None:
+        """Make messages available again, in their old places, that were received outside of a transaction and whose
+        receiver did not get them.
+        """
+        for entry in sorted(entries, key=itemgetter(0)):  # others may wait: they get them in the queue's order
+            _DELETE.undo(self.queue, *entry)
+        self._store.durable()
 
     def claim(self, transaction: InTransaction) -> Claim:
         """Check that this descriptor may receive, and return the effect of a receive on its message."""

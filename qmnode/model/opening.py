@@ -115,7 +115,12 @@ class MultipleQueueDescriptor(QueueApi):
         signatures = [await self._signatures(descriptor, copies, transaction) for descriptor in self.descriptors]
         units = [descriptor.unit_of_work(transaction) for descriptor in self.descriptors]
         unit = next((one for one in units if one is not None), None)
-        identifiers = [self._send_copies(copy, unit, puts) for copy, *puts in zip(copies, *signatures, strict=True)]
+        try:
+            identifiers = [self._send_copies(copy, unit, puts) for copy, *puts in zip(copies, *signatures, strict=True)]
+        except MessageQueuingError:
+            if transaction == "single" and unit is not None:
+                unit.transaction_abort()
+            raise
         if transaction == "single" and unit is not None:
             await unit.commit()
         elif unit is None:

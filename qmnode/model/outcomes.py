@@ -12,10 +12,9 @@ import structlog
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueType
 from qmnode.model.message import Acknowledgment, Message
-from qmnode.model.notices import OWN, Account
 from qmnode.model.packet import received_message, with_class
 from qmnode.model.positions import LANE_SHIFT
-from qmnode.model.quotas import EnqueueStatus
+from qmnode.model.quotas import OWN, Account, EnqueueStatus
 from qmnode.model.record import (
     FLAGS,
     NEGATIVE_JOURNAL,

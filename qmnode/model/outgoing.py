@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.model.api import QueueInformation, QueueType
-from qmnode.model.batches import insert_many, remove_acknowledged
 from qmnode.model.packet import TransactionOffsets, with_sequence, without_claims
 from qmnode.model.packet_parts import SOURCE
 from qmnode.model.ports import Entry
-from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.positions import LANE_SHIFT, insert_many, remove_acknowledged
 from qmnode.model.queue import Queue
 from qmnode.model.record import (
     FLAGS,

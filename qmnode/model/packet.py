@@ -12,6 +12,7 @@ from qmnode.model.message import Message
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
     DESTINATION_SHIFT,
+    FINAL_ACK_FLAG,
     FIRST_FLAG,
     HAS_CONNECTOR,
     HAS_SECURITY,
@@ -20,13 +21,11 @@ from qmnode.model.packet_parts import (
     KEEP_ON_DELIVERY,
     KEEP_ON_LOSS,
     LAST_FLAG,
-    NAME_SIZES,
     NEGATIVE_JOURNAL_FLAG,
     POSITIVE_JOURNAL_FLAG,
     PROPERTIES,
     PROPERTIES_OFFSET,
     RARE_FLAGS,
-    REACH,
     RECOVERABLE_FLAG,
     RESPONSE_SHIFT,
     SECURITY_SIZES,
@@ -55,7 +54,7 @@ from qmnode.model.record import (
 )
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_headers import MessageHeaders
+from qmnode.structures.packet_view import FLAGS_AT, Shapes, places_of, times_to_live, user_flags_of
 from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.user_message import UserMessage
 
@@ -93,14 +92,38 @@ def stored_value(message: Message) -> bytes:
 
 def whole_value(message: Message) -> bytes:
     """The same, with the data that follows the packet."""
+    if "_packet" in message.__dict__:
+        return value_of_packet(message.__dict__["_packet"], 0.0)
     value: bytes = message.__dict__["_value"]
     return value
 
 
+_SHAPES: Final = Shapes()
+
+
 def message_from_packet(packet: bytes) -> Message:
-    """A message from another sender's packet. Raises PacketError if the packet is malformed."""
-    MessageHeaders.parse(packet)
-    return received_message(0, value_of_packet(packet, 0.0))
+    """A message from another sender's packet, which is only checked. Raises PacketError if the packet is malformed."""
+    shape = _SHAPES.validate(packet)
+    if shape is None:
+        return received_message(0, value_of_packet(packet, 0.0))
+    message = Message.__new__(Message)
+    message.__dict__.update(lookup_identifier=0, _load=_load_packed, _packet=packet, _shape=shape)
+    return message
+
+
+def packed(message: Message) -> bytes:
+    """The packet of a message that has not been parsed."""
+    packet: bytes | None = message.__dict__.get("_packet")
+    return packet_of(message.__dict__["_value"]) if packet is None else packet
+
+
+def _load_packed(message: Message, name: str) -> None:
+    """``load`` for a message from ``message_from_packet``."""
+    attributes = message.__dict__
+    del attributes["_shape"]
+    attributes["_value"] = value_of_packet(attributes.pop("_packet"), 0.0)
+    attributes["_load"] = load
+    load(message, name)
 
 
 def load(message: Message, name: str) -> None:
@@ -264,28 +287,20 @@ def record_facts(packet: bytes, *, transit: bool = False) -> RecordFacts:
 
     ``transit``: it has not reached its queue yet, and must do so within its time.
     """
-    source, address, lifetime, _, _, flags = USER.unpack_from(packet, 16)
-    names = Names(bytes(PREFIX_SIZE) + packet, source, address)
-    for shift in (DESTINATION_SHIFT, ADMINISTRATION_SHIFT, RESPONSE_SHIFT):
-        names.skip(flags >> shift & 7)
-    offset = names.offset + (16 if flags & HAS_CONNECTOR else 0)
+    flags, places = user_flags_of(packet), places_of(packet)
+    reach, lifetime = times_to_live(packet)
     record_flags = 0 if flags & RECOVERABLE_FLAG else EXPRESS
     if flags & HAS_TRANSACTION:
-        header = packet[offset - PREFIX_SIZE]
-        offset += TRANSACTION.size + (16 if header & 1 else 0)
-        record_flags |= TRANSACTIONAL | (REPORT if header & 2 else 0)
-    if flags & HAS_SECURITY:
-        sizes = SECURITY_SIZES.unpack_from(packet, offset - PREFIX_SIZE)[1:]
-        offset += SECURITY_SIZES.size + sum(size + 3 & ~3 for size in sizes)
-    if packet[offset - PREFIX_SIZE] & 0x0F:
+        record_flags |= TRANSACTIONAL | (REPORT if packet[places.transaction_header] & FINAL_ACK_FLAG else 0)
+    if packet[places.properties] & 0x0F:
         record_flags |= REPORT
     if flags & NEGATIVE_JOURNAL_FLAG:
         record_flags |= KEEP_ON_LOSS
     if flags & POSITIVE_JOURNAL_FLAG:
         record_flags |= KEEP_ON_DELIVERY
     if transit:
-        lifetime = min(lifetime, REACH.unpack_from(packet)[0])
-    return RecordFacts(record_flags, offset, lifetime)
+        lifetime = min(lifetime, reach)
+    return RecordFacts(record_flags, PREFIX_SIZE + places.properties, lifetime)
 
 
 def stored_prefix(facts: RecordFacts, sent: int, arrival: float, until: int = NEVER) -> bytes:
@@ -336,29 +351,18 @@ _pack_sequence: Final = SEQUENCE.pack
 _SEQUENCE_SIZE: Final = SEQUENCE.size
 
 
-_USER_FLAGS: Final = struct.Struct("<I")
-_USER_FLAGS_AT: Final = HEAD.size - _USER_FLAGS.size
+_FLAGS_AT: Final = PREFIX_SIZE + FLAGS_AT
 _MORE_NAMES: Final = 7 << ADMINISTRATION_SHIFT | 7 << RESPONSE_SHIFT | HAS_CONNECTOR
 
 
 def user_flags(value: bytes) -> int:
     """UserHeader.Flags of a stored message."""
-    flags: int = _USER_FLAGS.unpack_from(value, _USER_FLAGS_AT)[0]
-    return flags
+    return user_flags_of(value, PREFIX_SIZE)
 
 
 def transaction_offset(value: bytes) -> int:
     """The offset of the TransactionHeader in a value: after the queue names."""
-    flags = user_flags(value)
-    if not flags & _MORE_NAMES:
-        size = NAME_SIZES[flags >> DESTINATION_SHIFT & 7]
-        if size is None:  # a count of two bytes, the name, and padding to four
-            size = (value[HEAD.size] | value[HEAD.size + 1] << 8) + 5 & ~3
-        return HEAD.size + size
-    names = Names(value, b"", b"")
-    for shift in (DESTINATION_SHIFT, ADMINISTRATION_SHIFT, RESPONSE_SHIFT):
-        names.skip(flags >> shift & 7)
-    return names.offset + (16 if flags & HAS_CONNECTOR else 0)
+    return places_of(value, PREFIX_SIZE).transaction_header
 
 
 class TransactionOffsets:
@@ -372,7 +376,7 @@ class TransactionOffsets:
 
     def of(self, value: bytes) -> int:
         """The offset of the TransactionHeader in this value."""
-        decides = value[_USER_FLAGS_AT:_NAME_BEGUN]
+        decides = value[_FLAGS_AT:_NAME_BEGUN]
         if decides != self._last:
             self._offset = transaction_offset(value)
             # With more than one name it depends on more.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import DEFAULTS
 from qmnode.model.record import PREFIX, PREFIX_SIZE, RecordFlag
-from qmnode.structures import base_header
+from qmnode.structures import base_header, packet_view
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.conformance import violations
 from qmnode.structures.debug_header import DebugHeader
@@ -69,11 +69,9 @@ USER: Final = struct.Struct("<" + codes_of(UserHeader))
 PROPERTIES: Final = struct.Struct("<" + codes_of(MessagePropertiesHeader))
 TRANSACTION: Final = struct.Struct("<" + codes_of(TransactionHeader))
 PROPERTIES_OFFSET: Final = struct.Struct("<I")
-REACH: Final = struct.Struct(f"<{offset_of(BaseHeader, 'time_to_reach_queue')}xI")
-"""BaseHeader.TimeToReachQueue of a packet."""
-SOURCE: Final = slice(PREFIX_SIZE + BASE_HEADER_SIZE, PREFIX_SIZE + BASE_HEADER_SIZE + 16)
+SOURCE: Final = slice(PREFIX_SIZE + packet_view.SOURCE.start, PREFIX_SIZE + packet_view.SOURCE.stop)
 """UserHeader.SourceQueueManager in a stored value."""
-ADDRESS: Final = slice(SOURCE.stop, SOURCE.stop + 16)
+ADDRESS: Final = slice(PREFIX_SIZE + packet_view.ADDRESS.start, PREFIX_SIZE + packet_view.ADDRESS.stop)
 """UserHeader.QueueManagerAddress in a stored value."""
 SIGNATURE: Final = base_header.SIGNATURE
 VERSION_NUMBER: Final = base_header.VERSION
@@ -97,6 +95,7 @@ HAS_CONNECTOR: Final = UserFlags.CQ.mask
 TRANSACTIONAL: Final = RecordFlag.TRANSACTIONAL.value
 FIRST_FLAG: Final = TransactionFlags.FM.mask
 LAST_FLAG: Final = TransactionFlags.LM.mask
+FINAL_ACK_FLAG: Final = TransactionFlags.FA.mask
 NO_CORRELATION: Final = bytes(20)
 KEEP_ON_LOSS: Final = RecordFlag.NEGATIVE_JOURNAL.value
 KEEP_ON_DELIVERY: Final = RecordFlag.POSITIVE_JOURNAL.value
@@ -107,9 +106,6 @@ SECURITY_SIZES: Final = struct.Struct("<" + codes_of(SecurityHeader))
 
 PRIORITY: Final = PREFIX_SIZE + offset_of(BaseHeader, "flags")
 """The offset in a value of the priority, in the low three bits."""
-
-NAME_SIZES: Final = (0, 0, 4, 4, 4, 16, 20, None)
-"""Bytes of a queue's name by its type in Flags.DQ, AQ or RQ (2.2.19.2); a direct name states its own size."""
 
 
 class Names:
@@ -127,13 +123,6 @@ class Names:
         start = self.offset
         self.offset += count
         return self.value[start : self.offset]
-
-    def skip(self, kind: int) -> None:
-        size = NAME_SIZES[kind]
-        if size is None:
-            size = int.from_bytes(self.value[self.offset : self.offset + 2], "little") + 2
-            size += -size & 3
-        self.offset += size
 
     def take(self, kind: int, administration: str = "") -> str:
         match kind:

@@ -98,6 +98,30 @@ class MessageStore(Protocol):
     def read_expiry(self, first: tuple[int, int, int], last: int, limit: int) -> list[tuple[int, int, int]]:
         """Index entries (when, queue, lookup identifier) from ``first`` to the second ``last``, the earliest first."""
 
+    def put_identity(self, queue_id: int, digest: bytes, record: bytes) -> None:
+        """Store a message id that a queue remembers, by its digest."""
+
+    def put_identity_age(self, queue_id: int, number: int, record: bytes) -> None:
+        """Store the same by its number."""
+
+    def delete_identity(self, queue_id: int, digest: bytes) -> None:
+        """Delete a message id, by its digest."""
+
+    def delete_identity_age(self, queue_id: int, number: int) -> None:
+        """Delete the same by its number."""
+
+    def delete_identities(self, queue_id: int) -> None:
+        """Delete all message ids that a queue remembers."""
+
+    def get_identity(self, queue_id: int, digest: bytes) -> bytes | None:
+        """The record of a message id, by its digest."""
+
+    def get_identity_age(self, queue_id: int, number: int) -> bytes | None:
+        """The record of a message id, by its number."""
+
+    def identity_ages(self, queue_id: int) -> tuple[int, int]:
+        """The first and the last number of the message ids of a queue; (0, -1) without any."""
+
     def put_queue(self, queue_id: int, definition: bytes) -> None:
         """Store a queue's definition."""
 
@@ -203,6 +227,9 @@ class AccessPolicy(Protocol):
     def system_queue_security(self, upgraded: bool) -> bytes:
         """The descriptor of a dead-letter queue or of the machine's journal."""
 
+    def notification_queue_security(self) -> bytes:
+        """The descriptor of the queue of change notifications."""
+
     def outgoing_queue_security(self, machine: bytes) -> bytes:
         """The descriptor of outgoing and connector queues, by the queue manager's own."""
 
@@ -279,6 +306,9 @@ class Network(Protocol):
 
     def resumed(self, queue: "OutgoingQueue") -> None:
         """Resume Queue (MS-MQQB 3.1.7.14)."""
+
+    def resend(self, queue: "OutgoingQueue") -> None:
+        """Send transactional messages again that wait for their order acknowledgment (MS-MQMR 3.1.4.2, EOD_RESEND)."""
 
     def disconnect(self) -> None:
         """Take Offline (MS-MQDMPR 3.1.4.12): close every session, and open none."""

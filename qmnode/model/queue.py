@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack, cast
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueInformation, QueueProperties, QueueType, Share
-from qmnode.model.batches import insert_many
 from qmnode.model.message import INFINITE
 from qmnode.model.ports import Entry
-from qmnode.model.positions import LANE_SHIFT, LANES, SEQUENCE_MASK, Lane, LockedPosition, PositionState
+from qmnode.model.positions import LANE_SHIFT, LANES, SEQUENCE_MASK, Lane, LockedPosition, PositionState, insert_many
 from qmnode.model.record import (
     DEPARTURE,
     EXPIRY,
@@ -36,7 +35,7 @@ from qmnode.structures.queue_attributes import QueuePrivacyLevel
 if TYPE_CHECKING:
     from qmnode.model.context import Context
     from qmnode.model.open_queue import OpenQueueDescriptor
-    from qmnode.model.reading import WaitingMessageReadOperation
+    from qmnode.model.reading import WaitingRead
     from qmnode.model.transaction import Transaction
 
 _COUNTERS: Final = struct.Struct(">QQ")
@@ -71,6 +70,7 @@ DEFAULT_PROPERTIES: Final[dict[str, Any]] = {
     "multicast_address": "",
     "security": b"",
     "base_priority": 0,
+    "duplicate_window": 0,
 }
 
 
@@ -88,6 +88,7 @@ class Queue:
     multicast_address: str
     security: bytes
     base_priority: int
+    duplicate_window: int
 
     def __init__(
         self, context: "Context", queue_id: int, pathname: str, queue_type: QueueType, **properties: Any
@@ -110,6 +111,8 @@ class Queue:
         self.is_dead_letter = False
         self.is_internal = False
         """For the queue manager only (3.1.3): applications cannot open it."""
+        self.takes_notifications = False
+        """Whether it is the notification queue, and open (MS-MQCN 3.2.3): other queue managers send to it."""
         self.deleted = False
         self.journal_queue: Queue | None = None
         self.subqueues: dict[str, Queue] = {}
@@ -118,7 +121,7 @@ class Queue:
         """The number of descriptors with each access and share mode."""
         self.readers = 0
         """Open descriptors that may read: only then is it worth keeping messages in memory."""
-        self.waiting: OrderedDict[WaitingMessageReadOperation, None] = OrderedDict()
+        self.waiting: OrderedDict[WaitingRead, None] = OrderedDict()
         """Waiting reads in the order of their arrival."""
         self.locked: dict[int, LockedPosition] = {}
         self.peekable_locked = 0
@@ -139,7 +142,11 @@ class Queue:
     @property
     def message_count(self) -> int:
         """The number of messages in the queue, locked ones included."""
-        return sum(lane.count for lane in self.lanes if lane is not None)
+        count = 0
+        for lane in self.lanes:
+            if lane is not None:
+                count += lane.count
+        return count
 
     @property
     def is_published(self) -> bool:

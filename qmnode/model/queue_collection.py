@@ -8,10 +8,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import QueueProperties, QueueType
+from qmnode.model.api import LONGEST_DUPLICATE_WINDOW, QueueProperties, QueueType
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import DEFAULT_PROPERTIES, Queue
 from qmnode.structures.acks import ORDER_QUEUE
+from qmnode.structures.change_notification import NOTIFICATION_QUEUE_NAME, NOTIFICATION_QUEUE_NUMBER
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import (
@@ -46,10 +47,12 @@ _SYSTEM_QUEUES: Final = {
     "transactional_dead_letter": (4, "SYSTEM$;DEADXACT", True),
     "journal": (6, "SYSTEM$;JOURNAL", False),
     "order": (8, "PRIVATE$\\order_queue$", False),
-    "notify": (10, "PRIVATE$\\notify_queue$", False),
+    "notify": (10, NOTIFICATION_QUEUE_NAME, False),
     # AwaitingFinalACKTable of MS-MQQB 3.1.1.3: delivered messages whose FinalAck has not come.
     "awaiting_final_ack": (12, "PRIVATE$\\awaiting_final_ack$", True),
 }
+NOTIFICATIONS_QUOTA: Final = 128
+"""Kilobytes of change notifications that may wait. Many more say no more than that much has changed."""
 _KINDS: Final = {
     QueueKind.PRIVATE: QueueType.PRIVATE,
     QueueKind.PUBLIC: QueueType.PUBLIC,
@@ -96,6 +99,8 @@ class Names:
             self._highest = max(self._highest, queue.private_queue_number)
         elif queue.queue_type is QueueType.PUBLIC and queue.parent is None:
             self._by_identifier[queue.identifier] = queue
+        elif queue.private_queue_number:  # of the system queues, only the notification queue is addressed by its number
+            self._by_number[queue.private_queue_number] = queue
 
     def remove(self, queue: "Queue") -> None:
         """Remove the names of a queue."""
@@ -251,6 +256,9 @@ class QueueCollection(dict[int, Queue]):
         self.order = self[_SYSTEM_QUEUES["order"][0]]
         self.notify = self[_SYSTEM_QUEUES["notify"][0]]
         self.awaiting_final_ack = self[_SYSTEM_QUEUES["awaiting_final_ack"][0]]
+        self.notify.quota = NOTIFICATIONS_QUOTA
+        self.notify.private_queue_number = NOTIFICATION_QUEUE_NUMBER
+        context.names.add(self.notify)
         for queue in (self.order, self.notify, self.awaiting_final_ack):
             queue.is_internal = True
             queue.recorder = None
@@ -292,6 +300,8 @@ class QueueCollection(dict[int, Queue]):
         for queue in self.values():
             if queue.queue_type is not QueueType.SYSTEM:
                 continue
+            if queue is self.notify:
+                queue.security = policy.notification_queue_security()
             queue.security = queue.security or policy.system_queue_security(upgraded=False)
         context.machine_security = known
 
@@ -304,7 +314,7 @@ class QueueCollection(dict[int, Queue]):
         if queue_id < _FIRST_QUEUE_ID:
             # A system queue: only an administrator's changes are stored.
             system = self[queue_id]
-            system.__dict__.update({name: attributes[name] for name in DEFAULT_PROPERTIES})
+            system.__dict__.update({name: attributes[name] for name in DEFAULT_PROPERTIES if name in attributes})
             return
         if queue_id & 1 and attributes["queue_type"] == QueueType.SYSTEM.value:
             return  # a journal's record, which changing a journal wrote: its queue makes it
@@ -397,6 +407,7 @@ class QueueCollection(dict[int, Queue]):
         self._context.names.remove(queue)
         self.pop(queue.queue_id, None)
         self._context.traffic.retire(queue)
+        self._context.duplicates.forget(queue)
         if queue.parent is not None:
             queue.parent.subqueues.pop(queue.pathname.rpartition(";")[2].upper(), None)
         self._context.store.delete_queue(queue.queue_id)
@@ -439,6 +450,10 @@ def check_properties(properties: QueueProperties) -> None:
             fault = "0 (none), 1 (optional) or 2 (body)"
         elif name == "base_priority" and not (isinstance(value, int) and -0x8000 <= value <= 0x7FFF):
             fault = "from -32768 to 32767"
+        elif name == "duplicate_window" and not (
+            isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LONGEST_DUPLICATE_WINDOW
+        ):
+            fault = f"seconds, from 0 (none) to {LONGEST_DUPLICATE_WINDOW}"
         elif name == "type" and not (isinstance(value, bytes) and len(value) == 16):
             fault = "a GUID of 16 bytes"
         if fault:

@@ -21,20 +21,21 @@ from qmnode.model.api import (
     QueueProperties,
     QueueType,
     Share,
+    TransportSecurity,
 )
-from qmnode.model.batches import delete_queue
 from qmnode.model.context import Context
+from qmnode.model.duplicates import Duplicates
 from qmnode.model.expiry import Expiry
 from qmnode.model.opening import Opening, ResolveDistributionList
 from qmnode.model.outcomes import Outcomes
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Recorder, RemoteReader
+from qmnode.model.positions import delete_queue
 from qmnode.model.published import PublishedQueues
 from qmnode.model.queue import Queue
 from qmnode.model.queue_collection import Names, QueueCollection, check_properties
-from qmnode.model.refusals import RefusedMessages
+from qmnode.model.traffic import RefusedMessages
 from qmnode.model.transaction import Transaction
-from qmnode.model.transport_security import TransportSecurity
 from qmnode.settings.node import Settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
@@ -64,6 +65,7 @@ class QueueManager(QueueManagerApi):
         context = self.context = Context(store, settings, clock, computer_name, access_policy, recorder)
         self.names = context.names = Names(context)
         self.queue_collection = context.queues = QueueCollection(context)
+        context.duplicates = Duplicates(context)
         context.expiry = Expiry(context)
         self.outcomes = context.outcomes = Outcomes(context)
         self.opening = context.opening = Opening(self)
@@ -124,6 +126,7 @@ class QueueManager(QueueManagerApi):
         """Begin: messages that expired while the node was down expire now."""
         self._forget_prepared_transactions()
         self.context.expiry.start()
+        self.context.duplicates.start()
 
     def _forget_prepared_transactions(self) -> None:
         """Abort transactions that releases up to 0.1 could prepare for a coordinator: no coordinator will ever end
@@ -142,6 +145,7 @@ class QueueManager(QueueManagerApi):
             return
         self._open = False
         self.context.expiry.stop()
+        self.context.duplicates.stop()
         queues = list(self.queue_collection.values())
         queues += [queue.journal for queue in queues if queue.has_journal]
         # Before messages are returned to their queues: their waiters can no longer be notified.
@@ -223,6 +227,8 @@ class QueueManager(QueueManagerApi):
                 queue.security, properties["security"]
             )
         queue.set_properties(**properties)
+        if "duplicate_window" in properties:
+            self.context.duplicates.changed(queue)
         self.store.put_queue(queue.queue_id, queue.definition())
         await self.store.durable()
         if queue.is_published:
@@ -286,16 +292,27 @@ class QueueManager(QueueManagerApi):
         """The current status of the queue manager."""
         storage = self.store.condition()
         found = self.queue_collection
-        queues = list(found.values())
-        everywhere = [*queues, *(queue.journal_queue for queue in queues if queue.journal_queue is not None)]
+        made = outgoing = waiting = messages = size = 0
+        for queue in list(found.values()):
+            count = queue.message_count
+            if queue.queue_type is QueueType.OUTGOING:
+                outgoing += 1
+                waiting += count
+            elif queue.parent is None and queue.queue_type in _MADE_BY_USERS:
+                made += 1
+            messages += count
+            size += queue.total_bytes
+            if (journal := queue.journal_queue) is not None:
+                messages += journal.message_count
+                size += journal.total_bytes
         return NodeStatus(
             computer_name=self.computer_name,
             identifier=self.identifier,
             online=self.connection_active,
-            queue_count=sum(queue.queue_type in _MADE_BY_USERS and queue.parent is None for queue in queues),
-            outgoing_queue_count=sum(queue.queue_type is QueueType.OUTGOING for queue in queues),
-            message_count=sum(queue.message_count for queue in everywhere),
-            total_bytes=sum(queue.total_bytes for queue in everywhere),
+            queue_count=made,
+            outgoing_queue_count=outgoing,
+            message_count=messages,
+            total_bytes=size,
             dead_letter_count=found.dead_letter.message_count + found.transactional_dead_letter.message_count,
             quota=self.quotas.settings.queue_manager_quota,
             quota_used=self.quotas.used,
@@ -305,7 +322,7 @@ class QueueManager(QueueManagerApi):
             transaction_count=len(self.transactions),
             in_doubt_count=0,
             journal_copies_dropped=self.outcomes.journal_copies_dropped,
-            warnings=(*(f"{what}: {sentence}" for what, sentence in self.troubles.items()), *self._cut_off()),
+            warnings=(*(f"{what}: {sentence}" for what, sentence in self.troubles.items()), *self._cut_off(waiting)),
             storage_failure=storage.failure,
             disk_free_bytes=storage.free_bytes,
             disk_bytes=storage.total_bytes,
@@ -319,10 +336,8 @@ class QueueManager(QueueManagerApi):
             bridges=tuple(replace(bridge) for _, bridge in sorted(self.amqp.bridges.items())),
         )
 
-    def _cut_off(self) -> list[str]:
-        """A warning if messages wait for other machines with which the settings allow no sessions."""
-        queues = self.queue_collection.values()
-        count = sum(queue.message_count for queue in queues if queue.queue_type is QueueType.OUTGOING)
+    def _cut_off(self, count: int) -> list[str]:
+        """A warning if this many messages wait for other machines with which the settings allow no sessions."""
         if not count or (self.settings.transport.enabled and not self.settings.hardened_security):
             return []
         reason = "hardened_security is true" if self.settings.hardened_security else "transport.enabled is false"

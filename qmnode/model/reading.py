@@ -105,10 +105,10 @@ class TransactionClaim:
         self.transaction.give_back(queue, lookup_identifier)
 
 
-class WaitingMessageReadOperation:
-    """One caller that waits for a message to become available in a queue, first come, first served."""
+class WaitingRead:
+    """A read that waits for a message to become available in a queue, first come, first served."""
 
-    __slots__ = ("_claim", "_descriptor", "_future", "_timer", "cursor", "destructive_read")
+    __slots__ = ("_claim", "_closed", "_descriptor", "_timer", "cursor", "destructive_read")
 
     def __init__(
         self,
@@ -118,19 +118,19 @@ class WaitingMessageReadOperation:
     ) -> None:
         self._descriptor = descriptor
         self._claim = claim
-        self._future: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
         self._timer: TimerHandle | None = None
+        self._closed = False
         self.destructive_read = claim is not None
         self.cursor = cursor
 
     @property
     def closed(self) -> bool:
         """Whether the caller no longer waits."""
-        return self._future.done()
+        return self._closed
 
-    async def wait(self, timeout: float | None) -> Entry:
-        """Wait For New Message (3.1.7.3.1): return the message, which a destructive read then owns. Raises
-        MQ_ERROR_IO_TIMEOUT.
+    def begin(self, timeout: float | None) -> None:
+        """Wait For New Message (3.1.7.3.1), for ``timeout`` seconds: ``found`` or ``failed`` is called once, unless
+        ``leave`` is called before. Raises MQ_ERROR_IO_TIMEOUT if there is no time to wait.
         """
         if timeout is not None:
             if timeout <= 0:
@@ -142,45 +142,89 @@ class WaitingMessageReadOperation:
             self._timer = self._descriptor.context.clock.call_later(timeout, self._expired)
         self._descriptor.queue.waiting[self] = None
         self._descriptor.waiting.add(self)
-        transaction = self._claim.transaction if self._claim is not None else None
-        if transaction is not None:
-            transaction.readers.add(self)
-        try:
-            return await self._future
-        except asyncio.CancelledError:
-            if self._future.done() and not self._future.cancelled() and self._claim is not None:
-                # A message came in the same moment: it must not be lost with the caller.
-                self._claim.undo(self._descriptor.queue, *self._future.result())
-                self._descriptor.context.store.durable()
-            raise
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._descriptor.waiting.discard(self)
-            if transaction is not None:
-                transaction.readers.discard(self)
-            if not self._future.done() or self._future.cancelled() or self._future.exception() is not None:
-                self._leave()
+        if self._claim is not None and self._claim.transaction is not None:
+            self._claim.transaction.readers.add(self)
 
-    def _leave(self) -> None:
-        self._future.cancel()
+    def leave(self) -> None:
+        """End the wait, whatever came of it. Has no effect the second time."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._descriptor.queue.waiting.pop(self, None)
+        self._descriptor.waiting.discard(self)
+        if self._claim is not None and self._claim.transaction is not None:
+            self._claim.transaction.readers.discard(self)
+
+    def found(self, entry: Entry) -> None:
+        """Take the message, which a destructive read owns now."""
+        raise NotImplementedError
+
+    def failed(self, error: MessageQueuingError) -> None:
+        """Learn why there is no message."""
+        raise NotImplementedError
 
     def satisfied(self, lookup_identifier: int, value: bytes) -> None:
         """Waiting Message Read Satisfied (3.1.7.3.6)."""
         if self._claim is not None:
             self._claim.take(self._descriptor.queue, lookup_identifier, value)
-        self._future.set_result((lookup_identifier, value))
+        self.leave()
+        self.found((lookup_identifier, value))
 
     def _expired(self) -> None:
         """Waiting Message Read Timer Expired (3.1.6.3)."""
-        if not self._future.done():
-            self._future.set_exception(timed_out())
+        if not self.closed:
+            self.leave()
+            self.failed(timed_out())
 
     def cancel(self, code: ErrorCode = ErrorCode.MQ_ERROR_OPERATION_CANCELLED, sentence: str | None = None) -> None:
         """Cancel Waiting Message Read Request (3.1.7.1.17)."""
-        if not self._future.done():
-            self._future.set_exception(MessageQueuingError(code, sentence))
+        if not self.closed:
+            self.leave()
+            self.failed(MessageQueuingError(code, sentence))
+
+
+class WaitingMessageReadOperation(WaitingRead):
+    """The waiting read of a task."""
+
+    __slots__ = ("_future",)
+
+    def __init__(
+        self,
+        descriptor: "OpenQueueDescriptor",
+        claim: "Claim | None",
+        cursor: "Cursor | None" = None,
+    ) -> None:
+        super().__init__(descriptor, claim, cursor)
+        self._future: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the task no longer waits: it may have been cancelled, and not have run since."""
+        return self._future.done()
+
+    async def wait(self, timeout: float | None) -> Entry:
+        """Return the message, which a destructive read then owns. Raises MQ_ERROR_IO_TIMEOUT."""
+        self.begin(timeout)
+        try:
+            return await self._future
+        except asyncio.CancelledError:
+            done = self._future.done() and not self._future.cancelled() and self._future.exception() is None
+            if done and self._claim is not None:
+                # A message came in the same moment: it must not be lost with the caller.
+                self._claim.undo(self._descriptor.queue, *self._future.result())
+                self._descriptor.context.store.durable()
+            raise
+        finally:
+            self._future.cancel()
+            self.leave()
+
+    def found(self, entry: Entry) -> None:
+        """Wake the task, which owns the message of a destructive read."""
+        self._future.set_result(entry)
+
+    def failed(self, error: MessageQueuingError) -> None:
+        """Wake the task, which raises the error."""
+        self._future.set_exception(error)
 
 
 def timed_out() -> MessageQueuingError:

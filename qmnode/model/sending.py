@@ -12,7 +12,7 @@ from qmnode.model.ports import PutSignature
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
 from qmnode.model.record import EXPRESS, FLAGS, with_dead_letter_queue
-from qmnode.model.serialization import Destination, TransactionFields, serialize, serialize_plain
+from qmnode.model.serialization import Destination, TransactionFields, address_packed, serialize, serialize_plain
 from qmnode.model.transaction import Transaction, unit_of_work
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import FormatName
@@ -41,6 +41,27 @@ class SendingDescriptor(QueueApi):
         self._access = int(access)
         self._open = True
         self._store = context.store
+
+    async def send_once(self, message: Message, identity: bytes, transaction: InTransaction = None) -> None:
+        """``send``, unless a message of this identity has arrived within the window of the queue. In a transaction
+        that is decided when it commits.
+        """
+        duplicates = self.context.duplicates
+        if not isinstance(transaction, Transaction) and duplicates.is_known(self.queue, identity):
+            duplicates.dropped += 1
+            if (future := self._store.pending()) is not None:  # the first one may not be on disk yet
+                await future
+            return
+        unit = self.unit_of_work(transaction)
+        lookup_identifier, value, _ = self.accept(message, unit)
+        if unit is not None:
+            unit.enqueue(self.queue, lookup_identifier, value, identity)
+            if transaction == "single":
+                await unit.commit()
+            return
+        duplicates.remember(self.queue, identity, express=bool(value[FLAGS] & EXPRESS))
+        self.queue.arrive(lookup_identifier, value)
+        await self._store.durable()
 
     async def send(self, message: Message, transaction: InTransaction = None) -> bytes:
         """Enqueue Message To An Open Queue (3.1.7.1.27)."""
@@ -102,7 +123,7 @@ class SendingDescriptor(QueueApi):
         self, messages: list[Message], unit: Transaction | None, puts: list[PutSignature | None] | None
     ) -> list[bytes]:
         # First check that all can be sent, then send: all or none.
-        accepted = self._accept_plain(messages, unit) if puts is None else None
+        accepted = self._accept_alike(messages, unit) if puts is None else None
         if accepted is None:
             accepted = self._accept_all(messages, unit, puts)
         entries = [(lookup_identifier, value) for lookup_identifier, value, _ in accepted]
@@ -112,9 +133,9 @@ class SendingDescriptor(QueueApi):
             unit.enqueue_many(self.queue, entries)
         return [identifier for _, _, identifier in accepted]
 
-    def _accept_plain(self, messages: list[Message], unit: Transaction | None) -> list[tuple[int, bytes, bytes]] | None:
-        """``accept`` for messages that have only a body, into a queue without demands. None for other messages, and if
-        there may be no room.
+    def _accept_alike(self, messages: list[Message], unit: Transaction | None) -> list[tuple[int, bytes, bytes]] | None:
+        """``accept`` for messages that have only a body, or come as packets, into a queue without demands. None for
+        other messages, and if there may be no room.
         """
         context, queue = self.context, self.queue
         quotas = context.quotas
@@ -122,7 +143,8 @@ class SendingDescriptor(QueueApi):
             return None
         fields, first = (None, False) if unit is None else (unit.fields, not unit.has_sent)
         now, next_place, owner = context.clock.time(), context.sequence.next, context.identifier
-        values = serialize_plain(messages, self.destination, context.ordinal.next, now, fields, first)
+        alike = address_packed if messages and "_shape" in messages[0].__dict__ else serialize_plain
+        values = alike(messages, self.destination, context.ordinal.next, now, fields, first)
         if values is None or quotas.used + sum(len(value) for _, value in values) > quotas.limit:
             return None
         return [

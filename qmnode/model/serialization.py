@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from qmnode.errors import MessageQueuingError, MessageTooLargeError
+from qmnode.model.addressing import Addressing, is_addressable
 from qmnode.model.message import DEFAULT_PRIORITY, Message
+from qmnode.model.packet import packed
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
     BASE_HEADER_SIZE,
@@ -32,18 +34,14 @@ from qmnode.model.packet_parts import (
     POSITIVE_JOURNAL_FLAG,
     PROPERTIES,
     PROPERTIES_OFFSET,
-    RARE_FLAGS,
     RARE_PROPERTIES,
     RECOVERABLE_FLAG,
     RESPONSE_SHIFT,
     SIGNATURE,
     TIME_TO_REACH_QUEUE,
-    TO_MASK,
-    TRACED,
     TRANSACTION,
     TRANSACTIONAL,
     VERSION_NUMBER,
-    Names,
     format_name_of_property,
     header_naming,
     with_rare_headers,
@@ -52,7 +50,7 @@ from qmnode.model.record import EXPRESS, FLAGS, NAMED_DEAD_LETTER, NEVER, PEEK_W
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import is_permitted
-from qmnode.structures.message_properties_header import MAX_LABEL, MessagePropertiesHeader
+from qmnode.structures.message_properties_header import MessagePropertiesHeader
 from qmnode.structures.message_security import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from qmnode.structures.names import (
     DirectFormatName,
@@ -60,8 +58,9 @@ from qmnode.structures.names import (
     PrivateFormatName,
     PublicFormatName,
 )
+from qmnode.structures.packet_view import Places, Shape, places_of
 from qmnode.structures.places import offset_of
-from qmnode.structures.user_header import UserFlags, UserHeader
+from qmnode.structures.user_header import UserHeader
 
 _NAMES_KEPT: Final = 64
 
@@ -70,7 +69,8 @@ class Destination:
     """The destination of messages: the parts that are equal in all packets sent through an open queue."""
 
     __slots__ = (
-        "_names", "address", "flags", "name", "plain", "plain_transactional", "security", "sender", "source", "transit",
+        "_addressings", "_names", "address", "flags", "name", "plain", "plain_transactional", "security", "sender",
+        "source", "transit",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +90,7 @@ class Destination:
         self.security = b""
         """The SecurityHeader with that SID."""
         self._names: dict[str, tuple[int, bytes]] = {}
+        self._addressings: dict[tuple[Shape, bool], Addressing | None] = {}
         self._prepare()
 
     def name_sender(self, identifier: bytes) -> None:
@@ -104,6 +105,27 @@ class Destination:
         size = len(self.name) + len(self.security)
         self.plain = _plain_pack(size)
         self.plain_transactional = _plain_pack(size + TRANSACTION.size)
+        self._addressings.clear()
+
+    def addressing_of(self, message: Message, transactional: bool) -> Addressing | None:
+        """The way to address the packet of an unparsed message to here; None if it must be serialized in full."""
+        shape: Shape | None = message.__dict__.get("_shape")
+        if shape is None:
+            if "_load" not in message.__dict__ or message.__dict__["_value"][FLAGS] & NAMED_DEAD_LETTER:
+                return None
+            packet = packed(message)
+            return self._addressing(packet, places_of(packet), transactional)
+        known = shape, transactional
+        if known not in self._addressings:
+            if len(self._addressings) >= _NAMES_KEPT:
+                self._addressings.clear()
+            self._addressings[known] = self._addressing(packed(message), shape.places, transactional)
+        return self._addressings[known]
+
+    def _addressing(self, packet: bytes, places: Places, transactional: bool) -> Addressing | None:
+        if not is_addressable(packet, places):
+            return None
+        return Addressing(packet, places, self, transactional)
 
     def name_bytes(self, text: str) -> tuple[int, bytes]:
         """The type and bytes of another queue's name in a packet to here. The messages of an application name few."""
@@ -139,9 +161,11 @@ def serialize(
 ) -> bytes:
     """The stored value of a message: prefix and UserMessage packet. Raises MessageQueuingError if it cannot be sent."""
     if "lookup_identifier" in message.__dict__:
-        # A received message that is sent on: unchanged if it has not been parsed, otherwise piece by piece.
-        if "_load" in message.__dict__ and not destination.security:
-            value = _readdressed(message.__dict__["_value"], destination, identifier, now, transaction, first, last)
+        # A packet that is sent on: unchanged if it has not been parsed, otherwise piece by piece.
+        addressing = destination.addressing_of(message, transaction is not None)
+        if addressing is not None:
+            header = b"" if transaction is None else _transaction_header(transaction, first, last)
+            value = addressing.address(packed(message), identifier, int(now), int(now * 1e6), header)
             if value is not None:
                 return value
         message = message.copy()
@@ -337,6 +361,37 @@ def _plain_value(
     return head + body + padding if padding else head + body
 
 
+def address_packed(
+    messages: Iterable[Message],
+    destination: Destination,
+    next_identifier: Callable[[], int],
+    now: float,
+    transaction: TransactionFields | None = None,
+    first: bool = False,
+) -> list[tuple[int, bytes]] | None:
+    """``serialize`` for many packets of applications, with their identifiers; None if one is something else.
+
+    ``first``: the first message begins its transaction.
+    """
+    header = b"" if transaction is None else _transaction_header(transaction, first, False)
+    sent, arrival = int(now), int(now * 1e6)
+    values: list[tuple[int, bytes]] = []
+    for message in messages:
+        if "_shape" not in message.__dict__:
+            return None
+        addressing = destination.addressing_of(message, transaction is not None)
+        if addressing is None:
+            return None
+        identifier = next_identifier()
+        value = addressing.address(message.__dict__["_packet"], identifier, sent, arrival, header)
+        if value is None:
+            return None
+        values.append((identifier, value))
+        if first and transaction is not None:
+            header, first = _transaction_header(transaction, False, False), False
+    return values
+
+
 def serialize_plain(
     messages: Iterable[Message],
     destination: Destination,
@@ -377,84 +432,6 @@ _IDENTIFIER: Final = struct.Struct("<I")
 _pack_identifier: Final = _IDENTIFIER.pack
 _IDENTIFIER_AT: Final = BASE_HEADER_SIZE + PREFIX_SIZE + offset_of(UserHeader, "message_id")
 _AFTER_IDENTIFIER: Final = _IDENTIFIER_AT + _IDENTIFIER.size
-
-
-_NOT_KEPT: Final = TO_MASK | UserFlags.RC.mask | UserFlags.AH.mask
-"""The destination and the record of past hops, which a message loses when it is sent anew."""
-_ABSOLUTE: Final = frozenset((0, 1, 5, 7))
-_NAMES_ALIKE: Final = tuple(kinds & 7 in _ABSOLUTE and kinds >> 3 in _ABSOLUTE for kinds in range(64))
-"""Whether, by Flags.AQ and Flags.RQ, the names of the administration and response queues are equal in all packets.
-Private queues are named relative to the message's source and destination (2.2.19.2).
-"""
-
-
-def _readdressed(
-    value: bytes,
-    destination: Destination,
-    identifier: int,
-    now: float,
-    transaction: TransactionFields | None,
-    first: bool,
-    last: bool,
-) -> bytes | None:
-    """The stored value of an existing packet with a new address; None if it must be serialized in full."""
-    if value[FLAGS] & NAMED_DEAD_LETTER:
-        return None
-    _, _, _, _, offset, _, _, _, _, base_flags, _, _, reach, _, _, lifetime, _, _, flags = HEAD.unpack_from(value)
-    if (
-        flags & (RARE_FLAGS | HAS_TRANSACTION)
-        or base_flags & TRACED
-        or not _NAMES_ALIKE[flags >> ADMINISTRATION_SHIFT & 63]
-    ):
-        return None
-    if value[offset + 1] > MAX_LABEL or not is_permitted(value[offset + 2] | value[offset + 3] << 8):
-        return None
-    names = Names(value, b"", b"")
-    names.skip(flags >> DESTINATION_SHIFT & 7)
-    other_names = value[names.offset : offset]
-    record_flags = 0
-    name = destination.name + other_names
-    flags = flags & ~_NOT_KEPT | destination.flags
-    if transaction is not None:
-        flags |= RECOVERABLE_FLAG | HAS_TRANSACTION
-        record_flags = TRANSACTIONAL
-        base_flags &= ~7
-        name += _transaction_header(transaction, first, last)
-    elif not flags & RECOVERABLE_FLAG:
-        record_flags = EXPRESS
-    if value[offset] & 0x0F:
-        record_flags |= REPORT
-    if flags & NEGATIVE_JOURNAL_FLAG:
-        record_flags |= KEEP_ON_LOSS
-    if flags & POSITIVE_JOURNAL_FLAG:
-        record_flags |= KEEP_ON_DELIVERY
-    sent = int(now)
-    deadline = min(lifetime, reach) if destination.transit else lifetime
-    size = HEAD.size - PREFIX_SIZE + len(name) + len(value) - offset
-    if size > MAXIMUM_PACKET_SIZE:
-        return None
-    head = HEAD.pack(
-        VERSION,
-        record_flags,
-        0,
-        0,
-        HEAD.size + len(name),
-        NEVER if deadline == NEVER else min(sent + deadline, NEVER - 1),
-        int(now * 1e6),
-        VERSION_NUMBER,
-        0,
-        base_flags,
-        SIGNATURE,
-        size,
-        reach,
-        destination.source,
-        destination.address,
-        lifetime,
-        sent,
-        identifier,
-        flags,
-    )
-    return b"".join((head, name, value[offset:]))
 
 
 def _transaction_header(transaction: TransactionFields, first: bool, last: bool) -> bytes:

@@ -24,7 +24,7 @@ from qmnode.structures.message_classes import MessageClass
 if TYPE_CHECKING:
     from qmnode.model.context import Context
     from qmnode.model.queue import Queue
-    from qmnode.model.reading import WaitingMessageReadOperation
+    from qmnode.model.reading import WaitingRead
 
 
 class OperationType(Enum):
@@ -49,7 +49,7 @@ class TransactionalOperation(NamedTuple):
 def unit_of_work(context: "Context", transaction: InTransaction) -> "Transaction":
     """The transaction that a call is part of."""
     if transaction == "single":
-        return Transaction(context, new_guid())
+        return Transaction(context, new_guid(), single=True)
     if not isinstance(transaction, Transaction) or transaction.context is not context:
         raise MessageQueuingError(
             ErrorCode.MQ_ERROR_TRANSACTION_ENLIST, "the transaction belongs to another queue manager"
@@ -73,16 +73,23 @@ class TransactionState(Enum):
 class Transaction(TransactionApi):
     """An internal transaction, ended by ``commit`` or ``abort``; one that is never ended aborts when the node stops."""
 
-    def __init__(self, context: "Context", identifier: Guid) -> None:
+    def __init__(self, context: "Context", identifier: Guid, *, single: bool = False) -> None:
+        """``single``: of one call, which commits it at once. Nobody else could end it: it is not listed, and a failed
+        commit aborts it.
+        """
         self.context = context
+        self._single = single
         self.identifier = identifier
         self.state = TransactionState.ACTIVE
         self.operations: list[TransactionalOperation] = []
         self.fields = TransactionFields(context.next_transaction_number())
-        self.readers: set[WaitingMessageReadOperation] = set()
+        self.readers: set[WaitingRead] = set()
         """Reads in the transaction that wait for a message."""
         self._last_sent = -1
-        context.transactions[identifier] = self
+        self._identities: dict[int, bytes] = {}
+        """Of sent messages that may be duplicates: their message ids, by lookup identifier."""
+        if not single:
+            context.transactions[identifier] = self
 
     @property
     def has_sent(self) -> bool:
@@ -98,8 +105,13 @@ class Transaction(TransactionApi):
 
     # Operations
 
-    def enqueue(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """Enqueue Message in a transaction (3.1.7.1.9): the message arrives when the transaction commits."""
+    def enqueue(self, queue: "Queue", lookup_identifier: int, value: bytes, identity: bytes = b"") -> None:
+        """Enqueue Message in a transaction (3.1.7.1.9): the message arrives when the transaction commits.
+
+        ``identity`` is that of its message id, if it is dropped as a duplicate.
+        """
+        if identity:
+            self._identities[lookup_identifier] = identity
         self._last_sent = len(self.operations)
         self.operations.append(TransactionalOperation(OperationType.ENQUEUE, queue, lookup_identifier, value))
         queue.reserve_bytes(len(value))
@@ -154,7 +166,12 @@ class Transaction(TransactionApi):
 
     async def commit(self) -> None:
         """Commit the transaction (Transaction Commit, 3.1.4.4)."""
-        self.transaction_commit()
+        try:
+            self.transaction_commit()
+        except MessageQueuingError:
+            if self._single and self.state is TransactionState.ACTIVE:
+                self.transaction_abort()
+            raise
         await self.context.store.durable()
 
     async def abort(self) -> None:
@@ -197,11 +214,13 @@ class Transaction(TransactionApi):
                     self._do(operation)
         self._end(TransactionState.COMMITTED)
 
-    @staticmethod
-    def _arrive(queue: "Queue", entries: list[Entry]) -> None:
+    def _arrive(self, queue: "Queue", entries: list[Entry]) -> None:
         queue.reserve_bytes(-sum(len(value) for _, value in entries))
-        if not queue.deleted:
-            queue.arrive_committed(entries)
+        if queue.deleted:
+            return
+        if self._identities:
+            entries = self.context.duplicates.new_of(queue, entries, self._identities)
+        queue.arrive_committed(entries)
 
     def _do(self, operation: TransactionalOperation) -> None:
         kind, queue, lookup_identifier, value, target, reason = operation

@@ -7,14 +7,10 @@ from typing import Final
 from qmnode.security.sections import Sections
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.guid import Guid
+from qmnode.structures.packet_view import ADDRESS, FLAGS_AT, NAMES_AT, PRIORITY_AT, SOURCE, user_flags_of
 from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.user_header import UserFlags
 
-_SOURCE: Final = slice(16, 32)
-_KEPT_AT: Final = 48
-"""UserHeader.TimeToBeReceived, SentTime and MessageID: a copy that ends earlier is another message."""
-_FLAGS_AT: Final = 60
-_NAMES_AT: Final = 64
 _FLAGS: Final = Struct("<I")
 _PRIORITY: Final = BaseFlags.PR.mask
 _HOPS: Final = UserFlags.RC.mask
@@ -30,15 +26,18 @@ def content_of(packet: bytes) -> Guid:
     Of a decrypted message, the session key does not count: a source that starts anew encrypts the same message again.
     Whether the signature was verified here does count.
     """
-    (flags,) = _FLAGS.unpack_from(packet, _FLAGS_AT)
-    digest = blake2b(packet[_SOURCE], digest_size=16)
-    digest.update(bytes((packet[2] & _PRIORITY,)) + packet[_KEPT_AT:_FLAGS_AT] + _FLAGS.pack(flags & ~_HOPS))
+    flags = user_flags_of(packet)
+    digest = blake2b(packet[SOURCE], digest_size=16)
+    # TimeToBeReceived, SentTime and MessageID: a copy that ends earlier is another message.
+    digest.update(
+        bytes((packet[PRIORITY_AT] & _PRIORITY,)) + packet[ADDRESS.stop : FLAGS_AT] + _FLAGS.pack(flags & ~_HOPS)
+    )
     if not flags & _SECURED:
-        digest.update(packet[_NAMES_AT:])
+        digest.update(packet[NAMES_AT:])
         return Guid(digest.digest())
     sections = Sections(packet)
     author = _AUTHOR.pack(sections.security_flags & _AUTHOR_FLAGS)
     parts = (author, sections.security_id, sections.signature, sections.sender_cert)
-    digest.update(packet[_NAMES_AT : sections.security_at] + b"".join(b"%d " % len(part) + part for part in parts))
+    digest.update(packet[NAMES_AT : sections.security_at] + b"".join(b"%d " % len(part) + part for part in parts))
     digest.update(packet[sections.properties_at :])
     return Guid(digest.digest())

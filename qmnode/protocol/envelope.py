@@ -11,25 +11,18 @@ from typing import Final
 from qmnode.protocol.serial import WORD
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.internal_packets import SessionAck
+from qmnode.structures.packet_view import FLAGS_AT, SENT_TIME_AT
 from qmnode.structures.places import codes_of, offset_of, size_of
-from qmnode.structures.queue_formats import PrivateQueueFormatName, PrivateQueueFormatNameId, PublicQueueFormatName
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionHeader
-from qmnode.structures.user_header import UserFlags, UserHeader
 
 Packet = bytes | bytearray | memoryview
 """The bytes of a packet; they are not changed."""
 
 
-BASE_SIZE: Final = size_of(BaseHeader)
 SESSION_HEADER_SIZE: Final = size_of(SessionHeader)
 _BASE_FLAGS_AT: Final = offset_of(BaseHeader, "flags")
 _LIFETIME_AT: Final = offset_of(BaseHeader, "time_to_reach_queue")
-SENT_TIME_AT: Final = BASE_SIZE + offset_of(UserHeader, "sent_time")
-MESSAGE_ID_AT: Final = BASE_SIZE + offset_of(UserHeader, "message_id")
-LONG_SIZE: Final = 4
-_FLAGS_AT: Final = BASE_SIZE + offset_of(UserHeader, "flags")
-_NAMES_AT: Final = BASE_SIZE + offset_of(UserHeader, "destination_queue")
 _SEQUENCE_AT: Final = offset_of(TransactionHeader, "tx_sequence_id")
 
 _WORD: Final = Struct("<H")
@@ -41,24 +34,7 @@ read_sending_fields: Final[Callable[[Packet], tuple[int, int, int, int]]] = Stru
 ).unpack_from
 """TimeToReachQueue, SentTime, MessageID and UserHeader.Flags of a packet, in one step."""
 
-_DM: Final = UserFlags.DM
-_TH: Final = UserFlags.TH.mask
 _SESSION: Final = BaseFlags.SH.mask
-_PRIVATE: Final = size_of(PrivateQueueFormatNameId)
-_PUBLIC: Final = size_of(PublicQueueFormatName)
-_OTHER: Final = size_of(PrivateQueueFormatName)
-_DIRECT: Final = -1
-_NAME_SIZES: Final = (
-    (UserFlags.DQ.shift, {0: 0, 3: _PRIVATE, 5: _PUBLIC, 7: _DIRECT}),
-    (UserFlags.AQ.shift, {0: 0, 2: _PRIVATE, 3: _PRIVATE, 5: _PUBLIC, 6: _OTHER, 7: _DIRECT}),
-    (UserFlags.RQ.shift, {0: 0, 1: 0, 2: _PRIVATE, 3: _PRIVATE, 4: _PRIVATE, 5: _PUBLIC, 6: _OTHER, 7: _DIRECT}),
-)
-"""Bytes of each queue name in a UserHeader by its type; a direct name states its own size."""
-_ONE_NAME: Final = _NAME_SIZES[:1]
-_MORE_NAMES: Final = UserFlags.AQ.mask | UserFlags.RQ.mask
-_CONNECTOR: Final = UserFlags.CQ.mask
-_GUID: Final = 16
-
 
 _HEADER_FIELDS: Final = Struct("<" + codes_of(SessionHeader))
 _EMPTY_HEADER: Final = SessionHeader(ack_sequence_number=0, user_msg_sequence_number=0)
@@ -91,19 +67,7 @@ def with_session_header(packet: Packet, header: bytes) -> list[Packet]:
 
 def with_user_flags(packet: bytes, flags: int) -> bytes:
     """The packet with other UserHeader.Flags, such as one more hop (3.1.5.8.2)."""
-    return packet[:_FLAGS_AT] + _LONG.pack(flags) + packet[_FLAGS_AT + _LONG.size :]
-
-
-def transaction_header_at(packet: Packet, flags: int) -> int:
-    """The offset of a message's TransactionHeader, which follows the names of its UserHeader."""
-    place = _NAMES_AT
-    for shift, sizes in _NAME_SIZES if flags & _MORE_NAMES else _ONE_NAME:
-        size = sizes[flags >> shift & 7]
-        if size == _DIRECT:
-            size = _WORD.size + _WORD.unpack_from(packet, place)[0]
-            size += -size & 3
-        place += size
-    return place + _GUID if flags & _CONNECTOR else place
+    return packet[:FLAGS_AT] + _LONG.pack(flags) + packet[FLAGS_AT + _LONG.size :]
 
 
 def read_sequence_fields(packet: Packet, header_at: int) -> tuple[int, int, int]:

@@ -8,9 +8,10 @@ from typing import Final
 
 from qmnode.protocol.admission import FinalAckReceived
 from qmnode.protocol.disposition import Fate, after_final_ack
-from qmnode.protocol.envelope import read_sequence_fields, transaction_header_at
+from qmnode.protocol.envelope import read_sequence_fields
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.packet_view import places_of
 from qmnode.structures.user_header import UserFlags, UserHeader
 
 _USER_AT: Final = 16
@@ -30,7 +31,7 @@ def final_ack_fate(packet: bytes, acknowledgment: FinalAckReceived, destination:
     body = acknowledgment.body
     if not header.flags & UserFlags.TH.mask or header.message_id != body.message_id:
         return Fate.KEEP
-    fields = read_sequence_fields(packet, transaction_header_at(packet, header.flags))
+    fields = read_sequence_fields(packet, places_of(packet).transaction_header)
     if fields[:2] != (body.tx_sequence_id, body.tx_sequence_number):
         return Fate.KEEP
     expected = destination_of(packet, destination)

@@ -5,15 +5,13 @@ from hashlib import blake2b
 from typing import Final
 
 from qmnode.structures.guid import Guid
+from qmnode.structures.packet_view import IDENTIFIER, NAMES_AT
 
 _SOURCES: Final = 4_096
 """Sources remembered for one session."""
 _SPEAKERS: Final = 4_096
 """Remembered pairs of a source and an address."""
 _NOBODY: Final[set[str]] = set()
-_CONTENT_AT: Final = 64
-"""The offset from which the bytes of a packet stay the same, however often and by whatever path it is sent."""
-_IDENTIFIER: Final = slice(56, 60)
 _PASSING: Final = b"passing"
 
 
@@ -129,5 +127,5 @@ def passing(source: bytes, packet: bytes) -> tuple[Guid, int]:
 
     The identifier depends on the content, because any peer may send a message with another's identifier through here.
     """
-    content = blake2b(packet[_IDENTIFIER] + packet[_CONTENT_AT:], digest_size=4).digest()
+    content = blake2b(packet[IDENTIFIER] + packet[NAMES_AT:], digest_size=4).digest()
     return Guid(blake2b(source + _PASSING, digest_size=16).digest()), int.from_bytes(content, "little")

@@ -201,6 +201,12 @@ class OutgoingSequences:
         deadlines = [sequence.resend_at for sequence in self._waiting if sequence.resend_at is not None]
         return (Timer.TRANSACTIONAL_ACK_WAIT, min(deadlines)) if deadlines else None
 
+    def resend_now(self, queue: bytes) -> None:
+        """Resend Transactional Sequence (MS-MQMR 3.1.4.2): the timer of a queue expires at once, if it runs."""
+        sequence = self._sequences.get(queue)
+        if sequence is not None and sequence.resend_at is not None:
+            sequence.resend_at = float("-inf")
+
     def take_resends(self, now: float) -> list[OutgoingSequence]:
         """Transactional Ack Wait Timer Event, 3.1.6.5: queues whose unacknowledged messages must be sent again.
 

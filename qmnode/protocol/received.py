@@ -1,26 +1,28 @@
 """Received UserMessage packets: validated completely, and parsed as far as the protocol acts on them."""
 
-from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from qmnode.protocol.envelope import (
-    LONG_SIZE,
-    MESSAGE_ID_AT,
-    SENT_TIME_AT,
-    transaction_header_at,
-    without_session_header,
-)
+from qmnode.protocol.envelope import without_session_header
 from qmnode.protocol.errors import RemoteProtocolError
-from qmnode.structures.base_header import MAX_PACKET_SIZE, BaseFlags, BaseHeader
+from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.conformance import violation
 from qmnode.structures.errors import PacketError
 from qmnode.structures.flat import Flat, at, bytes_at
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_properties_header import MAX_LABEL, MessagePropertiesHeader
-from qmnode.structures.places import codes_of, codes_of_some, offset_of
-from qmnode.structures.security_header import SecurityFlags, SecurityHeader
+from qmnode.structures.packet_view import (
+    FLAGS_AT,
+    LABEL_AT,
+    SENT_TIME_AT,
+    Places,
+    Shape,
+    label_length,
+    places_of,
+    security_parts,
+)
+from qmnode.structures.places import codes_of
+from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
 from qmnode.structures.user_header import UserFlags
@@ -129,12 +131,6 @@ _new = tuple.__new__
 _read_own = Struct("<II").unpack_from
 _PLACE: Final = Struct("<" + codes_of(TransactionHeader))
 _read_place = _PLACE.unpack_from
-_OWN_END: Final = MESSAGE_ID_AT + LONG_SIZE
-_SIZE_AT: Final = offset_of(BaseHeader, "packet_size")
-_SIZE_END: Final = _SIZE_AT + LONG_SIZE
-_PROPERTIES_SIZE: Final = offset_of(MessagePropertiesHeader, "label")
-_DECISIVE: Final = ("flags", "label_length", "message_class", "message_size", "privacy_level", "extension_size")
-_LABEL_LENGTH_AT: Final = offset_of(MessagePropertiesHeader, "label_length")
 _NORMAL: Final = MessageClass.MQMSG_CLASS_NORMAL.value
 _OPTIONS: Final = TransactionFlags.CG.mask | TransactionFlags.FA.mask
 _PRIORITY: Final = BaseFlags.PR.mask
@@ -144,8 +140,6 @@ _RARE: Final = UserFlags.MQ.mask | UserFlags.HH.mask
 _DEBUG: Final = BaseFlags.DH.mask
 _WITHOUT_SESSION: Final = ~BaseFlags.SH.mask
 _KINDS_KEPT: Final = 256
-_CONNECTOR_SIZE: Final = 16
-_SECURITY: Final = Struct("<" + codes_of(SecurityHeader))
 
 
 class _Shape:
@@ -158,13 +152,13 @@ class _Shape:
 
     __slots__ = ("_between", "_options", "_place_at", "_rest_at", "destination", "headers")
 
-    def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName) -> None:
+    def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName, places: Places) -> None:
         self.headers = headers
         self.destination = destination
         transactional = headers.tx_sequence_id is not None
-        self._place_at = transaction_header_at(packet, headers.user_flags)
+        self._place_at = places.transaction_header
         self._rest_at = self._place_at + (_PLACE.size if transactional else 0)
-        self._between = packet[_OWN_END : self._place_at]
+        self._between = packet[FLAGS_AT : self._place_at]
         self._options = _read_place(packet, self._place_at)[0] & _OPTIONS if transactional else 0
 
     @property
@@ -186,35 +180,18 @@ class _Shape:
         return number, previous
 
 
-@lru_cache(maxsize=_KINDS_KEPT)
-def _plain_fields(names: int, skipped: int, sender: int) -> Struct:
-    """The fields that decide whether a packet is like another, with so many bytes of names, of a TransactionHeader that
-    is skipped, and of a SecurityHeader.
-    """
-    return Struct(
-        f"<{_SIZE_AT}sI{SENT_TIME_AT - _SIZE_END}s{_OWN_END - SENT_TIME_AT}x{names}s{skipped}x{sender}s"
-        + codes_of_some(MessagePropertiesHeader, *_DECISIVE)
-    )
-
-
 class _PlainShape(_Shape):
     """The shape of an application's message that is neither signed nor encrypted. Labels, bodies and extensions have
     any size: their sizes are read and must fill the packet. That is not needed for a packet with the headers, sizes and
     label of an earlier one.
     """
 
-    __slots__ = ("_begin", "_fixed", "_label_at", "_label_end", "_other_size", "_rest", "_size", "_unpack")
+    __slots__ = ("_begin", "_is_filled", "_label_at", "_label_end", "_other_size", "_rest", "_size")
 
-    def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName) -> None:
-        super().__init__(packet, headers, destination)
-        properties_at = self._rest_at
-        if headers.user_flags & _SECURED:
-            properties_at = _parts_of_security(packet, properties_at)[2]
-        sizes = len(self._between), self._rest_at - self._place_at, properties_at - self._rest_at
-        self._unpack = _plain_fields(*sizes).unpack_from
-        self._label_at = properties_at + _PROPERTIES_SIZE
-        begin, _, behind_size, names, sender, flags, _, message_class, _, privacy, _ = self._unpack(packet)
-        self._fixed = begin, behind_size, names, sender, flags, message_class, privacy
+    def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName, places: Places) -> None:
+        super().__init__(packet, headers, destination, places)
+        self._is_filled = Shape(packet, places).fits
+        self._label_at = places.properties + LABEL_AT
         self._other_size = 0
         """The size of the last packet with another size than the one that is remembered."""
         self._remember(packet)
@@ -223,7 +200,7 @@ class _PlainShape(_Shape):
         """Use a valid packet to recognise others that are the same up to the end of the label."""
         self._size = len(packet)
         self._begin = packet[:SENT_TIME_AT]
-        self._label_end = self._label_at + 2 * packet[self._label_at - _PROPERTIES_SIZE + _LABEL_LENGTH_AT]
+        self._label_end = self._label_at + 2 * label_length(packet, self._label_at - LABEL_AT)
         self._rest = packet[self._rest_at : self._label_end]
 
     def fits(self, packet: bytes) -> bool:
@@ -231,7 +208,7 @@ class _PlainShape(_Shape):
         if (
             packet[:SENT_TIME_AT] == self._begin
             and packet[self._rest_at : self._label_end] == self._rest
-            and packet[_OWN_END : self._place_at] == self._between
+            and packet[FLAGS_AT : self._place_at] == self._between
             and len(packet) == self._size
         ):
             return True
@@ -244,22 +221,6 @@ class _PlainShape(_Shape):
             self._other_size = size
         return True
 
-    def _is_filled(self, packet: bytes) -> bool:
-        size, place = len(packet), self._label_at
-        if size < place:
-            return False
-        begin, stated, behind_size, names, sender, flags, label, message_class, body, privacy, extension = self._unpack(
-            packet
-        )
-        place += 2 * label
-        return (
-            size == stated
-            and size == place + extension + body + 3 & ~3
-            and (begin, behind_size, names, sender, flags, message_class, privacy) == self._fixed
-            and (not label or (label <= MAX_LABEL and not packet[place - 1] | packet[place - 2]))
-            and size <= MAX_PACKET_SIZE
-        )
-
 
 class _ExactShape(_Shape):
     """The shape of any other message: all bytes up to the end of the label are the same, except for the data of a
@@ -269,34 +230,26 @@ class _ExactShape(_Shape):
 
     __slots__ = ("_begin", "_behind", "_behind_at", "_behind_end", "_sender", "_sender_end", "_size")
 
-    def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName) -> None:
-        super().__init__(packet, headers, destination)
+    def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName, places: Places) -> None:
+        super().__init__(packet, headers, destination, places)
         self._size = len(packet)
         self._begin = packet[:SENT_TIME_AT]
-        self._sender_end = self._behind_at = properties_at = self._rest_at
+        self._sender_end = self._behind_at = self._rest_at
         if headers.user_flags & _SECURED:
-            self._sender_end, self._behind_at, properties_at = _parts_of_security(packet, self._rest_at)
+            self._sender_end, *_, self._behind_at, _ = security_parts(packet, self._rest_at)
         self._sender = packet[self._rest_at : self._sender_end]
-        self._behind_end = properties_at + _PROPERTIES_SIZE + 2 * packet[properties_at + _LABEL_LENGTH_AT]
+        self._behind_end = places.properties + LABEL_AT + 2 * label_length(packet, places.properties)
         self._behind = packet[self._behind_at : self._behind_end]
 
     def fits(self, packet: bytes) -> bool:
         """Whether all that is compared is the same."""
         return (
             packet[:SENT_TIME_AT] == self._begin
-            and packet[_OWN_END : self._place_at] == self._between
+            and packet[FLAGS_AT : self._place_at] == self._between
             and packet[self._behind_at : self._behind_end] == self._behind
             and packet[self._rest_at : self._sender_end] == self._sender
             and len(packet) == self._size
         )
-
-
-def _parts_of_security(packet: bytes, place: int) -> tuple[int, int, int]:
-    """The end of the SecurityID in the SecurityHeader at ``place``, and the beginning and end of its ProviderInfo."""
-    _, sender, key, signature, certificate, provider = _SECURITY.unpack_from(packet, place)
-    sender_end = place + _SECURITY.size + (sender + 3 & ~3)
-    provider_at = sender_end + (key + 3 & ~3) + (signature + 3 & ~3) + (certificate + 3 & ~3)
-    return sender_end, provider_at, provider_at + (provider + 3 & ~3)
 
 
 class MessageReader:
@@ -357,7 +310,7 @@ class MessageReader:
             raise RemoteProtocolError("MS-MQMQ 2.2.19.2", "no known delivery mode, or transactional and express")
         number = previous = 0
         if headers.tx_sequence_id is not None:
-            _, _, number, previous = _read_place(packet, transaction_header_at(packet, flags))
+            _, _, number, previous = _read_place(packet, places_of(packet).transaction_header)
         self._check(packet, headers, number, previous)
         if headers.session_header is not None:
             packet = without_session_header(packet)
@@ -372,7 +325,7 @@ class MessageReader:
         sent_time, message_id = _read_own(packet, SENT_TIME_AT)
         if not headers.base_flags & ~_PRIORITY and not headers.user_flags & _UNUSUAL:
             plain = headers.message_class == _NORMAL and not headers.has_protection
-            shape = (_PlainShape if plain else _ExactShape)(packet, headers, destination)
+            shape = (_PlainShape if plain else _ExactShape)(packet, headers, destination, places_of(packet))
             self._shape = None if shape.has_connector else shape
         return ReceivedMessage(
             packet,
@@ -396,7 +349,7 @@ class MessageReader:
                 headers.user_flags,
                 headers.message_class,
                 headers.privacy_level,
-                self._label_length(packet, headers),
+                label_length(packet, places_of(packet).properties),
                 headers.source_queue_manager == ZERO_GUID,
                 previous == number,
                 headers.security_flags,
@@ -411,16 +364,6 @@ class MessageReader:
             if len(self._sound) >= _KINDS_KEPT:
                 self._sound.clear()
             self._sound.add(traits)
-
-    @staticmethod
-    def _label_length(packet: bytes, headers: ReceivedHeaders) -> int:
-        """The characters of the label of a valid packet."""
-        place = transaction_header_at(packet, headers.user_flags)
-        if headers.tx_sequence_id is not None:
-            place += _PLACE.size + (_CONNECTOR_SIZE if packet[place] & TransactionFlags.CG.mask else 0)
-        if headers.user_flags & _SECURED:
-            place = _parts_of_security(packet, place)[2]
-        return packet[place + _LABEL_LENGTH_AT]
 
 
 def destination_of(packet: bytes) -> DestinationName:

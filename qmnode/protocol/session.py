@@ -40,6 +40,7 @@ from qmnode.structures.base_header import INFINITE, BaseFlags
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.internal_packets import ConnectionParameters, EstablishConnection, InternalPacketType, SessionAck
+from qmnode.structures.packet_view import SOURCE
 from qmnode.structures.queue_attributes import ConnectionStatus
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.user_header import UserFlags
@@ -51,7 +52,6 @@ _FLAGS_AT: Final = 2
 _DM: Final = UserFlags.DM.mask
 _TH: Final = UserFlags.TH.mask
 _JP: Final = UserFlags.JP.mask
-_SOURCE: Final = slice(16, 32)
 _OPEN: Final = SessionState.OPEN
 _RELEASE: Final = Disposition.RELEASE
 PIGGYBACK_AFTER: Final = 0.75
@@ -455,7 +455,7 @@ class Session:
     # --- sending ---
     def _disposition(self, packet: Packet, flags: int) -> Disposition:
         """The effect of the session's acknowledgment on this message. Only its source journals or retains it."""
-        if packet[_SOURCE] != self._identifier:
+        if packet[SOURCE] != self._identifier:
             return _RELEASE
         return Disposition.RETAIN if flags & _TH else Disposition.JOURNAL
 

@@ -6,6 +6,8 @@ priority and whose other seven grow with arrival (MS-MQDMPR 3.1.7.1.9). All numb
 | family | key | value |
 |---|---|---|
 | meta | name | facts about the node: format version, identifier blocks, origin |
+| meta | `identity`, queue (u32), 0, digest | a message id that a queue remembers (qmnode.model.duplicates) |
+| meta | `identity`, queue (u32), 1, number (u64) | the same ids in the order of their arrival |
 | messages | queue (u32), lookup identifier (u64) | prefix (20 bytes), UserMessage packet: qmnode.model.record |
 | express | the same | the same, if memory has no room; written without the log, emptied at every start |
 | expiry | second (u32), queue (u32), lookup identifier (u64) | nothing; groups: see qmnode.model.expiry |
@@ -35,6 +37,9 @@ MESSAGE_KEY: Final = struct.Struct(">IQ")
 EXPIRY_KEY: Final = struct.Struct(">IIQ")
 QUEUE_KEY: Final = struct.Struct(">I")
 EVENTS_KEY: Final = struct.Struct(">Q")
+IDENTITY: Final = b"identity"
+IDENTITY_KEY: Final = struct.Struct(">8sIB16s")
+IDENTITY_AGE_KEY: Final = struct.Struct(">8sIBQ")
 
 
 class Family(StrEnum):

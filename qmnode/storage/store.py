@@ -29,6 +29,9 @@ from qmnode.storage.express import ExpressMemory
 from qmnode.storage.layout import (
     EXPIRY_KEY,
     FORMAT_VERSION,
+    IDENTITY,
+    IDENTITY_AGE_KEY,
+    IDENTITY_KEY,
     MESSAGE_KEY,
     NAMED_DEAD_LETTERS,
     NEWEST_FORMAT,
@@ -280,6 +283,27 @@ class Store:
         """Delete a message from the expiry index."""
         self.delete(Family.EXPIRY, EXPIRY_KEY.pack(when, queue_id, lookup_identifier))
 
+    def put_identity(self, queue_id: int, digest: bytes, record: bytes) -> None:
+        """Store a message id that a queue remembers, by its digest."""
+        self.put(Family.META, IDENTITY_KEY.pack(IDENTITY, queue_id, 0, digest), record)
+
+    def put_identity_age(self, queue_id: int, number: int, record: bytes) -> None:
+        """Store the same by its number."""
+        self.put(Family.META, IDENTITY_AGE_KEY.pack(IDENTITY, queue_id, 1, number), record)
+
+    def delete_identity(self, queue_id: int, digest: bytes) -> None:
+        """Delete a message id, by its digest."""
+        self.delete(Family.META, IDENTITY_KEY.pack(IDENTITY, queue_id, 0, digest))
+
+    def delete_identity_age(self, queue_id: int, number: int) -> None:
+        """Delete the same by its number."""
+        self.delete(Family.META, IDENTITY_AGE_KEY.pack(IDENTITY, queue_id, 1, number))
+
+    def delete_identities(self, queue_id: int) -> None:
+        """Delete all message ids that a queue remembers."""
+        first, end = (IDENTITY + QUEUE_KEY.pack(number) for number in (queue_id, queue_id + 1))
+        self.delete_range(Family.META, first, end)
+
     def put_queue(self, queue_id: int, definition: bytes) -> None:
         """Store a queue's definition."""
         self.put(Family.QUEUES, QUEUE_KEY.pack(queue_id), definition)
@@ -341,6 +365,25 @@ class Store:
             yield key, iterator.value()
             iterator.next()
         _check_end(iterator)
+
+    def get_identity(self, queue_id: int, digest: bytes) -> bytes | None:
+        """The record of a message id, by its digest."""
+        return self.get(Family.META, IDENTITY_KEY.pack(IDENTITY, queue_id, 0, digest))
+
+    def get_identity_age(self, queue_id: int, number: int) -> bytes | None:
+        """The record of a message id, by its number."""
+        return self.get(Family.META, IDENTITY_AGE_KEY.pack(IDENTITY, queue_id, 1, number))
+
+    def identity_ages(self, queue_id: int) -> tuple[int, int]:
+        """The first and the last number of the message ids of a queue; (0, -1) without any."""
+        first, end = (IDENTITY_AGE_KEY.pack(IDENTITY, queue_id, 1, number) for number in (0, _LAST_LOOKUP))
+        key = next((key for key, _ in self.scan(Family.META, first, end)), None)
+        if key is None:
+            return 0, -1
+        iterator = self._families[Family.META].iter()
+        iterator.seek_for_prev(end)
+        last = iterator.key() if iterator.valid() else key
+        return IDENTITY_AGE_KEY.unpack(key)[-1], IDENTITY_AGE_KEY.unpack(last)[-1]
 
     def get_message(self, queue_id: int, lookup_identifier: int) -> bytes | None:
         """The value of a message of either kind."""

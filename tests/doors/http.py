@@ -62,7 +62,7 @@ class Client:
         content = b"" if body is None else json.dumps(body).encode()
         head = f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(content)}\r\n"
         request = f"{head}Content-Type: application/json\r\n\r\n".encode() + content
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             try:
                 return await self._ask(request)
             except (asyncio.IncompleteReadError, ConnectionError):  # closed while it was idle

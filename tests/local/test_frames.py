@@ -24,6 +24,8 @@ from qmnode.local.frames import (
     unpack_received,
     unpack_sent,
 )
+from qmnode.local.remote import RemoteQueue, to_travel
+from qmnode.structures.error_codes import ErrorCode
 from tests.local.conftest import FORMAT, NAME, Service
 
 
@@ -38,12 +40,12 @@ def test_frames_survive_any_cut_of_the_stream(frames: list[tuple[Kind, int, byte
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=50))))
 def test_received_batches_round_trip(items: list[tuple[int, bytes]]) -> None:
-    assert unpack_received(pack_received(items)) == items
+    assert unpack_received(b"".join(pack_received(items))) == items
 
 
 @given(st.lists(st.tuples(st.binary(max_size=50), st.binary(max_size=50))))
 def test_sent_batches_round_trip(items: list[tuple[bytes, bytes]]) -> None:
-    assert unpack_sent(pack_sent(items), 0, len(items)) == items
+    assert unpack_sent(b"".join(pack_sent(items)), 0, len(items)) == items
 
 
 @given(st.binary(max_size=200), st.integers(0, 0xFFFFFFFF))
@@ -131,6 +133,27 @@ async def test_sent_bytes_that_are_no_packet_are_refused(service: Service) -> No
         assert (await remote.queue(NAME)).message_count == 0
 
 
+@pytest.mark.parametrize("broken", [b"", bytes(300)])
+async def test_a_broken_message_of_a_batch_that_does_not_stand_together_is_refused_alone(
+    service: Service, broken: bytes
+) -> None:
+    async with qmnode.connect(service.socket) as remote:
+        await remote.create_queue(NAME)
+        queue = await remote.open_queue(FORMAT, qmnode.Access.SEND)
+        assert isinstance(queue, RemoteQueue)
+        good = [to_travel(qmnode.Message(body), queue._destination) for body in (b"1", b"2")]
+        items = [good[0], (broken, b""), (good[0][0], values.encode({"signature": 7})), good[1]]
+        head = SEND_HEAD.pack(queue.handle, 0, 0, len(items))
+        answer = await remote.connection.call(Kind.SEND, head, *pack_sent(items))
+        first, second, third, fourth = values.decode(answer.body)
+        assert answer.kind == Kind.MIXED
+        assert [len(identifier) for identifier in (first, fourth)] == [20, 20]
+        assert second[0] == third[0] == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+        receiver = await remote.open_queue(FORMAT, qmnode.Access.RECEIVE)
+        assert [message.body for message in await receiver.receive_many(4, timeout=60)] == [b"1", b"2"]
+        assert (await remote.queue(NAME)).message_count == 0
+
+
 @pytest.mark.parametrize("passes", range(5))
 async def test_an_application_that_connects_while_the_node_stops_is_not_left_waiting(
     service: Service, passes: int
@@ -145,5 +168,5 @@ async def test_an_application_that_connects_while_the_node_stops_is_not_left_wai
     loop = asyncio.get_running_loop()
     for client in clients:
         with client, contextlib.suppress(ConnectionResetError):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 assert await loop.sock_recv(client, 1) == b""

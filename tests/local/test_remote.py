@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -309,7 +310,7 @@ async def test_large_messages_travel(remote: RemoteQueueManager) -> None:
     sender, receiver = await open_both(remote)
     body = os.urandom(3 * 1024 * 1024)
     await asyncio.gather(*(sender.send(Message(body)) for _ in range(8)))
-    received = await receiver.receive_many(8, timeout=20)
+    received = await receiver.receive_many(8, timeout=60)
     assert all(message.body == body for message in received)
     with pytest.raises(MessageQueuingError, match="4 MB"):
         await sender.send(Message(bytes(4 * 1024 * 1024)))
@@ -335,7 +336,8 @@ async def test_administration_reaches_the_node(service: Service, remote: RemoteQ
     queue = await remote.open_queue(FORMAT, Access.SEND)
     transaction = remote.transaction()
     await queue.send(Message(b"a"), transaction=transaction)
-    assert await remote.status() == await service.manager.status()
+    there, here = await remote.status(), await service.manager.status()
+    assert replace(there, disk_free_bytes=here.disk_free_bytes) == here
     (found,) = await remote.list_transactions()
     assert found == (await service.manager.list_transactions())[0]
     await remote.backup(tmp_path / "backup")
@@ -409,7 +411,7 @@ async def test_applications_have_a_limit_of_connections(service: Service) -> Non
             async with qmnode.connect(service.socket):
                 pass
         assert refused.value.code == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while service.server.connections:
             await asyncio.sleep(0.01)
     async with qmnode.connect(service.socket) as manager:
@@ -466,7 +468,7 @@ async def test_a_connection_that_says_nothing_ends(tmp_path: Path) -> None:
         server = LocalServer(manager, settings)
         await server.start()
         reader, writer = await asyncio.open_unix_connection(settings.socket)
-        async with qmnode.connect(settings.socket) as greeted, asyncio.timeout(20):
+        async with qmnode.connect(settings.socket) as greeted, asyncio.timeout(60):
             assert await reader.read() == b""
             assert (await greeted.status()).queue_count == 0
             assert len(server.connections) == 1
@@ -485,7 +487,7 @@ async def test_the_connections_of_others_never_keep_root_out(tmp_path: Path) -> 
             doors = [
                 connected_as(settings.socket, user, (user,)) for user in (60_001, 60_002, 60_003) for _ in range(8)
             ]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while len(server.connections) != 8:
                     await asyncio.sleep(0.01)
             assert Counter(one.user_id for one in server.connections) == {60_001: 4, 60_002: 4}

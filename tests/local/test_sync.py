@@ -118,7 +118,7 @@ def run_script(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-X", "dev", "-c", textwrap.dedent(text), *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         cwd=PROJECT,
     )
 
@@ -262,7 +262,7 @@ def test_it_works_inside_a_running_event_loop_as_in_jupyter(address: str, name: 
     async def cell() -> bytes:
         with qmnode.sync.connect(address) as manager:
             manager.open_queue(name, qmnode.Access.SEND).send(qmnode.Message(b"from a cell"))
-            return manager.open_queue(name).receive(timeout=5).body
+            return manager.open_queue(name).receive(timeout=60).body
 
     assert asyncio.run(cell()) == b"from a cell"
 
@@ -305,7 +305,7 @@ INTERRUPTED = """
     except KeyboardInterrupt:
         print("interrupted", flush=True)
     print(qm.open_queue(sys.argv[2], qmnode.Access.SEND).send(qmnode.Message(b"after")).hex() != "")
-    print(queue.receive(timeout=5).body)
+    print(queue.receive(timeout=60).body)
 """
 
 
@@ -320,7 +320,7 @@ def test_ctrl_c_ends_a_wait_and_loses_nothing(call: str, address: str, name: str
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
     assert out.splitlines() == ["interrupted", "True", "b'after'"], err
 
 
@@ -351,7 +351,7 @@ def test_ctrl_c_while_a_call_is_handed_over_ends_it(address: str, name: str, bef
         except KeyboardInterrupt:
             print("interrupted")
         out.send(qmnode.Message(b"after"))
-        print(queue.receive(timeout=5).body)
+        print(queue.receive(timeout=60).body)
         """,
         address,
         name,

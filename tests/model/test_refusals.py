@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qmnode.model.refusals import QUEUES_KEPT, SENDERS_KEPT, Refusals, RefusedSender, Standing
+from qmnode.model.traffic import QUEUES_KEPT, SENDERS_KEPT, Refusals, RefusedSender, Standing
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
 

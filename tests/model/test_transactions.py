@@ -107,3 +107,25 @@ async def test_when_one_message_of_several_is_refused_the_transaction_has_none_o
         (b"2", True, False),
         (b"3", False, True),
     ]
+
+
+async def test_a_single_message_that_is_refused_leaves_nothing_behind(qm: QueueManager) -> None:
+    names = [f"DIRECT=OS:.\\private$\\{name}" for name in ("small", "large")]
+    await qm.create_queue(r".\private$\small", transactional=True, quota=1)
+    await qm.create_queue(r".\private$\large", transactional=True)
+    for name in (names[0], ",".join(names)):
+        async with await qm.open_queue(name, Access.SEND) as queue:
+            for messages in ([Message(bytes(4000))], [Message(b"fits"), Message(bytes(4000))]):
+                with pytest.raises(MessageQueuingError, match="quota"):
+                    await queue.send_many(messages, "single")
+    assert qm.transactions == {}
+    assert qm.quotas.used == 0
+
+
+async def test_a_single_message_to_several_queues_leaves_no_transaction_open(qm: QueueManager) -> None:
+    for name in ("one", "other"):
+        await qm.create_queue(f".\\private$\\{name}", transactional=True)
+    both = r"DIRECT=OS:.\private$\one,DIRECT=OS:.\private$\other"
+    async with await qm.open_queue(both, Access.SEND) as queue:
+        await queue.send(Message(b"1"), "single")
+    assert qm.transactions == {}

@@ -16,7 +16,6 @@ from qmnode.protocol.commands import Closed, MessagesAcknowledged, MessagesRecei
 from qmnode.protocol.envelope import (
     read_sending_fields,
     read_sequence_fields,
-    transaction_header_at,
     with_sequence_fields,
 )
 from qmnode.protocol.incoming_sequences import IncomingSequences
@@ -29,6 +28,7 @@ from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
 from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.structures.acks import is_order_queue
+from qmnode.structures.packet_view import places_of
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from tests.protocol.machines import ALICE, BOB, TIME, message, transactional
 
@@ -43,7 +43,7 @@ OUT = b"outgoing"
 
 def prepared(sequence: OutgoingSequence, packet: bytes) -> bytes | None:
     """The packet to send, with PreviousTxSequenceNumber changed where a gap is bridged; None: do not send it now."""
-    header_at = transaction_header_at(packet, read_sending_fields(packet)[3])
+    header_at = places_of(packet).transaction_header
     identifier, number, previous = read_sequence_fields(packet, header_at)
     bridge = sequence.prepare(identifier, number)
     if bridge is None or bridge == previous:
@@ -221,7 +221,7 @@ class Node:
         for position, packet in self.disk.outgoing.items():
             flags = read_sending_fields(packet)[3]
             if flags >> 20 & 1:
-                identifier, own, _ = read_sequence_fields(packet, transaction_header_at(packet, flags))
+                identifier, own, _ = read_sequence_fields(packet, places_of(packet).transaction_header)
                 if identifier == sequence_id and own <= number:
                     positions.append(position)
         return positions

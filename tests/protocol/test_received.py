@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmnode.protocol.envelope import (
-    read_sending_fields,
     read_sequence_fields,
-    transaction_header_at,
     with_sequence_fields,
     with_session_header,
     with_user_flags,
@@ -22,6 +20,7 @@ from qmnode.protocol.received import MessageReader, ReceivedMessage, destination
 from qmnode.structures.acks import ORDER_QUEUE
 from qmnode.structures.conformance import violation
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.packet_view import places_of
 from qmnode.structures.queue_formats import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
@@ -121,7 +120,7 @@ def test_the_transaction_header_is_found_behind_any_names(queue: Any, admin: Any
     header = TransactionHeader(tx_sequence_id=77, tx_sequence_number=8, previous_tx_sequence_number=7)
     flags = UserFlags.of(AQ=2) if isinstance(admin, PrivateQueueFormatNameId) else 0
     packet = message(1, queue=queue, admin_queue=admin, transaction=header, flags=flags)
-    at = transaction_header_at(packet, read_sending_fields(packet)[3])
+    at = places_of(packet).transaction_header
     assert read_sequence_fields(packet, at) == (77, 8, 7)
     changed = UserMessage.parse(with_sequence_fields(packet, at, 78, 1, 0)).transaction_header
     assert changed == header.replace(tx_sequence_id=78, tx_sequence_number=1, previous_tx_sequence_number=0)

@@ -36,6 +36,7 @@ DECORATORS: Final = [
 ]
 KINDS: Final = {"function", "method", "property", "class"}
 _NAMED: Final = re.compile(r"^(?:qmnode|mqenterprise)(?:\.\w+)+(?::\w+(?:/\w+)?)?$")
+_QUOTED: Final = re.compile(r"[\"'](?:qmnode|mqenterprise)\.")
 
 
 @dataclass(frozen=True, order=True)
@@ -102,7 +103,10 @@ def imported_modules(path: Path) -> set[str]:
 
 def named_modules(path: Path) -> Iterator[str]:
     """Modules that strings of a file name: ``package.module`` or ``package.module:attribute``."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    source = path.read_text("utf-8")
+    if not _QUOTED.search(source):
+        return  # most files, which need not be parsed
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMED.match(node.value):
             yield node.value.partition(":")[0]
 

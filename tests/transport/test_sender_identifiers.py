@@ -60,7 +60,7 @@ async def packet_of(remote: Any, message: Message) -> tuple[Message, UserMessage
     async with await remote.open_queue(LOCAL, Access.SEND) as out:
         await out.send(message)
     async with await remote.open_queue(LOCAL) as queue:
-        received = await queue.receive(timeout=10)
+        received = await queue.receive(timeout=60)
         return received, UserMessage.parse(received.packet)
 
 
@@ -81,9 +81,9 @@ async def test_many_messages_name_him_and_so_do_received_ones_that_are_sent_on(t
         async with await remote.open_queue(LOCAL, Access.SEND) as out:
             await out.send_many([Message(b"%d" % number) for number in range(3)])
         async with await remote.open_queue(LOCAL) as queue, await remote.open_queue(LOCAL, Access.SEND) as out:
-            first = await queue.receive(timeout=10)
+            first = await queue.receive(timeout=60)
             await out.send(first)
-            rest = [await queue.receive(timeout=10) for _ in range(3)]
+            rest = [await queue.receive(timeout=60) for _ in range(3)]
         assert [one.body for one in rest] == [b"1", b"2", b"0"]
         assert {one.claimed_sender for one in (first, *rest)} == {ALICE.write()}
 
@@ -128,7 +128,7 @@ async def test_the_next_node_lets_the_user_send_and_nobody_else(tmp_path: Path) 
         there = rf"DIRECT=TCP:{bob}\private$\q"
         async with await remote.open_queue(there, Access.SEND) as out, await receiver.open_queue(LOCAL) as queue:
             await out.send(Message(b"his", recoverable=True))
-            assert (await queue.receive(timeout=30)).claimed_sender == ALICE.write()
+            assert (await queue.receive(timeout=60)).claimed_sender == ALICE.write()
         async with await sender.open_queue(there, Access.SEND) as out:  # the process itself is no user
             await out.send(Message(b"nobody's", recoverable=True))
         await eventually(lambda: bool(receiver.traffic.refusals.denied))

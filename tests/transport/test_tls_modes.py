@@ -120,7 +120,7 @@ async def test_modes_change_under_a_stream_without_a_loss(tmp_path: Path, workgr
             async def take_until(count: int) -> None:
                 nonlocal received
                 while received < count:
-                    assert (await queue.receive(timeout=10)).body == b"%d" % received
+                    assert (await queue.receive(timeout=60)).body == b"%d" % received
                     received += 1
 
             sending = asyncio.create_task(stream())
@@ -152,7 +152,7 @@ async def test_plain_peers_are_served_by_those_that_require_tls(enterprise: Node
             assert not await nodes.arrives(entry.encode())
             async with await bob.open_queue(nodes.names["ALICE"], Access.SEND) as out:
                 await out.send(Message(b"and back"), transaction="single")
-            assert (await queue.receive(timeout=30)).body == b"and back"
+            assert (await queue.receive(timeout=60)).body == b"and back"
 
             status = await alice.status()
             shown = address if entry == address else "BOB"

@@ -72,7 +72,7 @@ class Nodes:
     async def arrives(self, body: bytes, *, at: str = "BOB") -> bool:
         """Whether the next message of the queue is this one; waits for it. Whether it came over TLS."""
         async with await self.nodes[at].open_queue(f"DIRECT=OS:{QUEUE}", Access.RECEIVE) as queue:
-            assert (await queue.receive(timeout=5)).body == body
+            assert (await queue.receive(timeout=60)).body == body
         (session,) = [one for one in self.nodes["ALICE"].network.connections() if not one.incoming]
         return session.encrypted
 
