@@ -23,22 +23,43 @@ _FLOATS: Final = {"INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+_DOUBLE: Final = re.compile(rf"{_DECIMAL.pattern}(?:[Ee][+-]?[0-9]+)?")
+
+
+def _number(form: re.Pattern[str], text: str) -> str:
+    """A number of XML Schema without the space around it. Python's own readers take more: 1_000, other digits.
+
+    Raises ValueError for any other text.
+    """
+    text = text.strip()
+    if not form.fullmatch(text):
+        raise ValueError(f"{text!r:.40} is no number of XML Schema")
+    return text
+
+
+def _integer(text: str) -> int:
+    return int(_number(_INTEGER, text))
+
+
 def _float(text: str) -> float:
-    return _FLOATS[text] if text in _FLOATS else float(text)
+    text = text.strip()
+    return _FLOATS[text] if text in _FLOATS else float(_number(_DOUBLE, text))
 
 
 _READERS: Final[dict[str, Callable[[str], Any]]] = {
     "string": str,
     "boolean": lambda text: _BOOLEANS[text.strip()],
     **dict.fromkeys(
-        ("byte", "short", "int", "long", "unsignedByte", "unsignedShort", "unsignedInt", "unsignedLong"), int
+        ("byte", "short", "int", "long", "unsignedByte", "unsignedShort", "unsignedInt", "unsignedLong"), _integer
     ),
-    "float": lambda text: _float(text.strip()),
-    "double": lambda text: _float(text.strip()),
-    "decimal": lambda text: Decimal(text.strip()),
+    "float": _float,
+    "double": _float,
+    "decimal": lambda text: Decimal(_number(_DECIMAL, text)),
     "dateTime": lambda text: datetime.fromisoformat(text.strip()),
     "guid": UUID,
-    "char": lambda text: chr(int(text)),
+    "char": lambda text: chr(_integer(text)),
     "base64Binary": lambda text: base64.b64decode(text, validate=False),
 }
 _ARRAY: Final = re.compile(r"ArrayOf([A-Z]\w*)\Z")

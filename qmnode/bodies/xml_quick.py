@@ -3,14 +3,17 @@
 A tree of each document would cost a listing more than all the rest. The patterns match without going back, so that the
 time grows with the length alone. Any other document is left to the parser, well-formed or not: no reference, no
 comment, no declared document type and no prefix but ``xsi`` is read here.
+
+Documents with the same tags as many before are read faster still: see :mod:`qmnode.bodies.xml_plans`.
 """
 
 import re
 from functools import lru_cache
 from typing import Any, Final
 
-from qmnode.bodies.limits import Budget
+from qmnode.bodies.limits import Budget, Limits
 from qmnode.bodies.tree import XSI
+from qmnode.bodies.xml_plans import learn, newlines, planned
 
 _DECLARATION: Final = re.compile(
     r"""(?:<\?xml\ version="1\.0"(?:\ encoding="[A-Za-z][\w.\-]*+")?(?:\ standalone="(?:yes|no)")?\s*+\?>)?\s*+""",
@@ -39,6 +42,8 @@ def read(text: str, budget: Budget) -> dict[str, Any] | None:
     """The document as :func:`qmnode.bodies.tree.content` gives it, under the name of its root; None if the parser has
     to read it, or the budget has less than it needs. Takes nothing from the budget.
     """
+    if (value := planned(text, budget)) is not None:
+        return value
     if "&" in text or ("]" in text and "]]>" in text) or "\ufffe" in text or "\uffff" in text:
         return None
     content = text.encode()
@@ -48,11 +53,21 @@ def read(text: str, budget: Budget) -> dict[str, Any] | None:
     parts = _TAG.split(text, 2 * budget.nodes + 1)
     if not _DECLARATION.fullmatch(parts[0]) or any(parts[6::6]):
         return None
-    return _elements(parts, budget)
+    if (made := _elements(parts, budget)) is None:
+        return None
+    learn(parts, len(text), _elements_of_any_number)
+    return made[0]
 
 
-def _elements(parts: list[str], budget: Budget) -> dict[str, Any] | None:
-    """The elements of the tags, under the name of the root; None unless they are one element with all others in it."""
+def _elements_of_any_number(parts: list[str]) -> tuple[dict[str, Any], int] | None:
+    """The elements of a document for a plan, which every reader then holds against its own budget."""
+    return _elements(parts, Budget(Limits(nodes=2 * len(parts), depth=len(parts))))
+
+
+def _elements(parts: list[str], budget: Budget) -> tuple[dict[str, Any], int] | None:
+    """The elements of the tags, under the name of the root, and how many nodes they are; None unless they are one
+    element with all others in it.
+    """
     top: dict[str, Any] = {}
     found, space, nodes = top, "", 0
     above: list[tuple[str, dict[str, Any], str]] = []  # of each open element: its name, and what is around it
@@ -63,7 +78,7 @@ def _elements(parts: list[str], budget: Budget) -> dict[str, Any] | None:
         if closed and not rest:
             nodes += 1
             if "\r" in text:
-                text = _newlines(text)
+                text = newlines(text)
             if name in found:
                 _repeat(found, name, text)
             else:
@@ -80,7 +95,7 @@ def _elements(parts: list[str], budget: Budget) -> dict[str, Any] | None:
             nodes += 1 + len(own)
             value: Any = own if inner == space else {"@xmlns": inner, **own}
             if closed or is_empty:
-                value = _leaf(value, _newlines(text) if closed else "")
+                value = _leaf(value, newlines(text) if closed else "")
             elif "@xsi:nil" in own:
                 return None
             if name in found:
@@ -93,7 +108,7 @@ def _elements(parts: list[str], budget: Budget) -> dict[str, Any] | None:
                 if len(above) >= budget.limits.depth:
                     return None
     is_whole = not above and len(top) == 1 and type(next(iter(top.values()))) is not list
-    return top if is_whole and nodes <= budget.nodes else None
+    return (top, nodes) if is_whole and nodes <= budget.nodes else None
 
 
 def _attributes(rest: str, has_xsi: bool) -> dict[str, str] | None:
@@ -140,11 +155,6 @@ def _leaf(own: dict[str, str], text: str) -> Any:
     if own and text:
         own["#text"] = text
     return own or text
-
-
-def _newlines(text: str) -> str:
-    """Text with the ends of lines that XML has: line feeds alone."""
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def _repeat(found: dict[str, Any], name: str, value: Any) -> None:

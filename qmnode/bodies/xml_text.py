@@ -22,11 +22,14 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_DECLARED: Final = re.compile(rb"""\s*<\?xml[^>]{0,100}?encoding=["']([A-Za-z0-9._-]{1,40})["']""")
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def looks_like_xml(body: bytes) -> bool:
     """Whether it begins like an XML document of UTF-8 or UTF-16, with or without a byte-order mark."""
+    if body[:1] == b"<" and body[1:2] != b"\0":  # as most begin
+        return True
     start = body[:64]
     for mark, encoding in _MARKS:
         if start.startswith(mark):
@@ -46,7 +49,7 @@ def text_of(body: bytes) -> str:
             encoding = "utf-16-le"
         elif body[:1] == b"\0":
             encoding = "utf-16-be"
-        elif declared := re.match(rb"""\s*<\?xml[^>]{0,100}?encoding=["']([A-Za-z0-9._-]{1,40})["']""", body):
+        elif declared := _DECLARED.match(body):
             # A StringWriter of .NET declares UTF-16, whatever encoding its text is sent in.
             encoding = declared[1].decode().lower()
             encoding = "utf-8" if encoding.startswith(("utf-16", "unicode")) else encoding

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmnode.bodies import xml_formatter, xml_quick
+from qmnode.bodies import xml_formatter, xml_plans, xml_quick
 from qmnode.bodies.limits import DEFAULT_LIMITS, Budget, BudgetError, Limits
 from qmnode.bodies.tree import XSI, content
 from qmnode.bodies.xml_text import parse
@@ -79,6 +79,41 @@ def test_what_is_read_in_one_pass_is_what_the_parser_reads(text: str, damage: li
     if found is not None:
         tree = parse(text.encode(), Budget(DEFAULT_LIMITS))  # which raises if it is not well-formed
         assert found == {tree.name: content(tree)}
+    assert [xml_quick.read(text, Budget(DEFAULT_LIMITS)) for _ in range(20)] == [found] * 20, "by its plan"
+
+
+LEAVES = st.lists(st.sampled_from(["", " ", "x", "a\r\nb", "\r", "]", ">", "  y\n", "ä\u2003"]), min_size=6, max_size=6)
+"""Texts of elements without children."""
+
+
+@given(st.lists(LEAVES, min_size=20, max_size=25), st.sampled_from(["", "\r\n  ", "\n", " x "]))
+def test_documents_with_the_same_tags_have_values_of_their_own(documents: list[list[str]], between: str) -> None:
+    for number, texts in enumerate(documents):
+        one, two, *rest = texts
+        same = "".join(f"<d>{text}</d>{between if number else ''}" for text in rest)
+        text = f'<a xmlns="urn:one"><b>{one}</b>{between}<c>{between}<b>{two}</b><e/></c><f>{same}</f></a>'
+        found = xml_quick.read(text, Budget(DEFAULT_LIMITS))
+        assert (found is None) == bool(between.strip())
+        if found is not None:
+            tree = parse(text.encode(), Budget(DEFAULT_LIMITS))
+            assert found == {tree.name: content(tree)}
+
+
+def test_a_plan_asks_each_readers_own_budget() -> None:
+    text = "<a><b>1</b><c><d>2</d></c></a>"
+    for _ in range(20):
+        assert xml_quick.read(text, Budget(Limits(nodes=4, depth=3))) == {"a": {"b": "1", "c": {"d": "2"}}}
+        assert xml_quick.read(text, Budget(Limits(nodes=3, depth=3))) is None
+        assert xml_quick.read(text, Budget(Limits(nodes=4, depth=2))) is None
+
+
+def test_plans_are_kept_for_few_kinds_of_documents() -> None:
+    for number in range(100):
+        for _ in range(16):
+            assert xml_quick.read(f"<a><b{number}>x</b{number}></a>", Budget(DEFAULT_LIMITS))
+
+    assert len(xml_plans._plans) == 8
+    assert len(xml_plans._counts) <= 64
 
 
 @pytest.mark.parametrize("text", DOCUMENTS)
@@ -100,3 +135,15 @@ def test_a_label_with_half_a_surrogate_pair_is_json() -> None:
 
     assert text.isascii()
     assert (json.loads(text)["label"], json.loads(text)["decoded"]) == ("half \ud800", {"a": "\x7f\x9b"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("decimal", "1e3"), ("decimal", "1_000"), ("decimal", "Infinity"), ("int", "1_0"), ("int", "٣"), ("int", ""),
+        ("double", "1_0"), ("double", "inf"), ("double", "."), ("float", "nan"), ("char", "6_5"),
+    ],
+)  # fmt: skip
+def test_a_number_that_only_python_reads_stays_text(kind: str, text: str) -> None:
+    body = f"<{kind}>{text}</{kind}>".encode()
+    assert xml_formatter.decode(body, Budget(DEFAULT_LIMITS)) == {kind: text}

@@ -49,6 +49,7 @@ def _is_what_the_parser_reads(data: bytes) -> None:
     if found is not None:
         tree = parse(data, Budget(DEFAULT_LIMITS))
         assert found == {tree.name: content(tree)}
+    assert [xml_quick.read(text_of(data), Budget(LIMITS)) for _ in range(20)] == [found] * 20, "by its plan"
 
 
 def check_body_type(data: bytes) -> None:

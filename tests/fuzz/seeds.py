@@ -129,6 +129,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
         yield "packet", data
         yield "packet_size", data[:20]
         yield "message_headers", data
+        yield "shapes", len(data).to_bytes(2, "little") + data + data
         yield "source.auto", data
         yield "source.hex", data[:200].hex(" ", 2).encode()
     yield "source.raw", b"".join(whole)
