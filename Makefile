@@ -9,15 +9,14 @@ INSTALLED := $(VENV)/.installed
 DEMO_INSTALLED := $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest
 FUZZ_SECONDS ?= 1200
-JOBS ?= 2
-CHECK_JOBS ?= 3
+JOBS ?= 3
 DEMO ?=
 export SPARK_LOCAL_IP := 127.0.0.1
 # Images of containers often set it. Then each of the thousands of processes of a run would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 STARTED := $(shell .ci/clock)
 
-.PHONY: help test check tests lint types arrows unit demo bench fuzz soak conformance docs release lock packages packages-demo clean
+.PHONY: help test check tests lint types arrows unit demo bench fuzz soak conformance console docs release lock packages packages-demo clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,13 +56,13 @@ tests: $(INSTALLED)
 	$(PYTEST) $(SIDE_BY_SIDE) $(JOBS) -m "not soak"
 
 unit: $(INSTALLED)
-	$(PYTEST) -q $(SIDE_BY_SIDE) $(CHECK_JOBS) -m "not servers and not slow and not soak"
+	$(PYTEST) -q $(SIDE_BY_SIDE) $(JOBS) -m "not servers and not slow and not soak"
 
 check: lint  ## fast: lint, types, arrows, unit and conformance tests
 	@$(MAKE) --no-print-directory --jobs=3 types arrows unit STARTED='$(STARTED)'
 	@.ci/clock '$(STARTED)' 'make check' $$PPID
 
-test: lint  ## everything that must hold, real servers included, by JOBS (2) processes side by side
+test: lint  ## everything that must hold, real servers included, by JOBS (3) processes side by side
 	@$(MAKE) --no-print-directory --jobs=3 types arrows tests STARTED='$(STARTED)'
 	@.ci/clock '$(STARTED)' 'make test' $$PPID
 
@@ -82,6 +81,9 @@ fuzz: $(INSTALLED)  ## the coverage-guided fuzzer over every parser, or FUZZ_TAR
 
 soak: $(INSTALLED)  ## long runs
 	$(PYTEST) -m soak --timeout=0 --durations=0
+
+console: packages  ## the console's page from its TypeScript, qmnode/console/static; its packages are those of package-lock.json
+	$(PYTHON) .ci/console
 
 docs: $(INSTALLED)  ## the documentation as a site, build/site/index.html; needs no network to be read
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 
 from qmnode.management import (
     access_routes,
+    console_routes,
     dead_letter_routes,
     message_routes,
     node_routes,
@@ -23,8 +24,9 @@ and dead letters.
 
 **Who may do what.** On the Unix socket of the API the administrators of the node
 (`security.administrators`) may do everything, other users what the access list of each queue allows. Over TCP every
-request needs `Authorization: Bearer TOKEN`. Tokens with the role `read` see everything but the bodies of messages;
-those with `operate` may do everything. A token with a `principal` may do what the access list of each queue allows
+request needs `Authorization: Bearer TOKEN`. Tokens with the role `read` see everything but the bodies of messages,
+those with `bodies` see these too, those with `operate` may do everything, and those with `administer` also read the
+audit log. A token with a `principal` may do what the access list of each queue allows
 that SID and its groups. Every change is written to the audit log.
 
 **Names.** Queues are named by path name or format name, percent-encoded in paths. `orders` is short for
@@ -66,7 +68,15 @@ def build_app(context: Context) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.context = context
-    for module in (queue_routes, access_routes, message_routes, operation_routes, dead_letter_routes, node_routes):
+    for module in (
+        queue_routes,
+        access_routes,
+        message_routes,
+        operation_routes,
+        dead_letter_routes,
+        node_routes,
+        console_routes,
+    ):
         app.include_router(module.router)
     install_handlers(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]

@@ -147,10 +147,16 @@ def note(request: Request, **details: Any) -> None:
     request.scope["state"].setdefault("audit", {}).update(details)
 
 
-def require_operate(request: Request, what: str) -> None:
-    """Some readings are for operators only."""
-    caller: Caller = request.scope["state"]["caller"]
-    if caller.role is not Role.OPERATE:
+def caller_of(request: Request) -> Caller:
+    """The caller, as the door identified it."""
+    return cast("Caller", request.scope["state"]["caller"])
+
+
+def require_bodies(request: Request, what: str) -> None:
+    """Raise MQ_ERROR_ACCESS_DENIED unless the caller's role sees the bodies of messages."""
+    caller = caller_of(request)
+    if not caller.role.sees_bodies:
         raise MessageQueuingError(
-            ErrorCode.MQ_ERROR_ACCESS_DENIED, f"the role of {caller.name} is {caller.role}, and {what} is for operate"
+            ErrorCode.MQ_ERROR_ACCESS_DENIED,
+            f"the role of {caller.name} is {caller.role}, and {what} is for {Role.BODIES} and {Role.OPERATE}",
         )

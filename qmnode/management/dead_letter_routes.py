@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from qmnode.administration.dead_letters import chosen, dead_letters, retry
 from qmnode.errors import MessageQueuingError
-from qmnode.management.context import Context, Node, note, require_operate
+from qmnode.management.context import Context, Node, note, require_bodies
 from qmnode.management.documents import LookupText, identifier_text, lookup_from_text, lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument, MessageList
 from qmnode.management.problems import responses
@@ -51,11 +51,11 @@ async def list_dead_letters(
     request: Request,
     node: Node,
     limit: Annotated[int, Query(ge=1, le=100_000, description="At most; the node may give fewer")] = 100,
-    body: Annotated[BodyForm, Query(description="Bodies are for the role operate")] = BodyForm.NONE,
+    body: Annotated[BodyForm, Query(description="Bodies are for the role bodies")] = BodyForm.NONE,
 ) -> MessageList:
     """Of both dead-letter queues. `message_class` says why each is one."""
     if body is not BodyForm.NONE:
-        require_operate(request, "the body of a message")
+        require_bodies(request, "the body of a message")
     limit = min(limit, node.settings.batch)
     size, found = 0, []
     async for message in dead_letters(node.manager):
@@ -93,8 +93,8 @@ async def _retry(node: Context, lookup_identifier: int, destination: str | None)
     responses=responses() | {200: {"content": {LINES: {"schema": {"type": "string"}}}}},
 )
 async def export_dead_letters(request: Request, node: Node) -> StreamingResponse:
-    """All of them with their bodies (base64), one JSON document a line. For the role operate."""
-    require_operate(request, "the body of a message")
+    """All of them with their bodies (base64), one JSON document a line. For the role bodies."""
+    require_bodies(request, "the body of a message")
     messages = dead_letters(node.manager)
     first = await anext(messages, None)  # a refusal comes before the answer begins
     return StreamingResponse(_lines(first, messages), media_type=LINES)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Self, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
-from qmnode.model.api import QueueInformation, QueueProperties, QueueType
+from qmnode.model.api import LONGEST_DUPLICATE_WINDOW, QueueInformation, QueueProperties, QueueType
 from qmnode.model.message import INFINITE
 from qmnode.model.outgoing import ConnectionAttempt
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
@@ -113,6 +113,12 @@ class QueueSettings(Document):
     privacy_level: Privacy = Privacy.OPTIONAL
     multicast_address: str = Field(default="", max_length=64)
     base_priority: int = Field(default=0, ge=-0x8000, le=0x7FFF)
+    duplicate_window: int = Field(
+        default=0,
+        ge=0,
+        le=LONGEST_DUPLICATE_WINDOW,
+        description="Seconds within which messages with the same AMQP message id are accepted once; 0 for none",
+    )
 
     def properties(self) -> QueueProperties:
         """The values that were set, as the model takes them."""
@@ -162,6 +168,7 @@ class QueueDocument(Document):
     privacy_level: Privacy
     multicast_address: str
     base_priority: int
+    duplicate_window: int = 0
     create_time: datetime | None
     modify_time: datetime | None
     message_count: int
@@ -191,6 +198,7 @@ class QueueDocument(Document):
             privacy_level=Privacy[QueuePrivacyLevel(queue.privacy_level).name],
             multicast_address=queue.multicast_address,
             base_priority=queue.base_priority,
+            duplicate_window=queue.duplicate_window,
             create_time=time_or_none(queue.create_time),
             modify_time=time_or_none(queue.modify_time),
             message_count=queue.message_count,
@@ -223,7 +231,7 @@ class BridgeDocument(Document):
     since: float = Field(description="When it was connected, or lost the connection: seconds since 1970 (UTC)")
     reason: str = Field(description="Why it is not connected; empty while it is")
     carried: int = Field(description="Messages that arrived and are gone from where they came from")
-    repeated: int = Field(description="Those of them that may have been carried before")
+    repeated: int = Field(description="Copies that may be duplicates, since a connection was lost before")
     rejected: int = Field(description="Messages that the receiving side refused for good")
     failures: int
 

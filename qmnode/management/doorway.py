@@ -1,6 +1,6 @@
 """Identify the caller before anything else: by a token over TCP, by the peer's user on the Unix socket.
 
-Reading is for both roles; what changes something, which is every method but GET and HEAD, is for ``operate``.
+Reading is for all roles; what changes something, which is every method but GET and HEAD, is for ``operate``.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from fastapi import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from qmnode.management.assertions import Consoles
 from qmnode.management.audit import SAFE_METHODS
 from qmnode.management.context import OPEN_PATHS
 from qmnode.management.problems import http_problem
@@ -26,10 +27,13 @@ _BEARER: Final = "bearer "
 class Doorway:
     """Lets callers in, and says to the application who they are (``request.state.caller``)."""
 
-    def __init__(self, app: ASGIApp, tokens: Tokens | None, request_size: int) -> None:
+    def __init__(
+        self, app: ASGIApp, tokens: Tokens | None, request_size: int, consoles: Consoles | None = None
+    ) -> None:
         """Without tokens this is the door of the Unix socket: the kernel names the user."""
         self.app = app
         self.tokens = tokens
+        self.consoles = consoles
         self.request_size = request_size
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,17 +61,19 @@ class Doorway:
     def _caller(self, scope: Scope, authorization: str) -> Caller | None:
         if self.tokens is None:
             user_id, groups = scope["state"]["user"]
-            return Caller(f"uid:{user_id}", Role.OPERATE, "unix", user=(user_id, groups))
+            return Caller(f"uid:{user_id}", Role.ADMINISTER, "unix", user=(user_id, groups))
         if authorization[: len(_BEARER)].lower() != _BEARER:
             return None
-        return self.tokens.caller(authorization[len(_BEARER) :].strip())
+        token = authorization[len(_BEARER) :].strip()
+        caller = self.tokens.caller(token)
+        return caller if caller is not None or self.consoles is None else self.consoles.caller(token)
 
     def _refusal(self, scope: Scope, caller: Caller | None, length: bytes) -> Response | None:
         if caller is None and scope["path"] not in OPEN_PATHS:
             answer = http_problem(401, "send a token: 'Authorization: Bearer ...', one of those in management.tokens")
             answer.headers["WWW-Authenticate"] = 'Bearer realm="qmnode"'
             return answer
-        if scope["method"] not in SAFE_METHODS and caller is not None and caller.role is not Role.OPERATE:
+        if scope["method"] not in SAFE_METHODS and caller is not None and not caller.role.changes:
             return http_problem(403, f"the role of {caller.name} is {caller.role}, and this needs {Role.OPERATE}")
         if length.isdigit() and int(length) > self.request_size:
             return http_problem(413, f"a request of {int(length)} bytes: at most {self.request_size} are taken")

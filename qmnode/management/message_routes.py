@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from qmnode.administration.messages import browse, unit_for
 from qmnode.administration.names import format_name, queue_name
 from qmnode.errors import MessageQueuingError
-from qmnode.management.context import Context, Node, note, require_operate
+from qmnode.management.context import Context, Node, note, require_bodies
 from qmnode.management.documents import LOOKUP_PATTERN, LookupText, identifier_text, lookup_from_text
 from qmnode.management.message_documents import BodyForm, MessageDocument, MessageList, NewMessage
 from qmnode.management.problems import responses
@@ -134,11 +134,11 @@ async def peek_messages(
     node: Node,
     after: Annotated[LookupText | None, Query(description="`next` of the list before")] = None,
     limit: Annotated[int, Query(ge=1, le=100_000, description="At most; the node may give fewer")] = 100,
-    body: Annotated[BodyForm, Query(description="Bodies are for the role operate")] = BodyForm.NONE,
+    body: Annotated[BodyForm, Query(description="Bodies are for the role bodies")] = BodyForm.NONE,
 ) -> MessageList:
     """Without taking them, in the order of delivery."""
     if body is not BodyForm.NONE:
-        require_operate(request, "the body of a message")
+        require_bodies(request, "the body of a message")
     limit = min(limit, node.settings.batch)
     size, messages = 0, []
     async with await node.open(name, Access.PEEK) as queue:
@@ -156,11 +156,11 @@ async def peek_message(
     lookup: Lookup,
     request: Request,
     node: Node,
-    body: Annotated[BodyForm, Query(description="Bodies are for the role operate")] = BodyForm.NONE,
+    body: Annotated[BodyForm, Query(description="Bodies are for the role bodies")] = BodyForm.NONE,
 ) -> MessageDocument:
     """By its lookup identifier."""
     if body is not BodyForm.NONE:
-        require_operate(request, "the body of a message")
+        require_bodies(request, "the body of a message")
     async with await node.open(name, Access.PEEK) as queue:
         return MessageDocument.of(await queue.peek_by_lookup_id(_lookup(lookup)), body, node.body_limits)
 

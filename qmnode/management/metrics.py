@@ -143,6 +143,11 @@ class _Snapshot(Collector):
             messages.add_metric((outcome,), getattr(counts, outcome))
         yield messages
         yield CounterMetricFamily(
+            "qmnode_amqp_duplicates",
+            "Messages accepted over AMQP and dropped, as their queue had one with the same message id",
+            value=self._context.manager.context.duplicates.dropped,
+        )
+        yield CounterMetricFamily(
             "qmnode_amqp_refused_connections", "Connections that the AMQP door closed", value=counts.refused_connections
         )
         yield from self._bridges()
@@ -154,7 +159,7 @@ class _Snapshot(Collector):
         )
         messages = CounterMetricFamily(
             "qmnode_bridge_messages",
-            "Messages of a bridge: carried, rejected, and those carried that may be duplicates (repeated)",
+            "Messages of a bridge: carried, rejected, and copies that may be duplicates (repeated)",
             labels=("bridge", "outcome"),
         )
         failures = CounterMetricFamily("qmnode_bridge_failures", "Interruptions of a bridge", labels=("bridge",))

@@ -1,6 +1,7 @@
 """The node itself: health, state, quotas, connections, transactions, metrics."""
 
-from typing import Literal, Self
+import asyncio
+from typing import Final, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
@@ -9,12 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from qmnode.management.context import Node, note
 from qmnode.management.documents import ConnectionDocument, NodeDocument, QuotaDocument, TransactionDocument
+from qmnode.management.key_documents import Keys
 from qmnode.management.metrics import exposition
 from qmnode.management.problems import http_problem, responses
 from qmnode.security.service import KeyStoreStatus
 from qmnode.version import program_version
 
 router = APIRouter()
+
+_NO_KEYS: Final = KeyStoreStatus(fault=None)
+"""Of a node without a network, which reads no key store."""
 
 
 class Health(BaseModel):
@@ -27,19 +32,6 @@ class Readiness(Health):
     """Yes, and what does not work although the node takes messages."""
 
     warnings: list[str] = Field(default=[], examples=[["key store: /var/lib/qmnode/keys cannot be read"]])
-
-
-class Keys(BaseModel):
-    """The private keys of the node, as of the last reading of its key store: their names, never more."""
-
-    version: int = Field(description="Of the key store's contents")
-    fault: str | None = Field(description="Why the store could not be read; what was read before goes on serving")
-    fingerprints: list[str] = Field(description="The keys in use")
-
-    @classmethod
-    def of(cls, status: KeyStoreStatus) -> Self:
-        """Make the document from the status of the key reader."""
-        return cls(version=status.version, fault=status.fault, fingerprints=list(status.fingerprints))
 
 
 class Connections(BaseModel):
@@ -83,18 +75,20 @@ async def readiness(node: Node) -> Readiness | JSONResponse:
     return Readiness(warnings=list((await node.manager.status()).warnings))
 
 
-@router.get("/v1/keys", tags=["node"], summary="The private keys in use, by fingerprint", responses=responses())
+@router.get("/v1/keys", tags=["node"], summary="The keys and certificates of the node", responses=responses())
 async def show_keys(node: Node) -> Keys:
-    """As the last reading of the key store found them."""
+    """Keys as the last reading of the key store found them; certificates as their files are now."""
     node.require("keys")
-    return Keys.of(node.key_reader.status if node.key_reader is not None else KeyStoreStatus())
+    status = node.key_reader.status if node.key_reader is not None else _NO_KEYS
+    return await asyncio.to_thread(Keys.of, status, node)
 
 
 @router.post("/v1/keys/reload", tags=["node"], summary="Read the key store again", responses=responses())
 async def reload_keys(node: Node) -> Keys:
     """Now, and not only when ``security.key_reload_interval`` has passed: the answer says what was found."""
     node.require("reload_keys")
-    return Keys.of(await node.key_reader.read() if node.key_reader is not None else KeyStoreStatus())
+    status = await node.key_reader.read() if node.key_reader is not None else _NO_KEYS
+    return await asyncio.to_thread(Keys.of, status, node)
 
 
 @router.get(

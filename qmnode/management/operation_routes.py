@@ -16,13 +16,13 @@ from qmnode.administration.names import queue_name
 from qmnode.administration.operations import Operations
 from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.errors import MessageQueuingError
-from qmnode.management.context import Context, Node, note, require_operate
+from qmnode.management.context import Context, Node, note, require_bodies
 from qmnode.management.documents import Document, LookupText, lookup_from_text, lookup_text, time_or_none
 from qmnode.management.message_documents import BodyForm, MessageDocument, exported
 from qmnode.management.message_routes import Lookup
 from qmnode.management.problems import responses
 from qmnode.management.queue_routes import QueueName
-from qmnode.management.tokens import Caller, Role
+from qmnode.management.tokens import Caller
 from qmnode.model.packet import received_message
 from qmnode.structures.error_codes import ErrorCode
 
@@ -55,7 +55,7 @@ class FoundList(Document):
 def asker_of(request: Request, node: Context) -> Asker:
     """Return the caller, as the engine of operations knows it."""
     caller: Caller = request.scope["state"]["caller"]
-    return Asker(caller.name, caller.channel, node.principal, caller.role is Role.OPERATE)
+    return Asker(caller.name, caller.channel, node.principal, caller.role.sees_bodies)
 
 
 def operations_of(node: Context) -> Operations:
@@ -77,12 +77,12 @@ async def find_messages(
     where: Annotated[list[str] | None, Query(description=WHERE_HELP, examples=[["label=order*"]])] = None,
     cursor: Annotated[str, Query(max_length=40, description="`next` of the page before")] = "",
     limit: Annotated[int, Query(ge=1, le=1000, description="At most; the node may give fewer")] = 100,
-    body: Annotated[BodyForm, Query(description="Bodies are for the role operate")] = BodyForm.NONE,
+    body: Annotated[BodyForm, Query(description="Bodies are for the role bodies")] = BodyForm.NONE,
 ) -> FoundList:
     """In one queue or many, without taking them. A page comes after half a second at the latest, also when it is empty:
-    ask again with `next` until that is null. Criteria that read bodies are for the role `operate`."""
+    ask again with `next` until that is null. Criteria that read bodies are for the role `bodies`."""
     if body is not BodyForm.NONE:
-        require_operate(request, "the body of a message")
+        require_bodies(request, "the body of a message")
     criteria = parse_where(where or (), time.time())
     page = await operations_of(node).find(asker_of(request, node), queue, criteria, cursor, limit)
     return FoundList(
@@ -118,8 +118,8 @@ async def export_messages(
 ) -> StreamingResponse:
     """All properties, the decoded body and the packet of each, which `POST /v1/messages/import` takes; they stay.
     The stream is cut off, and not ended, when the node stops. The header `Left-Out` has the queues that the caller
-    may not read, percent-encoded and separated by spaces. For the role `operate`."""
-    require_operate(request, "the packet of a message")
+    may not read, percent-encoded and separated by spaces. For the role `bodies`."""
+    require_bodies(request, "the packet of a message")
     operations, asker, criteria = operations_of(node), asker_of(request, node), parse_where(where or (), time.time())
     first = await operations.find(asker, queue, criteria, "", _EXPORT_PAGE)  # a mistake is a problem, and no stream
 
@@ -326,7 +326,7 @@ async def list_failures(
     ] = None,
     where: Annotated[list[str] | None, Query(description=WHERE_HELP)] = None,
 ) -> FailureGroups:
-    """Headers of NServiceBus and Rebus give the reason, and the class of a dead letter. For the role operate."""
+    """Headers of NServiceBus and Rebus give the reason, and the class of a dead letter. For the role bodies."""
     criteria = parse_where(where or (), time.time())
     found = await operations_of(node).failures(asker_of(request, node), queue, by or ["reason", "queue"], criteria)
     groups = [

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from qmnode.model.refusals import RefusedMessages, Standing
+from qmnode.model.traffic import RefusedMessages, Standing
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass

@@ -9,11 +9,13 @@ from typing import Any, Final
 
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qmnode.administration.operations import Operations
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.management.app import build_app
+from qmnode.management.assertions import Consoles
 from qmnode.management.audit import AuditLog, AuditMiddleware
 from qmnode.management.context import Context, KeyReader
 from qmnode.management.doorway import Doorway
@@ -129,13 +131,22 @@ class ManagementServer:
         body_limits: Limits = DEFAULT_LIMITS,
         operations: Operations | None = None,
         principals: Principals | None = None,
+        beside: Callable[[ASGIApp], ASGIApp] | None = None,
     ) -> None:
-        """``principals`` says who callers are; without it that is as in a workgroup."""
+        """``principals`` says who callers are; without it that is as in a workgroup. ``beside`` puts something beside
+        the API over TCP, such as the console.
+        """
         self.settings = settings
+        self._beside = beside
         self.context = Context(manager, settings, ready, connection_list, key_reader, body_limits, operations)
         self.context.principals = principals or Principals(manager.settings.security)
         self.audit_log = audit_log or AuditLog(settings.audit_log)
         self.tokens = Tokens(settings.tokens) if settings.listen is not None and settings.tokens is not None else None
+        self.consoles = (
+            Consoles(settings.consoles, manager.computer_name)
+            if settings.listen is not None and settings.consoles is not None
+            else None
+        )
         self.address: tuple[str, int] | None = None
         """Where TCP is listened on, once it is."""
         self._servers: list[tuple[_Server, asyncio.Task[None]]] = []
@@ -157,14 +168,17 @@ class ManagementServer:
             except ConfigurationError:
                 bound.close()
                 raise
-            listener = await self._serve(Doorway(app, self.tokens, size), bound, self._tls)
+            listener = await self._serve(Doorway(app, self.tokens, size, self.consoles), bound, self._tls)
             self.address = listener.getsockname()[:2]
             log.info("management API", listen=self.settings.listen, port=self.address[1])
 
     async def _serve(self, doorway: Doorway, bound: socket.socket, tls: ssl.SSLContext | None = None) -> Listener:
         limits = self.settings
+        app: ASGIApp = AuditMiddleware(doorway, self.audit_log)
+        if tls is not None and self._beside is not None:
+            app = self._beside(app)
         config = _Config(
-            AuditMiddleware(doorway, self.audit_log),
+            app,
             http=_PeerProtocol,
             ws="none",
             lifespan="off",
@@ -211,6 +225,8 @@ class ManagementServer:
     def _reloaded(self) -> Iterator[Callable[[], None]]:
         if self.tokens is not None:
             yield self.tokens.load
+        if self.consoles is not None:
+            yield self.consoles.load
         if (context := self._tls) is not None:
             yield lambda: self._load_certificate(context)
 

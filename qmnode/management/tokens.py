@@ -20,8 +20,22 @@ class Role(StrEnum):
 
     READ = "read"
     """See everything but the bodies of messages, and change nothing."""
+    BODIES = "bodies"
+    """See everything, and change nothing."""
     OPERATE = "operate"
     """All resources and changes, bodies included."""
+    ADMINISTER = "administer"
+    """The same, and the audit log."""
+
+    @property
+    def sees_bodies(self) -> bool:
+        """Whether the bodies and packets of messages are shown."""
+        return self is not Role.READ
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything may be changed."""
+        return self in (Role.OPERATE, Role.ADMINISTER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,227 @@
+"""The enterprise as the console shows it: read from the directory, its nodes asked over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from mqenterprise.console.crossings import Crossings, look_up
+from mqenterprise.directory.errors import DirectoryError
+from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.operations.errors import NodeError, OperationsError
+from mqenterprise.operations.node_client import NodeClient
+from mqenterprise.operations.settings import split_address
+from mqenterprise.routes.documents import explained, simulated
+from mqenterprise.routes.enterprise import NamedTopology, UnknownName
+from mqenterprise.routes.explanation import explain
+from mqenterprise.routes.simulation import TooMuch, simulate
+from mqenterprise.topology.check import load
+from mqenterprise.topology.ldap_target import LdapTarget
+from mqenterprise.topology.plan import to_json
+from mqenterprise.topology.problems import DeclarationError
+from mqenterprise.topology.session import plan_declared
+from qmnode.console.port import Answer, Credential, Machine, Outline, UnavailableError
+from qmnode.delivery.topology import snapshot_of
+from qmnode.directory.port import DirectoryOperationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from starlette.requests import Request
+
+    from mqenterprise.directory.settings import DirectorySettings
+    from mqenterprise.operations.settings import OperationsSettings
+    from qmnode.console.sessions import Session
+
+FRESH: Final = 10.0
+"""Seconds for which what the directory said is taken for true."""
+_AGAIN: Final = 2.0
+"""The same while messages are on their way to public queues whose computers are not known yet."""
+_PATIENCE: Final = 3.0
+"""Seconds that a request waits for the directory."""
+_LARGEST_ANSWER: Final = 32 << 20
+"""Bytes of an answer of a node."""
+
+
+class RemoteNode:
+    """The management API of a node, as the person with a token may use it."""
+
+    def __init__(self, client: NodeClient) -> None:
+        self._client = client
+
+    async def ask(self, method: str, path: str, query: str = "", content: bytes = b"") -> Answer:
+        """Send a request. Raises :class:`UnavailableError`."""
+        try:
+            return Answer(*await self._client.exchange(method, path, query, content, largest=_LARGEST_ANSWER))
+        except NodeError as error:
+            raise UnavailableError(error.sentence) from None
+
+    async def close(self) -> None:
+        """Close the connections to the node."""
+        await self._client.__aexit__()
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The result of one reading of the directory."""
+
+    outline: Outline
+    topology: NamedTopology
+    hosts: Mapping[str, str]
+    crossings: Crossings
+
+
+class DirectoryEnterprise:
+    """The enterprise of a directory."""
+
+    def __init__(
+        self, operations: OperationsSettings, directory: Callable[[], DirectorySettings], declared: Path | None = None
+    ) -> None:
+        self.name = ""
+        self.features = ("map", "routes", "audit", *(("plan",) if declared is not None else ()))
+        self._operations = operations
+        self._trust = operations.trust()
+        self._directory = directory
+        self._declared = declared
+        self._read = _Read(Outline((), reason="the directory has not answered yet"), _NOTHING, {}, Crossings(_NOTHING))
+        self._asked = -FRESH
+        self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def routes(self) -> Sequence[BaseRoute]:
+        """The parts of the API that need the directory."""
+        routes = [Route("/routes/explain", self._explain), Route("/routes/simulate", self._simulate)]
+        return routes if self._declared is None else [*routes, Route("/plan", self._plan)]
+
+    async def outline(self) -> Outline:
+        """The outline of the last reading; a new one is begun when that is old."""
+        fresh = _AGAIN if self._read.crossings.is_incomplete else FRESH
+        if (self._reading is None or self._reading.done()) and time.monotonic() - self._asked >= fresh:
+            self._asked = time.monotonic()
+            self._reading = asyncio.create_task(self._read_again())
+        if self._reading is not None and self._read.outline.as_of is None:
+            await asyncio.wait([self._reading], timeout=_PATIENCE)
+        return self._read.outline
+
+    def crossing(self, machine: str, format_name: str) -> tuple[str, str] | None:
+        """The ends of a link. The computers of public queues that are not known yet are known soon."""
+        return self._read.crossings.link(machine, format_name)
+
+    def node(self, machine: str, credential: Credential) -> RemoteNode:
+        """A node, for the person whom this proves."""
+        settings = self._operations
+        address = settings.of(machine).address or self._read.hosts.get(machine) or machine
+        host, port = split_address(address, settings.port)
+        client = NodeClient(
+            machine,
+            f"https://{host}:{port}",
+            lambda: credential(machine),
+            self._trust,
+            connect_timeout=min(settings.connect_timeout, _PATIENCE),
+            timeout=settings.timeout,
+        )
+        return RemoteNode(client)
+
+    async def close(self) -> None:
+        """Stop reading the directory."""
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def _read_again(self) -> None:
+        try:
+            self._read = await asyncio.to_thread(self._read_directory)
+        except (DirectoryOperationError, DirectoryError) as error:
+            self._read = replace(self._read, outline=replace(self._read.outline, reason=error.sentence))
+
+    def _read_directory(self) -> _Read:
+        with EnterpriseDirectory(self._directory()) as directory:
+            managers = list(directory.queue_managers.list())
+            snapshot = snapshot_of(directory.sites.list(), managers, directory.routing_links.list())
+            computers = look_up(directory, self._read.crossings)
+        topology = NamedTopology(snapshot)
+        gates = {gate for link in snapshot.links for gate in link.site_gates}
+        machines = [
+            Machine(
+                machine.name,
+                topology.site_name(machine.sites[0]) if machine.sites else "",
+                machine.identifier in gates,
+                machine.routing_server,
+            )
+            for machine in snapshot.machines.values()
+            if not machine.foreign
+        ]
+        outline = Outline(
+            machines,
+            [{"name": site.name, "foreign": site.foreign} for site in snapshot.sites.values()],
+            [
+                {
+                    "first": topology.ends(link)[0],
+                    "second": topology.ends(link)[1],
+                    "cost": link.cost,
+                    "gates": [topology.machine_name(gate) for gate in link.site_gates],
+                }
+                for link in snapshot.links
+            ],
+            time.time(),
+        )
+        hosts = {one.computer_name: one.qualified_computer_name or one.computer_name for one in managers}
+        return _Read(outline, topology, hosts, Crossings(topology, computers))
+
+    async def _topology(self) -> NamedTopology:
+        await self.outline()
+        return self._read.topology
+
+    async def _explain(self, request: Request, _: Session) -> Response:
+        topology = await self._topology()
+        try:
+            source = topology.machine(request.query_params.get("from", ""))
+            destination = topology.machine(request.query_params.get("to", ""))
+        except UnknownName as error:
+            raise HTTPException(404, str(error)) from None
+        return JSONResponse(explained(topology, explain(topology, source, destination)))
+
+    async def _simulate(self, request: Request, _: Session) -> Response:
+        topology, asked = await self._topology(), request.query_params
+        try:
+            links = [link for text in asked.getlist("link") for link in topology.links(text)]
+            machines = [topology.machine(name) for name in asked.getlist("down")]
+            found = await asyncio.to_thread(simulate, topology, links=links, machines=machines, only_from=None)
+        except UnknownName as error:
+            raise HTTPException(404, str(error)) from None
+        except TooMuch as error:
+            raise HTTPException(422, str(error)) from None
+        return JSONResponse(simulated(topology, found))
+
+    async def _plan(self, _: Request, __: Session) -> Response:
+        assert self._declared is not None
+        try:
+            return JSONResponse(await asyncio.to_thread(self._made_plan, self._declared))
+        except DeclarationError as error:
+            sentence = "; ".join(str(problem) for problem in error.problems)
+            raise HTTPException(422, f"the declaration has mistakes: {sentence}"[:2000]) from None
+        except (DirectoryOperationError, DirectoryError, OSError) as error:
+            raise HTTPException(503, str(error)) from None
+
+    def _made_plan(self, declared: Path) -> dict[str, Any]:
+        checked = load(declared)
+        needs_access = any(queue.access is not None for queue in checked.declaration.queues)
+        with EnterpriseDirectory(self._directory()) as directory:
+            return to_json(plan_declared(checked, LdapTarget(directory, access=needs_access)))
+
+
+_NOTHING: Final = NamedTopology(snapshot_of((), (), ()))
+
+
+def check(settings: OperationsSettings) -> None:
+    """Raise :class:`OperationsError` for what would only be found when the first person signs in."""
+    if settings.token_file is not None or any(one.token_file for one in settings.machines.values()):
+        raise OperationsError(
+            "the console asks each node with the token of the person who signed in: leave token_file out of its --nodes"
+        )

@@ -1,0 +1,178 @@
+"""People of an OpenID Connect provider: the code flow with PKCE, and ID tokens whose signature is checked."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import ssl
+import time
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+import httpx
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from mqenterprise.console.people.settings import secret_of
+from mqenterprise.operations.errors import OperationsError
+from qmnode.console.port import UnavailableError
+from qmnode.console.sign_in import Person, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mqenterprise.console.people.settings import OpenIdSettings
+
+_ALGORITHMS: Final = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"]
+"""Of ID tokens. Never ``none``, and none with a shared secret."""
+_FRESH: Final = 600.0
+"""Seconds for which the provider's configuration and keys are taken for true."""
+_CLOCKS: Final = 60
+_LONGEST_ANSWER: Final = 1 << 20
+_MOST_GROUPS: Final = 1000
+
+
+class OpenIdProvider:
+    """The provider. Raises :class:`OperationsError` if its files cannot be used."""
+
+    def __init__(self, settings: OpenIdSettings) -> None:
+        self._settings = settings
+        self._secret = (
+            None
+            if settings.client_secret_file is None
+            else secret_of(settings.client_secret_file, "the client's secret")
+        )
+        try:
+            trust = ssl.create_default_context(cafile=None if settings.authority is None else str(settings.authority))
+        except OSError as error:  # ssl.SSLError is one
+            raise OperationsError(f"{settings.authority}: no certificates can be read: {error}") from None
+        self._client = httpx.AsyncClient(verify=trust, timeout=settings.timeout, trust_env=False)
+        self._redirect = f"{settings.url.rstrip('/')}/api/oidc/callback"
+        self._configuration: dict[str, Any] = {}
+        self._keys = KeySet([])
+        self._read = -_FRESH
+
+    async def close(self) -> None:
+        """Close the connections to the provider."""
+        await self._client.aclose()
+
+    async def address(self, state: str, nonce: str, verifier: str) -> str:
+        """Where the browser goes to sign in. Raises :class:`RefusedError` or :class:`UnavailableError`."""
+        await self._read_again()
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        asked = {
+            "response_type": "code",
+            "client_id": self._settings.client_id,
+            "redirect_uri": self._redirect,
+            "scope": self._settings.scope,
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        endpoint = self._endpoint("authorization_endpoint")
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}"
+
+    async def identify(self, code: str, nonce: str, verifier: str) -> Person:
+        """The person who came back with a code. Raises :class:`RefusedError` or :class:`UnavailableError`."""
+        await self._read_again()
+        asked = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect,
+            "code_verifier": verifier,
+        }
+        own = None
+        if self._secret is None:
+            asked["client_id"] = self._settings.client_id
+        else:  # each is encoded as in a form before (RFC 6749, 2.3.1)
+            own = httpx.BasicAuth(quote(self._settings.client_id, safe=""), quote(self._secret, safe=""))
+        answer = await self._ask("POST", self._endpoint("token_endpoint"), data=asked, auth=own)
+        claims = await self._claims(answer.get("id_token"), nonce)
+        if self._settings.groups not in claims and isinstance(answer.get("access_token"), str):
+            bearer = {"Authorization": f"Bearer {answer['access_token']}"}
+            more = await self._ask("GET", self._endpoint("userinfo_endpoint"), headers=bearer)
+            if more.get("sub") != claims["sub"]:  # OpenID Connect Core, 5.3.2
+                raise RefusedError("the provider says who another person is")
+            claims = {**more, **claims}
+        name = claims.get(self._settings.name)
+        groups = claims.get(self._settings.groups)
+        return Person(
+            name if isinstance(name, str) and name else str(claims["sub"]),
+            tuple(one for one in groups[:_MOST_GROUPS] if isinstance(one, str)) if isinstance(groups, list) else (),
+        )
+
+    async def _claims(self, token: Any, nonce: str) -> Mapping[str, Any]:
+        """The claims of an ID token that is for this console, and the answer to its question (Core, 3.1.3.7)."""
+        if not isinstance(token, str):
+            raise RefusedError("the provider gave no ID token: is openid in the scope?")
+        try:
+            claims = jwt.decode(token, self._keys, algorithms=_ALGORITHMS).claims
+        except (JoseError, ValueError, TypeError):
+            await self._read_again(at_once=True)  # it may have a new key
+            try:
+                claims = jwt.decode(token, self._keys, algorithms=_ALGORITHMS).claims
+            except (JoseError, ValueError, TypeError) as error:
+                raise RefusedError(f"the provider's ID token is not signed by a key of it ({error})") from None
+        audience = claims.get("aud")
+        audiences = audience if isinstance(audience, list) else [audience]
+        client, now, ends = self._settings.client_id, time.time(), claims.get("exp")
+        began = claims.get("iat")
+        if claims.get("iss") != self._settings.issuer:
+            raise RefusedError("the ID token is of another provider")
+        if client not in audiences or claims.get("azp", client) != client:
+            raise RefusedError("the ID token is for another client")
+        if not isinstance(ends, int | float) or now > ends + _CLOCKS:
+            raise RefusedError("the ID token is over: compare the clocks of the console and the provider")
+        if not isinstance(began, int | float) or began > now + _CLOCKS:
+            raise RefusedError("the ID token is of the future: compare the clocks of the console and the provider")
+        if claims.get("nonce") != nonce:
+            raise RefusedError("the ID token is the answer to another question")
+        if not isinstance(claims.get("sub"), str) or not claims["sub"]:
+            raise RefusedError("the ID token names nobody")
+        return claims
+
+    async def _read_again(self, *, at_once: bool = False) -> None:
+        if not at_once and time.monotonic() - self._read < _FRESH:
+            return
+        issuer = self._settings.issuer
+        found = await self._ask("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        if found.get("issuer") != issuer:  # Discovery, 4.3
+            raise UnavailableError(f"the provider calls itself {found.get('issuer')!r:.200}, and not {issuer!r}")
+        self._configuration = found
+        keys = await self._ask("GET", self._endpoint("jwks_uri"))
+        try:
+            self._keys = KeySet.import_key_set(keys)  # type: ignore[arg-type]
+        except (JoseError, ValueError, TypeError, KeyError) as error:
+            raise UnavailableError(f"the provider's keys cannot be read: {error!r:.200}") from None
+        self._read = time.monotonic()
+
+    def _endpoint(self, name: str) -> str:
+        address = self._configuration.get(name)
+        secure = urlsplit(self._settings.issuer).scheme
+        if not isinstance(address, str) or urlsplit(address).scheme not in ("https", secure):
+            raise UnavailableError(f"the provider has no {name} with https")
+        return address
+
+    async def _ask(self, method: str, address: str, **more: Any) -> dict[str, Any]:
+        try:
+            async with self._client.stream(method, address, **more) as response:
+                content = b""
+                async for part in response.aiter_bytes():
+                    content += part
+                    if len(content) > _LONGEST_ANSWER:
+                        raise UnavailableError("the provider's answer has no end")
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise UnavailableError(f"the provider does not answer: {error or type(error).__name__}") from None
+        try:
+            document = json.loads(content)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            raise UnavailableError(f"the provider's answer is no document (HTTP status {response.status_code})")
+        if response.status_code != 200:
+            reason = document.get("error_description") or document.get("error") or response.status_code
+            raise RefusedError(f"the provider refused: {str(reason)[:300]}")
+        return document

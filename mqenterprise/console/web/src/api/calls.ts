@@ -1,0 +1,75 @@
+/** Every call that the screens make, by name. */
+
+import { address, get, part, patch, post, type Query, remove } from "./client";
+import type {
+  Access,
+  AuditEntry,
+  Explanation,
+  FailureGroup,
+  FoundPage,
+  History,
+  Job,
+  JobLog,
+  Keys,
+  Message,
+  NewJob,
+  Overview,
+  Plan,
+  Queue,
+  QueuePage,
+  Simulation,
+  Stale,
+} from "./types";
+
+const node = (machine: string) => `nodes/${part(machine)}/v1`;
+const queueOf = (machine: string, queue: string) => `${node(machine)}/queues/${part(queue)}`;
+
+export const calls = {
+  overview: (signal?: AbortSignal) => get<Overview>("overview", {}, signal),
+  queues: (query: Query, signal?: AbortSignal) => get<QueuePage>("queues", query, signal),
+  queue: (machine: string, queue: string, signal?: AbortSignal) => get<Queue>(queueOf(machine, queue), {}, signal),
+  createQueue: (machine: string, properties: unknown) => post<Queue>(`${node(machine)}/queues`, properties),
+  changeQueue: (machine: string, queue: string, changes: unknown) => patch<Queue>(queueOf(machine, queue), changes),
+  deleteQueue: (machine: string, queue: string) => remove<undefined>(queueOf(machine, queue)),
+  purge: (machine: string, queue: string) => remove<undefined>(`${queueOf(machine, queue)}/messages`),
+  pauseQueue: (machine: string, queue: string) =>
+    post<undefined>(`${node(machine)}/outgoing-queues/${part(queue)}/pause`),
+  resumeQueue: (machine: string, queue: string) =>
+    post<undefined>(`${node(machine)}/outgoing-queues/${part(queue)}/resume`),
+  access: (machine: string, queue: string, signal?: AbortSignal) =>
+    get<Access>(`${queueOf(machine, queue)}/access`, {}, signal),
+  changeAccess: (machine: string, queue: string, change: unknown) =>
+    post<Access>(`${queueOf(machine, queue)}/access`, change),
+  history: (machine: string, queue: string, span: string, signal?: AbortSignal) =>
+    get<History>(`${node(machine)}/history`, { queue: [queue], span }, signal),
+  messages: (query: Query, signal?: AbortSignal) => get<FoundPage>("messages", query, signal),
+  message: (machine: string, queue: string, lookup: string, body: boolean, signal?: AbortSignal) =>
+    get<Message>(`${queueOf(machine, queue)}/messages/${part(lookup)}`, { body: body ? "decoded" : "none" }, signal),
+  send: (machine: string, queue: string, messages: unknown) =>
+    post<unknown>(`${queueOf(machine, queue)}/messages`, messages),
+  edit: (machine: string, queue: string, lookup: string, changes: unknown) =>
+    post<{ lost: readonly string[]; target: string; to_lookup_identifier: string | null }>(
+      `${queueOf(machine, queue)}/messages/${part(lookup)}/edit`,
+      changes,
+    ),
+  exported: (machine: string, query: Query) => address(`${node(machine)}/messages/export`, query),
+  startJob: (machine: string, job: NewJob) => post<Job>(`${node(machine)}/jobs`, job),
+  jobs: (signal?: AbortSignal) => get<{ jobs: readonly Job[]; stale: readonly Stale[] }>("jobs", {}, signal),
+  job: (machine: string, number: number, signal?: AbortSignal) =>
+    get<Job>(`${node(machine)}/jobs/${number}`, {}, signal),
+  jobLog: (machine: string, number: number, after: number, signal?: AbortSignal) =>
+    get<JobLog>(`${node(machine)}/jobs/${number}/log`, { after }, signal),
+  controlJob: (machine: string, number: number, action: string) =>
+    post<Job>(`${node(machine)}/jobs/${number}`, { action }),
+  failures: (query: Query, signal?: AbortSignal) =>
+    get<{ groups: readonly FailureGroup[]; scanned: number; stale: readonly Stale[] }>("failures", query, signal),
+  explain: (source: string, destination: string, signal?: AbortSignal) =>
+    get<Explanation>("routes/explain", { from: source, to: destination }, signal),
+  simulate: (down: readonly string[], link: readonly string[], signal?: AbortSignal) =>
+    get<Simulation>("routes/simulate", { down, link }, signal),
+  keys: (machine: string, signal?: AbortSignal) => get<Keys>(`${node(machine)}/keys`, {}, signal),
+  reloadKeys: (machine: string) => post<Keys>(`${node(machine)}/keys/reload`),
+  plan: (signal?: AbortSignal) => get<Plan>("plan", {}, signal),
+  audit: (query: Query, signal?: AbortSignal) =>
+    get<{ entries: readonly AuditEntry[]; stale: readonly Stale[] }>("audit", query, signal),
+};

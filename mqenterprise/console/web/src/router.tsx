@@ -1,0 +1,125 @@
+import {
+  createHashHistory,
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+} from "@tanstack/react-router";
+import { Missing } from "./shell/Missing";
+import { Shell } from "./shell/Shell";
+
+/** Texts of an address, and nothing else: what is not known is left out. */
+function texts<const N extends string>(...names: N[]) {
+  return (search: Record<string, unknown>): Partial<Record<N, string>> => {
+    const found: Partial<Record<N, string>> = {};
+    for (const name of names) {
+      const value = search[name];
+      if (typeof value === "string" || typeof value === "number") found[name] = String(value);
+    }
+    return found;
+  };
+}
+
+const root = createRootRoute({ component: Shell, notFoundComponent: Missing });
+
+const map = createRoute({
+  getParentRoute: () => root,
+  path: "/",
+  validateSearch: texts("at", "find"),
+  component: lazyRouteComponent(() => import("./screens/MapScreen"), "MapScreen"),
+});
+const queues = createRoute({
+  getParentRoute: () => root,
+  path: "/queues",
+  validateSearch: texts("name", "kind", "site", "machine", "only", "sort"),
+  component: lazyRouteComponent(() => import("./screens/QueuesScreen"), "QueuesScreen"),
+});
+const queue = createRoute({
+  getParentRoute: () => root,
+  path: "/queues/$machine/$queue",
+  validateSearch: texts("tab", "where", "span"),
+  component: lazyRouteComponent(() => import("./screens/QueueScreen"), "QueueScreen"),
+});
+const message = createRoute({
+  getParentRoute: () => root,
+  path: "/queues/$machine/$queue/$lookup",
+  component: lazyRouteComponent(() => import("./screens/MessageScreen"), "MessageScreen"),
+});
+const search = createRoute({
+  getParentRoute: () => root,
+  path: "/search",
+  validateSearch: texts("queue", "where", "machine", "site"),
+  component: lazyRouteComponent(() => import("./screens/SearchScreen"), "SearchScreen"),
+});
+const life = createRoute({
+  getParentRoute: () => root,
+  path: "/life",
+  validateSearch: texts("id"),
+  component: lazyRouteComponent(() => import("./screens/LifeScreen"), "LifeScreen"),
+});
+const failures = createRoute({
+  getParentRoute: () => root,
+  path: "/failures",
+  validateSearch: texts("by", "queue"),
+  component: lazyRouteComponent(() => import("./screens/FailuresScreen"), "FailuresScreen"),
+});
+const routes = createRoute({
+  getParentRoute: () => root,
+  path: "/routes",
+  validateSearch: texts("from", "to", "without", "links"),
+  component: lazyRouteComponent(() => import("./screens/RoutesScreen"), "RoutesScreen"),
+});
+const keys = createRoute({
+  getParentRoute: () => root,
+  path: "/keys",
+  component: lazyRouteComponent(() => import("./screens/KeysScreen"), "KeysScreen"),
+});
+const plan = createRoute({
+  getParentRoute: () => root,
+  path: "/plan",
+  component: lazyRouteComponent(() => import("./screens/PlanScreen"), "PlanScreen"),
+});
+const jobs = createRoute({
+  getParentRoute: () => root,
+  path: "/jobs",
+  validateSearch: texts("state"),
+  component: lazyRouteComponent(() => import("./screens/JobsScreen"), "JobsScreen"),
+});
+const job = createRoute({
+  getParentRoute: () => root,
+  path: "/jobs/$machine/$number",
+  component: lazyRouteComponent(() => import("./screens/JobScreen"), "JobScreen"),
+});
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: "/audit",
+  validateSearch: texts("who", "machine", "what"),
+  component: lazyRouteComponent(() => import("./screens/AuditScreen"), "AuditScreen"),
+});
+
+export const router = createRouter({
+  history: createHashHistory(),
+  routeTree: root.addChildren([
+    map,
+    queues,
+    queue,
+    message,
+    search,
+    life,
+    failures,
+    routes,
+    keys,
+    plan,
+    jobs,
+    job,
+    audit,
+  ]),
+  defaultPreload: "intent",
+  scrollRestoration: false,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

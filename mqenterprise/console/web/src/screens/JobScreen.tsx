@@ -1,0 +1,205 @@
+import { Button } from "@mantine/core";
+import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { type ReactNode, useEffect, useRef, useState } from "react";
+import { calls } from "../api/calls";
+import { useMay } from "../api/session";
+import type { JobLogEntry } from "../api/types";
+import { Dialog } from "../parts/Dialog";
+import { Failure, Notice, Waiting } from "../parts/Notices";
+import { JobProgress } from "../parts/Progress";
+import { type Column, Table } from "../parts/Table";
+import { Foreign, Moment, None } from "../parts/Texts";
+import { Page } from "../shell/Page";
+import { strings } from "../strings";
+import { JobTitle } from "./JobsScreen";
+import { isOver, useJob } from "./operation/useJob";
+import { shortName } from "./queue/names";
+
+const s = strings.jobs;
+
+function columns(machine: string): readonly Column<JobLogEntry>[] {
+  return [
+    {
+      id: "result",
+      title: s.result,
+      least: 130,
+      rank: 9,
+      cell: (entry) => (
+        <span className={entry.result === "failed" ? "state bad" : "state"}>
+          <Foreign text={entry.result} />
+        </span>
+      ),
+    },
+    {
+      id: "queue",
+      title: strings.queues.name,
+      least: 120,
+      grow: 2,
+      rank: 5,
+      cell: (entry) => <Foreign text={shortName({ machine, pathname: entry.queue })} most={100} />,
+    },
+    {
+      id: "lookup",
+      title: strings.message.facts.lookup,
+      least: 160,
+      rank: 4,
+      cell: (entry) => <span className="mono">{entry.lookup_identifier}</span>,
+    },
+    {
+      id: "way",
+      title: s.way,
+      least: 100,
+      rank: 3,
+      cell: (entry) => (entry.way ? <Foreign text={entry.way} /> : <None />),
+    },
+    {
+      id: "target",
+      title: strings.operation.target,
+      least: 120,
+      grow: 2,
+      rank: 6,
+      cell: (entry) =>
+        entry.target ? <Foreign text={shortName({ machine, pathname: entry.target })} most={100} /> : <None />,
+    },
+    {
+      id: "detail",
+      title: s.detail,
+      least: 130,
+      grow: 3,
+      rank: 7,
+      cell: (entry) =>
+        entry.detail || entry.name ? (
+          <Foreign text={[entry.name, entry.detail].filter(Boolean).join(": ")} most={300} />
+        ) : (
+          <None />
+        ),
+    },
+  ];
+}
+
+export function JobScreen(): ReactNode {
+  const { machine, number: text } = useParams({ from: "/jobs/$machine/$number" });
+  const number = Number(text);
+  const mayOperate = useMay("operate");
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const [asking, setAsking] = useState<"cancel" | "undo" | null>(null);
+  const job = useJob(machine, number);
+  const log = useInfiniteQuery({
+    queryKey: ["job", machine, number, "whole log"],
+    queryFn: ({ pageParam, signal }) => calls.jobLog(machine, number, pageParam, signal),
+    initialPageParam: 0,
+    getNextPageParam: (page) => page.next ?? undefined,
+  });
+  const act = useMutation({
+    mutationFn: (action: string) => calls.controlJob(machine, number, action),
+    onSuccess: (found, action) => {
+      void queries.invalidateQueries({ queryKey: ["job", machine] });
+      void queries.invalidateQueries({ queryKey: ["jobs"] });
+      setAsking(null);
+      if (action === "undo")
+        void navigate({ to: "/jobs/$machine/$number", params: { machine, number: String(found.job) } });
+    },
+  });
+  const found = job.data;
+  const state = found?.state;
+  const { refetch } = log;
+  const before = useRef(found?.done);
+  useEffect(() => {
+    if (before.current !== found?.done) void refetch();
+    before.current = found?.done;
+  }, [found?.done, refetch]);
+  const rows = log.data?.pages.flatMap((page) => page.entries) ?? [];
+  return (
+    <Page
+      title={s.number(number)}
+      heading={found ? <JobTitle job={{ ...found, machine }} /> : s.number(number)}
+      about={
+        <>
+          {s.number(number)} {strings.queue.on} <Foreign text={machine} />
+          {found && (
+            <>
+              {" · "}
+              <Foreign text={found.asker} most={60} /> · <Moment at={found.created} />
+            </>
+          )}
+        </>
+      }
+      actions={
+        mayOperate &&
+        found && (
+          <>
+            {state === "running" && (
+              <Button variant="default" onClick={() => act.mutate("pause")}>
+                {s.pause}
+              </Button>
+            )}
+            {state === "paused" && <Button onClick={() => act.mutate("resume")}>{s.resume}</Button>}
+            {!isOver(state) && (
+              <Button variant="default" color="red" onClick={() => setAsking("cancel")}>
+                {s.cancel}…
+              </Button>
+            )}
+            {found.undoable && isOver(state) && (
+              <Button variant="default" onClick={() => setAsking("undo")}>
+                {s.undo}…
+              </Button>
+            )}
+          </>
+        )
+      }
+    >
+      {job.error && <Failure error={job.error} retry={() => void job.refetch()} />}
+      {act.error && <Failure error={act.error} />}
+      {!found && !job.error && <Waiting />}
+      {found && (
+        <section className="panel" aria-label={s.progressLabel}>
+          <JobProgress job={found} />
+          {found.undone_by > 0 && (
+            <p className="gap-above">
+              {s.undoneBy}{" "}
+              <Link to="/jobs/$machine/$number" params={{ machine, number: String(found.undone_by) }}>
+                {s.number(found.undone_by)}
+              </Link>
+            </p>
+          )}
+        </section>
+      )}
+      {log.error && <Failure error={log.error} />}
+      <div className="panel flush grows table-panel">
+        <Table
+          label={s.log}
+          columns={columns(machine)}
+          total={rows.length}
+          row={(index) => rows[index]}
+          keyOf={(entry) => `${entry.queue}/${entry.lookup_identifier}`}
+          onSeen={(_, last) => {
+            if (last >= rows.length - 10 && log.hasNextPage && !log.isFetching) void log.fetchNextPage();
+          }}
+          empty={log.isFetching ? strings.loading : s.noEntry}
+          height={38}
+        />
+      </div>
+      {asking && (
+        <Dialog title={asking === "cancel" ? s.cancel : s.undo} onClose={() => setAsking(null)}>
+          <Notice tone="warn">
+            <p>{asking === "cancel" ? s.aboutCancel : s.aboutUndo}</p>
+          </Notice>
+          <div className="dialog-actions">
+            <Button variant="default" onClick={() => setAsking(null)}>
+              {strings.close}
+            </Button>
+            <Button
+              color={asking === "cancel" ? "red" : undefined}
+              loading={act.isPending}
+              onClick={() => act.mutate(asking)}
+            >
+              {asking === "cancel" ? s.cancel : s.undo}
+            </Button>
+          </div>
+        </Dialog>
+      )}
+    </Page>
+  );
+}

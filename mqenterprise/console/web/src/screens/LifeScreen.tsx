@@ -1,0 +1,134 @@
+import { Button, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { type FormEvent, type ReactNode, useState } from "react";
+import { calls } from "../api/calls";
+import type { Found, FoundPage, Stale } from "../api/types";
+import { Failure, Waiting } from "../parts/Notices";
+import { StaleNotice } from "../parts/Stale";
+import { Foreign, Moment } from "../parts/Texts";
+import { Page } from "../shell/Page";
+import { strings } from "../strings";
+import { shortName } from "./queue/names";
+
+const s = strings.life;
+const EVERYWHERE = ["*", "*;journal", "*;deadletter", "*;deadxact"];
+const MOST_PAGES = 200;
+
+type Step = Found & { readonly kind: keyof typeof s.kinds };
+
+interface Life {
+  readonly steps: readonly Step[];
+  readonly stale: readonly Stale[];
+  readonly whole: boolean;
+}
+
+/** All pages of a search, up to a limit. */
+async function all(where: string, signal: AbortSignal): Promise<{ pages: FoundPage[]; whole: boolean }> {
+  const pages: FoundPage[] = [];
+  let cursor = "";
+  do {
+    const page = await calls.messages({ queue: EVERYWHERE, where: [where], cursor, limit: 100 }, signal);
+    pages.push(page);
+    cursor = page.next ?? "";
+  } while (cursor && pages.length < MOST_PAGES);
+  return { pages, whole: !cursor };
+}
+
+function kindOf(found: Found): Step["kind"] {
+  const name = found.queue.toLowerCase();
+  if (name.endsWith(";journal")) return "journal";
+  if (name.includes(";dead")) return "dead";
+  return /^(direct|public|private|dl|multicast)=/.test(name) ? "outgoing" : "here";
+}
+
+/** Copies of the message and the acknowledgments that name it, in the order of their times. */
+async function lifeOf(id: string, signal: AbortSignal): Promise<Life> {
+  const [copies, answers] = await Promise.all([all(`id=${id}`, signal), all(`correlation=${id}`, signal)]);
+  const steps: Step[] = [
+    ...copies.pages.flatMap((page) => page.found.map((one) => ({ ...one, kind: kindOf(one) }))),
+    ...answers.pages.flatMap((page) => page.found.map((one) => ({ ...one, kind: "answer" as const }))),
+  ];
+  steps.sort((one, other) => (one.message.arrival_time ?? "").localeCompare(other.message.arrival_time ?? ""));
+  return { steps, stale: copies.pages.at(-1)?.stale ?? [], whole: copies.whole && answers.whole };
+}
+
+/** What the nodes know of one message: where it is or was, what became of it, and who acknowledged it. */
+export function LifeScreen(): ReactNode {
+  const { id } = useSearch({ from: "/life" });
+  const navigate = useNavigate({ from: "/life" });
+  const [draft, setDraft] = useState(id ?? "");
+  const life = useQuery({
+    queryKey: ["life", id],
+    queryFn: ({ signal }) => lifeOf(id ?? "", signal),
+    enabled: Boolean(id),
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    void navigate({ search: { id: draft.trim() || undefined } });
+    if (draft.trim() === id) void life.refetch();
+  };
+  const first = life.data?.steps.find((step) => step.kind !== "answer")?.message;
+  return (
+    <Page title={s.title} about={s.about}>
+      <form className="row end" onSubmit={submit}>
+        <TextInput
+          className="stretch"
+          classNames={{ input: "mono" }}
+          label={s.identifier}
+          placeholder={s.example}
+          value={draft}
+          onChange={(event) => setDraft(event.currentTarget.value)}
+          spellCheck={false}
+        />
+        <Button type="submit" disabled={!draft.trim()}>
+          {s.find}
+        </Button>
+      </form>
+      {life.error && <Failure error={life.error} retry={() => void life.refetch()} />}
+      {life.isFetching && !life.data && <Waiting />}
+      <StaleNotice stale={life.data?.stale} />
+      {life.data && !life.data.whole && <p>{s.cut}</p>}
+      {life.data && life.data.steps.length === 0 && <p role="status">{s.none}</p>}
+      {life.data && life.data.steps.length > 0 && (
+        <section className="panel" aria-label={s.title}>
+          <ol className="life">
+            {first?.sent_time && (
+              <li>
+                <strong>{s.sent}</strong>{" "}
+                <span className="dim">
+                  <Moment at={first.sent_time} />
+                </span>
+                <br />
+                {s.to} <Foreign text={first.destination} most={200} />
+              </li>
+            )}
+            {life.data.steps.map((step) => (
+              <li
+                key={`${step.machine}/${step.queue}/${step.message.lookup_identifier}`}
+                className={step.kind === "dead" || step.message.message_class.includes("NACK") ? "bad" : undefined}
+              >
+                <strong>{s.kinds[step.kind]}</strong>{" "}
+                <span className="dim">
+                  <Moment at={step.message.arrival_time} />
+                </span>
+                <br />
+                <Link
+                  to="/queues/$machine/$queue/$lookup"
+                  params={{ machine: step.machine, queue: step.queue, lookup: step.message.lookup_identifier }}
+                >
+                  <Foreign text={step.message.label || strings.messages.noLabel} most={100} />
+                </Link>{" "}
+                {s.in} <Foreign text={shortName({ machine: step.machine, pathname: step.queue })} most={150} />{" "}
+                {strings.queue.on} <Foreign text={step.machine} most={60} />
+                <div className="dim">
+                  <Foreign text={step.message.message_class} most={100} />
+                </div>
+              </li>
+            ))}
+          </ol>
+        </section>
+      )}
+    </Page>
+  );
+}

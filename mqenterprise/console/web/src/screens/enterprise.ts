@@ -1,0 +1,41 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { calls } from "../api/calls";
+import type { Overview } from "../api/types";
+import { type MapLink, type MapSite, worst } from "../map/model";
+
+export const REFRESH = 3000;
+
+export function useOverview() {
+  return useQuery({
+    queryKey: ["overview"],
+    queryFn: ({ signal }) => calls.overview(signal),
+    refetchInterval: REFRESH,
+    placeholderData: keepPreviousData,
+  });
+}
+
+/** Sites with their nodes, and links, as the map draws them. */
+export function useEnterprise(overview: Overview | undefined): { sites: MapSite[]; links: MapLink[] } {
+  return useMemo(() => {
+    const nodes = Map.groupBy(overview?.nodes ?? [], (node) => node.site);
+    const sites = (overview?.sites ?? []).map((site): MapSite => {
+      const here = (nodes.get(site.name) ?? []).map((node) => ({
+        name: node.machine,
+        state: node.state,
+        gate: node.gate,
+        router: node.routing_server,
+        reason: node.reason,
+      }));
+      return {
+        id: site.name,
+        name: site.name,
+        foreign: site.foreign,
+        nodes: here,
+        state: worst(here.map((node) => node.state)),
+      };
+    });
+    const links = (overview?.links ?? []).map((link): MapLink => ({ ...link, id: `${link.first}\n${link.second}` }));
+    return { sites, links };
+  }, [overview]);
+}

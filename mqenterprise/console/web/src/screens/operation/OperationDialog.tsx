@@ -1,0 +1,227 @@
+import { Button, TextInput } from "@mantine/core";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { type ReactNode, useState } from "react";
+import { calls } from "../../api/calls";
+import type { Job, JobLogEntry, NewJob } from "../../api/types";
+import { Dialog } from "../../parts/Dialog";
+import { count } from "../../parts/format";
+import { Failure, Notice, Waiting } from "../../parts/Notices";
+import { JobProgress } from "../../parts/Progress";
+import { Foreign } from "../../parts/Texts";
+import { strings } from "../../strings";
+import { isOver, useJob, useJobLog } from "./useJob";
+
+const s = strings.operation;
+
+export type Kind = NewJob["kind"];
+
+/** Which messages an operation means: those of a queue that were selected, that meet conditions, or all. */
+export interface Chosen {
+  readonly machine: string;
+  readonly queues: readonly string[];
+  readonly messages?: readonly string[];
+  readonly where?: readonly string[];
+}
+
+const NEEDS_TARGET: readonly Kind[] = ["move", "copy"];
+const TAKES_TARGET: readonly Kind[] = ["move", "copy", "return"];
+
+/** An operation in three steps: where to, what would happen (the node's own dry run), how far it is. */
+export function OperationDialog({
+  kind,
+  chosen,
+  onClose,
+  onCancel = onClose,
+  onDone,
+  more = 0,
+}: {
+  kind: Kind;
+  chosen: Chosen;
+  onClose: () => void;
+  onCancel?: () => void;
+  onDone?: () => void;
+  /** Further operations that are asked for after this one. */
+  more?: number;
+}): ReactNode {
+  const [target, setTarget] = useState("");
+  const queries = useQueryClient();
+  const wanted = (dry: boolean): NewJob => ({
+    kind,
+    queues: chosen.queues,
+    ...(chosen.where?.length ? { where: chosen.where } : {}),
+    ...(chosen.messages ? { messages: chosen.messages } : {}),
+    ...(target.trim() ? { target: target.trim() } : {}),
+    dry_run: dry,
+  });
+  const rehearse = useMutation({ mutationFn: () => calls.startJob(chosen.machine, wanted(true)) });
+  const start = useMutation({
+    mutationFn: () => calls.startJob(chosen.machine, wanted(false)),
+    onSuccess: () => onDone?.(),
+    onSettled: () => queries.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "session" }),
+  });
+  const rehearsal = useJob(chosen.machine, rehearse.data?.job);
+  const job = useJob(chosen.machine, start.data?.job);
+  const whole = chosen.messages === undefined && !chosen.where?.length;
+  const title = s.title[kind];
+
+  return (
+    <Dialog title={title} onClose={start.data ? onClose : onCancel} wide>
+      {more > 0 && <p className="dim">{s.more(more)}</p>}
+      <p>
+        {chosen.messages ? s.selected(count(chosen.messages.length)) : whole ? s.everything : s.matching} {s.of}{" "}
+        {chosen.queues.map((queue) => (
+          <strong key={queue}>
+            <Foreign text={queue} most={120} />{" "}
+          </strong>
+        ))}
+        {s.on}{" "}
+        <strong>
+          <Foreign text={chosen.machine} />
+        </strong>
+      </p>
+      {chosen.where?.map((condition) => (
+        <p key={condition} className="mono">
+          <Foreign text={condition} most={300} />
+        </p>
+      ))}
+      {start.data ? (
+        <Under machine={chosen.machine} job={job.data ?? start.data} error={job.error} onClose={onClose} />
+      ) : (
+        <>
+          {TAKES_TARGET.includes(kind) && (
+            <TextInput
+              label={s.target}
+              description={kind === "return" ? s.returnHelp : s.targetHelp}
+              value={target}
+              onChange={(event) => {
+                setTarget(event.currentTarget.value);
+                rehearse.reset();
+              }}
+              required={NEEDS_TARGET.includes(kind)}
+              data-autofocus
+            />
+          )}
+          <p className="gap-above">{s.about[kind]}</p>
+          {rehearse.error && <Failure error={rehearse.error} />}
+          {rehearse.data && (
+            <Rehearsal
+              machine={chosen.machine}
+              job={rehearsal.data ?? rehearse.data}
+              error={rehearsal.error}
+              kind={kind}
+            />
+          )}
+          {start.error && <Failure error={start.error} />}
+          <div className="dialog-actions">
+            <Button variant="default" onClick={onCancel}>
+              {strings.cancel}
+            </Button>
+            {isOver(rehearsal.data?.state) ? (
+              <Button
+                color={kind === "delete" ? "red" : undefined}
+                loading={start.isPending}
+                disabled={rehearsal.data?.state !== "done" || rehearsal.data.done === 0}
+                onClick={() => start.mutate()}
+              >
+                {s.confirm[kind](count(rehearsal.data?.done ?? 0))}
+              </Button>
+            ) : (
+              <Button
+                loading={rehearse.isPending || rehearse.isSuccess}
+                disabled={NEEDS_TARGET.includes(kind) && !target.trim()}
+                onClick={() => rehearse.mutate()}
+              >
+                {s.rehearse}
+              </Button>
+            )}
+          </div>
+        </>
+      )}
+    </Dialog>
+  );
+}
+
+/** What the node says that it would do. */
+function Rehearsal({
+  machine,
+  job,
+  error,
+  kind,
+}: {
+  machine: string;
+  job: Job;
+  error: unknown;
+  kind: Kind;
+}): ReactNode {
+  const log = useJobLog(machine, job.job, 0, isOver(job.state));
+  if (error) return <Failure error={error} />;
+  if (!isOver(job.state)) return <JobProgress job={job} />;
+  if (!log.data) return log.error ? <Failure error={log.error} /> : <Waiting />;
+  const ways = Map.groupBy(log.data.entries, (entry) =>
+    JSON.stringify([entry.result, entry.way, entry.target, entry.detail ?? ""]),
+  );
+  return (
+    <Notice tone={kind === "delete" || job.failed > 0 ? "warn" : "plain"}>
+      <p role="status">
+        <strong>{s.would[kind](count(job.done))}</strong> {job.failed > 0 && s.wouldFail(count(job.failed))}
+        {job.done === 0 && job.failed === 0 && s.nothing}
+      </p>
+      <ul>
+        {[...ways.values()].slice(0, 12).map((entries) => (
+          <Way key={entries[0]?.lookup_identifier} entries={entries} more={log.data.next !== null} />
+        ))}
+      </ul>
+      <p className="dim">{s.later}</p>
+    </Notice>
+  );
+}
+
+function Way({ entries, more }: { entries: readonly JobLogEntry[]; more: boolean }): ReactNode {
+  const one = entries[0];
+  if (!one) return null;
+  return (
+    <li>
+      {count(entries.length)}
+      {more ? ` ${s.ofTheFirst}` : ""}: <Foreign text={one.detail ?? one.result} most={300} />
+      {one.way && (
+        <>
+          , <Foreign text={one.way} />
+        </>
+      )}
+      {one.target && (
+        <>
+          {" → "}
+          <Foreign text={one.target} most={200} />
+        </>
+      )}
+    </li>
+  );
+}
+
+function Under({
+  machine,
+  job,
+  error,
+  onClose,
+}: {
+  machine: string;
+  job: Job;
+  error: unknown;
+  onClose: () => void;
+}): ReactNode {
+  return (
+    <>
+      {error ? <Failure error={error} /> : null}
+      <JobProgress job={job} />
+      <div className="dialog-actions">
+        <Link to="/jobs/$machine/$number" params={{ machine, number: String(job.job) }} onClick={onClose}>
+          {s.show(job.job)}
+        </Link>
+        <Button onClick={onClose} data-autofocus>
+          {strings.close}
+        </Button>
+      </div>
+    </>
+  );
+}

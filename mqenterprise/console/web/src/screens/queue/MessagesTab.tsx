@@ -1,0 +1,229 @@
+import { Button, TextInput } from "@mantine/core";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { type FormEvent, type ReactNode, useState } from "react";
+import { calls } from "../../api/calls";
+import { useMay } from "../../api/session";
+import type { Found } from "../../api/types";
+import { count, size } from "../../parts/format";
+import { Failure, Waiting } from "../../parts/Notices";
+import { StaleNotice } from "../../parts/Stale";
+import { type Column, Table } from "../../parts/Table";
+import { Foreign, Moment, None } from "../../parts/Texts";
+import { beginning, visible } from "../../parts/text";
+import { strings } from "../../strings";
+import { REFRESH } from "../enterprise";
+import { type Kind, OperationDialog } from "../operation/OperationDialog";
+
+const s = strings.messages;
+const PAGE = 100;
+const OPERATIONS: readonly Kind[] = ["move", "copy", "return", "delete"];
+
+export const MESSAGE_COLUMNS: readonly Column<Found>[] = [
+  {
+    id: "label",
+    title: s.label,
+    least: 150,
+    grow: 4,
+    rank: 9,
+    cell: ({ machine, queue, message }) => (
+      <Link to="/queues/$machine/$queue/$lookup" params={{ machine, queue, lookup: message.lookup_identifier }}>
+        {message.label ? <Foreign text={message.label} most={160} /> : s.noLabel}
+      </Link>
+    ),
+  },
+  { id: "arrival", title: s.arrived, least: 206, rank: 8, cell: ({ message }) => <Moment at={message.arrival_time} /> },
+  { id: "size", title: s.size, least: 84, rank: 6, numeric: true, cell: ({ message }) => size(message.body_size) },
+  { id: "priority", title: s.priority, least: 90, rank: 3, numeric: true, cell: ({ message }) => message.priority },
+  {
+    id: "class",
+    title: s.class,
+    least: 150,
+    grow: 1,
+    rank: 5,
+    cell: ({ message }) =>
+      message.unreadable ? (
+        <span className="state bad">{s.unreadable}</span>
+      ) : (
+        <Foreign text={message.message_class.replace(/^MQMSG_CLASS_/, "")} most={60} />
+      ),
+  },
+  {
+    id: "delivery",
+    title: s.delivery,
+    least: 120,
+    rank: 2,
+    cell: ({ message }) => (message.transactional ? s.transactional : message.recoverable ? s.recoverable : s.express),
+  },
+  {
+    id: "correlation",
+    title: s.correlation,
+    least: 130,
+    grow: 1,
+    rank: 1,
+    cell: ({ message }) =>
+      message.correlation_identifier ? <span className="mono">{message.correlation_identifier}</span> : <None />,
+  },
+];
+
+/** The messages of a queue, page by page, and what can be done with them. */
+export function MessagesTab({ machine, queue }: { machine: string; queue: string }): ReactNode {
+  const { where = "" } = useSearch({ from: "/queues/$machine/$queue" });
+  const navigate = useNavigate({ from: "/queues/$machine/$queue" });
+  const mayOperate = useMay("operate");
+  const [draft, setDraft] = useState(where);
+  const [cursors, setCursors] = useState<readonly string[]>([""]);
+  const [selection, setSelection] = useState<ReadonlySet<string>>(new Set());
+  const [operation, setOperation] = useState<Kind | null>(null);
+  const conditions = where.split("\n").filter(Boolean);
+  const cursor = cursors.at(-1) ?? "";
+  const page = useQuery({
+    queryKey: ["messages", machine, queue, where, cursor],
+    queryFn: ({ signal }) =>
+      calls.messages({ machine, queue: [queue], where: conditions, cursor, limit: PAGE }, signal),
+    // A page that somebody goes through stays as it is, once messages of it are selected.
+    refetchInterval: selection.size ? false : REFRESH,
+    placeholderData: keepPreviousData,
+  });
+  const found = page.data?.found ?? [];
+  const begin = (text: string) => {
+    setCursors([""]);
+    setSelection(new Set());
+    void navigate({ search: (old) => ({ ...old, where: text || undefined }), replace: true });
+  };
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    begin(draft.trim());
+  };
+  const choose = (keys: readonly string[], chosen: boolean) =>
+    setSelection((old) => {
+      const next = new Set(old);
+      for (const key of keys) {
+        if (chosen) next.add(key);
+        else next.delete(key);
+      }
+      return next;
+    });
+  return (
+    <div className="stack">
+      <form className="row end" onSubmit={submit}>
+        <TextInput
+          className="stretch"
+          label={s.where}
+          description={s.whereHelp}
+          value={draft}
+          onChange={(event) => setDraft(event.currentTarget.value)}
+          spellCheck={false}
+        />
+        <Button type="submit" variant="default">
+          {s.find}
+        </Button>
+        {where && (
+          <Button
+            variant="subtle"
+            onClick={() => {
+              setDraft("");
+              begin("");
+            }}
+          >
+            {s.clear}
+          </Button>
+        )}
+      </form>
+      {page.error && <Failure error={page.error} retry={() => void page.refetch()} />}
+      <StaleNotice stale={page.data?.stale} />
+      {mayOperate && (
+        <div className="row bar" role="toolbar" aria-label={s.actions}>
+          <span aria-live="polite">
+            {selection.size ? s.selected(count(selection.size)) : where ? s.matching : s.selectSome}
+          </span>
+          {(selection.size > 0 || where) &&
+            OPERATIONS.map((kind) => (
+              <Button
+                key={kind}
+                size="compact-sm"
+                variant="default"
+                color={kind === "delete" ? "red" : undefined}
+                onClick={() => setOperation(kind)}
+              >
+                {strings.operation.verb[kind]}…
+              </Button>
+            ))}
+          {selection.size > 0 && (
+            <Button size="compact-sm" variant="subtle" onClick={() => setSelection(new Set())}>
+              {s.unselect}
+            </Button>
+          )}
+        </div>
+      )}
+      {page.data ? (
+        <div className="panel flush table-panel short">
+          <Table
+            label={s.title}
+            columns={MESSAGE_COLUMNS}
+            total={found.length}
+            row={(index) => found[index]}
+            keyOf={(one) => one.message.lookup_identifier}
+            nameOf={(one) => beginning(visible(one.message.label || one.message.lookup_identifier), 60)}
+            empty={where ? s.noMatch : s.empty}
+            height={38}
+            {...(mayOperate && {
+              selection,
+              onSelect: (one: Found, chosen: boolean) => choose([one.message.lookup_identifier], chosen),
+              onSelectAll: (chosen: boolean) =>
+                choose(
+                  found.map((one) => one.message.lookup_identifier),
+                  chosen,
+                ),
+            })}
+            onOpen={(one) =>
+              void navigate({
+                to: "/queues/$machine/$queue/$lookup",
+                params: { machine, queue, lookup: one.message.lookup_identifier },
+              })
+            }
+          />
+        </div>
+      ) : (
+        !page.error && <Waiting />
+      )}
+      <nav className="pager" aria-label={s.pages}>
+        <Button
+          variant="default"
+          size="compact-sm"
+          disabled={cursors.length < 2}
+          onClick={() => setCursors((old) => old.slice(0, -1))}
+        >
+          {s.previous}
+        </Button>
+        <span>{s.page(cursors.length)}</span>
+        <Button
+          variant="default"
+          size="compact-sm"
+          disabled={!page.data?.next || page.isPlaceholderData}
+          onClick={() => {
+            const next = page.data?.next;
+            if (next) setCursors((old) => [...old, next]);
+          }}
+        >
+          {s.next}
+        </Button>
+        {where && page.data && (
+          <span className="dim">{s.scanned(count(page.data.scanned), count(page.data.total))}</span>
+        )}
+      </nav>
+      {operation && (
+        <OperationDialog
+          kind={operation}
+          chosen={{
+            machine,
+            queues: [queue],
+            ...(selection.size ? { messages: [...selection] } : { where: conditions }),
+          }}
+          onClose={() => setOperation(null)}
+          onDone={() => setSelection(new Set())}
+        />
+      )}
+    </div>
+  );
+}

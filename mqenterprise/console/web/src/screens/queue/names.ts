@@ -1,0 +1,6 @@
+/** The name of a queue without what all queues of its machine have in common. */
+export function shortName(row: { readonly pathname: string; readonly machine: string }): string {
+  const start = `${row.machine}\\`.toLowerCase();
+  const name = row.pathname.toLowerCase().startsWith(start) ? row.pathname.slice(start.length) : row.pathname;
+  return name.replace(/^private\$\\/i, "");
+}

@@ -1,0 +1,370 @@
+"""The console's server: pages, sessions, and one API over all nodes.
+
+Each request to a node is made as the person who signed in, and the node authorises and audits it. The browser never
+learns the token.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from qmnode.console.links import link_states
+from qmnode.console.port import Answer, Enterprise, UnavailableError
+from qmnode.console.safety import Safety
+from qmnode.console.sessions import Session, Sessions
+from qmnode.console.sign_in import SignIn, Ways, body_of
+from qmnode.console.view import PATIENCE, LyingError, Seen, document_of, timestamp
+from qmnode.errors import MessageQueuingError
+from qmnode.management.audit import SAFE_METHODS
+from qmnode.management.problems import http_problem, problem, status_of
+
+STATIC: Final = Path(__file__).parent / "static"
+_PAGE: Final = 100
+_LARGEST_PAGE: Final = 1000
+_UNAUTHORIZED: Final = 401
+
+Handler = Callable[[Request, Session], Awaitable[Response]]
+
+_NAME: Final = r"[^/]{1,2000}"
+_PASSED: Final = re.compile(
+    "|".join(
+        (
+            r"node(/online)?",
+            r"caller|quotas|connections|transactions|keys(/reload)?|history|journals|failures|audit",
+            r"dead-letters(/retry)?",
+            r"messages(/export|/import)?",
+            rf"queues(/{_NAME}(/(access|receive|incoming-sequences|refused-messages"
+            rf"|messages(/{_NAME}(/(edit|move))?)?))?)?",
+            rf"outgoing-queues(/{_NAME}(/[a-z-]{{1,40}})?)?",
+            r"jobs(/[0-9]{1,16}(/log)?)?",
+        )
+    )
+)
+"""The parts of a node's management API that the console passes on."""
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_MEDIA_TYPES: Final = frozenset({"application/json", "application/problem+json", "application/x-ndjson", "text/plain"})
+_SORTS: Final = ("pathname", "machine", "label", "message_count", "total_bytes", "arrived_rate", "left_rate")
+
+
+class Console:
+    """An ASGI application. Close it when its server has stopped."""
+
+    def __init__(
+        self,
+        enterprise: Enterprise,
+        hosts: Sequence[str],
+        *,
+        path: str = "/",
+        tls: bool = True,
+        ways: Ways | None = None,
+    ) -> None:
+        """``path`` is where a proxy shows the console; ``tls`` whether browsers come with TLS; ``ways`` are those to
+        sign in beside tokens.
+        """
+        self.enterprise = enterprise
+        self.sessions = Sessions()
+        self._path = f"/{path.strip('/')}/".replace("//", "/")
+        self.sign_in = SignIn(enterprise, self.sessions, ways, path=self._path, tls=tls)
+        self._app: ASGIApp = Safety(self._routed(), hosts, path=self._path, tls=tls)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of a browser."""
+        await self._app(scope, receive, send)
+
+    async def close(self) -> None:
+        """End all sessions and close the enterprise."""
+        await self.sessions.close()
+        await self.sign_in.close()
+        await self.enterprise.close()
+
+    def _routed(self) -> Starlette:
+        api: list[BaseRoute] = [
+            *self.sign_in.routes,
+            Route("/session", self.signed_in(self.sign_in.sign_out), methods=["DELETE"]),
+            Route("/overview", self.signed_in(_overview)),
+            Route("/queues", self.signed_in(_queues)),
+            Route("/messages", self.signed_in(_messages)),
+            Route("/failures", self.signed_in(_failures)),
+            Route("/jobs", self.signed_in(_jobs)),
+            Route("/audit", self.signed_in(_audit)),
+            Route("/nodes/{machine}/v1/{rest:path}", self.signed_in(_pass_on), methods=list(_METHODS)),
+            *(
+                Route(route.path, self.signed_in(route.endpoint), methods=list(route.methods or ()))
+                for route in self.enterprise.routes
+                if isinstance(route, Route)
+            ),
+        ]
+        pages = GZipMiddleware(_Pages(directory=STATIC, html=True))
+        app = Starlette(
+            routes=[
+                Mount(
+                    self._path.rstrip("/"),
+                    routes=[Mount("/api", routes=api), Mount("/", app=pages)],
+                )
+            ],
+            exception_handlers={
+                HTTPException: _refused,
+                MessageQueuingError: _failed,
+                UnavailableError: _unavailable,
+                LyingError: _unavailable,
+            },
+        )
+        app.router.redirect_slashes = False
+        return app
+
+    def signed_in(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """A route for people who are signed in; changes need the session's own token."""
+
+        async def checked(request: Request) -> Response:
+            session = self.sign_in.session(request)
+            if session is None:
+                raise HTTPException(401, "sign in: there is no session, or it has ended")
+            if request.method not in SAFE_METHODS and not session.is_own(request.headers.get("x-csrf-token", "")):
+                raise HTTPException(403, "the page is older than your session: load it again")
+            return await handler(request, session)
+
+        return checked
+
+
+class _Pages(StaticFiles):
+    """The files of the console. Those under ``assets`` have a digest in their names, and never change."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        lasts = path.startswith("assets/") and response.status_code == 200
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if lasts else "no-cache"
+        return response
+
+
+async def _overview(_: Request, session: Session) -> Response:
+    nodes = await session.view.refresh()
+    outline = session.view.outline
+    states = [seen.state() for seen in nodes]
+    return JSONResponse(
+        {
+            "sites": [dict(site) for site in outline.sites],
+            "nodes": states,
+            "links": link_states(session.view.enterprise, outline.links, nodes, states),
+            "directory": {"as_of": timestamp(outline.as_of), "reason": outline.reason},
+        }
+    )
+
+
+async def _queues(request: Request, session: Session) -> Response:
+    asked = request.query_params
+    sort = asked.get("sort", "pathname")
+    if sort not in _SORTS:
+        raise HTTPException(422, f"sort by {', '.join(_SORTS)}")
+    search, kinds = asked.get("search", "").casefold(), set(asked.getlist("type"))
+    filled = asked.get("filled") == "true"
+    machines, site = {name.casefold() for name in asked.getlist("machine")}, asked.get("site", "").casefold()
+    nodes = [
+        seen
+        for seen in await session.view.refresh()
+        if (not machines or seen.machine.name.casefold() in machines) and site in ("", seen.machine.site.casefold())
+    ]
+    found: list[tuple[Any, Seen, int]] = []
+    for seen in nodes:
+        if seen.columns:
+            keys = seen.column("" if sort in ("pathname", "machine") else sort)
+            found += [(keys[number], seen, number) for number in _matching(seen, search, kinds, filled=filled)]
+    first = (lambda one: (one[1].machine.name.casefold(), one[0])) if sort == "machine" else itemgetter(0)
+    found.sort(key=first, reverse=asked.get("descending") == "true")
+    offset, limit = _integer(asked, "offset", 0), min(_integer(asked, "limit", _PAGE), _LARGEST_PAGE)
+    rows = [seen.row(number) for _, seen, number in found[offset : offset + limit]]
+    return JSONResponse({"queues": rows, "total": len(found), "stale": _stale(nodes)})
+
+
+def _matching(seen: Seen, search: str, kinds: set[str], *, filled: bool) -> Iterable[int]:
+    """The numbers of the queues that a person has chosen."""
+    numbers: Iterable[int] = range(len(seen.columns["pathname"]))
+    if kinds:
+        types = seen.columns["queue_type"]
+        numbers = [number for number in numbers if types[number] in kinds]
+    if filled:
+        counts = seen.columns["message_count"]
+        numbers = [number for number in numbers if counts[number]]
+    if search:
+        texts = seen.searched
+        numbers = [number for number in numbers if search in texts[number]]
+    return numbers
+
+
+def _stale(nodes: Sequence[Seen]) -> list[dict[str, Any]]:
+    return [stale for seen in nodes if (stale := seen.stale()) is not None]
+
+
+def _integer(asked: Mapping[str, str], name: str, otherwise: int) -> int:
+    text = asked.get(name, str(otherwise))
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise HTTPException(422, f"{name} is a number, and not {text!r:.40}")
+    return int(text)
+
+
+async def _gather(
+    session: Session, machines: Sequence[str], path: str, query: Callable[[Seen], str | None]
+) -> tuple[list[tuple[Seen, dict[str, Any]]], list[dict[str, Any]]]:
+    """The documents of all nodes that answer, and why others did not. A query of None leaves a node out."""
+    answers: list[tuple[Seen, dict[str, Any]]] = []
+    stale: list[dict[str, Any]] = []
+
+    async def ask(seen: Seen, asked: str) -> None:
+        try:
+            answers.append((seen, document_of(await _answer(seen, path, asked))))
+        except (UnavailableError, LyingError) as error:
+            stale.append({"machine": seen.machine.name, "reason": str(error), "as_of": None})
+
+    nodes = [(seen, asked) for seen in await session.view.chosen(machines) if (asked := query(seen)) is not None]
+    await asyncio.gather(*(ask(seen, asked) for seen, asked in nodes))
+    answers.sort(key=lambda pair: pair[0].machine.name.casefold())
+    return answers, stale
+
+
+async def _answer(seen: Seen, path: str, query: str) -> Answer:
+    """The answer of a node, which may take its time as long as the node answers other requests meanwhile.
+
+    Raises :class:`UnavailableError`, also for a node that hangs.
+    """
+    task = asyncio.ensure_future(seen.node.ask("GET", path, query))
+    try:
+        while not (await asyncio.wait([task], timeout=PATIENCE))[0]:
+            if not await seen.answers() and not task.done():
+                raise UnavailableError(seen.fault or "it does not answer")
+        return task.result()
+    finally:
+        task.cancel()
+
+
+def _rows(answers: Sequence[tuple[Seen, dict[str, Any]]], name: str) -> list[dict[str, Any]]:
+    return [
+        {"machine": seen.machine.name} | row
+        for seen, document in answers
+        for row in (document.get(name) if isinstance(document.get(name), list) else []) or []
+        if isinstance(row, dict)
+    ]
+
+
+async def _messages(request: Request, session: Session) -> Response:
+    """A page of a search over nodes; its cursor has the place at each node that has more."""
+    asked = request.query_params
+    places: dict[str, str] = {}
+    if cursor := asked.get("cursor", ""):
+        for part in cursor.split(","):
+            machine, separator, place = part.partition(":")
+            if not separator:
+                raise HTTPException(422, "that is no cursor: use the one of the page before")
+            places[machine] = place
+    wanted = [
+        *(("queue", one) for one in asked.getlist("queue") or ["*"]),
+        *(("where", one) for one in asked.getlist("where")),
+        ("limit", str(min(_integer(asked, "limit", 50), _LARGEST_PAGE))),
+        ("body", asked.get("body", "none")),
+    ]
+
+    def query(seen: Seen) -> str | None:
+        if places and seen.machine.name not in places:
+            return None
+        return urlencode([*wanted, ("cursor", places.get(seen.machine.name, ""))])
+
+    answers, stale = await _gather(session, asked.getlist("machine"), "/v1/messages", query)
+    rest = [f"{seen.machine.name}:{document['next']}" for seen, document in answers if document.get("next")]
+    rest += [f"{one['machine']}:{places.get(one['machine'], '')}" for one in stale if places]
+    return JSONResponse(
+        {
+            "found": _rows(answers, "found"),
+            "scanned": sum(_count(document, "scanned") for _, document in answers),
+            "total": sum(_count(document, "total") for _, document in answers),
+            "next": ",".join(rest) or None,
+            "refused": [
+                f"{seen.machine.name}: {name}" for seen, document in answers for name in document.get("refused") or []
+            ],
+            "stale": stale,
+        }
+    )
+
+
+def _count(document: Mapping[str, Any], name: str) -> int:
+    value = document.get(name)
+    return value if type(value) is int else 0
+
+
+async def _failures(request: Request, session: Session) -> Response:
+    asked = request.query_params
+    queues = asked.getlist("queue") or ["*"]
+    wanted = [
+        *(("queue", one) for one in queues),
+        *(("by", one) for one in asked.getlist("by")),
+        *(("where", one) for one in asked.getlist("where")),
+    ]
+    answers, stale = await _gather(session, asked.getlist("machine"), "/v1/failures", lambda _: urlencode(wanted))
+    return JSONResponse({"groups": _rows(answers, "groups"), "stale": stale})
+
+
+async def _jobs(request: Request, session: Session) -> Response:
+    answers, stale = await _gather(session, request.query_params.getlist("machine"), "/v1/jobs", lambda _: "")
+    rows = sorted(_rows(answers, "jobs"), key=lambda row: str(row.get("created")), reverse=True)
+    return JSONResponse({"jobs": rows, "stale": stale})
+
+
+async def _audit(request: Request, session: Session) -> Response:
+    limit = min(_integer(request.query_params, "limit", 200), _LARGEST_PAGE)
+    machines = request.query_params.getlist("machine")
+    answers, stale = await _gather(session, machines, "/v1/audit", lambda _: f"limit={limit}")
+    rows = sorted(_rows(answers, "entries"), key=lambda row: str(row.get("time")), reverse=True)
+    return JSONResponse({"entries": rows[:limit], "stale": stale})
+
+
+async def _pass_on(request: Request, session: Session) -> Response:
+    """A request to one node. Only the parts of its API that the console uses, and no path that leads elsewhere."""
+    whole = request.scope["raw_path"].decode("latin-1")
+    raw = whole.partition("/api/nodes/")[2].partition("/v1/")[2]  # as it came: names have encoded slashes
+    if not _PASSED.fullmatch(raw) or any(part in (".", "..") for part in raw.split("/")):
+        raise HTTPException(404, "the console passes no such request on")
+    machine = request.path_params["machine"]
+    found = [seen for seen in await session.view.nodes() if seen.machine.name.casefold() == machine.casefold()]
+    if not found:
+        raise HTTPException(404, f"there is no node {quote(machine)[:100]}")
+    answer = await found[0].node.ask(request.method, f"/v1/{raw}", request.url.query, await body_of(request))
+    found[0].asked = 0.0 if request.method not in SAFE_METHODS else found[0].asked  # a change is shown at once
+    return _passed(answer)
+
+
+def _passed(answer: Answer) -> Response:
+    """A node's answer as data: never as a page or a script, whatever the node calls it."""
+    if answer.status == _UNAUTHORIZED:  # of the node; the session of the console goes on
+        return http_problem(403, "this node does not know your token: add its digest to its management.tokens")
+    media_type = answer.media_type.partition(";")[0].strip().lower()
+    if answer.content and media_type not in _MEDIA_TYPES:
+        return http_problem(502, "the node's answer is of a type that the console does not pass on")
+    headers = {}
+    if media_type == "application/x-ndjson":
+        headers["Content-Disposition"] = 'attachment; filename="messages.jsonl"'
+    status = answer.status if 200 <= answer.status <= 599 else 502
+    return Response(answer.content or None, status, headers, media_type or None)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return http_problem(error.status_code, error.detail)
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    assert isinstance(error, MessageQueuingError)
+    return problem(status_of(error.code), error.code, error.sentence)
+
+
+async def _unavailable(_: Request, error: Exception) -> Response:
+    return http_problem(503, str(error))

@@ -1,0 +1,85 @@
+"""The ports of the console to the nodes that it shows, and to their enterprise."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from starlette.routing import BaseRoute
+
+Credential = Callable[[str], str]
+"""The bearer token that proves a person to a machine; it may change from request to request."""
+
+
+class Machine(NamedTuple):
+    """A queue manager with a node."""
+
+    name: str
+    site: str = ""
+    gate: bool = False
+    routing_server: bool = False
+
+
+class Answer(NamedTuple):
+    """The answer of a node's management API."""
+
+    status: int
+    content: bytes
+    media_type: str = "application/json"
+    disposition: str = ""
+
+
+class UnavailableError(Exception):
+    """A node that gives no answer. The text says why, without the name of the node."""
+
+
+class Node(Protocol):
+    """The management API of a node, as one person may use it."""
+
+    async def ask(self, method: str, path: str, query: str = "", content: bytes = b"") -> Answer:
+        """Send a request; the path is percent-encoded. Raises :class:`UnavailableError`."""
+
+    async def close(self) -> None:
+        """Close the connections to the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The sites, links and machines of an enterprise, as of the last reading."""
+
+    machines: Sequence[Machine]
+    sites: Sequence[Mapping[str, Any]] = ()
+    """``name`` and ``foreign`` of each."""
+    links: Sequence[Mapping[str, Any]] = ()
+    """``first``, ``second``, ``cost`` and ``gates`` of each."""
+    as_of: float | None = None
+    """When it was read, in seconds since 1970."""
+    reason: str = ""
+    """Why it could not be read again since."""
+
+
+class Enterprise(Protocol):
+    """The nodes that a console shows: those of a directory, or one alone."""
+
+    @property
+    def name(self) -> str:
+        """The name of a node alone; empty for an enterprise."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The parts that it can answer: ``map``, ``routes``, ``plan``, ``audit``."""
+
+    @property
+    def routes(self) -> Sequence[BaseRoute]:
+        """More routes below ``api``, for this kind of enterprise."""
+
+    async def outline(self) -> Outline:
+        """Its sites, links and machines. Does not wait for long, and never fails: an old outline has a reason."""
+
+    def crossing(self, machine: str, format_name: str) -> tuple[str, str] | None:
+        """The sites at the ends of the routing link that messages in an outgoing queue cross next; None if none."""
+
+    def node(self, machine: str, credential: Credential) -> Node:
+        """A node, for the person whom this proves."""
+
+    async def close(self) -> None:
+        """Close what is open."""

@@ -1,0 +1,107 @@
+"""Sessions of the people who are signed in, and limits on attempts to sign in."""
+
+import hmac
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from qmnode.console.view import View
+
+IDLE: Final = 30 * 60.0
+"""Seconds without a request after which a session ends."""
+LONGEST: Final = 12 * 3600.0
+"""Seconds after which every session ends."""
+MOST: Final = 1000
+"""Sessions at a time; the one that is idle for the longest ends for a new one."""
+ATTEMPTS: Final = 10
+"""Attempts to sign in that may fail from one address within ``ATTEMPTS_WITHIN``."""
+ATTEMPTS_WITHIN: Final = 60.0
+_ADDRESSES: Final = 10_000
+
+
+@dataclass(slots=True)
+class Session:
+    """A person who is signed in. The token stays here: the browser has a cookie that names the session."""
+
+    name: str
+    roles: tuple[str, ...]
+    view: View
+    csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    began: float = field(default_factory=time.monotonic)
+    used: float = field(default_factory=time.monotonic)
+
+    def is_own(self, token: str) -> bool:
+        """Whether a change comes from a page of this session: only such a page has this token."""
+        return hmac.compare_digest(token.encode(), self.csrf.encode())
+
+
+class Sessions:
+    """All sessions, by random cookies."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+
+    async def begin(self, session: Session) -> str:
+        """Add a session; the value of its cookie."""
+        await self._end_old()
+        while len(self._sessions) >= MOST:
+            _, idlest = self._sessions.popitem(last=False)
+            await idlest.view.close()
+        cookie = secrets.token_urlsafe(32)
+        session.began = session.used = self._now()
+        self._sessions[cookie] = session
+        return cookie
+
+    def find(self, cookie: str) -> Session | None:
+        """The session of a cookie, if it has not ended."""
+        session = self._sessions.get(cookie)
+        if session is None or self._is_over(session):
+            return None
+        session.used = self._now()
+        self._sessions.move_to_end(cookie)
+        return session
+
+    async def end(self, cookie: str) -> None:
+        """End the session of a cookie."""
+        session = self._sessions.pop(cookie, None)
+        if session is not None:
+            await session.view.close()
+
+    async def close(self) -> None:
+        """End all sessions at once."""
+        for cookie in list(self._sessions):
+            await self.end(cookie)
+
+    async def _end_old(self) -> None:
+        for cookie in [cookie for cookie, session in self._sessions.items() if self._is_over(session)]:
+            await self.end(cookie)
+
+    def _is_over(self, session: Session) -> bool:
+        now = self._now()
+        return now - session.used > IDLE or now - session.began > LONGEST
+
+
+class Attempts:
+    """Failed attempts to sign in, by address."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._failed: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def is_refused(self, address: str) -> bool:
+        """Whether an address has failed too often to try again now."""
+        failed = self._failed.get(address)
+        while failed and self._now() - failed[0] > ATTEMPTS_WITHIN:
+            failed.popleft()
+        return failed is not None and len(failed) >= ATTEMPTS
+
+    def failed(self, address: str) -> None:
+        """Count an attempt that failed."""
+        self._failed.setdefault(address, deque(maxlen=ATTEMPTS)).append(self._now())
+        self._failed.move_to_end(address)
+        if len(self._failed) > _ADDRESSES:
+            self._failed.popitem(last=False)

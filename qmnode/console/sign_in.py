@@ -1,0 +1,320 @@
+"""Signing in and out: with a token of the nodes, with a name and a password, or by an OpenID Connect provider.
+
+The nodes decide the role: of a token by its digest, of other people by their groups.
+"""
+
+import asyncio
+import json
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from qmnode.console.port import Credential, Enterprise, UnavailableError
+from qmnode.console.sessions import Attempts, Session, Sessions
+from qmnode.console.view import LyingError, Seen, View, document_of
+from qmnode.management.tokens import Role
+
+REQUEST_SIZE: Final = 16 << 20
+"""The largest request in bytes."""
+PROVIDER_TIME: Final = 600.0
+"""Seconds that a person may take at the provider."""
+_TIME: Final = 5.0
+_LONGEST_SECRET: Final = 1000
+_LONGEST_NAME: Final = 200
+_MOST_UNDER_WAY: Final = 1000
+_UNAUTHORIZED: Final = 401
+_ROLES: Final = {
+    Role.READ: ("read",),
+    Role.BODIES: ("read", "bodies"),
+    Role.OPERATE: ("read", "bodies", "operate"),
+    Role.ADMINISTER: ("read", "bodies", "operate", "administer"),
+}
+
+
+class Person(NamedTuple):
+    """A person whom a directory or a provider has identified."""
+
+    name: str
+    groups: tuple[str, ...]
+
+
+class RefusedError(Exception):
+    """A provider's answer that proves nobody. The text says why."""
+
+
+class Passwords(Protocol):
+    """Something that knows people by their names and passwords."""
+
+    async def identify(self, name: str, password: str) -> Person | None:
+        """The person; None for an unknown name or a wrong password. Raises :class:`UnavailableError`."""
+
+
+class Provider(Protocol):
+    """An OpenID Connect provider."""
+
+    async def address(self, state: str, nonce: str, verifier: str) -> str:
+        """Where the browser goes to sign in. Raises :class:`RefusedError` or :class:`UnavailableError`."""
+
+    async def identify(self, code: str, nonce: str, verifier: str) -> Person:
+        """The person who came back with a code. Raises :class:`RefusedError` or :class:`UnavailableError`."""
+
+    async def close(self) -> None:
+        """Close the connections to the provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Ways to sign in beside tokens."""
+
+    credential: Callable[[Person], Credential]
+    """The proof of an identified person for the nodes."""
+    passwords: Passwords | None = None
+    provider: Provider | None = None
+
+
+class _UnderWay(NamedTuple):
+    state: str
+    nonce: str
+    verifier: str
+    began: float
+
+
+class SignIn:
+    """The part of the console before a session begins, and its end."""
+
+    def __init__(self, enterprise: Enterprise, sessions: Sessions, ways: Ways | None, *, path: str, tls: bool) -> None:
+        """``path`` is where the console is, with slashes around it."""
+        self._enterprise = enterprise
+        self._sessions = sessions
+        self._ways = ways
+        self._path = path
+        self._tls = tls
+        self.cookie = "__Host-console" if tls and path == "/" else "console"
+        self.attempts = Attempts()
+        self._under_way: OrderedDict[str, _UnderWay] = OrderedDict()
+
+    @property
+    def routes(self) -> Sequence[BaseRoute]:
+        """Routes that need no session."""
+        routes = [
+            Route("/session", self._show, methods=["GET"]),
+            Route("/session", self._sign_in, methods=["POST"]),
+        ]
+        if self._ways is not None and self._ways.provider is not None:
+            routes += [Route("/oidc/start", self._start), Route("/oidc/callback", self._come_back)]
+        return routes
+
+    def session(self, request: Request) -> Session | None:
+        """The session of a request, if it has not ended."""
+        return self._sessions.find(request.cookies.get(self.cookie, ""))
+
+    async def close(self) -> None:
+        """Close the connections to a provider."""
+        if self._ways is not None and self._ways.provider is not None:
+            await self._ways.provider.close()
+
+    def _document(self, session: Session | None) -> JSONResponse:
+        ways = self._ways
+        methods = ["token"]
+        if ways is not None:
+            methods += [name for name, way in (("ldap", ways.passwords), ("oidc", ways.provider)) if way is not None]
+        return JSONResponse(
+            {
+                "signed_in": session is not None,
+                "name": "" if session is None else session.name,
+                "roles": [] if session is None else session.roles,
+                "csrf": "" if session is None else session.csrf,
+                "methods": methods,
+                "enterprise": self._enterprise.name,
+                "features": self._enterprise.features,
+            }
+        )
+
+    async def _show(self, request: Request) -> Response:
+        return self._document(self.session(request))
+
+    async def _sign_in(self, request: Request) -> Response:
+        wanted = await document_of_request(request)
+        address = f"from {request.client.host if request.client is not None else ''}"
+        counted = [address, *([f"as {wanted['user']:.200}".casefold()] if isinstance(wanted.get("user"), str) else [])]
+        if any(self.attempts.is_refused(one) for one in counted):
+            raise HTTPException(429, "too many attempts failed: wait a minute, then sign in again")
+        try:
+            session = await self._session(*await self._proved(wanted))
+        except HTTPException as error:
+            if error.status_code == _UNAUTHORIZED:
+                for one in counted:
+                    self.attempts.failed(one)
+            raise
+        response = self._document(session)
+        await self._begin(request, response, session)
+        return response
+
+    async def _proved(self, wanted: dict[str, Any]) -> tuple[Credential, str]:
+        """The proof of a person for the nodes, and the sentence for the case that no node lets them in."""
+        passwords = None if self._ways is None else self._ways.passwords
+        match wanted:
+            case {"method": "token", "token": str(token)}:
+                token = token.strip()
+                if not token or len(token) > _LONGEST_SECRET or not _is_word(token):
+                    raise HTTPException(401, "that is no token: it is one line of ASCII letters without spaces")
+                return lambda _: token, "no node knows this token: add its digest to management.tokens of the nodes"
+            case {"method": "ldap", "user": str(user), "password": str(password)} if passwords is not None:
+                # A bind without a password is one of nobody, and succeeds (RFC 4513, 5.1.2).
+                short = 0 < len(user) <= _LONGEST_NAME and 0 < len(password) <= _LONGEST_SECRET
+                person = await passwords.identify(user, password) if short and user.isprintable() else None
+                if person is None:
+                    raise HTTPException(401, "the directory does not know this name, or the password is wrong")
+                return self._of(person)
+        raise HTTPException(422, 'sign in with {"method": "token", "token": "..."}, or as the server offers')
+
+    def _of(self, person: Person) -> tuple[Credential, str]:
+        assert self._ways is not None
+        return self._ways.credential(person), (
+            f"no node gives {person.name} a role: name one of their groups in management.consoles of the nodes"
+        )
+
+    async def _session(self, credential: Credential, unknown: str) -> Session:
+        view = View(self._enterprise, credential)
+        try:
+            name, role = await _identify(view, unknown)
+        except BaseException:
+            await view.close()
+            raise
+        return Session(name, _ROLES[role], view)
+
+    async def _begin(self, request: Request, response: Response, session: Session) -> None:
+        """Signing in makes a new session: a cookie that somebody planted is worth nothing after it."""
+        await self._sessions.end(request.cookies.get(self.cookie, ""))
+        cookie = await self._sessions.begin(session)
+        response.set_cookie(self.cookie, cookie, path=self._path, secure=self._tls, httponly=True, samesite="strict")
+
+    async def sign_out(self, request: Request, _: Session) -> Response:
+        """End the session of a request, and take its cookie back."""
+        await self._sessions.end(request.cookies.get(self.cookie, ""))
+        response = Response(status_code=204)
+        response.delete_cookie(self.cookie, path=self._path, secure=self._tls, httponly=True, samesite="strict")
+        return response
+
+    # The way over a provider
+
+    async def _start(self, _: Request) -> Response:
+        assert self._ways is not None and self._ways.provider is not None
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        began = _UnderWay(state, nonce, verifier, time.monotonic())
+        try:
+            address = await self._ways.provider.address(began.state, began.nonce, began.verifier)
+        except (UnavailableError, RefusedError) as error:
+            return self._home(str(error))
+        response = RedirectResponse(address, 302)
+        key = secrets.token_urlsafe(32)
+        self._under_way[key] = began
+        while len(self._under_way) > _MOST_UNDER_WAY:
+            self._under_way.popitem(last=False)
+        # Lax: the browser comes back from another site, and only what it began itself may end here.
+        response.set_cookie(
+            "console-oidc", key, path=f"{self._path}api/oidc/", secure=self._tls, httponly=True, samesite="lax",
+            max_age=int(PROVIDER_TIME),
+        )  # fmt: skip
+        return response
+
+    async def _come_back(self, request: Request) -> Response:
+        assert self._ways is not None and self._ways.provider is not None
+        asked = request.query_params
+        began = self._under_way.pop(request.cookies.get("console-oidc", ""), None)
+        if began is None or time.monotonic() - began.began > PROVIDER_TIME:
+            return self._home("this browser has not begun to sign in, or it took too long: begin again")
+        if not secrets.compare_digest(asked.get("state", "").encode(), began.state.encode()):
+            return self._home("the answer is not to this browser's question: begin again")
+        if "error" in asked:
+            return self._home(f"the provider refused: {asked.get('error_description') or asked['error']}")
+        try:
+            person = await self._ways.provider.identify(asked.get("code", ""), began.nonce, began.verifier)
+            session = await self._session(*self._of(person))
+        except (UnavailableError, RefusedError) as error:
+            return self._home(str(error))
+        except HTTPException as error:
+            return self._home(error.detail)
+        response = self._home()
+        await self._begin(request, response, session)
+        return response
+
+    def _home(self, reason: str = "") -> Response:
+        fragment = f"?{urlencode({'sign_in_error': reason[:500]})}" if reason else ""
+        response = RedirectResponse(f"{self._path}#/{fragment}", 302)
+        response.delete_cookie("console-oidc", path=f"{self._path}api/oidc/", secure=self._tls, httponly=True)
+        return response
+
+
+async def _identify(view: View, unknown: str) -> tuple[str, Role]:
+    """Name and role of a person, from the first node that knows them. HTTPException if none does."""
+    reasons: dict[str, str] = {}
+
+    async def ask(seen: Seen) -> dict[str, Any] | None:
+        try:
+            answer = await seen.node.ask("GET", "/v1/caller")
+            if answer.status == _UNAUTHORIZED:
+                return None
+            return document_of(answer)
+        except (UnavailableError, LyingError) as error:
+            reasons[seen.machine.name] = str(error)
+            return None
+
+    tasks: list[Awaitable[dict[str, Any] | None]] = [asyncio.create_task(ask(seen)) for seen in await view.nodes()]
+    found: tuple[str, Role] | None = None
+    try:
+        async with asyncio.timeout(_TIME):
+            for done in asyncio.as_completed(tasks):
+                document = await done
+                role, name = (document or {}).get("role"), (document or {}).get("name")
+                if isinstance(name, str) and isinstance(role, str) and role in set(Role):
+                    found = name[:100], Role(role)
+                    break
+    except TimeoutError:
+        reasons.setdefault("", "the nodes did not answer in time")
+    finally:
+        for task in tasks:
+            task.cancel()  # type: ignore[attr-defined]
+    if found is not None:
+        return found
+    if not tasks:
+        raise HTTPException(503, f"there is no node to ask: {view.outline.reason or 'the directory has none'}")
+    if len(reasons) >= len(tasks):
+        machine, reason = next(iter(reasons.items()))
+        raise HTTPException(503, f"no node can say who you are: {machine}: {reason}" if machine else reason)
+    raise HTTPException(401, unknown)
+
+
+def _is_word(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
+
+
+async def body_of(request: Request) -> bytes:
+    """The content of a request. HTTPException if it is too large."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > REQUEST_SIZE:
+            raise HTTPException(413, f"a request of more than {REQUEST_SIZE} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def document_of_request(request: Request) -> dict[str, Any]:
+    """The JSON object of a request. HTTPException if it is none."""
+    try:
+        document = json.loads(await body_of(request))
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise HTTPException(422, "send a JSON object")
+    return document

@@ -1,0 +1,293 @@
+"""One person's view of all nodes: asked again when it is old, and shown with its age where a node does not answer."""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from qmnode.console.port import Answer, Credential, Enterprise, Machine, Node, Outline, UnavailableError
+
+FRESH: Final = 2.0
+"""Seconds for which what a node said is taken for true."""
+PATIENCE: Final = 1.0
+"""Seconds that a request waits for nodes that are asked again. Their answers count when they come."""
+_UNAUTHORIZED: Final = 401
+_MOST_QUEUES: Final = 200_000
+"""Queues of one node that are shown."""
+
+Columns = dict[str, list[Any]]
+_COLUMNS: Final[dict[str, tuple[type, ...]]] = {
+    "pathname": (str,),
+    "queue_type": (str,),
+    "label": (str,),
+    "transactional": (bool,),
+    "message_count": (int,),
+    "total_bytes": (int,),
+    "arrived": (int,),
+    "left": (int,),
+    "state": (str, type(None)),
+}
+_KEPT: Final = ("pathname", "queue_type", "label", "transactional")
+_NAMES: Final = re.compile(r"[0-9A-Za-z]{1,64}")
+
+
+class LyingError(Exception):
+    """An answer that no node gives. The text says what is wrong with it."""
+
+
+def document_of(answer: Answer) -> dict[str, Any]:
+    """The document of a successful answer. LyingError, or UnavailableError with the sentence of a refusal."""
+    try:
+        document = json.loads(answer.content)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise LyingError(f"its answer (HTTP status {answer.status}) is no document of a management API")
+    if answer.status == _UNAUTHORIZED:
+        raise UnavailableError("it does not know your token")
+    if not 200 <= answer.status < 300:
+        raise UnavailableError(str(document.get("detail", f"it answered with HTTP status {answer.status}"))[:500])
+    return document
+
+
+@dataclass(slots=True)
+class Seen:
+    """The last answers of one node."""
+
+    machine: Machine
+    node: Node
+    document: dict[str, Any] = field(default_factory=dict)
+    columns: Columns = field(default_factory=dict)
+    rates: tuple[list[float], list[float]] = ([], [])
+    """Messages a second that arrived at and left each queue, in the order of the columns."""
+    as_of: float | None = None
+    """When that was, in seconds since 1970."""
+    reason: str = ""
+    """Why it did not answer the last time; empty if it did."""
+    asked: float = 0.0
+    late: bool = False
+    """Whether it was waited for in vain since it was asked."""
+    _names: str = ""
+    """The state of the names of its queues: they are sent again when they have another."""
+    _texts: tuple[list[str], list[str], list[str]] | None = None
+    task: asyncio.Task[None] | None = None
+
+    def begin(self) -> asyncio.Task[None] | None:
+        """Ask again if what is known is old, unless an answer is awaited already."""
+        if (self.task is None or self.task.done()) and time.monotonic() - self.asked >= FRESH:
+            self.asked = time.monotonic()
+            self.task = asyncio.create_task(self._ask())
+        return None if self.task is None or self.task.done() else self.task
+
+    async def answers(self) -> bool:
+        """Whether the node answers: asked again if what is known is old, and waited for as long as a request waits."""
+        if (task := self.begin()) is not None:
+            await asyncio.wait([task], timeout=PATIENCE)
+            self.late = not task.done()
+        return not self.fault
+
+    @property
+    def fault(self) -> str:
+        """Why what is known of the node may be old; empty if it is not."""
+        if self.reason or not self.late:
+            return self.reason
+        return f"it has not answered for {max(1, round(time.monotonic() - self.asked))} s"
+
+    async def _ask(self) -> None:
+        try:
+            await self._learn()
+        finally:
+            self.late = False
+
+    async def _learn(self) -> None:
+        try:
+            summary = document_of(await self.node.ask("GET", "/v1/queue-summary", f"node=true&known={self._names}"))
+            names = summary.get("names")
+            if not isinstance(names, str) or not _NAMES.fullmatch(names):
+                raise LyingError("its list of queues has no state of their names: is it another release?")
+            if self._names == names:
+                summary |= {name: self.columns[name] for name in _KEPT}
+            columns = _columns(summary)
+            document = summary.get("node")
+            if not isinstance(document, dict | None):
+                raise LyingError("it describes itself in no document: is it another release?")
+        except (UnavailableError, LyingError) as error:
+            self.reason = str(error)
+            return
+        now = time.time()
+        self.rates = _rates(self.columns, columns, now - (self.as_of or now))
+        self.document, self.columns, self.as_of, self.reason = document or {}, columns, now, ""
+        self._names = names
+
+    def state(self) -> dict[str, Any]:
+        """The document of the node in the overview."""
+        document = self.document
+        warnings = [text for text in _texts(document.get("warnings")) if text]
+        if failure := document.get("storage_failure"):
+            warnings.insert(0, str(failure))
+        health = "up"
+        if self.reason:
+            health = "down"
+        elif self.late or self.as_of is None:
+            health = "unknown"
+        elif warnings or document.get("online") is False:
+            health = "trouble"
+        arrived, left = self.rates
+        return {
+            "machine": self.machine.name,
+            "site": self.machine.site,
+            "gate": self.machine.gate,
+            "routing_server": self.machine.routing_server,
+            "state": health,
+            "reason": self.fault or next(iter(warnings), ""),
+            "as_of": timestamp(self.as_of),
+            "version": _text(document.get("version")),
+            "message_count": _number(document.get("message_count")),
+            "queue_count": _number(document.get("queue_count")),
+            "dead_letter_count": _number(document.get("dead_letter_count")),
+            "arrived_rate": round(sum(arrived), 1) if arrived else None,
+            "left_rate": round(sum(left), 1) if left else None,
+            "warnings": warnings,
+        }
+
+    def stale(self) -> dict[str, Any] | None:
+        """The entry of a list for a node whose part is old or missing."""
+        if not self.fault and self.as_of is not None:
+            return None
+        return {
+            "machine": self.machine.name,
+            "reason": self.fault or "it has not answered yet",
+            "as_of": timestamp(self.as_of),
+        }
+
+    @property
+    def searched(self) -> list[str]:
+        """The text of each queue that a search looks at. It is kept as long as names and labels are the same."""
+        names, labels = self.columns["pathname"], self.columns["label"]
+        if self._texts is None or self._texts[0] != names or self._texts[1] != labels:
+            machine = self.machine.name
+            texts = [f"{name}\n{label}\n{machine}".casefold() for name, label in zip(names, labels, strict=True)]
+            self._texts = names, labels, texts
+        return self._texts[2]
+
+    def column(self, name: str) -> list[Any]:
+        """A column to sort by. Rates that are not known yet count as nothing."""
+        if name in ("arrived_rate", "left_rate"):
+            rates = self.rates[name == "left_rate"]
+            return rates or [0.0] * len(self.columns["pathname"])
+        if name == "label":
+            return [label.casefold() for label in self.columns["label"]]
+        return self.columns[name] if name in _COLUMNS else self.searched
+
+    def row(self, number: int) -> dict[str, Any]:
+        """A queue of the node."""
+        arrived, left = self.rates
+        row = {name: self.columns[name][number] for name in _COLUMNS if name not in ("arrived", "left")}
+        row["machine"], row["site"], row["as_of"] = self.machine.name, self.machine.site, timestamp(self.as_of)
+        row["arrived_rate"] = arrived[number] if arrived else None
+        row["left_rate"] = left[number] if left else None
+        return row
+
+
+class View:
+    """The nodes of an enterprise, as one person may see them."""
+
+    def __init__(self, enterprise: Enterprise, credential: Credential) -> None:
+        self.enterprise = enterprise
+        self._credential = credential
+        self._seen: dict[str, Seen] = {}
+        self.outline = Outline(())
+
+    async def refresh(self, patience: float = PATIENCE) -> list[Seen]:
+        """Ask the nodes whose state is old; wait no longer than ``patience`` for their answers."""
+        nodes = await self.nodes()
+        if asked := {task: one for one in nodes if (task := one.begin()) is not None}:
+            _, waiting = await asyncio.wait(asked, timeout=patience)
+            for task in waiting:
+                asked[task].late = True
+        return nodes
+
+    async def nodes(self) -> list[Seen]:
+        """All nodes, with what is known of them."""
+        self.outline = await self.enterprise.outline()
+        known = {machine.name: machine for machine in self.outline.machines}
+        for name in self._seen.keys() - known.keys():
+            await self._forget(self._seen.pop(name))
+        for name, machine in known.items():
+            if (seen := self._seen.get(name)) is None:
+                self._seen[name] = Seen(machine, self.enterprise.node(name, self._credential))
+            else:
+                seen.machine = machine
+        return [self._seen[name] for name in sorted(known, key=str.casefold)]
+
+    async def chosen(self, machines: Sequence[str]) -> list[Seen]:
+        """The nodes with these names, or with none all. Case does not count, and unknown names are left out."""
+        wanted = {name.casefold() for name in machines}
+        return [one for one in await self.nodes() if not wanted or one.machine.name.casefold() in wanted]
+
+    async def close(self) -> None:
+        """Forget all nodes and close their connections."""
+        for seen in self._seen.values():
+            await self._forget(seen)
+        self._seen.clear()
+
+    async def _forget(self, seen: Seen) -> None:
+        if seen.task is not None:
+            seen.task.cancel()
+        await seen.node.close()
+
+
+def timestamp(seconds: float | None) -> str | None:
+    """Seconds since 1970 as ISO 8601 in UTC."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _columns(document: dict[str, Any]) -> Columns:
+    """The columns of a summary. LyingError unless all have values of their types, and the same number of them."""
+    columns: Columns = {}
+    for name, types in _COLUMNS.items():
+        column = document.get(name)
+        if not isinstance(column, list) or not set(map(type, column)) <= set(types):
+            raise LyingError(f"its list of queues has no column {name}: is it another release?")
+        columns[name] = column
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) != 1 or max(lengths) > _MOST_QUEUES:
+        raise LyingError("its list of queues has columns of different lengths, or too many queues")
+    return columns
+
+
+def _rates(before: Columns, after: Columns, seconds: float) -> tuple[list[float], list[float]]:
+    if not before or seconds <= 0:
+        return [], []
+    names = after["pathname"]
+    if before["pathname"] == names:
+        past = before
+    else:
+        places = {name: number for number, name in enumerate(before["pathname"])}
+        found = [places.get(name) for name in names]
+        past = {kind: [0 if place is None else before[kind][place] for place in found] for kind in ("arrived", "left")}
+    # A node that was restarted counts from nothing.
+    arrived, left = (
+        [
+            round((new - old) / seconds, 1) if new > old else 0.0
+            for new, old in zip(after[kind], past[kind], strict=True)
+        ]
+        for kind in ("arrived", "left")
+    )
+    return arrived, left
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(one)[:500] for one in value[:20]] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str | None:
+    return value[:100] if isinstance(value, str) else None
+
+
+def _number(value: Any) -> int | None:
+    return value if type(value) is int else None

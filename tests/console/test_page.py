@@ -1,0 +1,288 @@
+"""The console in a browser: each screen, each operation from click to effect, and a person of each role."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+import qmnode
+from qmnode import Message
+from tests.console.browser import awaited, browser, done, person
+from tests.lab.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
+
+    from tests.console.conftest import ConsoleLab
+
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
+
+EVIL = "<img src=x onerror=alert(1)>\u202egnp.exe\u0007"
+SECRET = "the body that only some may read"
+
+
+def failed(number: int, exception: str) -> Message:
+    """A message that a program put into its error queue."""
+    headers = {
+        "NServiceBus.EnclosedMessageTypes": "Sales.PlaceOrder",
+        "NServiceBus.FailedQ": "sales@ALPHA",
+        "NServiceBus.ExceptionInfo.ExceptionType": exception,
+        "NServiceBus.ExceptionInfo.Message": f"{exception} while the order was priced",
+    }
+    made = Message.from_value({"Order": {"Id": number}}, format="nservicebus", headers=headers)
+    return made.copy(label=f"failed {number}")
+
+
+@pytest.fixture(scope="module")
+def filled(lab: ConsoleLab) -> ConsoleLab:
+    """The enterprise with something to see."""
+
+    def orders(*numbers: int) -> list[Message]:
+        bodies = [json.dumps({"order": n, "customer": "Contoso"}).encode() for n in numbers]
+        return [Message(body, label=f"order {n}", recoverable=True) for n, body in zip(numbers, bodies, strict=True)]
+
+    def fill() -> None:
+        lab.fill("orders", *orders(*range(120)))
+        lab.fill("later")
+        lab.fill("sales")
+        lab.fill("error", *[failed(n, "System.TimeoutException" if n % 3 else "Sales.PriceMissing") for n in range(9)])
+        lab.fill("hostile", Message(b"<script>alert(1)</script>", label=EVIL), Message(bytes(range(256)), label="raw"))
+        lab.fill("secrets", Message(SECRET.encode(), label="sealed"))
+        lab.fill("scratch", *orders(*range(6)))
+        lab.fill("invoices", *orders(*range(12)), at="BETA")
+
+    done(fill)
+    return lab
+
+
+@pytest.fixture(scope="module")
+def window(filled: ConsoleLab) -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+SCREENS = {
+    "": "Map",
+    "?at=Berlin": "Map",
+    "queues": "Queues",
+    "search?queue=*&where=label%3Dorder*": "Search messages",
+    "failures": "Failures",
+    "life": "A message's life",
+    "routes?from=ALPHA&to=GAMMA": "Routes",
+    "routes?without=GAMMA": "Routes",
+    "keys": "Keys",
+    "jobs": "Jobs",
+    "audit": "Audit",
+    "queues/ALPHA/ALPHA%5Cprivate%24%5Corders": "orders",
+    "queues/ALPHA/ALPHA%5Cprivate%24%5Corders?tab=history": "orders",
+    "queues/ALPHA/ALPHA%5Cprivate%24%5Corders?tab=properties": "orders",
+    "queues/ALPHA/ALPHA%5Cprivate%24%5Corders?tab=access": "orders",
+}
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "light"), (2560, "dark")])
+def test_each_screen_opens_by_its_address_and_axe_finds_nothing_serious(
+    filled: ConsoleLab, window: Browser, width: int, scheme: str
+) -> None:
+    with person(filled, window, width=width, scheme=scheme) as someone:
+        for place, heading in SCREENS.items():
+            someone.go(place)
+            expect(someone.page.get_by_role("heading", level=1)).to_have_text(heading)
+            someone.page.wait_for_load_state("networkidle")
+            if width == 400:
+                widest = someone.page.evaluate("document.documentElement.scrollWidth")
+                assert widest <= width, f"{place} is {widest} pixels wide"
+            assert someone.serious() == [], place
+
+
+def test_nobody_comes_in_without_a_token_and_a_deep_link_waits_for_it(filled: ConsoleLab, window: Browser) -> None:
+    with person(filled, window, None) as someone:
+        someone.go("failures")
+        someone.page.get_by_label("Token").and_(someone.page.locator("[type=password]")).fill("not-a-token")
+        someone.click("Sign in")
+        expect(someone.page.get_by_role("alert")).to_contain_text("no node knows this token")
+        assert someone.serious() == []
+        someone.page.get_by_label("Token").and_(someone.page.locator("[type=password]")).fill("operate-token")
+        someone.page.keyboard.press("Enter")
+        expect(someone.page.get_by_role("heading", level=1)).to_have_text("Failures")
+        someone.click("Signed in as operate")
+        someone.page.get_by_role("menuitem", name="Sign out").click()
+        expect(someone.page.get_by_role("heading", level=1)).to_have_text("Sign in")
+
+
+def test_what_others_wrote_is_text(filled: ConsoleLab, window: Browser) -> None:
+    with person(filled, window) as someone:
+        someone.queue("hostile")
+        link = someone.page.get_by_role("link", name=re.compile("onerror"))
+        expect(link).to_have_text("<img src=x onerror=alert(1)>[U+202E]gnp.exe␇")
+        link.click()
+        someone.sees("<script>alert(1)</script>")
+        expect(someone.page.locator("main script, main img")).to_have_count(0)
+        someone.queue("hostile")
+        someone.page.get_by_role("link", name="raw", exact=True).click()
+        someone.sees(re.compile("00000000 {2}00 01 02 03"))
+
+
+def test_each_role_sees_and_receives_what_it_may(filled: ConsoleLab, window: Browser) -> None:
+    for role in ("read", "bodies", "operate"):
+        with person(filled, window, role) as someone:
+            someone.queue("secrets")
+            someone.page.get_by_role("link", name="sealed").click()
+            someone.sees("Size of the body")
+            if role == "read":
+                someone.sees("you need the role bodies")
+                assert SECRET not in someone.wire()
+                assert "message_class" in someone.wire()
+            else:
+                someone.sees(SECRET)
+            expect(someone.button("Edit and send again")).to_have_count(int(role == "operate"))
+            expect(someone.button("Delete…")).to_have_count(int(role == "operate"))
+
+
+def test_selected_messages_are_moved_after_the_node_has_said_what_will_happen(
+    filled: ConsoleLab, window: Browser
+) -> None:
+    with person(filled, window, "operate") as someone:
+        someone.queue("scratch")
+        someone.select("order 1", "order 3")
+        someone.click("Move…")
+        someone.dialog().get_by_label("Target").fill("later")
+        someone.confirm("Move 2 messages")
+        assert done(lambda: (filled.count("scratch"), filled.count("later"))) == (4, 2)
+        someone.go("jobs")
+        someone.page.get_by_role("link", name=re.compile("Move scratch → later")).first.click()
+        someone.sees("moved")
+        someone.click("Undo the job…")
+        someone.button("Undo the job", someone.dialog()).click()
+        expect(someone.page.get_by_role("heading", level=1)).to_contain_text("Undo of job")
+        done(lambda: wait_until(lambda: filled.count("scratch") == 6, 60, "the messages are back"))
+
+
+def test_messages_that_meet_a_condition_are_copied_and_deleted(filled: ConsoleLab, window: Browser) -> None:
+    with person(filled, window, "operate") as someone:
+        someone.queue("scratch", "?where=label%3D*5")
+        expect(someone.page.get_by_role("link", name="order 5")).to_be_visible()
+        someone.click("Copy…")
+        someone.dialog().get_by_label("Target").fill("later")
+        someone.confirm("Copy 1 message")
+        someone.click("Delete…")
+        someone.confirm("Delete 1 message")
+        assert done(lambda: (filled.count("scratch"), filled.count("later"))) == (5, 1)
+
+
+def test_failures_of_a_group_return_to_where_they_failed(filled: ConsoleLab, window: Browser) -> None:
+    with person(filled, window, "operate") as someone:
+        someone.go("failures")
+        group = someone.page.get_by_role("listitem").filter(has_text="Sales.PriceMissing")
+        someone.button("Retry", group).click()
+        someone.confirm("Return 3 messages")
+        done(lambda: wait_until(lambda: filled.count("sales") == 3, 60, "three failures are back"))
+        someone.click("Retry all")
+        someone.confirm("Return 6 messages")
+        done(lambda: wait_until(lambda: filled.count("error") == 0, 60, "all are back"))
+        someone.go("failures")
+        someone.sees("No failed message.")
+
+
+def test_a_queue_is_made_filled_edited_purged_and_deleted(filled: ConsoleLab, window: Browser) -> None:
+    with person(filled, window) as someone:
+        someone.go("queues?machine=ALPHA")
+        someone.click("New queue")
+        someone.dialog().get_by_label("Name").fill("made")
+        someone.click("Create the queue")
+        someone.page.get_by_role("textbox", name="Label").fill("Made in the console")
+        someone.click("Save")
+        someone.sees("Saved.")
+        assert awaited(lambda: label_of(filled, "made")) == "Made in the console"
+        someone.page.get_by_role("tab", name="Access").click()
+        someone.click("Change the access list")
+        someone.dialog().get_by_label("Who").fill("users")
+        someone.page.keyboard.press("Escape") if someone.page.get_by_role("option").count() else None
+        someone.click("Change it")
+        expect(someone.page.get_by_role("row").filter(has_text="users")).to_be_visible()
+        someone.page.get_by_role("tab", name="Messages").click()
+        someone.click("Send a message")
+        someone.dialog().get_by_label("Label").fill("first")
+        someone.dialog().get_by_label("Text of the body").fill("Grüße 7")
+        someone.button("Send", someone.dialog()).click()
+        someone.page.get_by_role("link", name="first").click()
+        someone.sees("Grüße 7")
+        someone.click("Edit and send again")
+        someone.dialog().get_by_label("Text of the body").fill("Grüße 8")
+        someone.click("Show what will happen")
+        expect(someone.dialog()).to_contain_text("It will lose:")
+        someone.button("Send it again", someone.dialog()).click()
+        someone.page.get_by_role("link", name="first").click()
+        someone.sees("Grüße 8")
+        someone.click("Its life") if someone.button("Its life").count() else someone.page.get_by_text(
+            "Its life"
+        ).click()
+        someone.sees("In a queue")
+        someone.queue("made")
+        for item, button in (("Purge…", "Delete all messages"), ("Delete the queue…", "Delete the queue")):
+            someone.click("More actions")
+            someone.page.get_by_role("menuitem", name=item).click()
+            expect(someone.button(button, someone.dialog())).to_be_disabled()
+            someone.dialog().get_by_label("Type made to confirm").fill("made")
+            someone.button(button, someone.dialog()).click()
+            expect(someone.dialog()).to_have_count(0)
+            if item == "Purge…":
+                assert done(lambda: filled.count("made")) == 0
+        expect(someone.page.get_by_role("heading", level=1)).to_have_text("Queues")
+        with pytest.raises(qmnode.MessageQueuingError):
+            done(lambda: filled.count("made"))
+        someone.go("audit?what=delete+queue")
+        someone.sees("delete queue")
+
+
+async def label_of(lab: ConsoleLab, queue: str) -> str:
+    async with await lab.nodes["ALPHA"].connect() as qm:
+        return (await qm.queue(rf".\private$\{queue}")).label
+
+
+def test_everything_is_reached_by_keyboard(filled: ConsoleLab, window: Browser) -> None:
+    with person(filled, window) as someone:
+        page = someone.page
+        someone.go("queues")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Queues")
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("button", name="Skip to the content")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("main")).to_be_focused()
+        page.keyboard.press("Control+k")
+        expect(page.get_by_role("dialog").get_by_role("textbox")).to_be_focused()
+        page.keyboard.type("invoi")
+        expect(page.get_by_role("dialog").get_by_text("invoices")).to_be_visible()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_have_text("invoices")
+        page.get_by_role("link", name="order 0").focus()
+        page.keyboard.press("ArrowDown")
+        expect(page.locator('[data-row="1"] a').or_(page.locator('[data-row="1"] input'))).not_to_have_count(0)
+        assert page.evaluate("document.activeElement.closest('[data-row]').dataset.row") == "1"
+
+
+def test_a_node_that_hangs_is_seen_and_blocks_no_screen(filled: ConsoleLab, window: Browser) -> None:
+    with person(filled, window) as someone:
+        someone.go()
+        expect(someone.page.get_by_role("alert")).to_contain_text("1 of 3 nodes are down: GAMMA")
+        filled.nodes["BETA"].send_signal(signal.SIGSTOP)
+        try:
+            expect(someone.page.locator("main")).to_contain_text(re.compile(r"BETA"))
+            expect(someone.page.locator(".notice").filter(has_text="BETA").first).to_be_visible()
+            someone.go("queues")
+            someone.sees("orders")
+            expect(someone.page.locator(".notice.warn")).to_contain_text("BETA")
+            someone.queue("orders")
+            someone.sees("order 0")
+        finally:
+            filled.nodes["BETA"].send_signal(signal.SIGCONT)
+        someone.go()
+        expect(someone.page.get_by_role("alert")).not_to_contain_text("BETA")

@@ -1,0 +1,221 @@
+"""The console's server: who is signed in, what all nodes say, and what is passed on to one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+import qmnode
+from qmnode.console.sessions import ATTEMPTS, IDLE, LONGEST, Attempts, Session, Sessions
+from tests.console.conftest import TOKENS
+from tests.lab.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.console.conftest import ConsoleLab
+
+pytestmark = [pytest.mark.servers]
+
+
+def state_of(client: httpx.Client, machine: str) -> dict[str, Any]:
+    nodes = client.get("overview").json()["nodes"]
+    return next(node for node in nodes if node["machine"] == machine)
+
+
+def test_who_is_signed_in(lab: ConsoleLab) -> None:
+    with lab.browser() as client:
+        nobody = client.get("session").json()
+        assert (nobody["signed_in"], nobody["csrf"], nobody["features"]) == (False, "", ["map", "routes", "audit"])
+        assert client.get("overview").status_code == 401
+    for role, roles in {
+        "read": ["read"],
+        "bodies": ["read", "bodies"],
+        "operate": ["read", "bodies", "operate"],
+        "administer": ["read", "bodies", "operate", "administer"],
+    }.items():
+        with lab.signed_in(role) as client:
+            session = client.get("session").json()
+            assert (session["signed_in"], session["name"], session["roles"]) == (True, role, roles)
+            assert TOKENS[role] not in client.get("session").text
+            assert client.delete("session").status_code == 204
+            assert client.get("overview").status_code == 401
+
+
+def test_the_map_says_what_is_down(lab: ConsoleLab) -> None:
+    with lab.signed_in("read") as client:
+        wait_until(lambda: state_of(client, "GAMMA")["state"] == "down", 20, "the node that is down is seen")
+
+        def states() -> dict[str, str]:
+            return {node["machine"]: node["state"] for node in client.get("overview").json()["nodes"]}
+
+        expected = {"ALPHA": "up", "BETA": "up", "GAMMA": "down"}
+        wait_until(lambda: states() == expected, 30, "the state of each node is seen")
+        overview = client.get("overview").json()
+        assert "no connection" in state_of(client, "GAMMA")["reason"]
+        (link,) = overview["links"]
+        assert (link["first"], link["second"], link["cost"]) == ("Amsterdam", "Berlin", 5)
+        wait_until(lambda: client.get("overview").json()["links"][0]["state"] == "up", 30, "the link is up")
+        assert sorted(link["gates"]) == ["ALPHA", "BETA"]
+        assert overview["directory"]["reason"] == ""
+
+
+def test_the_queues_of_all_nodes_in_one_list(lab: ConsoleLab) -> None:
+    for machine in ("ALPHA", "BETA"):
+        lab.fill("list", *[qmnode.Message(b"x", recoverable=True)] * (3 if machine == "ALPHA" else 5), at=machine)
+    with lab.signed_in("read") as client:
+
+        def rows() -> list[dict[str, Any]]:
+            page = client.get("queues", params={"search": "private$\\list", "sort": "message_count"}).json()
+            return [row for row in page["queues"] if row["queue_type"] == "private"]
+
+        wait_until(lambda: [row["message_count"] for row in rows()] == [3, 5], 20, "both nodes say what they have")
+        assert [row["machine"] for row in rows()] == ["ALPHA", "BETA"]
+        one = client.get("queues", params={"machine": "beta", "search": "list", "limit": 1}).json()
+        assert one["queues"][0]["machine"] == "BETA"
+        wrong = client.get("queues", params={"sort": "color"})
+        assert wrong.status_code == 422
+        assert "message_count" in wrong.json()["detail"]
+
+
+def test_an_operation_from_the_browser_to_the_node(lab: ConsoleLab) -> None:
+    lab.fill("from", *[qmnode.Message(b"%d" % number, recoverable=True) for number in range(4)])
+    lab.fill("to")
+    wanted = {"kind": "move", "queues": ["from"], "target": "to"}
+    with lab.signed_in("read") as reader:
+        refused = reader.post("nodes/ALPHA/v1/jobs", json=wanted)
+        assert refused.status_code == 403
+    with lab.signed_in("operate") as client:
+        dry = client.post("nodes/ALPHA/v1/jobs", json=wanted | {"dry_run": True}).json()
+        assert dry["dry_run"]
+        job = client.post("nodes/alpha/v1/jobs", json=wanted)
+        assert job.status_code == 201, job.text
+        number = job.json()["job"]
+
+        def state() -> str:
+            found = {(one["machine"], one["job"]): one["state"] for one in client.get("jobs").json()["jobs"]}
+            return str(found["ALPHA", number])
+
+        wait_until(lambda: state() == "done", 30, "the job ends")
+        log = client.get(f"nodes/ALPHA/v1/jobs/{number}/log").json()
+        assert len(log["entries"]) == 4
+    assert (lab.count("from"), lab.count("to")) == (0, 4)
+    assert any(entry["who"] == "operate" for entry in lab.audit("ALPHA"))
+    assert not any(entry["who"] == "read" and entry["outcome"] == "done" for entry in lab.audit("ALPHA"))
+
+
+def test_messages_and_their_bodies(lab: ConsoleLab) -> None:
+    lab.fill("bodies", qmnode.Message(b"<Order><Id>7</Id></Order>", label="one", recoverable=True))
+    with lab.signed_in("bodies") as client:
+        (found,) = client.get("messages", params={"queue": "bodies", "body": "decoded"}).json()["found"]
+        assert (found["machine"], found["message"]["decoded"]) == ("ALPHA", {"Order": {"Id": "7"}})
+        path = "nodes/ALPHA/v1/queues/bodies/messages"
+        assert client.get(path, params={"body": "text"}).json()["messages"][0]["text"].startswith("<Order>")
+        assert client.delete("nodes/ALPHA/v1/queues/bodies/messages").status_code == 403
+    with lab.signed_in("read") as client:
+        seen = client.get("nodes/ALPHA/v1/queues/bodies/messages").text
+        assert "one" in seen
+        assert "Order" not in seen
+        assert client.get("nodes/ALPHA/v1/queues/bodies/messages", params={"body": "text"}).status_code == 403
+        assert client.get("messages", params={"queue": "bodies", "body": "decoded"}).json()["found"] == []
+
+
+def test_a_search_goes_on_over_all_nodes(lab: ConsoleLab) -> None:
+    for machine in ("ALPHA", "BETA"):
+        messages = [qmnode.Message(b"x", label=f"{machine} {number}", recoverable=True) for number in range(5)]
+        lab.fill("search", *messages, at=machine)
+    with lab.signed_in("read") as client:
+        labels, cursor = [], ""
+        for _ in range(20):
+            wanted = {"queue": "search", "limit": "2", "cursor": cursor}
+            page = client.get("messages", params={**wanted, "machine": ["ALPHA", "BETA"]}).json()
+            labels += [one["message"]["label"] for one in page["found"]]
+            cursor = page["next"] or ""
+            if not cursor:
+                break
+    assert sorted(labels) == sorted(f"{machine} {number}" for machine in ("ALPHA", "BETA") for number in range(5))
+
+
+def test_the_audit_log_is_for_administrators(lab: ConsoleLab) -> None:
+    with lab.signed_in("operate") as client:
+        client.post("nodes/BETA/v1/queues", json={"name": "audited"})
+        page = client.get("audit").json()
+        assert page["entries"] == []
+        assert any("administer" in one["reason"] for one in page["stale"])
+    with lab.signed_in("administer") as client:
+        entries = client.get("audit", params={"machine": "BETA"}).json()["entries"]
+        assert any(entry["action"] == "create_queue" and entry["who"] == "operate" for entry in entries)
+
+
+def test_routes_are_explained_and_simulated(lab: ConsoleLab) -> None:
+    with lab.signed_in("read") as client:
+        explained = client.get("routes/explain", params={"from": "ALPHA", "to": "GAMMA"}).json()
+        assert explained["arrives"]
+        assert explained["path"][0] == "ALPHA"
+        unknown = client.get("routes/explain", params={"from": "ALPHAA", "to": "GAMMA"})
+        assert unknown.status_code == 404
+        assert "ALPHA" in unknown.json()["detail"]
+        simulated = client.get("routes/simulate", params={"link": "Amsterdam-Berlin"}).json()
+        assert simulated["waiting"]
+
+
+def test_a_node_that_is_killed_is_down_within_five_seconds_and_its_part_is_stale(lab: ConsoleLab) -> None:
+    with lab.signed_in("read") as client:
+        wait_until(lambda: state_of(client, "BETA")["state"] == "up", 20, "BETA is up")
+        lab.nodes["BETA"].kill()
+        wait_until(lambda: state_of(client, "BETA")["state"] == "down", 20, "BETA is down")
+        page = client.get("queues", params={"machine": "BETA"}).json()
+        assert page["queues"]
+        (stale,) = page["stale"]
+        assert stale["machine"] == "BETA"
+        assert stale["as_of"] is not None
+        (link,) = client.get("overview").json()["links"]
+        assert (link["state"], "BETA" in link["reason"]) == ("down", True)
+        lab.nodes["BETA"].launch()
+        lab.nodes["BETA"].wait_for("ready")
+        wait_until(lambda: state_of(client, "BETA")["state"] == "up", 30, "BETA is up again")
+
+
+def test_a_node_alone_serves_its_own_console(lab: ConsoleLab) -> None:
+    base = f"https://127.0.0.1:{lab.ports['ALPHA']}"
+    with httpx.Client(base_url=f"{base}/api/", verify=lab.trust(), headers={"Origin": base}) as client:
+        answer = client.post("session", json={"method": "token", "token": TOKENS["operate"]})
+        assert answer.json()["enterprise"] == "ALPHA"
+        assert [node["machine"] for node in client.get("overview").json()["nodes"]] == ["ALPHA"]
+        assert client.get("nodes/ALPHA/v1/node").json()["computer_name"] == "ALPHA"
+    page = httpx.get(f"{base}/", verify=lab.trust())
+    assert page.headers["content-type"].startswith("text/html")
+    program = httpx.get(f"{base}/v1/node", verify=lab.trust(), headers={"Authorization": "Bearer read-token"})
+    assert program.json()["computer_name"] == "ALPHA"
+    other = f"https://127.0.0.1:{lab.ports['BETA']}/"
+    assert httpx.get(other, verify=lab.trust()).status_code == 401
+
+
+async def test_sessions_end() -> None:
+    now = 0.0
+
+    class Nothing:
+        async def close(self) -> None:
+            pass
+
+    sessions = Sessions(lambda: now)
+    idle = await sessions.begin(Session("idle", (), Nothing()))  # type: ignore[arg-type]
+    busy = await sessions.begin(Session("busy", (), Nothing()))  # type: ignore[arg-type]
+    while now < LONGEST:
+        assert sessions.find(busy) is not None
+        now += IDLE / 2
+    now += 1
+    assert sessions.find(idle) is None
+    assert sessions.find(busy) is None
+
+
+def test_attempts_are_limited_for_an_address() -> None:
+    now = 0.0
+    attempts = Attempts(lambda: now)
+    for _ in range(ATTEMPTS):
+        assert not attempts.is_refused("one")
+        attempts.failed("one")
+    assert attempts.is_refused("one")
+    assert not attempts.is_refused("other")
+    now = 61.0
+    assert not attempts.is_refused("one")

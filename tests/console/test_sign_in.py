@@ -1,0 +1,160 @@
+"""Signing in by LDAP and by an OpenID Connect provider: each node decides what the person may do, and audits them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+import qmnode
+from tests.amqp.foreign import installed
+from tests.console.browser import PATIENCE, browser, done, person
+from tests.console.conftest import CLIENT_SECRET, HOST, PASSWORD, PEOPLE
+from tests.lab.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+    from tests.console.conftest import ConsoleLab
+
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
+
+
+@contextmanager
+def ldap(lab: ConsoleLab, name: str, password: str = PASSWORD) -> Iterator[tuple[httpx.Client, httpx.Response]]:
+    with lab.browser() as client:
+        answer = client.post("session", json={"method": "ldap", "user": name, "password": password})
+        if answer.status_code == 200:
+            client.headers["X-CSRF-Token"] = answer.json()["csrf"]
+        yield client, answer
+
+
+def test_a_person_of_the_directory_has_the_role_that_the_node_gives_their_groups(lab: ConsoleLab) -> None:
+    lab.fill("people", qmnode.Message(b"x", recoverable=True))
+    with ldap(lab, "ALICE") as (client, answer):
+        assert (answer.json()["name"], answer.json()["roles"]) == ("console:alice", ["read", "bodies", "operate"])
+        assert client.delete("nodes/ALPHA/v1/queues/people/messages").status_code == 204
+    with ldap(lab, "bob") as (client, answer):
+        assert answer.json()["roles"] == ["read"]
+        assert client.delete("nodes/BETA/v1/queues/people").status_code == 403
+    entries = [entry for entry in lab.audit("ALPHA") if entry["who"] == "console:alice"]
+    assert [entry["outcome"] for entry in entries] == ["done"]
+
+
+def test_a_person_without_a_group_that_a_node_names_comes_not_in(lab: ConsoleLab) -> None:
+    with ldap(lab, "carol") as (client, answer):
+        assert answer.status_code == 401
+        assert "management.consoles" in answer.json()["detail"]
+        assert client.get("overview").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("name", "password"),
+    [
+        ("alice", "wrong"), ("alice", ""), ("nobody", PASSWORD), ("", PASSWORD), ("*", PASSWORD),
+        ("alice)(uid=*", PASSWORD), ("alic*", PASSWORD), ("cn=admin", PASSWORD),
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_wrong_names_and_passwords_are_refused_alike(lab: ConsoleLab, name: str, password: str) -> None:
+    with ldap(lab, name, password) as (_, answer):
+        assert answer.status_code == 401
+        assert answer.json()["detail"] == "the directory does not know this name, or the password is wrong"
+
+
+@pytest.fixture(scope="module")
+def provider(lab: ConsoleLab) -> Iterator[str]:
+    """Another project's OpenID Connect provider."""
+    place = installed("provider", "npm", "ci", "--no-audit", "--no-fund", sources=Path(__file__).parent)
+    process = subprocess.Popen(
+        ["node", "provider.mjs", str(lab.provider), f"{lab.url}api/oidc/callback", CLIENT_SECRET, json.dumps(PEOPLE)],
+        cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    address = f"http://{HOST}:{lab.provider}"
+
+    def answers() -> bool:
+        assert process.poll() is None
+        try:
+            return httpx.get(f"{address}/.well-known/openid-configuration").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    try:
+        wait_until(answers, 60, "the provider answers")
+        yield address
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def window(lab: ConsoleLab) -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+def sign_in_at_the_provider(page: Page, name: str) -> None:
+    """Its own pages for trials: a name, any password, and consent."""
+    page.get_by_placeholder("Enter any login").fill(name)
+    page.get_by_placeholder("and password").fill("any")
+    page.get_by_role("button", name="Sign-in").click()
+    page.get_by_role("button", name="Continue").click()
+
+
+def test_a_person_comes_in_by_the_provider_and_acts_as_themselves(
+    lab: ConsoleLab, window: Browser, provider: str
+) -> None:
+    done(lambda: lab.fill("provided", qmnode.Message(b"x", label="one", recoverable=True)))
+    with person(lab, window, None) as someone:
+        someone.go("queues/ALPHA/ALPHA%5Cprivate%24%5Cprovided")
+        someone.page.get_by_role("link", name="Sign in with your organisation").click()
+        sign_in_at_the_provider(someone.page, "alice")
+        expect(someone.page.get_by_role("button", name="Signed in as console:alice")).to_be_visible()
+        someone.queue("provided")
+        someone.select("one")
+        someone.click("Delete…")
+        someone.confirm("Delete 1 message")
+        assert done(lambda: lab.count("provided")) == 0
+        cookies = {cookie["name"]: cookie for cookie in someone.context.cookies(lab.url)}
+        assert (cookies["__Host-console"]["sameSite"], cookies["__Host-console"]["httpOnly"]) == ("Strict", True)
+        assert "console-oidc" not in cookies
+    assert any(entry["who"] == "console:alice" for entry in lab.audit("ALPHA"))
+
+
+def test_a_person_whom_no_node_knows_is_told_so_on_the_page(lab: ConsoleLab, window: Browser, provider: str) -> None:
+    with person(lab, window, None) as someone:
+        someone.go()
+        someone.page.get_by_role("link", name="Sign in with your organisation").click()
+        sign_in_at_the_provider(someone.page, "carol")
+        expect(someone.page.get_by_role("alert")).to_contain_text("no node gives carol a role", timeout=PATIENCE)
+        assert someone.serious() == []
+
+
+def test_an_answer_that_this_browser_did_not_ask_for_begins_no_session(lab: ConsoleLab, provider: str) -> None:
+    with lab.browser() as client:
+        for query in ("code=x&state=y", "", "error=access_denied&state="):
+            answer = client.get(f"oidc/callback?{query}")
+            assert answer.status_code == 302
+            assert "has%20not%20begun" in answer.headers["location"].replace("+", "%20")
+        began = client.get("oidc/start")
+        assert began.headers["location"].startswith(f"{provider}/auth?")
+        asked = dict(httpx.URL(began.headers["location"]).params)
+        assert (asked["code_challenge_method"], asked["response_type"]) == ("S256", "code")
+        wrong = client.get("oidc/callback", params={"code": "x", "state": "another"})
+        assert "another" not in wrong.headers["location"]
+        again = client.get("oidc/callback", params={"code": "x", "state": asked["state"]})
+        assert "begin" in again.headers["location"], "a question is answered once"
+        assert client.get("session").json()["signed_in"] is False
+        began = client.get("oidc/start")
+        state = dict(httpx.URL(began.headers["location"]).params)["state"]
+        forged = client.get("oidc/callback", params={"code": "forged", "state": state})
+        assert "refused" in forged.headers["location"]
+        assert client.get("session").json()["signed_in"] is False
