@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "machine": Row("mqenterprise.commands.machine:app", "Access lists of queue managers: show, allow, deny, remove."),
     "keys": Row("mqenterprise.commands.keys:app", "Encryption keys: status, rotate, retire, rollback."),
     "certificate": Row("mqenterprise.commands.certificate:app", "Users' certificates: register, list, renew, revoke."),
+    "console": Row("mqenterprise.commands.console:app", "The whole enterprise in a browser."),
     "route": Row("mqenterprise.commands.route:app", "Where messages go: explain, table, simulate."),
     "validate": Row("mqenterprise.commands.topology:app/validate", "Check a declared enterprise, without a directory."),
     "plan": Row(

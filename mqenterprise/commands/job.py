@@ -7,36 +7,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mqenterprise.commands.opening import FAILED, AsJson, DirectoryFile
+from mqenterprise.commands.opening import FAILED, AsJson
 from mqenterprise.commands.over_nodes import (
-    AllOption,
-    MachineOption,
-    NodesFile,
-    SiteOption,
-    check_choice,
+    DEFAULT_ACCESS,
+    NO_NODES,
+    Access,
+    Nodes,
     failing_with_sentence,
     report_errors,
     with_machine,
-    with_nodes,
 )
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.operations.jobs import job_name, log_entries, parse_job_name
 from mqenterprise.operations.many import each
+from qmnode.commands.groups import Commands
 from qmnode.commands.job import PAST
 from qmnode.commands.output import counted, print_facts, print_json, print_table, say
 from qmnode.structures.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
     from mqenterprise.operations.node_client import NodeClient
     from mqenterprise.operations.settings import OperationsSettings
     from qmnode.management.operation_routes import JobDocument, LogEntry
 
-app = typer.Typer(
+app = Commands(
     no_args_is_help=True,
-    add_completion=False,
     help="List, watch, pause, resume, cancel and undo jobs over messages at many nodes.",
 )
 
@@ -67,18 +64,15 @@ def print_entry(machine: str, entry: LogEntry, *, error: bool = False) -> None:
 
 @app.command("list", epilog="Example: mqenterprise job list --all --state running")
 def list_jobs(
-    machine: MachineOption = None,
-    site: SiteOption = None,
-    take_all: AllOption = False,
+    nodes: Nodes = NO_NODES,
     state: Annotated[str, typer.Option(help="Only jobs that are running, paused, cancelled or done.")] = "",
-    nodes_file: NodesFile = None,
-    directory_file: DirectoryFile = None,
+    access: Access = DEFAULT_ACCESS,
     as_json: AsJson = False,
 ) -> None:
     """List the jobs of nodes, the latest of each first. Exit code 1: a node did not answer."""
     if state not in ("", "running", "paused", "cancelled", "done"):
         raise typer.BadParameter("a job is running, paused, cancelled or done", param_hint="--state")
-    check_choice(machine, site, take_all)
+    nodes.check()
     rows: list[tuple[str, JobDocument]] = []
     errors: dict[str, NodeError] = {}
 
@@ -90,7 +84,7 @@ def list_jobs(
                 rows.extend((client.machine, job) for job in jobs if state in ("", job.state))
         return len(clients)
 
-    asked = with_nodes(machine, site, nodes_file, directory_file, work)
+    asked = nodes.run(access, work)
     rows.sort(key=lambda row: (row[0].casefold(), -row[1].job))
     if as_json:
         for name, job in rows:
@@ -124,8 +118,7 @@ def list_jobs(
 def show(
     names: Names,
     log: Annotated[bool, typer.Option("--log", help="Show the outcome for each message.")] = False,
-    nodes_file: NodesFile = None,
-    directory_file: DirectoryFile = None,
+    access: Access = DEFAULT_ACCESS,
     as_json: AsJson = False,
 ) -> None:
     """Show jobs: their progress, their rate, and with --log the outcome for each message."""
@@ -144,15 +137,15 @@ def show(
             print_facts(with_machine(client.machine, job.model_dump()))
         say(summary(client.machine, job))
 
-    _with_jobs(names, nodes_file, directory_file, one)
+    _with_jobs(names, access, one)
 
 
 def _control(action: str, explanation: str) -> Callable[..., None]:
-    def control(names: Names, nodes_file: NodesFile = None, directory_file: DirectoryFile = None) -> None:
+    def control(names: Names, access: Access = DEFAULT_ACCESS) -> None:
         async def one(client: NodeClient, number: int) -> None:
             say(summary(client.machine, await client.control_job(number, action)))
 
-        _with_jobs(names, nodes_file, directory_file, one)
+        _with_jobs(names, access, one)
 
     control.__doc__ = explanation
     return control
@@ -171,8 +164,7 @@ for _action, _explanation in (
 
 def _with_jobs(
     names: list[str],
-    nodes_file: Path | None,
-    directory_file: Path | None,
+    access: Access,
     work: Callable[[NodeClient, int], Awaitable[None]],
 ) -> None:
     with failing_with_sentence():
@@ -192,6 +184,6 @@ def _with_jobs(
         async for _ in each(clients, at_node, settings.concurrency):
             pass
 
-    with_nodes([*numbers], None, nodes_file, directory_file, all_of_them)
+    access.run(all_of_them, [*numbers])
     if report_errors(errors, 0):
         raise typer.Exit(FAILED)

@@ -6,23 +6,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mqenterprise.commands.opening import FAILED, AsJson, DirectoryFile
+from mqenterprise.commands.opening import FAILED, AsJson
 from mqenterprise.commands.over_nodes import (
-    AllOption,
-    MachineOption,
-    NodesFile,
-    SiteOption,
-    check_choice,
+    DEFAULT_ACCESS,
+    NO_NODES,
+    Access,
+    Nodes,
     checked_where,
     report_errors,
     with_machine,
-    with_nodes,
 )
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.operations.failures import merged
 from mqenterprise.operations.many import each
 from mqenterprise.operations.search import Search
 from qmnode.administration.failures import BY
+from qmnode.commands.groups import Commands
 from qmnode.commands.message_files import FAILURE_QUEUES
 from qmnode.commands.messages import lookup
 from qmnode.commands.output import counted, print_body, print_facts, print_json, print_table, say, size_text
@@ -36,9 +35,8 @@ if TYPE_CHECKING:
     from qmnode.management.message_documents import MessageDocument
     from qmnode.management.operation_routes import FailureGroups
 
-app = typer.Typer(
+app = Commands(
     no_args_is_help=True,
-    add_completion=False,
     help="Find messages at many nodes, and move, copy, delete, return or replay them.",
 )
 
@@ -55,23 +53,20 @@ _BODIES = ("base64", "text", "decoded", "headers", "format", "headers_format", "
 def find(
     queues: QueuesAtNodes,
     where: WhereOption = None,
-    machine: MachineOption = None,
-    site: SiteOption = None,
-    take_all: AllOption = False,
+    nodes: Nodes = NO_NODES,
     count: Annotated[
         int, typer.Option("--count", "-n", min=1, help="Most messages to show, of all nodes together.")
     ] = 100,
     cursor: Annotated[str, typer.Option(help="Continue where an earlier search stopped, with the same machines.")] = "",
     bodies: Annotated[bool, typer.Option("--bodies", help="Also show the decoded bodies and the headers.")] = False,
-    nodes_file: NodesFile = None,
-    directory_file: DirectoryFile = None,
+    access: Access = DEFAULT_ACCESS,
     as_json: AsJson = False,
 ) -> None:
     """Find messages without removing them. Each is printed as its node finds it; Ctrl-C ends the search at all nodes.
 
     Exit code 1: nothing was found, or a node did not answer. The printed cursor continues with those that did not.
     """
-    check_choice(machine, site, take_all)
+    nodes.check()
     wanted = checked_where(where)
 
     async def work(settings: OperationsSettings, clients: list[NodeClient]) -> tuple[Search, int]:
@@ -87,14 +82,14 @@ def find(
                 _print_found(name, one.queue, one.message, bodies=bodies)
         return search, number
 
-    search, number = with_nodes(machine, site, nodes_file, directory_file, work)
+    search, number = nodes.run(access, work)
     for name, node in search.nodes.items():
         for queue in node.refused:
             say(f"{name}: {queue} was left out: it may not be read")
     scanned, total = (sum(getattr(node, what) for node in search.nodes.values()) for what in ("scanned", "total"))
     more = f"; go on with --cursor '{search.cursor}'" if search.cursor else ""
-    nodes = counted(len(search.nodes), "node")
-    say(f"{counted(number, 'message')} found among {max(scanned, number):,} of {total:,} at {nodes}{more}")
+    at = counted(len(search.nodes), "node")
+    say(f"{counted(number, 'message')} found among {max(scanned, number):,} of {total:,} at {at}{more}")
     errors = {name: node.error for name, node in search.nodes.items() if node.error is not None}
     if report_errors(errors, len(search.nodes)) or not number:
         raise typer.Exit(FAILED)
@@ -126,8 +121,7 @@ def show_message(
     queue: QueueAtNode,
     place: LookupAtNode,
     machine: OneMachine,
-    nodes_file: NodesFile = None,
-    directory_file: DirectoryFile = None,
+    access: Access = DEFAULT_ACCESS,
     as_json: AsJson = False,
 ) -> None:
     """Show one message with all its properties, its headers and its body; it stays."""
@@ -136,7 +130,7 @@ def show_message(
     async def one(client: NodeClient) -> MessageDocument:
         return await client.message(queue, place, body="decoded")
 
-    message: MessageDocument = at_one_node(machine, nodes_file, directory_file, one)
+    message: MessageDocument = access.at_one(machine, one)
     if as_json:
         print_json(with_machine(machine, message.model_dump(mode="json")))
         return
@@ -144,22 +138,6 @@ def show_message(
     print_facts(with_machine(machine, facts))
     print()
     print_message_body(message)
-
-
-def at_one_node(machine: str, nodes_file: Any, directory_file: Any, work: Any) -> Any:
-    """Do something at one node; why it fails, with exit code 1."""
-
-    async def at_it(settings: OperationsSettings, clients: list[NodeClient]) -> Any:
-        try:
-            return await work(clients[0])
-        except NodeError as error:
-            return error
-
-    answer = with_nodes([machine], None, nodes_file, directory_file, at_it)
-    if isinstance(answer, NodeError):
-        report_errors({machine: answer}, 1)
-        raise typer.Exit(FAILED)
-    return answer
 
 
 @app.command(epilog="Example: mqenterprise message failures --all --by exception")
@@ -176,16 +154,13 @@ def failures(
         typer.Option("--by", help="Property to group by: reason, queue, sender or exception; may be given again."),
     ] = None,
     where: WhereOption = None,
-    machine: MachineOption = None,
-    site: SiteOption = None,
-    take_all: AllOption = False,
-    nodes_file: NodesFile = None,
-    directory_file: DirectoryFile = None,
+    nodes: Nodes = NO_NODES,
+    access: Access = DEFAULT_ACCESS,
     as_json: AsJson = False,
 ) -> None:
     """Show the failed messages of all nodes in groups, the largest first, with the --where that returns or deletes each
     group. Exit code 1: a node did not answer."""
-    check_choice(machine, site, take_all)
+    nodes.check()
     if unknown := set(by or ()) - set(BY):
         raise typer.BadParameter(f"{min(unknown)!r}: failures are grouped by {', '.join(BY)}", param_hint="--by")
     names, wanted, keys = queues or list(FAILURE_QUEUES), checked_where(where), by or ["reason", "queue"]
@@ -203,7 +178,7 @@ def failures(
                 answers.append((client.machine, answer))
         return len(clients)
 
-    asked = with_nodes(machine, site, nodes_file, directory_file, work)
+    asked = nodes.run(access, work)
     groups = merged(answers, keys)
     if as_json:
         for group in groups:

@@ -9,31 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mqenterprise.commands.message import LookupAtNode, OneMachine, QueueAtNode, QueuesAtNodes, at_one_node
+from mqenterprise.commands.message import LookupAtNode, OneMachine, QueueAtNode, QueuesAtNodes
 from mqenterprise.commands.message_jobs import app as app
-from mqenterprise.commands.opening import FAILED, AsJson, DirectoryFile
+from mqenterprise.commands.opening import FAILED, AsJson
 from mqenterprise.commands.over_nodes import (
-    AllOption,
-    MachineOption,
-    NodesFile,
-    SiteOption,
-    check_choice,
+    DEFAULT_ACCESS,
+    NO_NODES,
+    Access,
+    Nodes,
     checked_where,
     report_errors,
     with_machine,
-    with_nodes,
 )
 from mqenterprise.operations.errors import NodeError
-from qmnode.commands.message_files import (
-    BodyOption,
-    FormatOption,
-    HeaderOption,
-    ValueOption,
-    batches,
-    changes_of,
-    opened_source,
-    written,
-)
+from qmnode.commands.message_files import NO_EDIT, Edit, batches, opened_source, written
 from qmnode.commands.message_operations import DryRunOption, TransactionalOption
 from qmnode.commands.messages import lookup
 from qmnode.commands.output import counted, json_text, print_json, progress, say
@@ -52,15 +41,12 @@ def export(
     queues: QueuesAtNodes,
     where: WhereOption = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="File; - is standard output.")] = Path("-"),
-    machine: MachineOption = None,
-    site: SiteOption = None,
-    take_all: AllOption = False,
-    nodes_file: NodesFile = None,
-    directory_file: DirectoryFile = None,
+    nodes: Nodes = NO_NODES,
+    access: Access = DEFAULT_ACCESS,
 ) -> None:
     """Write messages as JSON lines, one node after the other: the machine, all properties, the decoded body, the whole
     packet. They stay. Exit code 1: a node did not answer, or its stream broke; then its lines are not all."""
-    check_choice(machine, site, take_all)
+    nodes.check()
     wanted = checked_where(where)
     errors: dict[str, NodeError] = {}
 
@@ -79,9 +65,7 @@ def export(
         return count, len(clients)
 
     with written(output) as target:
-        count, asked = with_nodes(
-            machine, site, nodes_file, directory_file, lambda settings, clients: work(settings, clients, target)
-        )
+        count, asked = nodes.run(access, lambda settings, clients: work(settings, clients, target))
     say(f"{counted(count, 'message')} written")
     if report_errors(errors, asked):
         raise typer.Exit(FAILED)
@@ -102,8 +86,7 @@ def import_messages(
         bool, typer.Option("--again", help="Also import messages that were imported into the same queue before.")
     ] = False,
     dry_run: DryRunOption = False,
-    nodes_file: NodesFile = None,
-    directory_file: DirectoryFile = None,
+    access: Access = DEFAULT_ACCESS,
     as_json: AsJson = False,
 ) -> None:
     """Send exported messages from one machine, each once: what was imported into the same queue before is refused. Exit
@@ -128,7 +111,7 @@ def import_messages(
 
     with opened_source(source) as lines:
         try:
-            at_one_node(machine, nodes_file, directory_file, lambda client: work(client, lines))
+            access.at_one(machine, lambda client: work(client, lines))
         finally:
             say(
                 ", ".join(f"{count:,} {result}" for result, count in sorted(outcomes.items())) or "nothing was imported"
@@ -138,36 +121,25 @@ def import_messages(
 
 
 @app.command(
-    epilog="Example: mqenterprise message edit error 0x400000000000012 --machine ams-shop --value '{\"Id\": 7}'"
+    "edit", epilog="Example: mqenterprise message edit error 0x400000000000012 --machine ams-shop --value '{\"Id\": 7}'"
 )
-def edit(
+def edit_message(
     queue: QueueAtNode,
     place: LookupAtNode,
     machine: OneMachine,
-    label: Annotated[str | None, typer.Option(help="New label.")] = None,
-    body: BodyOption = None,
-    value: ValueOption = None,
-    form: FormatOption = "",
-    header: HeaderOption = None,
-    priority: Annotated[int | None, typer.Option(min=0, max=7, help="New priority.")] = None,
-    target: Annotated[
-        str, typer.Option("--to", metavar="QUEUE", help="Queue to send to. Default: the queue of the message.")
-    ] = "",
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the old message too.")] = False,
-    dry_run: DryRunOption = False,
-    nodes_file: NodesFile = None,
-    directory_file: DirectoryFile = None,
+    edit: Edit = NO_EDIT,
+    access: Access = DEFAULT_ACCESS,
     as_json: AsJson = False,
 ) -> None:
     """Change a message and send it again: the changed one takes its place in one write. Says what cannot be kept."""
-    changes = changes_of(label, body, value, form, header, priority)
+    changes = edit.changes()
     if "body" in changes:
         changes["base64"] = base64.b64encode(changes.pop("body")).decode()
-    editing = changes | {"target": target, "keep": keep, "dry_run": dry_run}
+    editing = changes | {"target": edit.target, "keep": edit.keep, "dry_run": edit.dry_run}
     one = lookup_text(lookup(place))
-    edited = at_one_node(machine, nodes_file, directory_file, lambda client: client.edit(queue, one, editing))
+    edited = access.at_one(machine, lambda client: client.edit(queue, one, editing))
     if as_json:
         print_json(with_machine(machine, edited.model_dump(mode="json")))
     for sentence in edited.lost:
         say(f"not kept: {sentence}")
-    say("nothing is changed: this was a dry run" if dry_run else f"sent to {edited.target} at {machine}")
+    say("nothing is changed: this was a dry run" if edit.dry_run else f"sent to {edited.target} at {machine}")

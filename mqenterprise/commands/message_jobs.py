@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from mqenterprise.commands.job import print_entry, summary
 from mqenterprise.commands.message import app as app
-from mqenterprise.commands.opening import FAILED, AsJson, DirectoryFile
+from mqenterprise.commands.opening import FAILED, AsJson
 from mqenterprise.commands.over_nodes import (
-    AllOption,
-    MachineOption,
-    NodesFile,
-    SiteOption,
-    check_choice,
+    DEFAULT_ACCESS,
+    NO_NODES,
+    Access,
+    Nodes,
     checked_where,
     report_errors,
     with_machine,
-    with_nodes,
 )
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.operations.jobs import job_name, log_entries, watch
 from mqenterprise.operations.many import each
-from qmnode.commands.message_operations import DryRunOption, Lookups, ToOption, TransactionalOption, WaitOption
+from qmnode.commands.message_operations import DryRunOption, Lookups, TargetOption, TransactionalOption, WaitOption
 from qmnode.commands.messages import lookup
 from qmnode.commands.output import print_json, progress, say
 from qmnode.commands.selecting import WhereOption
@@ -32,7 +31,6 @@ from qmnode.management.documents import lookup_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from mqenterprise.operations.node_client import NodeClient
     from mqenterprise.operations.settings import OperationsSettings
@@ -45,15 +43,45 @@ Target = Annotated[str, typer.Option("--to", metavar="QUEUE", help="Path name at
 AllMessages = Annotated[bool, typer.Option("--all-messages", help="All messages that are there now.")]
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The options that choose messages, and how jobs over them run."""
+
+    lookups: Lookups = None
+    where: WhereOption = None
+    all_messages: AllMessages = False
+    dry_run: DryRunOption = False
+    wait: WaitOption = True
+
+    def job(self, kind: str, name: str, target: str = "", transactional: bool | None = None) -> dict[str, Any]:
+        """The job as the management API takes it. Exit with usage unless messages are chosen in one way."""
+        if bool(self.lookups) + bool(self.where) + self.all_messages != 1:
+            raise typer.BadParameter("choose messages by LOOKUP or by --where, or say --all-messages")
+        return {
+            "kind": kind,
+            "queues": [name],
+            "where": checked_where(self.where),
+            "messages": [lookup_text(lookup(text)) for text in self.lookups or ()],
+            "target": target,
+            "transactional": transactional,
+            "dry_run": self.dry_run,
+        }
+
+
+NO_CHOICE: Final = Choice()
+
+
 def _moving(kind: str, explanation: str) -> Callable[..., None]:
     def move(
-        name: Name, target: Target, lookups: Lookups = None, where: WhereOption = None,
-        all_messages: AllMessages = False, transactional: TransactionalOption = None, dry_run: DryRunOption = False,
-        wait: WaitOption = True, machine: MachineOption = None, site: SiteOption = None, take_all: AllOption = False,
-        nodes_file: NodesFile = None, directory_file: DirectoryFile = None, as_json: AsJson = False,
-    ) -> None:  # fmt: skip
-        wanted = _wanted(kind, name, lookups, where, all_messages, target, transactional, dry_run)
-        _run(wanted, wait, machine, site, take_all, nodes_file, directory_file, as_json)
+        name: Name,
+        target: Target,
+        choice: Choice = NO_CHOICE,
+        transactional: TransactionalOption = None,
+        nodes: Nodes = NO_NODES,
+        access: Access = DEFAULT_ACCESS,
+        as_json: AsJson = False,
+    ) -> None:
+        _run(choice.job(kind, name, target, transactional), choice.wait, nodes, access, as_json)
 
     move.__doc__ = explanation
     return move
@@ -61,13 +89,15 @@ def _moving(kind: str, explanation: str) -> Callable[..., None]:
 
 def _returning(kind: str, explanation: str) -> Callable[..., None]:
     def return_(
-        name: Name, lookups: Lookups = None, where: WhereOption = None, all_messages: AllMessages = False,
-        target: ToOption = "", transactional: TransactionalOption = None, dry_run: DryRunOption = False,
-        wait: WaitOption = True, machine: MachineOption = None, site: SiteOption = None, take_all: AllOption = False,
-        nodes_file: NodesFile = None, directory_file: DirectoryFile = None, as_json: AsJson = False,
-    ) -> None:  # fmt: skip
-        wanted = _wanted(kind, name, lookups, where, all_messages, target, transactional, dry_run)
-        _run(wanted, wait, machine, site, take_all, nodes_file, directory_file, as_json)
+        name: Name,
+        choice: Choice = NO_CHOICE,
+        target: TargetOption = "",
+        transactional: TransactionalOption = None,
+        nodes: Nodes = NO_NODES,
+        access: Access = DEFAULT_ACCESS,
+        as_json: AsJson = False,
+    ) -> None:
+        _run(choice.job(kind, name, target, transactional), choice.wait, nodes, access, as_json)
 
     return_.__doc__ = explanation
     return return_
@@ -105,64 +135,30 @@ for _kind, _make, _example, _explanation in (
 @app.command(epilog="Example: mqenterprise message delete orders --where 'label=test*' --site Bremen")
 def delete(
     name: Name,
-    lookups: Lookups = None,
-    where: WhereOption = None,
-    all_messages: AllMessages = False,
-    dry_run: DryRunOption = False,
+    choice: Choice = NO_CHOICE,
     yes: YesOption = False,
-    wait: WaitOption = True,
-    machine: MachineOption = None,
-    site: SiteOption = None,
-    take_all: AllOption = False,
-    nodes_file: NodesFile = None,
-    directory_file: DirectoryFile = None,
+    nodes: Nodes = NO_NODES,
+    access: Access = DEFAULT_ACCESS,
     as_json: AsJson = False,
 ) -> None:
     """Delete messages, as a purge does: their senders learn of it if they asked for that. This cannot be undone."""
-    wanted = _wanted("delete", name, lookups, where, all_messages, "", None, dry_run)
-    check_choice(machine, site, take_all)
-    if not dry_run:
-        at = ", ".join(machine) if machine else f"all machines of site {site}" if site else "all machines"
+    wanted = choice.job("delete", name)
+    nodes.check()
+    if not choice.dry_run:
+        at = ", ".join(nodes.machine or ()) or (f"all machines of site {nodes.site}" if nodes.site else "all machines")
         confirm(f"Delete the chosen messages of {name} at {at}?", yes)
-    _run(wanted, wait, machine, site, take_all, nodes_file, directory_file, as_json)
-
-
-def _wanted(
-    kind: str,
-    name: str,
-    lookups: list[str] | None,
-    where: list[str] | None,
-    all_messages: bool,
-    target: str,
-    transactional: bool | None,
-    dry_run: bool,
-) -> dict[str, Any]:
-    """The job as the management API takes it. Exit with usage unless messages are chosen in one way."""
-    if bool(lookups) + bool(where) + all_messages != 1:
-        raise typer.BadParameter("choose messages by LOOKUP or by --where, or say --all-messages")
-    return {
-        "kind": kind,
-        "queues": [name],
-        "where": checked_where(where),
-        "messages": [lookup_text(lookup(text)) for text in lookups or ()],
-        "target": target,
-        "transactional": transactional,
-        "dry_run": dry_run,
-    }
+    _run(wanted, choice.wait, nodes, access, as_json)
 
 
 def _run(
     wanted: Mapping[str, Any],
     wait: bool,
-    machine: list[str] | None,
-    site: str | None,
-    take_all: bool,
-    nodes_file: Path | None,
-    directory_file: Path | None,
+    nodes: Nodes,
+    access: Access,
     as_json: bool,
 ) -> None:
-    check_choice(machine, site, take_all)
-    if wanted["messages"] and len(machine or ()) != 1:
+    nodes.check()
+    if wanted["messages"] and len(nodes.machine or ()) != 1:
         raise typer.BadParameter("a LOOKUP is that of one machine: name it with --machine")
     jobs: dict[str, JobDocument] = {}
     errors: dict[str, NodeError] = {}
@@ -194,7 +190,7 @@ def _run(
                 await _print_outcomes(client, jobs[client.machine])
         return len(clients)
 
-    asked = with_nodes(machine, site, nodes_file, directory_file, work)
+    asked = nodes.run(access, work)
     for name, job in sorted(jobs.items()):
         if as_json:
             print_json(with_machine(name, job.model_dump(mode="json")))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
 from mqenterprise.commands.completion import complete_computer
-from mqenterprise.commands.opening import FAILED, opened
-from mqenterprise.operations.errors import OperationsError
+from mqenterprise.commands.opening import FAILED, DirectoryFile, opened
+from mqenterprise.operations.errors import NodeError, OperationsError
 from mqenterprise.operations.nodes import chosen_nodes, connected
 from mqenterprise.operations.settings import ENVIRONMENT, OperationsSettings, load_settings
 from qmnode.administration.where import parse_where
@@ -21,7 +22,6 @@ from qmnode.errors import MessageQueuingError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from mqenterprise.operations.errors import NodeError
     from mqenterprise.operations.node_client import NodeClient
 
 T = TypeVar("T")
@@ -60,31 +60,68 @@ def failing_with_sentence() -> Iterator[None]:
         raise typer.Exit(FAILED) from None
 
 
-def check_choice(machines: Sequence[str] | None, site: str | None, take_all: bool) -> None:
-    """Exit with usage unless machines are meant in one way; a machine within a site is one."""
-    if not (machines or site or take_all):
-        raise typer.BadParameter("say which nodes are meant: --machine COMPUTER, --site SITE or --all")
-    if take_all and (machines or site):
-        raise typer.BadParameter("--all are all machines of the directory: leave out --machine and --site")
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The options that say how nodes are reached."""
+
+    nodes_file: NodesFile = None
+    directory_file: DirectoryFile = None
+
+    def run(
+        self,
+        work: Callable[[OperationsSettings, list[NodeClient]], Awaitable[T]],
+        machines: Sequence[str] = (),
+        site: str | None = None,
+    ) -> T:
+        """Do something with these nodes; with neither machines nor site with all of the directory."""
+        with failing_with_sentence():
+            settings = load_settings(self.nodes_file)
+            nodes = chosen_nodes(settings, lambda: opened(self.directory_file), machines=machines, site=site)
+
+            async def run() -> T:
+                async with connected(settings, nodes) as clients:
+                    return await work(settings, clients)
+
+            return asyncio.run(run())
+
+    def at_one(self, machine: str, work: Callable[[NodeClient], Awaitable[T]]) -> T:
+        """Do something at one node; why it fails, with exit code 1."""
+
+        async def at_it(settings: OperationsSettings, clients: list[NodeClient]) -> T | NodeError:
+            try:
+                return await work(clients[0])
+            except NodeError as error:
+                return error
+
+        answer = self.run(at_it, [machine])
+        if isinstance(answer, NodeError):
+            report_errors({machine: answer}, 1)
+            raise typer.Exit(FAILED)
+        return answer
 
 
-def with_nodes(
-    machines: Sequence[str] | None,
-    site: str | None,
-    nodes_file: Path | None,
-    directory_file: Path | None,
-    work: Callable[[OperationsSettings, list[NodeClient]], Awaitable[T]],
-) -> T:
-    """Do something with the chosen nodes; with neither machines nor site with all of the directory."""
-    with failing_with_sentence():
-        settings = load_settings(nodes_file)
-        nodes = chosen_nodes(settings, lambda: opened(directory_file), machines=machines or (), site=site)
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The options that say which nodes are meant."""
 
-        async def run() -> T:
-            async with connected(settings, nodes) as clients:
-                return await work(settings, clients)
+    machine: MachineOption = None
+    site: SiteOption = None
+    take_all: AllOption = False
 
-        return asyncio.run(run())
+    def check(self) -> None:
+        """Exit with usage unless machines are meant in one way; a machine within a site is one."""
+        if not (self.machine or self.site or self.take_all):
+            raise typer.BadParameter("say which nodes are meant: --machine COMPUTER, --site SITE or --all")
+        if self.take_all and (self.machine or self.site):
+            raise typer.BadParameter("--all are all machines of the directory: leave out --machine and --site")
+
+    def run(self, access: Access, work: Callable[[OperationsSettings, list[NodeClient]], Awaitable[T]]) -> T:
+        """Do something with them."""
+        return access.run(work, self.machine or (), self.site)
+
+
+NO_NODES: Final = Nodes()
+DEFAULT_ACCESS: Final = Access()
 
 
 def checked_where(where: Sequence[str] | None) -> list[str]:

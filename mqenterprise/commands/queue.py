@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -19,6 +19,7 @@ from mqenterprise.commands.opening import (
 from mqenterprise.directory.entities import Queue, equals
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, ObjectAlreadyExists
 from qmnode.commands.complaint import complain
+from qmnode.commands.groups import Commands
 from qmnode.model.message import INFINITE
 from qmnode.settings.sizes import quota_from_text, quota_text
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from mqenterprise.directory.service import EnterpriseDirectory
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Public queues in the directory.")
+app = Commands(no_args_is_help=True, help="Public queues in the directory.")
 
 COLUMNS = {"pathname": "queue", "format_name": "format name", "label": "label", "properties": "properties"}
 PRIVACY = {"none": QueuePrivacyLevel.NONE, "optional": QueuePrivacyLevel.OPTIONAL, "body": QueuePrivacyLevel.BODY}
@@ -56,14 +57,46 @@ Journaling = Annotated[bool | None, typer.Option("--journal/--no-journal", help=
 Authentication = Annotated[
     bool | None, typer.Option("--authenticated/--no-authenticated", help="Accept signed messages only.")
 ]
-Privacy = Annotated[str | None, typer.Option(help="Encryption: none, optional or body.")]
+Privacy = Annotated[str | None, typer.Option("--privacy", help="Encryption: none, optional or body.")]
 Priority = Annotated[
     int | None,
     typer.Option(
         "--base-priority", min=-32768, max=32767, help="Priority of the queue against others with the same next hop."
     ),
 ]
-Multicast = Annotated[str | None, typer.Option(help="address:port of a multicast group; empty for none.")]
+Multicast = Annotated[
+    str | None, typer.Option("--multicast", help="address:port of a multicast group; empty for none.")
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Properties:
+    """The options for properties of a queue that can be changed."""
+
+    label: Label = None
+    type: Type = None
+    quota: Kilobytes = None
+    journal_quota: Kilobytes = None
+    journaling: Journaling = None
+    authentication: Authentication = None
+    privacy_level: Privacy = None
+    base_priority: Priority = None
+    multicast_address: Multicast = None
+
+    def given(self) -> dict[str, Any]:
+        """The properties that the command line names."""
+        named = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        if "type" in named:
+            named["type"] = _guid(named["type"])
+        if "privacy_level" in named:
+            privacy = named["privacy_level"]
+            if privacy.lower() not in PRIVACY:
+                raise ConstraintViolated(f"--privacy {privacy}: choose none, optional or body")
+            named["privacy_level"] = PRIVACY[privacy.lower()]
+        return named
+
+
+UNCHANGED: Final = Properties()
 
 
 @app.command()
@@ -73,22 +106,12 @@ def publish(
     transactional: Annotated[
         bool, typer.Option("--transactional", help="Accept messages in transactions only.")
     ] = False,
-    label: Label = None,
-    type_: Type = None,
-    quota: Kilobytes = None,
-    journal_quota: Kilobytes = None,
-    journaling: Journaling = None,
-    authentication: Authentication = None,
-    privacy: Privacy = None,
-    base_priority: Priority = None,
-    multicast: Multicast = None,
+    properties: Properties = UNCHANGED,
     as_json: AsJson = False,
 ) -> None:
     """Publish a queue. Its computer must have a queue manager in the directory."""
     with opened(directory_file) as directory:
-        named = _given(
-            label, type_, quota, journal_quota, journaling, authentication, privacy, base_priority, multicast
-        )
+        named = properties.given()
         try:
             added = directory.queues.add(replace(Queue(pathname=pathname, transactional=transactional), **named))
         except ObjectAlreadyExists:
@@ -142,22 +165,12 @@ def find(
 def set_(
     name: Pathname,
     directory_file: DirectoryFile = None,
-    label: Label = None,
-    type_: Type = None,
-    quota: Kilobytes = None,
-    journal_quota: Kilobytes = None,
-    journaling: Journaling = None,
-    authentication: Authentication = None,
-    privacy: Privacy = None,
-    base_priority: Priority = None,
-    multicast: Multicast = None,
+    properties: Properties = UNCHANGED,
     as_json: AsJson = False,
 ) -> None:
     """Change the given properties of a queue. Whether it is transactional cannot be changed."""
     with opened(directory_file) as directory:
-        changes = _given(
-            label, type_, quota, journal_quota, journaling, authentication, privacy, base_priority, multicast
-        )
+        changes = properties.given()
         if not changes:
             complain("name at least one property to change; see --help")
             raise typer.Exit(SOMETHING_TO_DO)
@@ -195,34 +208,6 @@ def _guid(text: str) -> Guid:
         return guid_from_text(text)
     except ValueError:
         raise ConstraintViolated(f"{text!r} is no GUID, and a path name is computer\\queue") from None
-
-
-def _given(
-    label: str | None,
-    type_: str | None,
-    quota: int | None,
-    journal_quota: int | None,
-    journaling: bool | None,
-    authentication: bool | None,
-    privacy: str | None,
-    base_priority: int | None,
-    multicast: str | None,
-) -> dict[str, Any]:
-    """The properties that the command line names."""
-    if privacy is not None and privacy.lower() not in PRIVACY:
-        raise ConstraintViolated(f"--privacy {privacy}: choose none, optional or body")
-    named: dict[str, Any] = {
-        "label": label,
-        "type": None if type_ is None else _guid(type_),
-        "quota": quota,
-        "journal_quota": journal_quota,
-        "journaling": journaling,
-        "authentication": authentication,
-        "privacy_level": None if privacy is None else PRIVACY[privacy.lower()],
-        "base_priority": base_priority,
-        "multicast_address": multicast,
-    }
-    return {name: value for name, value in named.items() if value is not None}
 
 
 def _row(queue: Queue) -> dict[str, Any]:

@@ -18,15 +18,15 @@ from mqenterprise.commands.opening import (
     print_document,
     show,
 )
+from mqenterprise.routes.documents import explained, gates, simulated
 from mqenterprise.routes.enterprise import NamedTopology, UnknownName, of_declaration, of_directory
 from mqenterprise.routes.explanation import SECTIONS, Explanation, Hop, explain
 from mqenterprise.routes.journeys import Way
-from mqenterprise.routes.simulation import ChangedJourney, Simulation, TooMuch, simulate
+from mqenterprise.routes.simulation import Simulation, TooMuch, simulate
 from mqenterprise.topology.check import load
 from mqenterprise.topology.problems import DeclarationError
 from qmnode.commands.complaint import complain
 from qmnode.routing import NoRouteError, Router
-from qmnode.structures.guid import guid_to_text
 from qmnode.structures.text import printable
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def explain_command(
     with _topology(declared, directory) as topology:
         found = explain(topology, topology.machine(source), topology.machine(destination))
         if as_json:
-            print_document(_explained(topology, found))
+            print_document(explained(topology, found))
         else:
             for line in _lines(topology, found, brief=brief):
                 typer.echo(printable(line))
@@ -117,7 +117,7 @@ def simulate_command(
             only_from=None if only_from is None else topology.site(only_from),
         )
         if as_json:
-            print_document(_simulated(topology, found))
+            print_document(simulated(topology, found))
         else:
             _tell(topology, found)
     if found.waiting:
@@ -175,34 +175,6 @@ def _step(topology: NamedTopology, hop: Hop) -> str:
     return f" puts it into the connector queue of {topology.site_name(hop.decision.site)}"
 
 
-def _explained(topology: NamedTopology, found: Explanation) -> dict[str, Any]:
-    return {
-        "path": [topology.machine_name(hop.machine) for hop in found.hops],
-        "arrives": found.arrives,
-        "cost": found.cost,
-        "hops": [
-            {
-                "machine": topology.machine_name(hop.machine),
-                "identifier": guid_to_text(hop.machine),
-                "sites": [topology.site_name(site) for site in topology.snapshot.machines[hop.machine].sites],
-                "next": None if hop.next is None else topology.machine_name(hop.next),
-                "rule": hop.considered[-1].rule.name.lower(),
-                "section": f"MS-MQBR {SECTIONS[hop.considered[-1].rule]}",
-                "considered": [
-                    {"rule": each.rule.name.lower(), "applies": each.applies, "why": each.why}
-                    for each in hop.considered
-                ],
-                "cost_left": None if hop.decision is None else hop.decision.cost,
-                "link": None if hop.link is None else list(topology.ends(hop.link)),
-                "cost_without_link": hop.detour,
-                "alternatives": [topology.machine_name(each) for each in hop.alternatives],
-                "problem": hop.problem or None,
-            }
-            for hop in found.hops
-        ],
-    }
-
-
 def _table(topology: NamedTopology, node: Guid) -> list[dict[str, Any]]:
     snapshot = topology.snapshot
     router = Router(snapshot, node)
@@ -237,8 +209,8 @@ def _tell(topology: NamedTopology, found: Simulation) -> None:
         return printable(way.problem or f"{' -> '.join(map(topology.machine_name, way.path))}, cost {way.cost}")
 
     typer.echo(
-        f"Of {found.journeys:,} journeys between sites ({found.of}) {len(found.changed):,} take another way, "
-        f"{len(found.waiting):,} wait."
+        f"Of {found.journeys:,} journeys between sites, {len(found.changed):,} take another way "
+        f"and {len(found.waiting):,} wait. Simulated: {found.of}."
     )
     if found.cut_off:
         typer.echo(printable(f"Cut off: {topology.site_names(found.cut_off)}"))
@@ -252,40 +224,4 @@ def _tell(topology: NamedTopology, found: Simulation) -> None:
             typer.echo(f"  and {len(journeys) - SHOWN:,} more; --json has all of them")
     typer.echo("")
     columns = {"gate": "site gate", "before": "journeys before", "after": "now", "overloaded": "overloaded"}
-    show(_gates(topology, found), columns, as_json=False, empty="no site gates")
-
-
-def _gates(topology: NamedTopology, found: Simulation) -> list[dict[str, Any]]:
-    return [
-        {
-            "gate": topology.machine_name(load.gate),
-            "before": load.before,
-            "after": load.after,
-            "overloaded": load.overloaded,
-        }
-        for load in sorted(found.gates, key=lambda each: topology.machine_name(each.gate).casefold())
-    ]
-
-
-def _simulated(topology: NamedTopology, found: Simulation) -> dict[str, Any]:
-    def way(way: Way) -> dict[str, Any]:
-        path = [topology.machine_name(each) for each in way.path]
-        return {"path": path, "cost": way.cost, "problem": way.problem or None}
-
-    def journey(each: ChangedJourney) -> dict[str, Any]:
-        return {
-            "from": topology.machine_name(each.source),
-            "to": topology.machine_name(each.destination),
-            "before": way(each.before),
-            "after": way(each.after),
-        }
-
-    return {
-        "journeys": found.journeys,
-        "of": found.of,
-        "changed": [journey(each) for each in found.changed],
-        "waiting": [journey(each) for each in found.waiting],
-        "cut_off": [topology.site_name(site) for site in found.cut_off],
-        "gates": _gates(topology, found),
-        "overloaded": [topology.machine_name(load.gate) for load in found.overloaded],
-    }
+    show(gates(topology, found), columns, as_json=False, empty="no site gates")

@@ -28,14 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation, NodeStatus, TransactionInformation
+    from qmnode.model.api import TransportSecurity
     from qmnode.model.context import Context
     from qmnode.model.outgoing import OutgoingQueue
     from qmnode.model.ports import Clock, MessageStore
     from qmnode.model.queue import Queue
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.model.refusals import RefusedMessages
-    from qmnode.model.traffic import Traffic
-    from qmnode.model.transport_security import TransportSecurity
+    from qmnode.model.traffic import RefusedMessages, Traffic
     from qmnode.security.principals import Principal
     from qmnode.structures.sid import Sid
 
@@ -69,6 +68,7 @@ BESIDE: Final[dict[str, QueueManagerAccess | None]] = {
     "connections": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
     "keys": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
     "reload_keys": None,
+    "audit": None,
 }
 """The same for parts of the node that are no operation of the queue manager."""
 

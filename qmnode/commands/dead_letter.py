@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qmnode.administration.dead_letters import chosen, dead_letters, retry
-from qmnode.commands.messages import CountOption, Show, ShowOption, at_output, body_limits, lookup, print_messages
+from qmnode.commands.groups import Commands
+from qmnode.commands.messages import CountOption, Show, ShowOption, at_output, lookup, print_messages
 from qmnode.commands.output import json_text, print_json, progress, say
-from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
+from qmnode.commands.target import NODE, JsonOption, Node
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import identifier_text, lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument
@@ -22,21 +23,15 @@ if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.message import Message
 
-app = typer.Typer(
+app = Commands(
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
     help="List, retry and export dead letters.",
 )
 
 
 @app.command("list", epilog="Example: qmnode dead-letter list --count 100")
 def list_dead_letters(
-    count: CountOption = 20,
-    show: ShowOption = None,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
+    count: CountOption = 20, show: ShowOption = None, node: Node = NODE, as_json: JsonOption = False
 ) -> None:
     """List dead letters of both queues; the class says why each is one."""
 
@@ -48,8 +43,8 @@ def list_dead_letters(
                 break
         return found
 
-    found_letters = with_node(socket, config, work)
-    print_messages(found_letters, show or at_output(Show.TABLE), as_json, body_limits(socket, config))
+    found_letters = node.run(work)
+    print_messages(found_letters, show or at_output(Show.TABLE), as_json, node.body_limits())
 
 
 @app.command("retry", epilog="Example: qmnode dead-letter retry 0x400000000000012   or: qmnode dead-letter retry --all")
@@ -62,8 +57,7 @@ def retry_dead_letters(
             "--to", metavar="QUEUE", help="Queue to send to. Default: for each message the queue that it was sent to."
         ),
     ] = None,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Send dead letters again. Messages that cannot be sent stay, and the exit code is 1."""
@@ -81,7 +75,7 @@ def retry_dead_letters(
         say(f"{len(letters) - failed} sent again, {failed} not")
         return failed
 
-    if with_node(socket, config, work):
+    if node.run(work):
         raise typer.Exit(1)
 
 
@@ -100,8 +94,7 @@ async def _retry(manager: RemoteQueueManager, letter: int, destination: str | No
 @app.command("export", epilog="Example: qmnode dead-letter export --output dead-letters.ndjson")
 def export(
     output: Annotated[Path, typer.Option("--output", "-o", help="File; - is standard output.")] = Path("-"),
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
 ) -> None:
     """Write all dead letters with their bodies, one JSON document a line. They stay where they are."""
 
@@ -116,11 +109,11 @@ def export(
         return count
 
     if str(output) == "-":
-        count = with_node(socket, config, lambda manager: work(manager, sys.stdout))
+        count = node.run(lambda manager: work(manager, sys.stdout))
     else:
         try:
             with output.open("w", encoding="utf-8") as target:
-                count = with_node(socket, config, lambda manager: work(manager, target))
+                count = node.run(lambda manager: work(manager, target))
         except OSError as error:
             say(f"{output} cannot be written: {error.strerror or error}")
             raise typer.Exit(1) from error

@@ -6,20 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from qmnode.commands.groups import Commands
 from qmnode.commands.output import counted, print_facts, print_json, print_table, say
-from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
+from qmnode.commands.target import NODE, JsonOption, Node
 from qmnode.management.documents import lookup_text, time_or_none
 from qmnode.structures.text import printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from qmnode.local.remote import RemoteQueueManager
 
-app = typer.Typer(
+app = Commands(
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
     help="List, watch, pause, resume, cancel and undo jobs over messages.",
 )
 
@@ -64,9 +61,9 @@ def print_entry(entry: dict[str, Any], *, error: bool = False) -> None:
 
 
 @app.command("list", epilog="Example: qmnode job list")
-def list_jobs(socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def list_jobs(node: Node = NODE, as_json: JsonOption = False) -> None:
     """List the jobs of the node, the latest first."""
-    jobs = with_node(socket, config, lambda manager: manager.operations.jobs())
+    jobs = node.run(lambda manager: manager.operations.jobs())
     if as_json:
         for job in jobs:
             print_json(job)
@@ -96,8 +93,7 @@ def list_jobs(socket: SocketOption = None, config: ConfigOption = None, as_json:
 def show(
     number: Number,
     log: Annotated[bool, typer.Option("--log", help="Show the outcome for each message.")] = False,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Show a job: its progress, its rate, and with --log the outcome for each message."""
@@ -113,7 +109,7 @@ def show(
                 print_entry(entry)
         return job
 
-    job = with_node(socket, config, work)
+    job = node.run(work)
     if as_json and not log:
         print_json(job)
     elif not log:
@@ -123,29 +119,29 @@ def show(
 
 
 @app.command(epilog="Example: qmnode job pause 7")
-def pause(number: Number, socket: SocketOption = None, config: ConfigOption = None) -> None:
+def pause(number: Number, node: Node = NODE) -> None:
     """Stop a job for now; it keeps its place."""
-    _control(number, "pause", socket, config)
+    _control(number, "pause", node)
 
 
 @app.command(epilog="Example: qmnode job resume 7")
-def resume(number: Number, socket: SocketOption = None, config: ConfigOption = None) -> None:
+def resume(number: Number, node: Node = NODE) -> None:
     """Let a paused job go on where it was."""
-    _control(number, "resume", socket, config)
+    _control(number, "resume", node)
 
 
 @app.command(epilog="Example: qmnode job cancel 7")
-def cancel(number: Number, socket: SocketOption = None, config: ConfigOption = None) -> None:
+def cancel(number: Number, node: Node = NODE) -> None:
     """End a job. Its work so far stays done; undo takes it back."""
-    _control(number, "cancel", socket, config)
+    _control(number, "cancel", node)
 
 
 @app.command(epilog="Example: qmnode job undo 7")
-def undo(number: Number, socket: SocketOption = None, config: ConfigOption = None) -> None:
+def undo(number: Number, node: Node = NODE) -> None:
     """Take a job back: moved messages that are still there return to their old places, copies go. Deleted messages and
     those that were sent anew cannot come back."""
-    _control(number, "undo", socket, config)
+    _control(number, "undo", node)
 
 
-def _control(number: int, action: str, socket: Path | None, config: Path | None) -> None:
-    say(summary(with_node(socket, config, lambda manager: manager.operations.control_job(number, action))))
+def _control(number: int, action: str, node: Node) -> None:
+    say(summary(node.run(lambda manager: manager.operations.control_job(number, action))))

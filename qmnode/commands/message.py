@@ -9,17 +9,17 @@ import typer
 from qmnode.administration.messages import open_to_read
 from qmnode.administration.names import format_name
 from qmnode.commands.completion import complete_queue
+from qmnode.commands.groups import Commands
 from qmnode.commands.messages import (
     Show,
     ShowOption,
     at_output,
-    body_limits,
     lookup,
     print_messages,
 )
 from qmnode.commands.output import counted, print_facts, print_json, print_table, say, size_text
 from qmnode.commands.selecting import WhereOption, criteria
-from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
+from qmnode.commands.target import NODE, JsonOption, Node, QueueName
 from qmnode.management.documents import lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.model.api import Access
@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.message import Message
 
-app = typer.Typer(
+app = Commands(
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
     help="Find messages, and move, copy, delete, return or replay them.",
 )
 
@@ -54,15 +52,14 @@ def find(
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Most messages to take or show.")] = 100,
     cursor: Annotated[str, typer.Option(help="Continue where an earlier search stopped.")] = "",
     show: ShowOption = None,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Find messages without removing them. They are shown as they are found; Ctrl-C ends the search.
 
     Exit code 1: nothing was found.
     """
-    wanted, limits = criteria(where), body_limits(socket, config)
+    wanted, limits = criteria(where), node.body_limits()
 
     async def work(manager: RemoteQueueManager) -> int:
         found = scanned = total = 0
@@ -80,7 +77,7 @@ def find(
         say(f"{counted(found, 'message')} found among {scanned:,} of {total:,}{more}")
         return found
 
-    if not with_node(socket, config, work):
+    if not node.run(work):
         raise typer.Exit(1)
 
 
@@ -126,18 +123,17 @@ def _print_table(found: tuple[FoundMessage, ...]) -> None:
 def show_message(
     name: QueueName,
     place: Annotated[str, typer.Argument(metavar="LOOKUP", help="Lookup identifier.")],
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Show one message with all its properties, its headers and its body; it stays."""
-    wanted, limits = lookup(place), body_limits(socket, config)
+    wanted, limits = lookup(place), node.body_limits()
 
     async def work(manager: RemoteQueueManager) -> Message:
         async with await open_to_read(manager, name, Access.PEEK) as queue:
             return await queue.peek_by_lookup_id(wanted)
 
-    message = with_node(socket, config, work)
+    message = node.run(work)
     document = {"queue": format_name(name)} | _document(message, limits)
     if as_json:
         print_json(document)

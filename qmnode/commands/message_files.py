@@ -8,6 +8,7 @@ import json
 import sys
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,10 +17,10 @@ import typer
 from qmnode.administration.names import queue_name
 from qmnode.commands.message import Queues, app
 from qmnode.commands.message_operations import DryRunOption, TransactionalOption
-from qmnode.commands.messages import body_limits, lookup
+from qmnode.commands.messages import lookup
 from qmnode.commands.output import counted, json_text, print_json, print_table, progress, say
 from qmnode.commands.selecting import WhereOption, criteria
-from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
+from qmnode.commands.target import NODE, JsonOption, Node, QueueName
 from qmnode.management.documents import time_or_none
 from qmnode.management.message_documents import exported
 
@@ -53,11 +54,10 @@ def export(
     queues: Queues,
     where: WhereOption = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="File; - is standard output.")] = Path("-"),
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
 ) -> None:
     """Write messages as JSON lines: all properties, the decoded body, and the whole packet. They stay."""
-    wanted, limits = criteria(where), body_limits(socket, config)
+    wanted, limits = criteria(where), node.body_limits()
 
     async def work(manager: RemoteQueueManager, target: TextIO) -> int:
         count, scanned, cursor = 0, 0, ""
@@ -75,7 +75,7 @@ def export(
         return count
 
     with written(output) as target:
-        count = with_node(socket, config, lambda manager: work(manager, target))
+        count = node.run(lambda manager: work(manager, target))
     say(f"{counted(count, 'message')} written")
 
 
@@ -107,8 +107,7 @@ def import_messages(
         bool, typer.Option("--again", help="Also import messages that were imported into the same queue before.")
     ] = False,
     dry_run: DryRunOption = False,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Send exported messages, each once: what was imported into the same queue before is refused. Exit code 1: some
@@ -131,7 +130,7 @@ def import_messages(
             say(f"line {number}: {result['detail']}")
 
     with opened_source(source) as lines:
-        with_node(socket, config, lambda manager: work(manager, lines))
+        node.run(lambda manager: work(manager, lines))
     say(", ".join(f"{count:,} {result}" for result, count in sorted(outcomes.items())) or "there is nothing to import")
     if outcomes["refused"] or outcomes["known"]:
         raise typer.Exit(1)
@@ -192,67 +191,73 @@ def _item(line: str, target: str) -> dict[str, Any] | str:
     return {"packet": packet, "target": name, "dead_letter": str(document.get("queue", "")).upper().endswith(_DEAD)}
 
 
-@app.command(epilog="Example: qmnode message edit error 0x400000000000012 --value '{\"Id\": 7}' --header Retries=0")
-def edit(
-    name: QueueName,
-    place: Annotated[str, typer.Argument(metavar="LOOKUP", help="Lookup identifier.")],
-    label: Annotated[str | None, typer.Option(help="New label.")] = None,
-    body: BodyOption = None,
-    value: ValueOption = None,
-    form: FormatOption = "",
-    header: HeaderOption = None,
-    priority: Annotated[int | None, typer.Option(min=0, max=7, help="New priority.")] = None,
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The options that change a message."""
+
+    label: Annotated[str | None, typer.Option(help="New label.")] = None
+    body: BodyOption = None
+    value: ValueOption = None
+    form: FormatOption = ""
+    header: HeaderOption = None
+    priority: Annotated[int | None, typer.Option(min=0, max=7, help="New priority.")] = None
     target: Annotated[
         str, typer.Option("--to", metavar="QUEUE", help="Queue to send to. Default: the queue of the message.")
-    ] = "",
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the old message too.")] = False,
-    dry_run: DryRunOption = False,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    ] = ""
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the old message too.")] = False
+    dry_run: DryRunOption = False
+
+    def changes(self) -> dict[str, Any]:
+        """The changes, as the engine takes them. Exit with usage for a file or a value that cannot be read."""
+        changes: dict[str, Any] = {}
+        if self.label is not None:
+            changes["label"] = self.label
+        if self.priority is not None:
+            changes["priority"] = self.priority
+        if self.body is not None:
+            try:
+                changes["body"] = sys.stdin.buffer.read() if str(self.body) == "-" else self.body.read_bytes()
+            except OSError as error:
+                raise typer.BadParameter(f"{self.body}: {error.strerror}", param_hint="--body") from None
+        if self.value is not None:
+            try:
+                changes["value"] = json.loads(self.value)
+            except (ValueError, RecursionError) as error:
+                raise typer.BadParameter(f"not JSON: {error}", param_hint="--value") from None
+            if self.form:
+                changes["format"] = self.form
+        if self.header:
+            pairs = [text.partition("=") for text in self.header]
+            changes["headers"] = {key: content if separator else None for key, separator, content in pairs}
+        return changes
+
+
+NO_EDIT: Final = Edit()
+
+
+@app.command(
+    "edit", epilog="Example: qmnode message edit error 0x400000000000012 --value '{\"Id\": 7}' --header Retries=0"
+)
+def edit_message(
+    name: QueueName,
+    place: Annotated[str, typer.Argument(metavar="LOOKUP", help="Lookup identifier.")],
+    edit: Edit = NO_EDIT,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Change a message and send it again: the changed one takes its place in one write. Says what cannot be kept."""
-    changes = changes_of(label, body, value, form, header, priority)
+    changes, to = edit.changes(), queue_name(edit.target) if edit.target else ""
     wanted = lookup(place)
-    result = with_node(
-        socket,
-        config,
+    result = node.run(
         lambda manager: manager.operations.edit(
-            queue_name(name), wanted, changes, target=queue_name(target) if target else "", keep=keep, dry_run=dry_run
+            queue_name(name), wanted, changes, target=to, keep=edit.keep, dry_run=edit.dry_run
         ),
     )
     if as_json:
         print_json(result)
     for sentence in result["lost"]:
         say(f"not kept: {sentence}")
-    say("nothing is changed: this was a dry run" if dry_run else f"sent to {result['target']}")
-
-
-def changes_of(
-    label: str | None, body: Path | None, value: str | None, form: str, header: list[str] | None, priority: int | None
-) -> dict[str, Any]:
-    """The changes of an edit, as the engine takes them. Exit with usage for a file or a value that cannot be read."""
-    changes: dict[str, Any] = {}
-    if label is not None:
-        changes["label"] = label
-    if priority is not None:
-        changes["priority"] = priority
-    if body is not None:
-        try:
-            changes["body"] = sys.stdin.buffer.read() if str(body) == "-" else body.read_bytes()
-        except OSError as error:
-            raise typer.BadParameter(f"{body}: {error.strerror}", param_hint="--body") from None
-    if value is not None:
-        try:
-            changes["value"] = json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise typer.BadParameter(f"not JSON: {error}", param_hint="--value") from None
-        if form:
-            changes["format"] = form
-    if header:
-        pairs = [text.partition("=") for text in header]
-        changes["headers"] = {key: content if separator else None for key, separator, content in pairs}
-    return changes
+    say("nothing is changed: this was a dry run" if edit.dry_run else f"sent to {result['target']}")
 
 
 @app.command(epilog="Example: qmnode message failures error 'system$;dead*' --by exception")
@@ -269,14 +274,13 @@ def failures(
         typer.Option("--by", help="Property to group by: reason, queue, sender or exception; may be given again."),
     ] = None,
     where: WhereOption = None,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Show failed messages in groups, the largest first, with the --where that returns or deletes each group."""
     names, wanted = queues or list(FAILURE_QUEUES), criteria(where)
     keys = by or ["reason", "queue"]
-    result = with_node(socket, config, lambda manager: manager.operations.failures(names, keys, wanted))
+    result = node.run(lambda manager: manager.operations.failures(names, keys, wanted))
     for name in result["refused"]:
         say(f"{name} was left out: it may not be read")
     if as_json:

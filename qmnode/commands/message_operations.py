@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -13,11 +14,9 @@ from qmnode.commands.message import app
 from qmnode.commands.messages import lookup
 from qmnode.commands.output import print_json, progress, say
 from qmnode.commands.selecting import WhereOption, criteria
-from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, YesOption, confirm, with_node
+from qmnode.commands.target import NODE, JsonOption, Node, YesOption, confirm
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from qmnode.local.remote import RemoteQueueManager
 
 _POLL = 0.1
@@ -32,7 +31,7 @@ Name = Annotated[
 ]
 Lookups = Annotated[list[str] | None, typer.Argument(metavar="LOOKUP", help="Lookup identifiers of messages.")]
 AllOption = Annotated[bool, typer.Option("--all", help="All messages that are there now.")]
-ToOption = Annotated[str, typer.Option("--to", metavar="QUEUE", help="Path name or format name of a queue.")]
+TargetOption = Annotated[str, typer.Option("--to", metavar="QUEUE", help="Path name or format name of a queue.")]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done with each message, and change nothing.")
 ]
@@ -46,128 +45,108 @@ TransactionalOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The options that choose messages, and how a job over them runs."""
+
+    lookups: Lookups = None
+    where: WhereOption = None
+    take_all: AllOption = False
+    dry_run: DryRunOption = False
+    wait: WaitOption = True
+
+    def run(
+        self,
+        kind: str,
+        name: str,
+        node: Node,
+        as_json: bool,
+        target: str = "",
+        transactional: bool | None = None,
+    ) -> None:
+        """Begin a job of this kind, and show it to its end. Exit code 1 if a message failed."""
+        if bool(self.lookups) + bool(self.where) + self.take_all != 1:
+            raise typer.BadParameter("choose messages by LOOKUP or by --where, or say --all")
+        places, wanted = [lookup(text) for text in self.lookups or ()], criteria(self.where)
+
+        async def work(manager: RemoteQueueManager) -> dict[str, Any]:
+            job = await manager.operations.start_job(
+                kind, [name], wanted, lookups=places, target=target, transactional=transactional, dry_run=self.dry_run
+            )
+            return await _watch(manager, job) if self.wait else job
+
+        job = node.run(work)
+        if as_json:
+            print_json(job)
+        say(summary(job))
+        if self.wait and (job["failed"] or job["state"] != "done"):
+            raise typer.Exit(1)
+
+
+NO_CHOICE: Final = Choice()
+
+
 @app.command(epilog="Example: qmnode message move orders --to orders-later --where older=1d")
 def move(
     name: Name,
-    target: Annotated[str, typer.Option("--to", metavar="QUEUE", help="Path name or format name of a queue.")],
-    lookups: Lookups = None,
-    where: WhereOption = None,
-    take_all: AllOption = False,
+    target: TargetOption,
+    choice: Choice = NO_CHOICE,
     transactional: TransactionalOption = None,
-    dry_run: DryRunOption = False,
-    wait: WaitOption = True,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Move messages into another queue, here or on another machine. docs/operations.md says what is promised."""
-    _run("move", name, lookups, where, take_all, target, transactional, dry_run, wait, socket, config, as_json)
+    choice.run("move", name, node, as_json, target, transactional)
 
 
 @app.command(epilog="Example: qmnode message copy orders --to orders-test --all")
 def copy(
     name: Name,
-    target: Annotated[str, typer.Option("--to", metavar="QUEUE", help="Path name or format name of a queue.")],
-    lookups: Lookups = None,
-    where: WhereOption = None,
-    take_all: AllOption = False,
+    target: TargetOption,
+    choice: Choice = NO_CHOICE,
     transactional: TransactionalOption = None,
-    dry_run: DryRunOption = False,
-    wait: WaitOption = True,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Send copies of messages to another queue; the messages stay."""
-    _run("copy", name, lookups, where, take_all, target, transactional, dry_run, wait, socket, config, as_json)
+    choice.run("copy", name, node, as_json, target, transactional)
 
 
 @app.command(epilog="Example: qmnode message delete orders --where 'label=test*'")
 def delete(
-    name: Name,
-    lookups: Lookups = None,
-    where: WhereOption = None,
-    take_all: AllOption = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    wait: WaitOption = True,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
+    name: Name, choice: Choice = NO_CHOICE, yes: YesOption = False, node: Node = NODE, as_json: JsonOption = False
 ) -> None:
     """Delete messages, as a purge does: their senders learn of it if they asked for that. This cannot be undone."""
-    if not dry_run:
+    if not choice.dry_run:
         confirm(f"Delete the chosen messages of {name}?", yes)
-    _run("delete", name, lookups, where, take_all, "", None, dry_run, wait, socket, config, as_json)
+    choice.run("delete", name, node, as_json)
 
 
 @app.command("return", epilog="Example: qmnode message return error --where 'header.NServiceBus.FailedQ=sales*'")
 def return_to_source(
     name: Name,
-    lookups: Lookups = None,
-    where: WhereOption = None,
-    take_all: AllOption = False,
-    target: ToOption = "",
+    choice: Choice = NO_CHOICE,
+    target: TargetOption = "",
     transactional: TransactionalOption = None,
-    dry_run: DryRunOption = False,
-    wait: WaitOption = True,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Return failed messages to where they failed: by the headers of NServiceBus and Rebus, dead letters to where they
     were sent, messages of a subqueue to its queue; or all to the queue of --to."""
-    _run("return", name, lookups, where, take_all, target, transactional, dry_run, wait, socket, config, as_json)
+    choice.run("return", name, node, as_json, target, transactional)
 
 
 @app.command(epilog="Example: qmnode message replay 'orders;journal' --where after=2026-11-22T14:00")
 def replay(
     name: Name,
-    lookups: Lookups = None,
-    where: WhereOption = None,
-    take_all: AllOption = False,
-    target: ToOption = "",
+    choice: Choice = NO_CHOICE,
+    target: TargetOption = "",
     transactional: TransactionalOption = None,
-    dry_run: DryRunOption = False,
-    wait: WaitOption = True,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Send the messages of a journal once more, to where they were or to the queue of --to; the journal stays."""
-    _run("replay", name, lookups, where, take_all, target, transactional, dry_run, wait, socket, config, as_json)
-
-
-def _run(
-    kind: str,
-    name: str,
-    lookups: list[str] | None,
-    where: list[str] | None,
-    take_all: bool,
-    target: str,
-    transactional: bool | None,
-    dry_run: bool,
-    wait: bool,
-    socket: Path | None,
-    config: Path | None,
-    as_json: bool,
-) -> None:
-    if bool(lookups) + bool(where) + take_all != 1:
-        raise typer.BadParameter("choose messages by LOOKUP or by --where, or say --all")
-    places, wanted = [lookup(text) for text in lookups or ()], criteria(where)
-
-    async def work(manager: RemoteQueueManager) -> dict[str, Any]:
-        job = await manager.operations.start_job(
-            kind, [name], wanted, lookups=places, target=target, transactional=transactional, dry_run=dry_run
-        )
-        return await _watch(manager, job) if wait else job
-
-    job = with_node(socket, config, work)
-    if as_json:
-        print_json(job)
-    say(summary(job))
-    if wait and (job["failed"] or job["state"] != "done"):
-        raise typer.Exit(1)
+    choice.run("replay", name, node, as_json, target, transactional)
 
 
 async def _watch(manager: RemoteQueueManager, job: dict[str, Any]) -> dict[str, Any]:

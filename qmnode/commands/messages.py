@@ -14,9 +14,10 @@ from qmnode.bodies.choice import read_headers
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.bodies.plain import shown
 from qmnode.commands.completion import complete_queue
+from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_body, print_json, print_table, say, size_text
 from qmnode.commands.remote import NodeOption, PasswordFileOption, RemoteTarget, UserOption
-from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, run_async, with_node
+from qmnode.commands.target import NODE, JsonOption, Node, QueueName, run_async
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import lookup_from_text, lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument, body_text
@@ -27,15 +28,14 @@ from qmnode.structures.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.api import QueueApi
 
-receive_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-peek_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-move_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-journal_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+receive_app = Commands()
+peek_app = Commands()
+move_app = Commands()
+journal_app = Commands()
 
 CountOption = Annotated[int, typer.Option("--count", "-n", min=1, help="Most messages to take or show.")]
 
@@ -68,15 +68,14 @@ def receive(
     take_all: Annotated[bool, typer.Option("--all", help="All messages that are there.")] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the first message.")] = 0,
     show: ShowOption = None,
-    node: NodeOption = None,
+    elsewhere: NodeOption = None,
     user: UserOption = "",
     password_file: PasswordFileOption = None,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Take messages out of a queue. A message leaves the queue after it was printed. Exit code 4: there was none."""
-    limits = body_limits(socket, config)
+    limits = node.body_limits()
 
     async def take(queue: QueueApi) -> int:
         shown, wait = 0, timeout
@@ -101,10 +100,10 @@ def receive(
         async with target.open(name) as queue:
             return await take(queue)
 
-    if node is None:
-        taken = with_node(socket, config, work)
+    if elsewhere is None:
+        taken = node.run(work)
     else:
-        taken = run_async(work_elsewhere(RemoteTarget.parse(node, user, password_file)))
+        taken = run_async(work_elsewhere(RemoteTarget.parse(elsewhere, user, password_file)))
     say(f"{taken} received")
 
 
@@ -117,8 +116,7 @@ def peek(
     ] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the first message.")] = 0,
     show: ShowOption = None,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Show messages without removing them. Exit code 4: there was none."""
@@ -130,8 +128,8 @@ def peek(
                 await queue.peek(timeout)
             return [message async for message in _first(browse(queue, start), count)]
 
-    found = with_node(socket, config, work)
-    print_messages(found, show or at_output(Show.TABLE), as_json, body_limits(socket, config))
+    found = node.run(work)
+    print_messages(found, show or at_output(Show.TABLE), as_json, node.body_limits())
 
 
 async def _first(messages: AsyncIterator[Message], count: int) -> AsyncIterator[Message]:
@@ -153,15 +151,6 @@ def lookup(text: str) -> int:
 def at_output(piped: Show) -> Show:
     """How messages are shown if nobody says it: decoded at a terminal."""
     return Show.DECODED if sys.stdout.isatty() else piped
-
-
-def body_limits(socket: Path | None, config: Path | None) -> Limits:
-    """The limits for decoding a body, from the node's configuration."""
-    if socket is not None and config is None:
-        return DEFAULT_LIMITS
-    from qmnode.settings.node import read_settings
-
-    return read_settings(config).bodies.limits()
 
 
 def print_messages(messages: list[Message], show: Show, as_json: bool, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -235,8 +224,7 @@ def move(
     name: QueueName,
     lookups: Annotated[list[str], typer.Argument(metavar="LOOKUP", help="Lookup identifiers of messages.")],
     target: Annotated[str, typer.Option("--to", metavar="QUEUE", help="The queue, or another subqueue of it.")],
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
 ) -> None:
     """Move messages between a queue and its subqueues, all or none if the queue is transactional."""
     chosen = [lookup(text) for text in lookups]
@@ -255,7 +243,7 @@ def move(
                 for one in chosen:
                     await queue.move(one, into, transaction)
 
-    with_node(socket, config, work)
+    node.run(work)
     say(f"moved to {target}: {', '.join(map(lookup_text, chosen))}")
 
 
@@ -271,8 +259,7 @@ def journal(
     ] = None,
     count: CountOption = 20,
     show: ShowOption = None,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Show a journal: copies of the messages that were received from a queue, or sent by this node.
@@ -285,8 +272,8 @@ def journal(
         async with await manager.open_queue(format_name(journal_name), Access.PEEK) as queue:
             return [message async for message in _first(browse(queue), count)]
 
-    found = with_node(socket, config, work)
-    print_messages(found, show or at_output(Show.TABLE), as_json, body_limits(socket, config))
+    found = node.run(work)
+    print_messages(found, show or at_output(Show.TABLE), as_json, node.body_limits())
 
 
 def _journal_of(name: str) -> str:

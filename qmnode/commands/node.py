@@ -7,23 +7,16 @@ from typing import Annotated
 
 import typer
 
+from qmnode.commands.groups import Commands
 from qmnode.commands.output import counted, print_facts, print_json, print_table, progress, say, size_text
-from qmnode.commands.target import (
-    ConfigOption,
-    DataOption,
-    JsonOption,
-    SocketOption,
-    data_directory,
-    run_async,
-    with_node,
-)
+from qmnode.commands.target import NODE, ConfigOption, DataOption, JsonOption, Node, data_directory, run_async
 
-init_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-connect_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-disconnect_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-backup_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-restore_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-verify_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+init_app = Commands()
+connect_app = Commands()
+disconnect_app = Commands()
+backup_app = Commands()
+restore_app = Commands()
+verify_app = Commands()
 
 _CONFIGURATION = """\
 # The settings of a qmnode node. What is left out has its default; `qmnode run --config` says what is wrong.
@@ -123,16 +116,16 @@ def _guid(identifier: bytes) -> str:
 
 
 @disconnect_app.command(epilog="Example: qmnode disconnect")
-def disconnect(socket: SocketOption = None, config: ConfigOption = None) -> None:
+def disconnect(node: Node = NODE) -> None:
     """Exchange no messages with other machines until 'connect' or a restart. Messages for them wait."""
-    with_node(socket, config, lambda qm: qm.set_online(False))
+    node.run(lambda qm: qm.set_online(False))
     say("the node is offline")
 
 
 @connect_app.command(epilog="Example: qmnode connect")
-def connect(socket: SocketOption = None, config: ConfigOption = None) -> None:
+def connect(node: Node = NODE) -> None:
     """Exchange messages with other machines again."""
-    with_node(socket, config, lambda qm: qm.set_online(True))
+    node.run(lambda qm: qm.set_online(True))
     say("the node is online")
 
 
@@ -141,8 +134,7 @@ def backup(
     directory: Annotated[
         Path, typer.Argument(help="Directory to create; the node's user needs the right to create it.")
     ],
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Copy the store of the running node, which goes on meanwhile. For root and the node's own user.
@@ -150,7 +142,7 @@ def backup(
     On the file system of the store the copy is made of hard links. Only the node's user can read it.
     """
     with progress(f"writing {directory}"):
-        with_node(socket, config, lambda qm: qm.backup(directory))
+        node.run(lambda qm: qm.backup(directory))
     if as_json:
         print_json({"backup": str(directory.absolute())})
     say(f"{directory} is written: qmnode verify --data {directory}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -11,13 +12,14 @@ from qmnode.administration.access_control import owned_by, owner_of
 from qmnode.administration.messages import open_to_read
 from qmnode.administration.names import queue_name
 from qmnode.commands import queue_acl
+from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_facts, print_json, print_table, say, size_text
-from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, YesOption, confirm, with_node
+from qmnode.commands.target import NODE, JsonOption, Node, QueueName, YesOption, confirm
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
 from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
 from qmnode.management.transfer_document import IncomingSequenceDocument
-from qmnode.model.api import Access, QueueType
+from qmnode.model.api import LONGEST_DUPLICATE_WINDOW, Access, QueueType
 from qmnode.settings.sizes import quota_from_text, quota_text
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import PathName, QueueKind, QueueNameError
@@ -27,10 +29,8 @@ if TYPE_CHECKING:
     from qmnode.model.administration import IncomingSequenceInformation
     from qmnode.model.api import QueueInformation
 
-app = typer.Typer(
+app = Commands(
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
     help="Create, find, change and delete queues.",
 )
 app.add_typer(queue_acl.app, name="acl")
@@ -54,18 +54,46 @@ PriorityOption = Annotated[
     typer.Option(min=-0x8000, max=0x7FFF, help="Priority of the queue against others with the same next hop."),
 ]
 
+WindowOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        max=LONGEST_DUPLICATE_WINDOW,
+        help="Accept AMQP messages with the same message id once in this time; 0 turns this off.",
+    ),
+]
 
-def _settings(**given: Any) -> dict[str, Any]:
-    """The options of the command line, as settings of a queue."""
-    values = {name: value for name, value in given.items() if value is not None}
-    for name in ("quota", "journal_quota"):
-        if name in values:
-            try:
-                values[name] = quota_from_text(values[name])
-            except ValueError as error:
-                hint = f"--{name.replace('_', '-')}"
-                raise typer.BadParameter(str(error), param_hint=hint) from None
-    return values
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """The options for properties of a queue that can be changed."""
+
+    label: LabelOption = None
+    journaling: JournalingOption = None
+    quota: QuotaOption = None
+    journal_quota: JournalQuotaOption = None
+    authentication: AuthenticateOption = None
+    privacy_level: PrivacyOption = None
+    multicast_address: MulticastOption = None
+    base_priority: PriorityOption = None
+    duplicate_window: WindowOption = None
+    type: TypeOption = None
+
+    def given(self) -> dict[str, Any]:
+        """The options of the command line, as settings of a queue."""
+        values = {name: value for name, value in asdict(self).items() if value is not None}
+        for name in ("quota", "journal_quota"):
+            if name in values:
+                try:
+                    values[name] = quota_from_text(values[name])
+                except ValueError as error:
+                    hint = f"--{name.replace('_', '-')}"
+                    raise typer.BadParameter(str(error), param_hint=hint) from None
+        return values
+
+
+UNCHANGED: Final = Properties()
 
 
 def _checked(kind: type[QueueSettings], values: dict[str, Any]) -> Any:
@@ -83,20 +111,12 @@ def _checked(kind: type[QueueSettings], values: dict[str, Any]) -> Any:
 @app.command(epilog="Example: qmnode queue create orders --transactional --journaling --quota 100MB")
 def create(
     name: QueueName,
-    label: LabelOption = None,
     public: Annotated[bool, typer.Option("--public", help="Also publish the queue in the node's directory.")] = False,
     transactional: Annotated[
         bool,
         typer.Option("--transactional", help="Accept messages in transactions only. This cannot be changed later."),
     ] = False,
-    journaling: JournalingOption = None,
-    quota: QuotaOption = None,
-    journal_quota: JournalQuotaOption = None,
-    authenticate: AuthenticateOption = None,
-    privacy_level: PrivacyOption = None,
-    multicast_address: MulticastOption = None,
-    base_priority: PriorityOption = None,
-    type_: TypeOption = None,
+    properties: Properties = UNCHANGED,
     for_: Annotated[
         str | None,
         typer.Option(
@@ -105,29 +125,18 @@ def create(
             help="Owner of the queue. Default: you. Only administrators may name someone else.",
         ),
     ] = None,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Create a queue on the node; with --public also publish it in the directory."""
-    values = _settings(
-        label=label,
-        journaling=journaling,
-        quota=quota,
-        journal_quota=journal_quota,
-        authentication=authenticate,
-        privacy_level=privacy_level,
-        multicast_address=multicast_address,
-        base_priority=base_priority,
-        type=type_,
-    )
+    values = properties.given()
     if public and "\\" not in name:
         name = f".\\{name}"
     elif public and not _is_public(name):
         raise typer.BadParameter(f"{name} is not the name of a public queue, such as {name.rpartition(chr(92))[2]}")
     queue: NewQueue = _checked(NewQueue, values | {"name": name, "transactional": transactional})
-    properties = queue.properties() | ({} if for_ is None else {"security": owned_by(owner_of(for_))})
-    created = with_node(socket, config, lambda qm: qm.create_queue(queue_name(name), **properties))
+    attributes = queue.properties() | ({} if for_ is None else {"security": owned_by(owner_of(for_))})
+    created = node.run(lambda qm: qm.create_queue(queue_name(name), **attributes))
     _show(QueueDocument.of(created), as_json)
 
 
@@ -141,35 +150,16 @@ def _is_public(name: str) -> bool:
 @app.command("set", epilog="Example: qmnode queue set orders --quota none --label 'All orders'")
 def set_queue(
     name: QueueName,
-    label: LabelOption = None,
-    journaling: JournalingOption = None,
-    quota: QuotaOption = None,
-    journal_quota: JournalQuotaOption = None,
-    authenticate: AuthenticateOption = None,
-    privacy_level: PrivacyOption = None,
-    multicast_address: MulticastOption = None,
-    base_priority: PriorityOption = None,
-    type_: TypeOption = None,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    properties: Properties = UNCHANGED,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Change the given properties of a queue."""
-    values = _settings(
-        label=label,
-        journaling=journaling,
-        quota=quota,
-        journal_quota=journal_quota,
-        authentication=authenticate,
-        privacy_level=privacy_level,
-        multicast_address=multicast_address,
-        base_priority=base_priority,
-        type=type_,
-    )
+    values = properties.given()
     if not values:
         raise typer.BadParameter("say what to change: --label, --quota, ...")
     settings: QueueSettings = _checked(QueueSettings, values)
-    changed = with_node(socket, config, lambda qm: qm.set_queue(queue_name(name), **settings.properties()))
+    changed = node.run(lambda qm: qm.set_queue(queue_name(name), **settings.properties()))
     _show(QueueDocument.of(changed), as_json)
 
 
@@ -177,12 +167,11 @@ def set_queue(
 def list_queues(
     pattern: Annotated[str, typer.Argument(help="Pattern of path names, with * and ?.")] = "*",
     kind: Annotated[list[QueueType] | None, typer.Option(help="Only queues of this type; may be given again.")] = None,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """List queues with the number and size of their messages."""
-    found = with_node(socket, config, lambda qm: qm.queues(kind or None))
+    found = node.run(lambda qm: qm.queues(kind or None))
     queues = [QueueDocument.of(queue) for queue in found if fnmatch(queue.pathname.upper(), pattern.upper())]
     if as_json:
         print_json(QueueList(queues=queues))
@@ -206,9 +195,7 @@ def list_queues(
 
 
 @app.command(epilog="Example: qmnode queue show orders")
-def show(
-    name: QueueName, socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+def show(name: QueueName, node: Node = NODE, as_json: JsonOption = False) -> None:
     """Show one queue, and the transactional messages that come to it from other nodes."""
 
     async def work(manager: RemoteQueueManager) -> tuple[QueueInformation, list[IncomingSequenceInformation]]:
@@ -220,7 +207,7 @@ def show(
                 raise
             return queue, []  # a node of an earlier release, which was not restarted yet
 
-    information, found = with_node(socket, config, work)
+    information, found = node.run(work)
     queue, sequences = QueueDocument.of(information), [IncomingSequenceDocument.of(one) for one in found]
     if as_json:
         shown = [one.model_dump(mode="json") for one in sequences]
@@ -248,11 +235,9 @@ def show(
 
 
 @app.command(epilog="Example: qmnode queue refused orders")
-def refused(
-    name: QueueName, socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+def refused(name: QueueName, node: Node = NODE, as_json: JsonOption = False) -> None:
     """Show which messages of other machines a queue refused since the node started: whose, why, and how many."""
-    found = with_node(socket, config, lambda qm: qm.refused_messages(queue_name(name)))
+    found = node.run(lambda qm: qm.refused_messages(queue_name(name)))
     rows = [RefusedMessagesDocument.of(one) for one in found]
     if as_json:
         print_json(RefusedMessagesList(refused_messages=rows))
@@ -289,15 +274,15 @@ def _show(queue: QueueDocument, as_json: bool) -> None:
 
 
 @app.command(epilog="Example: qmnode queue delete orders --yes")
-def delete(name: QueueName, yes: YesOption = False, socket: SocketOption = None, config: ConfigOption = None) -> None:
+def delete(name: QueueName, yes: YesOption = False, node: Node = NODE) -> None:
     """Delete a queue with its messages, its journal and its subqueues."""
     confirm(f"Delete {name} with all its messages?", yes)
-    with_node(socket, config, lambda qm: qm.delete_queue(queue_name(name)))
+    node.run(lambda qm: qm.delete_queue(queue_name(name)))
     say(f"{name} is deleted")
 
 
 @app.command(epilog="Example: qmnode queue purge 'orders;journal' --yes")
-def purge(name: QueueName, yes: YesOption = False, socket: SocketOption = None, config: ConfigOption = None) -> None:
+def purge(name: QueueName, yes: YesOption = False, node: Node = NODE) -> None:
     """Delete all messages of a queue, a journal, a subqueue or an outgoing queue."""
     confirm(f"Delete all messages of {name}?", yes)
 
@@ -305,19 +290,19 @@ def purge(name: QueueName, yes: YesOption = False, socket: SocketOption = None, 
         async with await open_to_read(manager, name, Access.RECEIVE) as queue:
             await queue.purge()
 
-    with_node(socket, config, work)
+    node.run(work)
     say(f"{name} is empty")
 
 
 @app.command(epilog=r"Example: qmnode queue pause 'DIRECT=OS:beta\private$\orders'")
-def pause(name: QueueName, socket: SocketOption = None, config: ConfigOption = None) -> None:
+def pause(name: QueueName, node: Node = NODE) -> None:
     """Keep all messages in an outgoing queue until 'resume'."""
-    with_node(socket, config, lambda qm: qm.pause_queue(queue_name(name)))
+    node.run(lambda qm: qm.pause_queue(queue_name(name)))
     say(f"{name} is paused")
 
 
 @app.command(epilog=r"Example: qmnode queue resume 'DIRECT=OS:beta\private$\orders'")
-def resume(name: QueueName, socket: SocketOption = None, config: ConfigOption = None) -> None:
+def resume(name: QueueName, node: Node = NODE) -> None:
     """Let the messages of a paused outgoing queue leave again."""
-    with_node(socket, config, lambda qm: qm.resume_queue(queue_name(name)))
+    node.run(lambda qm: qm.resume_queue(queue_name(name)))
     say(f"{name} is resumed")

@@ -16,15 +16,14 @@ from qmnode.administration.access_control import (
     show_access,
 )
 from qmnode.administration.names import queue_name
+from qmnode.commands.groups import Commands
 from qmnode.commands.output import counted, print_json, print_table, say
-from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
+from qmnode.commands.target import NODE, JsonOption, Node, QueueName
 from qmnode.management.access_documents import AccessDocument, AccessRuleDocument
 from qmnode.structures.text import nearest
 
-app = typer.Typer(
+app = Commands(
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
     help="Show and change who may use a queue.",
 )
 
@@ -39,58 +38,34 @@ Rights = Annotated[list[str], typer.Argument(metavar="RIGHT", help=f"One or more
 
 
 @app.command(epilog="Example: qmnode queue acl show orders")
-def show(
-    name: QueueName, socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+def show(name: QueueName, node: Node = NODE, as_json: JsonOption = False) -> None:
     """Show the access list of a queue, in the order in which its entries count."""
-    _print(with_node(socket, config, lambda qm: show_access(qm, queue_name(name))), as_json)
+    _print(node.run(lambda qm: show_access(qm, queue_name(name))), as_json)
 
 
 @app.command(epilog="Example: qmnode queue acl allow orders S-1-5-21-1-2-3-1104 send-message peek-message")
-def allow(
-    name: QueueName,
-    user: User,
-    rights: Rights,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def allow(name: QueueName, user: User, rights: Rights, node: Node = NODE, as_json: JsonOption = False) -> None:
     """Grant rights to an account or group, and remove entries that deny it these rights."""
-    _change(Change.ALLOW, name, user, rights, socket, config, as_json)
+    _change(Change.ALLOW, name, user, rights, node, as_json)
 
 
 @app.command(epilog="Example: qmnode queue acl deny orders anonymous full-control")
-def deny(
-    name: QueueName,
-    user: User,
-    rights: Rights,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def deny(name: QueueName, user: User, rights: Rights, node: Node = NODE, as_json: JsonOption = False) -> None:
     """Deny rights to an account or group, even if other entries grant them."""
-    _change(Change.DENY, name, user, rights, socket, config, as_json)
+    _change(Change.DENY, name, user, rights, node, as_json)
 
 
 @app.command(epilog="Example: qmnode queue acl remove orders everyone full-control")
-def remove(
-    name: QueueName,
-    user: User,
-    rights: Rights,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def remove(name: QueueName, user: User, rights: Rights, node: Node = NODE, as_json: JsonOption = False) -> None:
     """Remove rights from all entries of an account or group. The other entries still count."""
-    _change(Change.REMOVE, name, user, rights, socket, config, as_json)
+    _change(Change.REMOVE, name, user, rights, node, as_json)
 
 
 @app.command(epilog="Example: qmnode queue acl close --all")
 def close(
     names: Annotated[list[str] | None, typer.Argument(metavar="[QUEUE]...", help="Queues to close.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All queues, and the queue manager itself.")] = False,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Close queues that are open to everyone: afterwards everyone can send and look, and owners have all rights.
@@ -100,7 +75,7 @@ def close(
     if bool(names) == everything:
         raise typer.BadParameter("name queues, or say --all")
     chosen = None if everything else [queue_name(name) for name in names or ()]
-    closed = with_node(socket, config, lambda qm: close_access(qm, chosen))
+    closed = node.run(lambda qm: close_access(qm, chosen))
     rows = [(one.pathname or "(queue manager)", one.trustee, list(one.rights)) for one in closed]
     if as_json:
         print_json({"closed": [{"queue": queue, "trustee": who, "rights": rights} for queue, who, rights in rows]})
@@ -115,21 +90,13 @@ def _user(rule: AccessRuleDocument) -> str:
     return rule.name or rule.trustee
 
 
-def _change(
-    change: Change,
-    name: str,
-    user: str,
-    rights: list[str],
-    socket: SocketOption,
-    config: ConfigOption,
-    as_json: bool,
-) -> None:
+def _change(change: Change, name: str, user: str, rights: list[str], node: Node, as_json: bool) -> None:
     unknown = [right for right in rights if right not in RIGHTS]
     if unknown:
         near = nearest(unknown[0], RIGHTS)
         hint = f"did you mean {near}?" if near else f"use {', '.join(RIGHTS)}"
         raise typer.BadParameter(f"{unknown[0]} is no right: {hint}")
-    _print(with_node(socket, config, lambda qm: change_access(qm, queue_name(name), change, user, rights)), as_json)
+    _print(node.run(lambda qm: change_access(qm, queue_name(name), change, user, rights)), as_json)
 
 
 def _print(access: QueueAccessList, as_json: bool) -> None:

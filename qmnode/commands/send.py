@@ -11,8 +11,9 @@ import typer
 
 from qmnode.administration.messages import unit_for
 from qmnode.administration.names import format_name, queue_name
+from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, progress, say
-from qmnode.commands.target import ConfigOption, JsonOption, QueueName, SocketOption, with_node
+from qmnode.commands.target import NODE, JsonOption, Node, QueueName
 from qmnode.management.documents import identifier_from_text, identifier_text
 from qmnode.management.message_documents import VT_LPWSTR, is_utf16
 from qmnode.model.api import Access
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from qmnode.bodies.choice import Encoded
     from qmnode.local.remote import RemoteQueueManager
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = Commands()
 
 _BATCH: Final = 500
 _LARGEST: Final = 4 * 1024 * 1024
@@ -194,8 +195,7 @@ def send(
     encrypted: Annotated[
         bool, typer.Option("--encrypted", help="Encrypt the body for the destination computer.")
     ] = False,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Send a message, or one for each line. When this ends, recoverable messages are on the node's disk.
@@ -266,7 +266,7 @@ def send(
             raise typer.Exit(1) from None
         return count
 
-    say(f"{with_node(socket, config, work)} sent")
+    say(f"{node.run(work)} sent")
 
 
 def _headers(texts: list[str] | None) -> dict[str, str]:

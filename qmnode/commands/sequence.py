@@ -8,13 +8,12 @@ import typer
 
 from qmnode.administration.names import queue_name
 from qmnode.commands.completion import complete_queue
+from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, print_table, say
-from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, YesOption, confirm, with_node
+from qmnode.commands.target import NODE, JsonOption, Node, YesOption, confirm
 from qmnode.management.transfer_document import IncomingSequenceDocument
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="List and reset sequences."
-)
+app = Commands(no_args_is_help=True, help="List and reset sequences.")
 
 QueueOption = Annotated[
     str,
@@ -28,16 +27,14 @@ def sequence() -> None:
 
 
 @app.command("list", epilog="Example: qmnode sequence list --queue orders")
-def list_sequences(
-    queue: QueueOption = "", socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+def list_sequences(queue: QueueOption = "", node: Node = NODE, as_json: JsonOption = False) -> None:
     """List the sequences that come in, used last first: from whom, who brought them, and what was not taken.
 
     A source may have several. One is of neighbours that are known to speak for it: itself, at an address that the
     directory gives it, and routing servers. Each other address has one of its own.
     """
     name = queue_name(queue) if queue else ""
-    found = with_node(socket, config, lambda qm: qm.incoming_sequences(name))
+    found = node.run(lambda qm: qm.incoming_sequences(name))
     sequences = [IncomingSequenceDocument.of(one) for one in found]
     if as_json:
         print_json({"incoming_sequences": [one.model_dump(mode="json") for one in sequences]})
@@ -67,8 +64,7 @@ def reset(
         ),
     ] = "",
     yes: YesOption = False,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
 ) -> None:
     """Forget how far the sequences of a source are, so that its next sequence is taken whatever came before.
 
@@ -89,7 +85,7 @@ def reset(
         raise typer.BadParameter(str(error), param_hint="--address") from None
     name = queue_name(queue) if queue else ""
     confirm(f"Forget how far the sequences of {source} are? Messages under way may be delivered twice.", yes)
-    count = with_node(socket, config, lambda qm: qm.reset_incoming_sequences(identifier, name, address))
+    count = node.run(lambda qm: qm.reset_incoming_sequences(identifier, name, address))
     if not count:
         say("there is no such sequence: see `qmnode sequence list`")
         raise typer.Exit(1)

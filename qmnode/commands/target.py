@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -13,6 +14,7 @@ from qmnode.commands.state import socket_path
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from qmnode.bodies.limits import Limits
     from qmnode.local.remote import RemoteQueueManager
 
 T = TypeVar("T")
@@ -59,17 +61,38 @@ def data_directory(data: Path | None, config: Path | None) -> Path:
     return data if data is not None else read_settings(config).data
 
 
-def with_node(socket: Path | None, config: Path | None, work: Callable[[RemoteQueueManager], Awaitable[T]]) -> T:
-    """Do something with the running node. MQ_ERROR_SERVICE_NOT_AVAILABLE, exit code 3, if it does not answer."""
-    import qmnode
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The options that name the running node."""
 
-    address = socket_path(socket, config)
+    socket: SocketOption = None
+    config: ConfigOption = None
 
-    async def connected() -> T:
-        async with qmnode.connect(address) as manager:
-            return await work(manager)
+    def run(self, work: Callable[[RemoteQueueManager], Awaitable[T]]) -> T:
+        """Do something with the node. MQ_ERROR_SERVICE_NOT_AVAILABLE, exit code 3, if it does not answer."""
+        import qmnode
 
-    return run_async(connected())
+        address = socket_path(self.socket, self.config)
+
+        async def connected() -> T:
+            async with qmnode.connect(address) as manager:
+                return await work(manager)
+
+        return run_async(connected())
+
+    def body_limits(self) -> Limits:
+        """The limits for decoding a body, from the node's configuration."""
+        from qmnode.bodies.limits import DEFAULT_LIMITS
+
+        if self.socket is not None and self.config is None:
+            return DEFAULT_LIMITS
+        from qmnode.settings.node import read_settings
+
+        return read_settings(self.config).bodies.limits()
+
+
+NODE: Final = Node()
+"""The node of this machine, as the environment names it."""
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

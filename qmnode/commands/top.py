@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, print_table, say, size_text
-from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
+from qmnode.commands.target import NODE, JsonOption, Node
 
 if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.api import QueueInformation
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = Commands()
 
 _LINES: Final = 24
 _CLEAR = "\x1b[H\x1b[2J"
@@ -43,15 +44,14 @@ def top(
     interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two updates.")] = 2.0,
     times: Annotated[int, typer.Option(min=0, help="End after this many updates; 0 goes on until Ctrl-C.")] = 0,
     rows: Annotated[int, typer.Option("--count", "-n", min=1, help="Most queues to show.")] = 20,
-    socket: SocketOption = None,
-    config: ConfigOption = None,
+    node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Show the queues with the most messages, and by how many a second each grows (+) or shrinks (-)."""
     if queues and history is None:
         raise typer.BadParameter("queues are chosen for --history hour or --history day only")
     if history is not None:
-        found = with_node(socket, config, lambda manager: manager.operations.history(queues or ["*"], history.value))
+        found = node.run(lambda manager: manager.operations.history(queues or ["*"], history.value))
         _show_history(found, rows, as_json)
         return
 
@@ -65,7 +65,7 @@ def top(
             _show(before, now, seconds, rows, as_json)
             before, done = now, done + 1
 
-    with_node(socket, config, work)
+    node.run(work)
 
 
 def _show_history(found: dict[str, Any], rows: int, as_json: bool) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import typer
-
+from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, print_table
-from qmnode.commands.target import ConfigOption, JsonOption, SocketOption, with_node
+from qmnode.commands.target import NODE, JsonOption, Node
 from qmnode.management.documents import TransactionDocument
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="List transactions.")
+app = Commands(no_args_is_help=True, help="List transactions.")
 
 
 @app.callback()
@@ -17,9 +16,9 @@ def transaction() -> None:
 
 
 @app.command("list", epilog="Example: qmnode transaction list --json")
-def list_transactions(socket: SocketOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def list_transactions(node: Node = NODE, as_json: JsonOption = False) -> None:
     """List the transactions that have not ended."""
-    found = with_node(socket, config, lambda qm: qm.list_transactions())
+    found = node.run(lambda qm: qm.list_transactions())
     transactions = [TransactionDocument.of(transaction) for transaction in found]
     if as_json:
         print_json({"transactions": [transaction.model_dump(mode="json") for transaction in transactions]})

@@ -176,6 +176,6 @@ async def test_the_node_samples_by_itself(manager: qmnode.QueueManager, monkeypa
     await manager.operations.stop()
     manager.operations.start()
     await send(manager, 3)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (await manager.operations.history(Asker("program"), ["orders"]))["queues"]:
             await asyncio.sleep(0.01)

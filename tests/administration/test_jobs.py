@@ -45,12 +45,12 @@ def labels(qm: qmnode.QueueManager, name: str) -> list[str]:
 
 
 async def finished(qm: qmnode.QueueManager, number: int) -> dict[str, Any]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             job = await qm.operations.show_job(ASKER, number)
             if job["state"] != "running":
                 return job
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)  # Jobs give way to a loop that has something to do.
 
 
 async def run(qm: qmnode.QueueManager, kind: str, *queues: str, **options: Any) -> dict[str, Any]:
@@ -147,18 +147,18 @@ async def test_long_jobs_let_a_short_one_of_another_owner_end_before_them(
     qm: qmnode.QueueManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qmnode.administration.jobs._SLICE", 0)
-    await send(qm, "orders", *numbered(2_500))
+    await send(qm, "orders", *numbered(400))
     await send(qm, "tx", *numbered(1))
 
     long = [await qm.operations.start_job(ASKER, "copy", ["orders"], target="later", dry_run=True) for _ in range(5)]
     short = await qm.operations.start_job(Asker("uid:1001"), "move", ["tx"], target="txlater")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (await qm.operations.show_job(Asker("uid:1001"), short["job"]))["state"] == "running":
             await asyncio.sleep(0)
 
     states = [(await qm.operations.show_job(ASKER, job["job"]))["state"] for job in long]
     assert states == ["running"] * 5 and labels(qm, "txlater") == ["m0"]
-    assert [(await finished(qm, job["job"]))["done"] for job in long] == [2_500] * 5
+    assert [(await finished(qm, job["job"]))["done"] for job in long] == [400] * 5
 
 
 async def test_deleting_is_as_a_purge_and_cannot_be_undone(qm: qmnode.QueueManager) -> None:

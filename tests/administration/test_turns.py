@@ -13,7 +13,7 @@ async def taken(turns: Turns, owner: str, order: list[str], name: str, go_on: as
 
 
 async def passes(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
 
@@ -39,5 +39,5 @@ async def test_a_waiter_that_was_cancelled_takes_no_place() -> None:
     waiters[1].cancel()  # the place is its own, and it has not noticed
     await asyncio.gather(*waiters, return_exceptions=True)
     assert order == ["next"] and not turns.wanted
-    async with asyncio.timeout(30), turns.turn("b"):
+    async with asyncio.timeout(60), turns.turn("b"):
         assert not turns.wanted

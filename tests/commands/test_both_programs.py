@@ -34,7 +34,7 @@ def started(program: str, *arguments: str, **more: Any) -> subprocess.CompletedP
         [sys.executable, "-c", START.format(program), *arguments],
         capture_output="stdout" not in more,
         text=True,
-        timeout=60,
+        timeout=240,
         cwd=PROJECT,
         check=False,
         **more,

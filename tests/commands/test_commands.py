@@ -91,8 +91,10 @@ def test_a_queue_through_its_life(node: NodeProcess, command: Command) -> None:
     ).json
     assert (created["pathname"], created["transactional"], created["quota"]) == (r"ALPHA\private$\life", True, 100)
     assert (created["privacy_level"], created["base_priority"]) == ("body", -5)
-    changed = command("queue", "set", "life", "--quota", "none", "--journaling", "--json").json
+    options = ("--quota", "none", "--journaling", "--duplicate-window", "600")
+    changed = command("queue", "set", "life", *options, "--json").json
     assert (changed["quota"], changed["journaling"], changed["label"]) == (None, True, "Life")
+    assert changed["duplicate_window"] == 600
     assert command("queue", "show", "life", "--json").json == changed | {"incoming_sequences": []}
     assert "Life" in command("queue", "list", "*LIFE").out
     listed = command("queue", "list", "--kind", "private", "--json").json["queues"]

@@ -28,7 +28,7 @@ def shell(line: str, node: NodeProcess) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         ["bash", "-c", line.replace("$q", words)],
         capture_output=True,
-        timeout=60,
+        timeout=240,
         cwd=PROJECT,
         env={**os.environ, "QMNODE_SOCKET": str(node.socket)},
         check=False,

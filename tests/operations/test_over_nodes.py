@@ -156,7 +156,7 @@ def test_a_node_that_is_down_is_named_and_holds_up_no_other(enterprise: Enterpri
     output, errors = enterprise.run("message", "find", "down", *BOTH, "-m", "GAMMA", code=1)
 
     assert len(output.splitlines()) == 6 and "GAMMA: it is unavailable" in errors and "GAMMA:" in errors
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 30  # as long as a request to it might take
     _, errors = enterprise.run("job", "list", *BOTH, "-m", "GAMMA", code=1)
     assert "GAMMA: it is unavailable" in errors
 
