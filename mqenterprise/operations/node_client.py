@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -25,7 +25,7 @@ from qmnode.management.operation_routes import (
 
 if TYPE_CHECKING:
     from asyncio import Semaphore
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
     from types import TracebackType
 
 D = TypeVar("D", bound=BaseModel)
@@ -35,12 +35,38 @@ _UNAUTHORIZED: Final = 401
 _LONGEST_REASON: Final = 500
 
 
+class Exchanged(NamedTuple):
+    """The answer to a request."""
+
+    status: int
+    content: bytes
+    media_type: str
+
+
+class _Bearer(httpx.Auth):
+    def __init__(self, token: Callable[[], str]) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add the token of this request."""
+        request.headers["Authorization"] = f"Bearer {self._token()}"
+        yield request
+
+
 class NodeClient:
     """One node. A context manager; calls may be made side by side."""
 
     def __init__(
-        self, machine: str, url: str, token: str, trust: ssl.SSLContext, *, connect_timeout: float, timeout: float
+        self,
+        machine: str,
+        url: str,
+        token: str | Callable[[], str],
+        trust: ssl.SSLContext,
+        *,
+        connect_timeout: float,
+        timeout: float,
     ) -> None:
+        """``token`` may be a function that is called for each request."""
         self.machine = machine
         self.url = url
         self._timeout = timeout
@@ -48,7 +74,7 @@ class NodeClient:
         self._client = httpx.AsyncClient(
             base_url=url,
             verify=trust,
-            headers={"Authorization": f"Bearer {token}"},
+            auth=_Bearer((lambda: token) if isinstance(token, str) else token),
             timeout=httpx.Timeout(timeout, connect=connect_timeout),
             trust_env=False,
         )
@@ -145,6 +171,27 @@ class NodeClient:
 
     # HTTP
 
+    async def exchange(self, method: str, path: str, query: str, content: bytes, *, largest: int) -> Exchanged:
+        """Any request with its answer, also a refusal. NodeError if none comes, or one of more than ``largest``
+        bytes.
+        """
+        url = httpx.URL(self.url).copy_with(raw_path=f"{path}?{query}".encode("latin-1", "replace"))
+        try:
+            request = self._client.build_request(
+                method, url, content=content, headers={"Content-Type": "application/json"} if content else None
+            )
+            response = await self._client.send(request, stream=True)
+            try:
+                return Exchanged(
+                    response.status_code,
+                    await _whole(response, largest),
+                    response.headers.get("Content-Type", ""),
+                )
+            finally:
+                await response.aclose()
+        except (httpx.HTTPError, OSError, httpx.InvalidURL, UnicodeError) as error:
+            raise self._unavailable(error, changes=method != "GET") from None
+
     async def _ask(
         self,
         kind: type[D],
@@ -221,14 +268,18 @@ class NodeClient:
             return NodeError(f"it answered with HTTP status {response.status_code}")
 
 
-async def _document(response: httpx.Response) -> Any:
+async def _whole(response: httpx.Response, largest: int) -> bytes:
     parts, size = [], 0
     async for part in response.aiter_bytes():
         parts.append(part)
         size += len(part)
-        if size > _LARGEST_ANSWER:
-            raise NodeError(f"its answer is larger than {_LARGEST_ANSWER} bytes")
-    return _json(b"".join(parts))
+        if size > largest:
+            raise NodeError(f"its answer is larger than {largest} bytes")
+    return b"".join(parts)
+
+
+async def _document(response: httpx.Response) -> Any:
+    return _json(await _whole(response, _LARGEST_ANSWER))
 
 
 def _json(content: bytes) -> Any:

@@ -86,6 +86,23 @@ def explain(topology: NamedTopology, source: Guid, destination: Guid) -> Explana
     return Explanation(tuple(hops))
 
 
+def next_link(
+    topology: NamedTopology, source: Guid, destination: Guid, tables: dict[Guid, RoutingTable]
+) -> RoutingLink | None:
+    """Return the routing link that a message takes on its next hop; None for a hop within a site, or without a way.
+
+    ``tables`` keeps routing tables between calls.
+    """
+    try:
+        decision = Router(topology.snapshot, source, tables=tables).next_hops(destination)
+    except NoRouteError:
+        return None
+    if decision.rule is not Rule.NEXT_SITE:
+        return None
+    hop = (*decision.hops, *decision.fall_back)[0]
+    return _link(topology, topology.snapshot.machines[source], decision, hop)
+
+
 def considered(
     topology: NamedTopology, source: Machine, destination: Machine, decision: NextHops | None
 ) -> Iterator[Considered]:

@@ -71,10 +71,12 @@ class _Checker:
                 self._say(("foreign_sites", position, "name"), "a site of this name is declared; give it another name")
         self.machines = self._unique("machines", (machine.name for machine in declared.machines), "machine")
         self._unique("users", (user.name for user in declared.users), "user")
+        self._unique("bridges", (f"{bridge.machine}\\{bridge.name}" for bridge in declared.bridges), "bridge")
         self._unique("queues", (f"{queue.machine}\\{queue.name}" for queue in declared.queues), "queue")
         self._links()
         self._machines()
         self._queues()
+        self._bridges()
 
     def _say(self, path: Path, sentence: str) -> None:
         self.found.append(self.loaded.sources.problem(path, sentence))
@@ -247,3 +249,20 @@ class _Checker:
                     self._say((*here, "access", index), "neither allows nor denies anything; give allow or deny")
                 if trustees.setdefault(fold(entry.to), index) != index:
                     self._say((*here, "access", index, "to"), f"{entry.to!r} stands here twice; join the two entries")
+
+    def _bridges(self) -> None:
+        ledgers: dict[tuple[str, int, str, str], int] = {}
+        for position, bridge in enumerate(self.loaded.declaration.bridges):
+            here: Path = ("bridges", position)
+            if (
+                self._known((*here, "machine"), bridge.machine, self.machines, self._machine_names, "machine")
+                and self._machine(bridge.machine).foreign
+            ):
+                self._say((*here, "machine"), f"{bridge.machine} is a foreign system; only a node has bridges")
+            if bridge.ledger:
+                ledger = (bridge.host, bridge.port, bridge.virtual_host, bridge.ledger)
+                first = ledgers.setdefault(ledger, position)
+                if first != position:
+                    before = self.loaded.sources.problem(("bridges", first), "")
+                    sentence = f"the bridge at {before.file}:{before.line} has this ledger; give each bridge its own"
+                    self._say((*here, "ledger"), sentence)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mqenterprise.topology.names import CommonName, Label, MachineName, QueueName
+from qmnode.settings.bridges import BridgeName, BridgeSettings
 from qmnode.settings.sizes import UNLIMITED as UNLIMITED
 from qmnode.settings.units import Quota
 
@@ -212,6 +213,20 @@ class User(_Model):
     )
 
 
+class Bridge(BridgeSettings):
+    """A bridge between a queue of a machine and an AMQP 1.0 peer (docs/amqp.md). The directory does not hold it: the
+    playbook ``rollout.yml`` brings it to the machine's node. Paths are of files on that machine.
+    """
+
+    machine: MachineName = Field(description="The machine whose node has the bridge")
+    name: BridgeName = Field(description="Unique on its machine")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its settings in ``node.yaml``: the declared values."""
+        return self.model_dump(mode="json", exclude_unset=True, exclude={"machine", "name"})
+
+
 class Declaration(_Model):
     """The enterprise as an operator declares it, in one YAML file or a directory of them."""
 
@@ -222,3 +237,4 @@ class Declaration(_Model):
     machines: Annotated[tuple[Machine, ...], Field(strict=False)] = ()
     queues: Annotated[tuple[Queue, ...], Field(strict=False)] = ()
     users: Annotated[tuple[User, ...], Field(strict=False)] = ()
+    bridges: Annotated[tuple[Bridge, ...], Field(strict=False)] = ()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mqenterprise.topology import declaration
 from mqenterprise.topology.problems import Path, did_you_mean
+from qmnode.settings.bridges import SecretSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ _MODELS: dict[str, type[BaseModel]] = {
     "machines": declaration.Machine,
     "queues": declaration.Queue,
     "users": declaration.User,
+    "bridges": declaration.Bridge,
+    "password_secret": SecretSettings,
     "access": declaration.Access,
 }
 
@@ -50,8 +53,10 @@ def explain(error: ErrorDetails, choices: Mapping[str, Sequence[str]]) -> tuple[
             return path, f"{value!r} is not one of the values" + hint
         case "value_error":
             sentence = str(context.get("error"))
+            if isinstance(value, dict) or path[-1] == "peer":  # a peer's URL may hold a password
+                return path, sentence
             return path, sentence if sentence.startswith(repr(value)) else f"{_shown(value)}: {sentence}"
-        case "greater_than_equal" | "less_than_equal":
+        case "greater_than_equal" | "less_than_equal" if _model(path) is not declaration.Bridge:
             return path, f"{value} is out of range; give {_range(path)}"
         case "too_short" | "too_long" | "string_too_short" | "string_too_long":
             return path, f"{_count(context)}"

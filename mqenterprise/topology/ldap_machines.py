@@ -88,6 +88,9 @@ class Machines:
         place.service_type = service_type
         dn = child(CONFIGURATION, place.computer.dn)
         attributes = self._attributes(values, service_type)
+        is_foreign = bool(values.get("foreign"))
+        if descriptor := self._writer.descriptors.queue_manager(place.computer.dn, is_foreign=is_foreign):
+            attributes["nTSecurityDescriptor"] = descriptor
         place.configuration = self._writer.create(dn, ("top", "mSMQConfiguration"), attributes, token)
         with self._writer.lock:
             self._index.machines[fold(name)] = place

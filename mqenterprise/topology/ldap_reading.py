@@ -215,7 +215,7 @@ class _Reader:
             self._put(Kind.USER, (name_of(entry.dn),), values, entry)
 
     def queues(self) -> None:
-        attributes = ["cn", "mSMQQueueNameExt", MARK, *names(fields.QUEUE)]
+        attributes = ["cn", "objectGUID", "mSMQQueueNameExt", MARK, *names(fields.QUEUE)]
         if self._access:
             attributes.append("nTSecurityDescriptor")
         for entry in self._search(self._contexts.domain, "(objectClass=mSMQQueue)", attributes):
@@ -229,7 +229,7 @@ class _Reader:
     def _put(self, kind: Kind, name: tuple[str, ...], values: dict[str, Value], entry: Entry) -> None:
         token = token_of(entry)
         row = resource(kind, name, values, owned=token is not None)
-        self.index.others[kind, row.reference.key] = Place(entry.dn, b"", token)
+        self.index.others[kind, row.reference.key] = Place(entry.dn, entry.first("objectGUID") or b"", token)
         self.table.put(row)
 
 

@@ -24,7 +24,8 @@ from mqenterprise.directory.errors import (
     ObjectAlreadyExists,
     ObjectNotFound,
 )
-from mqenterprise.directory.names import child, split_queue_name
+from mqenterprise.directory.names import child, parent_of, split_queue_name
+from mqenterprise.directory.new_descriptors import NewDescriptors
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.topology import ldap_fields as fields
 from mqenterprise.topology.ldap_fields import MARK, encode, mark, token_of
@@ -35,6 +36,7 @@ from mqenterprise.topology.plan import Action
 from mqenterprise.topology.resources import Kind
 from mqenterprise.topology.target import MovedOn, Snapshot, TargetError, TargetUnavailable
 from mqenterprise.topology.trustees import Trustees
+from qmnode.structures.change_notification import ChangeEvent
 from qmnode.structures.guid import guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ class Writer:
 
     def __init__(self, service: EnterpriseDirectory) -> None:
         self.connection = service.connection
+        self.descriptors = NewDescriptors(service.connection)
         self.lock = threading.Lock()
 
     def create(
@@ -223,6 +226,26 @@ class LdapTarget:
                     self._create(step, token)
                 case Action.UPDATE:
                     self._update(step, token)
+            if self._service.notices.wanted:
+                self._notify(step)
+
+    def _notify(self, step: Step) -> None:
+        """Note that a queue manager is to be notified of a step that was carried out."""
+        match step.reference.kind:
+            case Kind.QUEUE:
+                changed = self._index.others.get((Kind.QUEUE, step.reference.key))
+                event = _QUEUE_EVENTS[step.action]
+            case Kind.MACHINE if step.action is Action.UPDATE and _NOTIFIED & step.after.keys():
+                changed, event = self._machine_place(step.name[0]), ChangeEvent.QUEUE_MANAGER_CHANGED
+            case _:
+                return
+        owner = self._machine_place(step.name[0])
+        if changed is not None and changed.guid and owner is not None:
+            self._service.notices.note(event, guid_from_bytes(changed.guid), guid_from_bytes(owner.guid))
+
+    def _machine_place(self, name: str) -> Place | None:
+        found = self._index.machines.get(fold(name))
+        return None if found is None else found.configuration
 
     def _create(self, step: Step, token: int) -> None:
         kind, name, values = step.reference.kind, step.name, step.after
@@ -231,7 +254,10 @@ class LdapTarget:
                 self._writer.change(self._contexts.enterprise, encode(fields.ENTERPRISE, values), token)
             case Kind.SITE:
                 dn = child(name[0], self._contexts.sites)
-                place = self._writer.create(dn, ("top", "site"), encode(fields.SITE, values), token)
+                site = dict(encode(fields.SITE, values))
+                if descriptor := self._writer.descriptors.site():
+                    site["nTSecurityDescriptor"] = descriptor
+                place = self._writer.create(dn, ("top", "site"), site, token)
                 self._writer.ensure(child("Servers", dn), ("top", "serversContainer"), token)
                 if self._connection.dialect.kind is ServerKind.ACTIVE_DIRECTORY:
                     self._writer.ensure(child(_SITE_SETTINGS, dn), _SITE_SETTINGS_CLASSES, token)
@@ -275,6 +301,10 @@ class LdapTarget:
         attributes = self._attributes(Kind.QUEUE, step.after)
         if extension:
             attributes["mSMQQueueNameExt"] = (extension.encode(),)
+        if "nTSecurityDescriptor" not in attributes and (
+            descriptor := self._writer.descriptors.queue(parent_of(place.dn))
+        ):
+            attributes["nTSecurityDescriptor"] = descriptor
         self._add(step, child(name, place.dn), ("top", "mSMQQueue"), attributes, token)
 
     def _create_user(self, step: Step, token: int) -> None:
@@ -356,6 +386,13 @@ class LdapTarget:
 _SITE_SETTINGS: Final = "NTDS Site Settings"
 _SITE_SETTINGS_CLASSES: Final = ("top", "applicationSiteSettings", "nTDSSiteSettings")
 """Beneath every site of Active Directory (MS-ADTS 6.1.1.2.2.1.1); its tools report a site without them as damaged."""
+_QUEUE_EVENTS: Final = {
+    Action.CREATE: ChangeEvent.QUEUE_CREATED,
+    Action.UPDATE: ChangeEvent.QUEUE_CHANGED,
+    Action.DELETE: ChangeEvent.QUEUE_DELETED,
+}
+_NOTIFIED: Final = frozenset({"quota", "journal_quota"})
+"""The values of a machine that its queue manager reads again when it is notified."""
 _FIELDS: Final[dict[Kind, dict[str, Field]]] = {
     Kind.SITE: fields.SITE,
     Kind.ROUTING_LINK: fields.ROUTING_LINK,

@@ -25,9 +25,16 @@ _MODELS: dict[str, type[BaseModel]] = {
     "machines": declaration.Machine,
     "queues": declaration.Queue,
     "users": declaration.User,
+    "bridges": declaration.Bridge,
 }
 _NAMED = ("sites", "foreign_sites", "machines")
-_ACCEPTED: dict[str, Any] = {"name": "x", "machine": "x", "sites": ("x", "y"), "cost": declaration.MINIMUM_COST}
+_ACCEPTED: dict[str, Any] = {
+    **dict.fromkeys(("name", "machine", "queue", "address"), "x"),
+    "sites": ("x", "y"),
+    "cost": declaration.MINIMUM_COST,
+    "direction": "out",
+    "peer": "amqp://x",
+}
 """For each required value, one that its model accepts."""
 
 
@@ -63,7 +70,10 @@ def salvage(
 def _mended(section: str, position: int, given: object, fields: set[str], doubtful: set[str]) -> BaseModel:
     model = _MODELS[section]
     raw: dict[Any, Any] = given if isinstance(given, dict) else {}
-    values = {name: raw[name] for name in model.model_fields if name in raw and name not in fields}
+    kept = model.model_fields.keys() - fields
+    if not fields:  # they do not fit together
+        kept = {name for name, info in model.model_fields.items() if info.is_required()}
+    values = {name: raw[name] for name in model.model_fields if name in raw and name in kept}
     replaced: dict[str, Any] = {}
     for name, info in model.model_fields.items():
         if name in values or not info.is_required():

@@ -30,7 +30,7 @@ RECAP = re.compile(r"ok=\d+ +changed=(\d+) +unreachable=0 +failed=0")
 
 
 def run(
-    program: str, *arguments: object, cwd: Path = PLAYBOOKS, code: int = 0, timeout: int = 240, **environment: str
+    program: str, *arguments: object, cwd: Path = PLAYBOOKS, code: int = 0, timeout: int = 900, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [BIN / program, *map(str, arguments)],
@@ -118,6 +118,20 @@ class TestInventory:
 
         assert hosts["site_cordoba"]["hosts"] == ["cor-router", "cor-warehouse"]
         assert hosts["_meta"]["hostvars"]["cor-router"]["ansible_host"] == "203.0.113.10"
+
+    def test_a_host_has_its_declared_bridges_and_no_template_in_them(self, tmp_path: Path) -> None:
+        bridge = {"direction": "out", "queue": "orders", "peer": "amqps://b.example", "address": "{{ 6 * 7 }}"}
+        declared = yaml.safe_load((REPOSITORY / "inventory/contoso.yaml").read_text("utf-8"))
+        declared["bridges"] = [{"machine": "AMS-Shop", "name": "billing", **bridge}]
+        (tmp_path / "declared.yaml").write_text(yaml.safe_dump(declared))
+        file = tmp_path / "some.msmq.yaml"
+        plugin = {"plugin": "msmq.enterprise.directory", "source": "declared", "declared": "declared.yaml"}
+        file.write_text(yaml.safe_dump(plugin))
+
+        hosts = plain(json.loads(run("ansible-inventory", "-i", file, "--list").stdout))["_meta"]["hostvars"]
+
+        assert hosts["ams-shop"]["msmq_bridges"] == {"billing": bridge}
+        assert hosts["ams-router"]["msmq_bridges"] == {}
 
     def test_a_site_without_hosts_is_told(self, tmp_path: Path) -> None:
         file = tmp_path / "none.msmq.yaml"

@@ -83,6 +83,24 @@ def test_tls_with_other_nodes_is_told_and_certificates_are_compared_with_the_dir
         assert fault in sentence
 
 
+def test_the_amqp_door_and_bridges_are_told_and_what_is_wrong_with_them() -> None:
+    bridges = [
+        {"name": "out", "connected": True, "reason": ""},
+        {"name": "in", "connected": False, "reason": "Connection refused"},
+    ]
+    probed = {"identifier": "one", "amqp_port": 5671, "door_fault": "", "bridges": bridges}
+    host = {"queue_manager_looked": {}, "queue_manager_probed": probed}
+
+    told = verification([], {"one": host})
+
+    assert {"one: its AMQP door is at port 5671", "one: its bridge out is connected"} <= set(told["seen"])
+    assert told["faults"] == {"one": ["one: its bridge in is down: Connection refused"]}
+    other = host | {
+        "queue_manager_probed": {"identifier": "one", "amqp_port": 0, "door_fault": "its AMQP door is closed"}
+    }
+    assert verification([], {"one": other})["faults"] == {"one": ["one: its AMQP door is closed"]}
+
+
 def test_a_probe_that_is_stuck_is_the_fault_of_the_host_that_has_it() -> None:
     lost = {"seconds": None, "path": ["one", "two"], "why": "no acknowledgment within 60 s"}
     looked = {"queue_manager_looked": {}}

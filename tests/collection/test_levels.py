@@ -130,6 +130,25 @@ def test_every_level_is_merged_by_key_into_the_settings_of_every_node(inventory:
     }
 
 
+def test_a_declared_bridge_is_planned_for_the_node_of_its_machine(inventory: Inventory) -> None:
+    declared = inventory.folder / "enterprise.yaml"
+    peer = {"direction": "out", "queue": "orders", "peer": "amqps://b.example", "address": "billing", "user": "shop"}
+    bridge = peer | {"password_secret": {"name": "billing"}}
+    declaration = yaml.safe_load(declared.read_text())
+    declaration["bridges"] = [{"machine": SHOP, "name": "out", **bridge}]
+    declared.write_text(yaml.safe_dump(declaration))
+    inventory.give("group_vars/all", **inventory.local)
+    inventory.give(f"host_vars/{SHOP}", queue_manager_settings={"bridges": {"out": {"window": 50}}})
+
+    found = inventory.settings(inventory.play())
+
+    assert {host: each.get("bridges") for host, each in found.items()} == {
+        ROUTER: None,
+        SHOP: {"out": bridge | {"window": 50}},
+        FAR: None,
+    }
+
+
 def test_settings_that_reach_no_node_stop_before_a_host_is_touched(inventory: Inventory) -> None:
     """The hosts are those of the sample, which do not answer: they are not even looked at."""
     inventory.give("host_vars/ams-ruter", queue_manager_settings=quota(1))

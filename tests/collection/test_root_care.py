@@ -175,7 +175,7 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
         [PYTHON, SCRIPTS / script, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

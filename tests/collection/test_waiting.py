@@ -31,6 +31,6 @@ def test_the_reason_is_told_when_the_log_ends_with_the_service_manager(tmp_path:
     log.write_text("\n".join(['{"event": "starting", "level": "info"}', REASON, *RESTART]))
 
     command = [sys.executable, str(ROLE), str(tmp_path / "no.sock"), "", "0", str(log)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
 
     assert json.loads(done.stdout)["said"].splitlines() == [REASON, *RESTART]

@@ -53,10 +53,12 @@ def rolled_out(machines: Sequence[str], queues: list[dict[str, Any]]) -> Iterato
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[LabEnterprise]:
-    """One site: a routing server and a client. Nothing is rolled out yet."""
+    """One site: a routing server and a client, which is to have an AMQP door. Nothing is rolled out yet."""
     enterprise = LabEnterprise(sample(*SMALL))
     try:
         enterprise.start()
+        variables = enterprise.host_variables(SMALL[1])
+        variables.write_text(yaml.safe_dump(yaml.safe_load(variables.read_text()) | {"queue_manager_amqp": True}))
         yield enterprise
     finally:
         enterprise.close()

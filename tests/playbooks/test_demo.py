@@ -113,10 +113,17 @@ def test_addresses_that_were_printed_outlive_the_host(kept: Kept) -> None:
     restart = re.search(r"^  (ssh -F \S+) ", kept.said, re.MULTILINE)
     if restart is None:
         pytest.skip("hosts without ssh are not restarted")
+    run = f"{restart[1]} {RECEIVER} systemctl show --property=InvocationID --value qmnode"
+    before = kept.shell(run).stdout.strip()
+    assert before
     kept.shell(f"{restart[1]} {RECEIVER} systemctl reboot")
-    look = f"qmnode queue list --socket {socket}"
-    wait_until(lambda: kept.shell(look).returncode != 0, 60, "the node has gone down with its host")
 
+    def is_another() -> bool:
+        asked = kept.shell(run)
+        return asked.returncode == 0 and asked.stdout.strip() not in ("", before)
+
+    wait_until(is_another, 120, "the node was started again with its host")
+    look = f"qmnode queue list --socket {socket}"
     wait_until(lambda: kept.shell(look).returncode == 0, 120, "the node answers where it answered")
 
     assert "payments" in kept.shell(look).stdout

@@ -89,7 +89,7 @@ class Servers:
                 "ANSIBLE_NOCOLOR": "1",
                 **self.hosts.environment(),
             },
-            capture_output=True, text=True, timeout=300, check=False, cwd=PROJECT, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=540, check=False, cwd=PROJECT, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         said = done.stdout + done.stderr
         assert done.returncode == 0, said[-6000:]

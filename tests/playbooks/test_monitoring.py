@@ -117,7 +117,7 @@ def promtool() -> Path:
     "arguments", [("check", "rules", RULES), ("test", "rules", TRIED)], ids=["well formed", "tried"]
 )
 def test_prometheus_takes_the_rules(promtool: Path, arguments: tuple[str | Path, ...]) -> None:
-    done = subprocess.run([promtool, *arguments], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([promtool, *arguments], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -133,7 +133,7 @@ def test_the_playbook_writes_rules_dashboard_and_targets(tmp_path: Path) -> None
         program = Path(sys.executable).with_name("ansible-playbook")
         command = [program, "-i", inventory, PLAYBOOKS / "monitoring.yml", *arguments]
         environment = os.environ | {"ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         (changed,) = re.findall(r"^monitor .*changed=(\d+)", done.stdout, re.MULTILINE)
         return str(changed)

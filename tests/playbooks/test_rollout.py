@@ -70,7 +70,7 @@ class TestRollOut:
         """Somebody else has its port. The next run goes on from there; the test after this one finds nothing left."""
         small.hosts.stop_node(ROUTER)
         with somebody_listens(small, ROUTER):
-            stopped = small.play("rollout", queue_manager_ready_seconds=20)
+            stopped = small.play("rollout", queue_manager_ready_seconds=10)
             assert stopped.code != 0
             assert f"{ROUTER}, at " in stopped.said
             assert "is not ready after" in stopped.said
@@ -98,6 +98,26 @@ class TestRollOut:
         kept = [path for path in small.releases.parent.rglob("*") if path.name in ("key.pem", "ca.key")]
         assert kept
         assert all(not path.stat().st_mode & 0o077 for path in kept)
+
+    def test_a_chosen_host_has_an_amqp_door_with_its_certificate(self, small: LabEnterprise) -> None:
+        verified = small.play("verify").ok()
+
+        assert f"{SHOP}: its AMQP door is at port 5671" in verified.said
+        assert f"{ROUTER}: its AMQP door" not in verified.said
+
+    def test_a_door_that_cannot_be_used_is_a_fault(self, small: LabEnterprise) -> None:
+        wrong = {
+            "bridges": {"out": {"direction": "out", "queue": "none", "peer": "amqp://127.0.0.1:1", "address": "x"}}
+        }
+        try:
+            small.play("rollout", "--limit", SHOP, queue_manager_settings=wrong).ok()
+
+            verified = small.play("verify", "--limit", SHOP)
+        finally:
+            small.play("rollout", "--limit", SHOP).ok()
+
+        assert verified.code != 0
+        assert f"{SHOP}: its bridge out is down: amqp://127.0.0.1:1" in verified.said
 
     def test_a_certificate_is_renewed_in_time(self, small: LabEnterprise) -> None:
         before = small.hosts.path(SHOP, "/etc/qmnode/certificate.pem").read_bytes()

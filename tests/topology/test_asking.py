@@ -50,7 +50,7 @@ class Desk:
             capture_output=True,
             text=True,
             env={**os.environ, **self.environment},
-            timeout=60,
+            timeout=240,
             check=False,
         )
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mqenterprise.topology.check import load
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.schema import enterprise_schema
+from qmnode.settings.bridges import BridgeSettings
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,6 +71,59 @@ def test_quotas_are_kilobytes_or_sizes(tmp_path, written, kilobytes):
 
     for item in (*declared.machines, *declared.queues):
         assert (item.quota, item.journal_quota) == (kilobytes, kilobytes)
+
+
+BRIDGE = "machine: cl, name: out, direction: out, queue: orders, peer: 'amqps://b.example', address: billing"
+
+
+def test_a_bridge_is_declared_with_what_the_settings_of_its_node_say(tmp_path):
+    file = tmp_path / "declared.yaml"
+    file.write_text(
+        "enterprise: {name: E}\nsites: [{name: S}]\nmachines: [{name: cl, sites: [S]}]\n"
+        f"bridges:\n  - {{{BRIDGE}, user: shop, password_secret: {{name: billing, settings: {{region: eu-west-1}}}}}}\n"
+    )
+    assert jsonschema_rs.validator_for(json.loads(enterprise_schema())).is_valid(yaml.safe_load(file.read_text()))
+
+    (bridge,) = load(file).declaration.bridges
+
+    assert (bridge.machine, bridge.name) == ("cl", "out")
+    assert bridge.settings == {
+        "direction": "out", "queue": "orders", "peer": "amqps://b.example", "address": "billing", "user": "shop",
+        "password_secret": {"name": "billing", "settings": {"region": "eu-west-1"}},
+    }  # fmt: skip
+    assert BridgeSettings(**bridge.settings).window == 200
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (BRIDGE.replace("cl", "nobody"), "there is no machine 'nobody'"),
+        (BRIDGE.replace("cl", "far"), "far is a foreign system; only a node has bridges"),
+        (f"{BRIDGE}, password: open sesame", "there is no setting 'password' (did you mean password_file?)"),
+        (BRIDGE.replace("b.example", "shop:open sesame@b.example"), "peer has no user and password: set user, and"),
+        (f"{BRIDGE}, user: shop", "user goes with either password_file or password_secret"),
+        (f"{BRIDGE}, window: 20000", "less than or equal to 10000"),
+        (f"{BRIDGE}}}\n  - {{{BRIDGE}", r"the bridge 'cl\\out' is declared at"),
+        (
+            f"{BRIDGE}, guarantee: exactly-once, ledger: l}}\n"
+            f"  - {{{BRIDGE.replace('name: out', 'name: more')}, guarantee: exactly-once, ledger: l",
+            "has this ledger; give each bridge its own",
+        ),
+    ],
+)
+def test_a_bridge_that_cannot_be_is_told_and_no_password_with_it(tmp_path, written, told):
+    file = tmp_path / "declared.yaml"
+    file.write_text(
+        "enterprise: {name: E}\nsites: [{name: S}]\nforeign_sites: [{name: F}]\n"
+        "machines: [{name: cl, sites: [S]}, {name: far, foreign: true, foreign_sites: [F]}]\n"
+        f"bridges:\n  - {{{written}}}\n"
+    )
+
+    with pytest.raises(DeclarationError) as refused:
+        load(file)
+
+    assert [told in problem.sentence for problem in refused.value.problems] == [True], str(refused.value)
+    assert "open sesame" not in str(refused.value)
 
 
 def test_the_json_schema_is_up_to_date():

@@ -142,6 +142,7 @@ def test_a_large_enterprise_is_applied_and_planned_in_time(bench, open_folder, t
     plan_seconds, plan_mebibytes = PLAN_LIMITS[size]
     done, rate, own = applied(bench, tmp_path, *size)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MQENTERPRISE_DIRECTORY": str(bench.file)}
+    clock = "seconds" if size == LARGE else "cpu"  # beside other tests only the processor time says something
     for _ in range(3):  # a machine that is shared stalls now and then
         plan = subprocess.run(
             [sys.executable, "-c", MEASURED, "plan", str(tmp_path / "large.yaml")],
@@ -152,7 +153,7 @@ def test_a_large_enterprise_is_applied_and_planned_in_time(bench, open_folder, t
             check=False,
         )
         figures = json.loads(plan.stderr.splitlines()[-1])
-        if figures["seconds"] < plan_seconds:
+        if figures[clock] < plan_seconds:
             break
 
     shares = [rate / own]
@@ -169,5 +170,5 @@ def test_a_large_enterprise_is_applied_and_planned_in_time(bench, open_folder, t
     assert done == sites + (sites - 1) + machines + queues, told
     assert shares[-1] >= SHARE_OF_ADD_RATE, told
     assert (figures["code"], plan.stdout.splitlines()[-1]) == (0, "Nothing to do: the directory is as declared.")
-    assert figures["seconds"] < plan_seconds, told
+    assert figures[clock] < plan_seconds, told
     assert figures["mebibytes"] < plan_mebibytes, told

@@ -91,7 +91,7 @@ def command(bench, *arguments):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

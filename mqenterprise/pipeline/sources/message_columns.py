@@ -27,7 +27,9 @@ from qmnode.model.packet_parts import (
     Names,
 )
 from qmnode.model.positions import SEQUENCE_MASK
+from qmnode.model.record import PREFIX_SIZE
 from qmnode.structures.guid import guid_to_text
+from qmnode.structures.packet_view import places_of
 from qmnode.structures.user_header import UserFlags
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -221,10 +223,7 @@ class _Messages:
         flags = self.head["flags"]
         ends = self.head["place"].astype("i8") - np.where(flags & HAS_TRANSACTION, TRANSACTION.size, 0)
         for row in np.flatnonzero(flags & (HAS_CONNECTOR | _SECURED)).tolist():
-            names, own = Names(self.values[row], b"", b""), int(flags[row])
-            for shift in (DESTINATION_SHIFT, ADMINISTRATION_SHIFT, RESPONSE_SHIFT):
-                names.skip(own >> shift & 7)
-            ends[row] = names.offset
+            ends[row] = places_of(self.values[row], PREFIX_SIZE).connector_type
         return ends
 
     def flag(self, mask: int) -> Any:
@@ -351,7 +350,7 @@ def _senders(messages: _Messages, kind: pa.DataType) -> pa.Array:
     if not messages.flag(_SECURED).any():
         return pa.nulls(len(flags), kind)
     return pa.array(
-        [sender_of(value, one) if one & _SECURED else None for value, one in zip(messages.values, flags, strict=True)],
+        [sender_of(value) if one & _SECURED else None for value, one in zip(messages.values, flags, strict=True)],
         kind,
     )
 

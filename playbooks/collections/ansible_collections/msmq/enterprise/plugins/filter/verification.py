@@ -50,9 +50,10 @@ def verification(pairs, hostvars):
         for host in hosts:
             faults[host].append(sentence)
     for host, node in nodes.items():
-        faults[host] += [f"{host}: {fault}" for fault in _certificate(node)]
+        faults[host] += [f"{host}: {fault}" for fault in (*_certificate(node), *_amqp(node))]
     seen = [f"{host}: {_node(node)}" for host, node in nodes.items()]
     seen += [f"{host}: {sentence}" for host, node in nodes.items() for sentence in _transport(node)]
+    seen += [f"{host}: {sentence}" for host, node in nodes.items() for sentence in _doors(node)]
     for pair in pairs:
         start, end = nodes.get(pair["from"]), nodes.get(pair["to"])
         if start is None or end is None:
@@ -85,6 +86,24 @@ def _transport(node):
         return []
     peers = [f"speaks in clear with {peer}, as declared (plain_peers)" for peer in probed["plain_peers"]]
     return [f"its mode of TLS with other nodes is {probed['tls_mode']}", *peers]
+
+
+def _doors(node):
+    """The AMQP door of a node, and its bridges."""
+    probed = node.get("queue_manager_probed") or {}
+    port = probed.get("amqp_port")
+    sentences = [f"its AMQP door is at port {port}"] if port else []
+    return sentences + [
+        f"its bridge {one['name']} is connected" for one in probed.get("bridges", ()) if one["connected"]
+    ]
+
+
+def _amqp(node):
+    """That programs cannot use the AMQP door that a node is to have, and that a bridge is down."""
+    probed = node.get("queue_manager_probed") or {}
+    found = [probed["door_fault"]] if probed.get("door_fault") else []
+    down = [one for one in probed.get("bridges", ()) if not one["connected"]]
+    return found + [f"its bridge {one['name']} is down: {one['reason'] or 'connecting'}" for one in down]
 
 
 def _certificate(node):

@@ -15,7 +15,8 @@ description:
   - The file of this inventory ends with C(.msmq.yaml) or C(.msmq.yml).
   - Each host has the variables C(msmq_computer), C(msmq_identifier), C(msmq_dns_name), C(msmq_sites), C(msmq_roles),
     C(msmq_foreign_sites), C(msmq_in_routing_servers), C(msmq_out_routing_servers), C(msmq_addresses),
-    C(msmq_is_gate), and C(ansible_host), which is the first declared address or else the DNS name.
+    C(msmq_is_gate), C(msmq_bridges), which are its declared bridges by name, and C(ansible_host), which is the first
+    declared address or else the DNS name.
   - "All hosts have C(msmq_links), the routing links with sites, cost and site gates."
   - Names and other values of the directory are data. A template among them is never evaluated; a machine whose name
     cannot be a host's, and a DNS name that begins with a dash, are left out with a warning.
@@ -46,7 +47,8 @@ options:
     type: dict
   declared:
     description:
-      - The declaration, relative to this inventory. It gives the hosts' addresses, which the directory does not hold.
+      - The declaration, relative to this inventory. It gives the hosts' addresses and bridges, which the directory does
+        not hold.
     type: str
   site:
     description: Only the hosts of this site.
@@ -151,6 +153,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         except (DirectoryOperationError, TargetError, DeclarationError) as error:
             raise AnsibleParserError(f"{path}: {error}") from None  # Ansible would say it again for each cause
         addresses = {fold(each.name): list(each.addresses) for each in declared.machines} if declared else {}
+        self._bridges = {}
+        for bridge in declared.bridges if declared else ():
+            self._bridges.setdefault(fold(bridge.machine), {})[bridge.name] = bridge.settings
         self._fill(machines, links, identifiers, addresses)
 
     def _only_declared(self):
@@ -229,6 +234,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             "msmq_identifier": identifiers.get(known),
             "msmq_addresses": addresses.get(known, []),
             "msmq_is_gate": is_gate,
+            "msmq_bridges": self._bridges.get(known, {}),
         }
         reached = next(iter(variables["msmq_addresses"]), None) or machine["dns_name"]
         if reached and NO_HOST.search(reached):

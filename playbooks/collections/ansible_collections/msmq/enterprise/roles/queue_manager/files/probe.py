@@ -1,9 +1,10 @@
 """Whether messages get from this host's node to others and back, and which way. Run by the node's own Python.
 
-Arguments: the node's socket, and an action. ``check`` and ``prepare`` take the file of the node's certificate, and
-``reports`` on a node that sends. ``probe`` takes a JSON document: ``targets`` (hosts with the format names of their
-queues), ``names`` (identifiers with hosts) and ``addresses`` (with hosts). A probe is traced, and asks for an
-acknowledgment of its arrival, so its way back is seen as well. Prints one JSON document.
+Arguments: the node's socket, and an action. ``check`` and ``prepare`` take the file of the node's certificate,
+``reports`` on a node that sends, and ``door=ADDRESS`` on a node that is to have an AMQP door. ``probe`` takes a JSON
+document: ``targets`` (hosts with the format names of their queues), ``names`` (identifiers with hosts) and
+``addresses`` (with hosts). A probe is traced, and asks for an acknowledgment of its arrival, so its way back is seen as
+well. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
+import ssl
 import sys
 import time
 from pathlib import Path
@@ -26,6 +29,8 @@ ANSWERS = r".\private$\mqenterprise-probe-answers"
 REPORTS = r".\mqenterprise-probe-reports"
 """Trace reports go to public queues only."""
 PATIENCE = 60.0
+PATIENCE_OF_DOOR = 10.0
+SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 FOLLOWED = 5.0
 """Seconds that the reports may come after the acknowledgment."""
 NEXT_HOP = re.compile(r"<MESSAGE ID>([0-9A-F]{8})</MESSAGE ID>.*<NEXT HOP>(.*?)</NEXT HOP>", re.DOTALL)
@@ -46,7 +51,24 @@ def certified(file: str) -> str:
     return "" if machine is None or ended else guid_to_text(machine)
 
 
-async def prepare(path: str, names: list[str], certificate: str, *, make: bool) -> dict:
+def door_fault(address: str, port: int, certificate: str, name: str) -> str:
+    """Look at the AMQP door as its clients do; return the fault, empty if there is none."""
+    if not port:
+        return "its AMQP door is closed: the node's log says why"
+    context = ssl.create_default_context(cafile=str(Path(certificate).with_name("ca.pem")))
+    context.load_default_certs()
+    try:
+        with socket.create_connection((address or "127.0.0.1", port), PATIENCE_OF_DOOR) as plain:
+            plain.settimeout(PATIENCE_OF_DOOR)
+            with context.wrap_socket(plain, server_hostname=name) as door:
+                door.sendall(SASL_HEADER)
+                answer = door.recv(len(SASL_HEADER))
+    except OSError as error:
+        return f"its AMQP door at port {port} cannot be used: {error}"
+    return "" if answer == SASL_HEADER else f"what listens at port {port} does not speak AMQP 1.0"
+
+
+async def prepare(path: str, names: list[str], certificate: str, door: str | None, *, make: bool) -> dict:
     """The queues to which probes go and come back, and the identity of this node."""
     async with qmnode.connect(path) as node:
         missing = [name for name in names if not await exists(node, name)]
@@ -56,6 +78,15 @@ async def prepare(path: str, names: list[str], certificate: str, *, make: bool) 
         status = await node.status()
         found["tls_mode"] = getattr(status, "tls_mode", "")
         found["plain_peers"] = list(getattr(status, "plain_peers", ()))
+        found["amqp_port"] = getattr(status, "amqp_port", 0)
+        found["bridges"] = [
+            {"name": bridge.name, "connected": bridge.connected, "reason": bridge.reason}
+            for bridge in getattr(status, "bridges", ())
+        ]
+        found["door_fault"] = ""
+        if door is not None:
+            name = node.computer_name.lower()
+            found["door_fault"] = await asyncio.to_thread(door_fault, door, found["amqp_port"], certificate, name)
         found["certificate"] = certified(certificate) if found["tls_mode"] else ""
         if make or QUEUE not in missing:
             number = (await node.queue(QUEUE)).private_queue_number
@@ -166,10 +197,13 @@ async def probe(path: str, asked: dict) -> dict:
 def main() -> None:
     """Check, prepare or probe, as the arguments say."""
     path, action, argument, *rest = sys.argv[1:]
-    names = [QUEUE, ANSWERS, REPORTS] if rest == ["reports"] else [QUEUE]
+    names = [QUEUE, ANSWERS, REPORTS] if "reports" in rest else [QUEUE]
+    door = next((word.removeprefix("door=") for word in rest if word.startswith("door=")), None)
     try:
         make = action == "prepare"
-        work = probe(path, json.loads(argument)) if action == "probe" else prepare(path, names, argument, make=make)
+        work = (
+            probe(path, json.loads(argument)) if action == "probe" else prepare(path, names, argument, door, make=make)
+        )
         print(json.dumps(asyncio.run(work)))
     except (OSError, MessageQueuingError) as error:
         sys.exit(f"the node does not answer: {error}")
