@@ -23,7 +23,7 @@ from qmnode import Access, QueueManager
 from qmnode.administration.messages import browse
 from qmnode.directory.file import FileDirectory
 from qmnode.management.refused_documents import RefusedMessagesDocument
-from qmnode.model.refusals import Standing
+from qmnode.model.traffic import Standing
 from qmnode.security.tls import initiator_context
 from qmnode.settings.security import SecuritySettings, TlsMode, UnsignedSenders
 from qmnode.structures.access_masks import QueueAccess as Right
@@ -61,7 +61,10 @@ def reason_in(result: str) -> str:
     return result.removeprefix("refused (").removesuffix(")")
 
 
-WAYS, SETTINGS = table("`security.unsigned_senders`")
+_SETTINGS, _ROWS = table("the message arrives")
+WAYS = [row[0] for row in _ROWS]
+SETTINGS = [[setting, *(row[1 + column] for row in _ROWS)] for column, setting in enumerate(_SETTINGS)]
+"""A setting, and what becomes of a message on each way."""
 _, SENDERS = table("The message names")
 
 
@@ -95,13 +98,13 @@ class Scene:
         target = self.machines["BOB"].listens
         source, bringer = {
             "from the sender's machine, over TLS with its certificate": ("SECURE", "SECURE"),
-            "from the sender's machine, in clear, a plain peer": ("PLAIN", "PLAIN"),
-            "from the sender's machine, in clear, no plain peer": ("CLEAR", "CLEAR"),
-            "passed on by another machine": ("CLEAR", "PLAIN"),
+            "from the sender's machine, a plain peer": ("PLAIN", "PLAIN"),
+            "from the sender's machine, without TLS, not a plain peer": ("CLEAR", "CLEAR"),
+            "from another machine, such as a routing server": ("CLEAR", "PLAIN"),
         }[way]
         own = self.machines[bringer].listens
         tls: dict[str, Any] = {}
-        if "TLS" in way:
+        if "over TLS" in way:
             context = initiator_context(tls_of(self.folder, own, self.machines[bringer].identifier, number=1))
             tls = {"ssl": context, "server_hostname": target}
         peer = Peer(*await asyncio.open_connection(target, PORT, local_addr=(own, 0), **tls))
@@ -199,7 +202,7 @@ async def test_each_sender_has_the_result_of_the_table(scene: Any) -> None:
     async with scene(unsigned_senders=UnsignedSenders.PLAIN_PEERS) as (bob, people):
         assert {row[0] for row in SENDERS} == set(people)
         for who, result in SENDERS:
-            await bob.send("from the sender's machine, in clear, a plain peer", people[who], who.encode())
+            await bob.send("from the sender's machine, a plain peer", people[who], who.encode())
             assert (who.encode() in await bob.delivered()) is (result == "delivered"), who
             if result != "delivered":
                 (last, *_) = await bob.refused()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,10 +41,16 @@ def script() -> str:
         "mkdir -p /var/lib/mqenterprise; mount -t tmpfs tmpfs /var/lib/mqenterprise",
     ]
     for block in blocks(PAGE):
-        if block.line > begin:
+        if block.line > begin and block.language in {"sh", "python"}:
             code = "\n".join(block.lines)
             lines.append(f"python <<'EXAMPLE'\n{code}\nEXAMPLE" if block.language == "python" else code)
     return "\n".join(lines)
+
+
+def shown() -> list[str]:
+    """The lines of output that the page shows, without those that have a time of day."""
+    lines = [line for block in blocks(PAGE) if block.language == "text" for line in block.lines]
+    return [line for line in lines if not re.search(r"\d\d:\d\d:\d\d", line)]
 
 
 def test_every_command_and_option_of_the_tutorial_exists() -> None:
@@ -90,3 +97,5 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
         said = log.read()
     assert done.returncode == 0, said
     assert [one for one in EXPECTED if one not in said] == [], said
+    printed = {line.rstrip() for line in said.splitlines()}
+    assert [line for line in shown() if line not in printed] == [], said

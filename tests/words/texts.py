@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,11 @@ _YAML_TEXT: Final = re.compile(
     r"\s*(?:- )?(?:name|fail_msg|success_msg|description|short_description): (?![|>\[{&*])(.*\S)"
 )
 _ITEM: Final = re.compile(r"^\s*([-*]|\d+\.)\s+")
+_STRING_OR_COMMENT: Final = re.compile(
+    r"""\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.)*?'''|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|(#[^\n]*)""",
+    re.DOTALL,
+)
+"""A string, in which a # begins nothing, or a comment: all that one needs of the language to find comments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +145,14 @@ def _literal(node: ast.expr) -> str:
 def _comments(source: str) -> Iterable[tuple[int, str]]:
     """Comments, with those on lines of their own that follow each other as one."""
     found: list[tuple[int, str]] = []
-    last = -1
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type != tokenize.COMMENT or _DIRECTIVE.search(token.string):
+    last, line, counted = -1, 1, 0
+    for match in _STRING_OR_COMMENT.finditer(source):
+        if match[1] is None or _DIRECTIVE.search(match[1]):
             continue
-        line, alone = token.start[0], not token.line[: token.start[1]].strip()
-        text = token.string.lstrip("# ")
+        start = match.start()
+        line, counted = line + source.count("\n", counted, start), start
+        alone = not source[source.rfind("\n", 0, start) + 1 : start].strip()
+        text = match[1].lstrip("# ")
         if alone and line == last + 1:
             found[-1] = (found[-1][0], f"{found[-1][1]} {text}")
         else:
