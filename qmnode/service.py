@@ -28,9 +28,13 @@ from qmnode.settings.node import ConfigurationError, LogSettings, NodeSettings, 
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from qmnode.amqp.bridges import Bridges
     from qmnode.amqp.door import AmqpDoor
+    from qmnode.dcerpc.server import Service as RpcService
     from qmnode.management.server import ManagementServer
+    from qmnode.remote_management.qmmgmt_server import RemoteAction
 
 log = structlog.get_logger(__name__)
 
@@ -209,6 +213,14 @@ class Service:
             )
         )
 
+    def _beside_management(self, api: "ASGIApp") -> "ASGIApp":
+        """Return the application of the TCP side of the management API, with the console if the settings ask for it."""
+        if not self.settings.management.console:
+            return api
+        from qmnode.console.own_node import WithConsole
+
+        return WithConsole(api, self.manager.computer_name, self.settings.management)
+
     async def _start_management(self, rooms: contextlib.AsyncExitStack) -> None:
         """Only now, and applications are served meanwhile: its libraries take longer to load than all the rest."""
         await _load_beside("qmnode.management.server")
@@ -225,6 +237,7 @@ class Service:
             self.settings.bodies.limits(),
             self.manager.operations,
             self.manager.principals,
+            self._beside_management,
         )
         rooms.push_async_callback(self.management.stop)
         await self.management.start()
@@ -257,7 +270,7 @@ class Service:
 
     async def _serve_remote_readers(self, directory: Directory | None, rooms: contextlib.AsyncExitStack) -> None:
         settings = self.settings.remote_read
-        if not settings.enabled:
+        if not settings.enabled and not settings.management:
             return
         from qmnode.dcerpc.authentication import acceptor_authentication
         from qmnode.remote_read.server import RemoteReadServer
@@ -268,9 +281,32 @@ class Service:
             directory or WorkgroupDirectory(),
             acceptor_authentication(settings),
             self.manager.principals,
+            self._remote_management() if settings.management else {},
         )
         await server.start()
         rooms.push_async_callback(server.stop)
+
+    def _remote_management(self) -> "dict[RpcService, str]":
+        from qmnode.remote_management.qmmgmt import ANNOTATION
+        from qmnode.remote_management.qmmgmt_server import QmmgmtServer
+
+        assert self.manager.principals is not None
+        return {QmmgmtServer(self.manager, self.manager.principals, self._write_remote_action).service(): ANNOTATION}
+
+    def _write_remote_action(self, action: "RemoteAction") -> None:
+        """Actions of administrators of other machines are in the same audit log."""
+        self.audit_log.write(
+            audit_entry(
+                who=action.who,
+                channel="qmmgmt",
+                action=action.action,
+                target={"name": action.target},
+                details={},
+                outcome=action.outcome,
+                problem=action.problem,
+            )
+            | {"from": action.peer}
+        )
 
     async def _open_amqp_door(self, rooms: contextlib.AsyncExitStack) -> None:
         if not self.settings.amqp.enabled:

@@ -32,7 +32,7 @@ TOGETHER = {
     "directories": (
         "certificates", "collection", "directory", "discovery", "keys", "routes", "topology",
         "docs/test_beside_windows.py", "docs/test_moved_queue.py", "forwarding/test_topology.py",
-        "remote_read/test_authentication.py", "remote_read/test_kerberos.py",
+        "remote_read/test_authentication.py", "remote_read/test_kerberos.py", "amqp/test_directory_users.py",
     ),
 }  # fmt: skip
 """Folders and files whose tests one process runs: they share the machine's network, a Spark session, two directories.

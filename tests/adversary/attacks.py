@@ -27,6 +27,7 @@ class Area(StrEnum):
     AMQP = "the AMQP door"
     OPERATIONS = "operations on messages"
     DOORS = "management, remote read and the directory"
+    CONSOLE = "the web console"
 
 
 @dataclass(frozen=True)

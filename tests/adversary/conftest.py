@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.console.conftest import lab as console_lab
 from tests.transport.conftest import loopback_address, pair
 
-__all__ = ["pair"]
+__all__ = ["console_lab", "pair"]
 
 
 @pytest.fixture

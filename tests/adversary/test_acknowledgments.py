@@ -71,8 +71,8 @@ async def say_to(node: QueueManager, own: str, address: str, names: list[bytes],
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="sends final acknowledgments, of any kind and in any name, for messages that have not been sent",
-    promised="the messages are sent, and arrive",
+    can="send final acknowledgments, of any kind and in any name, for messages that the sender has not sent yet",
+    promised="the sender sends the messages, and they arrive",
 )
 async def test_final_acknowledgments_take_nothing_that_was_not_sent(pair: Pair, own: str) -> None:
     bob, name, alice = pair.bob.identifier, pair.direct("BOB", TRANSACTIONAL), pair.addresses["ALICE"]
@@ -89,8 +89,8 @@ async def test_final_acknowledgments_take_nothing_that_was_not_sent(pair: Pair, 
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="sends order acknowledgments in the destination's name for messages that are sent, and that it has not got",
-    promised="the messages stay with their sender until the destination has them on its disk",
+    can="send order acknowledgments in the destination's name for messages that the destination has not stored yet",
+    promised="the sender keeps the messages until the destination has them on its disk",
 )
 async def test_order_acknowledgments_of_a_stranger_take_nothing_on_its_way(pair: Pair, own: str) -> None:
     target, identifier = loopback_address(), wire.identifier()
@@ -112,8 +112,8 @@ async def test_order_acknowledgments_of_a_stranger_take_nothing_on_its_way(pair:
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="sends acknowledgments of messages for which the sender waits after a restart, before it sends them again",
-    promised="the messages are sent again, and arrive",
+    can="after the sender restarts, send acknowledgments of its messages before it sends them again",
+    promised="the sender sends the messages again, and they arrive",
 )
 async def test_acknowledgments_take_nothing_after_a_restart(pair: Pair, own: str) -> None:
     bob, name, alice = pair.bob.identifier, pair.direct("BOB", TRANSACTIONAL), pair.addresses["ALICE"]
@@ -131,8 +131,8 @@ async def test_acknowledgments_take_nothing_after_a_restart(pair: Pair, own: str
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="sends acknowledgments that name the sender itself as their author",
-    promised="they change nothing",
+    can="send acknowledgments that name the sender itself as their author",
+    promised="the acknowledgments change nothing",
 )
 async def test_nobody_acknowledges_a_nodes_messages_in_its_own_name(pair: Pair, own: str) -> None:
     name, alice, itself = pair.direct("BOB", TRANSACTIONAL), pair.addresses["ALICE"], pair.alice.identifier
@@ -149,7 +149,8 @@ async def test_nobody_acknowledges_a_nodes_messages_in_its_own_name(pair: Pair, 
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="is a machine of the enterprise, and acknowledges what another machine gets, or says that it came too late",
+    can="as a machine of the enterprise, acknowledge messages that are for another machine, or report that they came "
+    "too late",
     promised="the sender keeps its messages, and they arrive",
 )
 async def test_a_machine_acknowledges_nothing_for_another(enterprise: Enterprise) -> None:
@@ -174,9 +175,9 @@ async def test_a_machine_acknowledges_nothing_for_another(enterprise: Enterprise
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="sees messages that wait in a routing server, and says in the destination's name that they were refused",
-    promised="if the directory has the destination at another address, it is not believed: no dead letter, "
-    "no journal copy",
+    can="report in the destination's name that messages were refused, while they wait in a routing server",
+    promised="if the directory has the destination at another address, the sender does not believe the report: it "
+    "makes no dead letter and no journal copy",
 )
 async def test_how_a_message_ended_is_not_said_from_another_address(enterprise: Enterprise, own: str) -> None:
     source, router = await enterprise.start("SOURCE"), await enterprise.start("ROUTER")
@@ -202,8 +203,8 @@ async def test_how_a_message_ended_is_not_said_from_another_address(enterprise: 
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="is a machine of the enterprise, and says how messages ended that were sent to another by its address, before "
-    "that one has said who it is",
+    can="as a machine of the enterprise, acknowledge messages that were sent to the address of another machine, or "
+    "report how they ended, before the sender knows which queue manager is at this address",
     promised="the sender keeps its messages, and they arrive",
 )
 async def test_a_machine_ends_nothing_that_was_sent_to_an_address(enterprise: Enterprise) -> None:
@@ -223,9 +224,10 @@ async def test_a_machine_ends_nothing_that_was_sent_to_an_address(enterprise: En
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="says of messages that wait in a routing server that they came too late, in the name of that server, of "
-    "another machine, or of one that does not exist",
-    promised="only a machine that the topology lets pass on messages for the destination is believed, from its address",
+    can="report that messages in a routing server came too late, in the name of this server, of another machine, or "
+    "of a machine that does not exist",
+    promised="the sender believes this report only from the destination, or from a machine that may forward the "
+    "sender's messages by the topology, and only from its address",
 )
 async def test_too_late_on_the_way_is_not_said_by_anybody(enterprise: Enterprise, own: str) -> None:
     source, router = await enterprise.start("SOURCE"), await enterprise.start("ROUTER")
@@ -251,9 +253,9 @@ async def test_too_late_on_the_way_is_not_said_by_anybody(enterprise: Enterprise
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="sees messages that wait in a routing server, and says in the destination's name that they arrived in order",
-    promised="if the directory has the destination at another address, it is not believed: the sender keeps them, "
-    "so those that end on their way leave no gap for which the destination waits",
+    can="report in the destination's name that messages arrived in order, while they wait in a routing server",
+    promised="if the directory has the destination at another address, the sender does not believe the report and "
+    "keeps the messages. If they expire on their way, the destination does not wait for them",
 )
 async def test_arrival_in_order_is_not_said_from_another_address(enterprise: Enterprise, own: str) -> None:
     source, router = await enterprise.start("SOURCE"), await enterprise.start("ROUTER")
@@ -276,9 +278,11 @@ async def test_arrival_in_order_is_not_said_from_another_address(enterprise: Ent
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="sends the destination a message in the sender's name, with the sequence and the last number of messages that "
-    "are on their way to another queue there, so that the destination itself says that these arrived",
-    promised="the destination does not tell the sender what a stranger delivered in its name: the sender keeps them",
+    can="send the destination a message in the sender's name, with the sequence and the last number of messages that "
+    "are on their way to another queue there, so that the destination itself acknowledges these messages to the "
+    "sender",
+    promised="the destination does not acknowledge a stranger's message to the sender, so the sender keeps its "
+    "messages",
 )
 @pytest.mark.parametrize("number", [5, 6, 99], ids=["the same queue", "another queue", "no queue"])
 async def test_the_destination_does_not_acknowledge_what_a_stranger_delivered(
@@ -312,8 +316,8 @@ async def test_the_destination_does_not_acknowledge_what_a_stranger_delivered(
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="delivers the first message of a sequence from many addresses that nobody answers from later",
-    promised="what acknowledges them does not wait for ever",
+    can="deliver the first message of a sequence from many addresses, and listen at none of them later",
+    promised="order acknowledgments for these addresses wait for a limited time",
 )
 async def test_what_acknowledges_strangers_does_not_wait_for_ever(
     enterprise: Enterprise, own: str, monkeypatch: pytest.MonkeyPatch
@@ -338,8 +342,8 @@ async def test_what_acknowledges_strangers_does_not_wait_for_ever(
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="says in the destination's name that messages were received, while the name service does not answer",
-    promised="nothing is believed until the name service says where the destination is",
+    can="report in the destination's name how messages ended, while the name service does not answer",
+    promised="the sender believes nothing until the name service answers where the destination is",
 )
 async def test_how_a_message_ended_is_not_said_while_the_name_service_is_silent(
     enterprise: Enterprise, own: str, monkeypatch: pytest.MonkeyPatch
@@ -380,8 +384,8 @@ async def test_how_a_message_ended_is_not_said_while_the_name_service_is_silent(
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="says of messages that arrived, and of which their sender awaits the end, that they were refused",
-    promised="the sender waits for the word of the destination",
+    can="report that messages were refused, after they arrived and before their final acknowledgments come",
+    promised="the sender waits for the final acknowledgments of the destination",
 )
 async def test_how_a_message_ended_says_its_destination_alone(pair: Pair, own: str) -> None:
     name, alice, bob = pair.direct("BOB", TRANSACTIONAL), pair.addresses["ALICE"], pair.bob.identifier
@@ -402,8 +406,8 @@ async def test_how_a_message_ended_says_its_destination_alone(pair: Pair, own: s
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="sends tens of thousands of acknowledgments that fit nothing",
-    promised="they are counted and dropped, and cost others next to nothing",
+    can="send thousands of acknowledgments that belong to no message",
+    promised="the sender counts and drops them; they take next to no time from others",
 )
 async def test_what_fits_nothing_is_cheap(pair: Pair, own: str) -> None:
     name, alice = pair.direct("BOB", TRANSACTIONAL), pair.addresses["ALICE"]

@@ -90,7 +90,7 @@ async def still_serves(door: Door) -> None:
 
 
 def say(port: int, data: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         with contextlib.suppress(OSError):
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
@@ -99,8 +99,8 @@ def say(port: int, data: bytes) -> bytes:
 
 @attack(
     Area.AMQP,
-    can="cut its connection at any byte of an honest beginning",
-    promised="nothing is left of the connection; others are served",
+    can="cut the attacker's connection at any byte of a correct beginning",
+    promised="the node keeps nothing of the connection, and serves others",
 )
 async def test_a_beginning_is_cut_anywhere(amqp: Door) -> None:
     await assault(amqp, lambda: [say(amqp.door.port, HONEST[:cut]) for cut in range(0, len(HONEST), 3)])
@@ -108,8 +108,8 @@ async def test_a_beginning_is_cut_anywhere(amqp: Door) -> None:
 
 @attack(
     Area.AMQP,
-    can="change any bytes of a session's frames",
-    promised="the connection goes on or ends; the node does not fail",
+    can="change any bytes in the frames of a session",
+    promised="the connection goes on or closes; the node does not fail",
 )
 async def test_frames_are_altered(amqp: Door) -> None:
     seed = random.Random(24)
@@ -129,7 +129,7 @@ async def test_frames_are_altered(amqp: Door) -> None:
 @attack(
     Area.AMQP,
     can="name links, queues and containers in bytes that are no text",
-    promised="the link is refused; the log has no traceback",
+    promised="the node refuses the link; its log has no traceback",
 )
 async def test_names_are_no_text(amqp: Door) -> None:
     bad = b"\xff\xfe"
@@ -146,7 +146,7 @@ async def test_names_are_no_text(amqp: Door) -> None:
 @attack(
     Area.AMQP,
     can="announce frames of two gigabytes, or send frames that are larger than agreed",
-    promised="the connection is closed; no memory is set aside",
+    promised="the node closes the connection, and sets no memory aside",
 )
 async def test_frames_are_too_large(amqp: Door) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -159,7 +159,7 @@ async def test_frames_are_too_large(amqp: Door) -> None:
 @attack(
     Area.AMQP,
     can="nest values a hundred thousand deep in performatives, terminus filters, dispositions and messages",
-    promised="the value is refused or passed over; the stack of the node does not grow with it",
+    promised="the node refuses or skips the value; its stack does not grow with the depth",
 )
 @pytest.mark.parametrize(
     "inner", [b"\x00" * 60_000, b"\xc0\xff\x01" * 20_000, b"\xd0\0\0\xff\xff\0\0\0\x01" * 6_000], ids=["d", "l", "L"]
@@ -180,7 +180,7 @@ async def test_values_are_nested(amqp: Door, inner: bytes) -> None:
 @attack(
     Area.AMQP,
     can="attach ten thousand links on one connection",
-    promised="links over the limit are refused, and after as many again the connection is closed",
+    promised="the node refuses links over the limit; after as many refusals again, it closes the connection",
 )
 async def test_ten_thousand_links(amqp: Door) -> None:
     many = b"".join(attach(f"l{number}", number, "orders", receives=True) for number in range(10_000))
@@ -194,7 +194,7 @@ async def test_ten_thousand_links(amqp: Door) -> None:
 @attack(
     Area.AMQP,
     can="send messages without credit",
-    promised="the connection is closed, or the messages count for the quota like all others",
+    promised="the node closes the connection, or the messages count for the quota like all others",
 )
 async def test_messages_without_credit(amqp: Door) -> None:
     await amqp.manager.set_queue(r".\private$\orders", quota=64)
@@ -202,7 +202,7 @@ async def test_messages_without_credit(amqp: Door) -> None:
     many = b"".join(transfer(0, number, payload) for number in range(2_000))
 
     def work() -> bytes:
-        with socket.create_connection(("127.0.0.1", amqp.door.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", amqp.door.port), timeout=60) as connection:
             connection.sendall(HONEST)
             read_until(connection, FLOW)
             with contextlib.suppress(OSError):
@@ -216,8 +216,8 @@ async def test_messages_without_credit(amqp: Door) -> None:
 
 @attack(
     Area.AMQP,
-    can="begin large messages on many connections and never complete them",
-    promised="all of them together hold no more than a limit; the connection that goes on is closed",
+    can="begin large messages on many connections, and never complete them",
+    promised="all incomplete messages together have a limit; the node closes the connection that exceeds it",
 )
 async def test_messages_that_never_end(amqp: Door) -> None:
     part = encode(Described(ULong(0x75), b"x" * 60_000))
@@ -246,8 +246,9 @@ async def test_messages_that_never_end(amqp: Door) -> None:
 
 @attack(
     Area.AMQP,
-    can="take credit for all messages of a queue and read nothing",
-    promised="a link locks so many and no more; others receive the rest, and all return when it is gone",
+    can="give credit for all messages of a queue, and read nothing",
+    promised="a link locks a limited number of messages; others receive the rest, and all locked messages return when "
+    "the link is gone",
 )
 async def test_a_receiver_that_reads_nothing(amqp: Door) -> None:
     await amqp.send("orders", *(b"x" * 10_000 for _ in range(120)))
@@ -272,8 +273,8 @@ async def test_a_receiver_that_reads_nothing(amqp: Door) -> None:
 
 @attack(
     Area.AMQP,
-    can="send anything in the place of SASL",
-    promised="the connection is closed; nothing but a right attempt comes in",
+    can="send any bytes in the place of SASL",
+    promised="the node closes the connection; nobody gets in without a correct authentication",
 )
 @given(st.lists(st.binary(max_size=40), max_size=8), st.sampled_from([b"", SASL_HEADER, SASL_HEADER + init("PLAIN")]))
 def test_anything_in_the_place_of_sasl(parts: list[bytes], begun: bytes) -> None:

@@ -68,7 +68,8 @@ async def arrives(node: QueueManager, target: str, own: str, tls: TlsSettings, s
 @attack(
     Area.SESSIONS,
     can="hold a certificate of the enterprise, and open a session in the name of another queue manager",
-    promised="the session is not opened: a certificate that names a queue manager speaks for no other",
+    promised="the session does not open: a certificate that names a queue manager cannot be used in the name of "
+    "another",
 )
 async def test_a_certificate_speaks_for_no_other_queue_manager(tmp_path: Path, own: str) -> None:
     alice, mallory = wire.identifier(), wire.identifier()
@@ -80,8 +81,9 @@ async def test_a_certificate_speaks_for_no_other_queue_manager(tmp_path: Path, o
 
 @attack(
     Area.SESSIONS,
-    can="hold a certificate with several names: another machine's GUID beside its own, in odd notations, or wildcards",
-    promised="it speaks for the one queue manager that all its names agree on, or for none",
+    can="hold a certificate with several names: the GUID of another machine beside its own, in odd notations, or "
+    "wildcards",
+    promised="the certificate counts for the one queue manager on which all its names agree, or for none",
 )
 @pytest.mark.parametrize(
     "names",
@@ -113,7 +115,7 @@ async def test_a_certificate_of_several_names_speaks_for_one_at_most(
 @attack(
     Area.SESSIONS,
     can="hold a certificate of the enterprise for a host that is no queue manager, and open sessions with it",
-    promised="no session where security.tls.require_identity is set",
+    promised="no session opens if security.tls.require_identity is set",
 )
 async def test_a_certificate_of_no_queue_manager_speaks_for_none(tmp_path: Path, own: str) -> None:
     alice, nobody = wire.identifier(), tls_of(tmp_path, own)
@@ -127,8 +129,8 @@ async def test_a_certificate_of_no_queue_manager_speaks_for_none(tmp_path: Path,
 
 @attack(
     Area.SESSIONS,
-    can="answer at an address that a node connects to, with a certificate of the enterprise, as another queue manager",
-    promised="nothing is sent to it: the answer must name the queue manager of the certificate",
+    can="answer at an address to which a node connects, with a certificate of the enterprise, as another queue manager",
+    promised="the node sends nothing: the answer must name the queue manager that the certificate names",
 )
 async def test_an_acceptor_is_whom_its_certificate_names(tmp_path: Path, own: str) -> None:
     alice, mallory = wire.identifier(), wire.identifier()

@@ -38,8 +38,10 @@ async def received(enterprise: Enterprise) -> list[Message]:
 
 @attack(
     Area.HISTORY,
-    can="sends a copy of a signed message before its sender does, for another queue manager: nothing is verified there",
-    promised="the sender's message arrives as well, with its author: a copy without one is another message",
+    can="send a copy of a signed message before its sender does, without the destination's GUID, so that the receiver "
+    "does not verify the signature",
+    promised="the sender's message arrives as well, with its verified author: the copy counts as another message, "
+    "because it has no verified author",
 )
 async def test_a_copy_that_loses_its_author_takes_no_place(enterprise: Enterprise, own: str) -> None:
     queue = await enterprise.queue_on_b()
@@ -58,8 +60,8 @@ async def test_a_copy_that_loses_its_author_takes_no_place(enterprise: Enterpris
 
 @attack(
     Area.HISTORY,
-    can="sends an encrypted message that asks for acknowledgments, word for word, before its sender does",
-    promised="it is delivered once, and the sender gets the acknowledgment",
+    can="send a copy of an encrypted message that asks for acknowledgments, word for word, before its sender does",
+    promised="the message is delivered once, and the sender gets the acknowledgment",
 )
 @pytest.mark.parametrize("transactional", [False, True], ids=["recoverable", "transactional"])
 async def test_an_encrypted_copy_takes_no_acknowledgment(enterprise: Enterprise, own: str, transactional: bool) -> None:

@@ -41,8 +41,9 @@ lab, managing = rights.lab, management.serving
 
 @attack(
     Area.DOORS,
-    can="hold connections to the management API: TLS handshakes that never end, and heads that never come",
-    promised="places are shared by address, silent connections give theirs up, and honest callers are answered",
+    can="hold connections to the management API with TLS handshakes that never end, and with requests whose heads "
+    "never come",
+    promised="places are shared by address, silent connections lose their places, and the node answers honest callers",
 )
 async def test_connections_that_say_nothing_keep_nobody_from_managing(
     managing: Callable[..., Awaitable[Managed]],
@@ -64,8 +65,10 @@ async def test_connections_that_say_nothing_keep_nobody_from_managing(
 @pytest.mark.one_server(reason="Active Directory has access lists of its own")
 @attack(
     Area.DOORS,
-    can="use what a node logs in to the private directory with, and write whatever LDAP has a request for",
-    promised="a node writes its own keys, certificates and queues: no sites, roles, host names, users, groups or SIDs",
+    can="log in to the private directory with the credentials of a node, and try every write that LDAP has a request "
+    "for",
+    promised="a node can write its own keys, certificates and queues: no sites, roles, host names, users, groups or "
+    "SIDs",
 )
 def test_a_node_writes_nothing_else_into_the_private_directory(lab: rights.Lab) -> None:
     refused = {name: write(lab) for name, write in rights.FORBIDDEN.items()}
@@ -105,8 +108,8 @@ async def accepted(client: RawClient, pdu: bytes) -> set[SyntaxId]:
 
 @attack(
     Area.DOORS,
-    can="bind an interface of remote read in NDR and in NDR64, so that one connection reads a request in two ways",
-    promised="a connection has one representation of an interface; the other contexts are rejected",
+    can="bind an interface of remote read in NDR and in NDR64, so that one connection could read a request in two ways",
+    promised="a connection has one representation of an interface; the node rejects the other contexts",
 )
 @pytest.mark.parametrize("offered", OFFERS.values(), ids=OFFERS)
 async def test_an_interface_has_one_representation(tmp_path: Path, offered: tuple[tuple[SyntaxId, ...], ...]) -> None:
@@ -154,8 +157,9 @@ async def read_from(folder: Path, port: int, *listed: str) -> None:
 
 @attack(
     Area.DOORS,
-    can="use a node's socket, and name a host of his own from which the node is to read with its account",
-    promised="the node authenticates itself to machines of the directory and hosts of its settings, to no other",
+    can="as a user of a node's application socket, name a host of the attacker's own, so that the node reads there "
+    "with its account",
+    promised="the node authenticates itself only to machines of the directory and to the hosts in its settings",
 )
 async def test_credentials_are_not_drawn_to_a_host_that_a_user_names(tmp_path: Path) -> None:
     async with Trap().listening() as trap:

@@ -164,8 +164,10 @@ async def ask(seen: Seen, query: bytes, client: bytes) -> None:
 
 @attack(
     Area.ENCRYPTION,
-    can="send an encrypted message that passed him again and again, with altered ciphertext, and ask for answers",
-    promised="nothing tells whether a body decrypted: no answer, and the session ends, for altered and unaltered",
+    can="send copies of an encrypted message that the attacker has seen, with altered ciphertext, and ask for "
+    "acknowledgments",
+    promised="nothing shows whether a body decrypted: for altered and unaltered copies, there is no answer, and the "
+    "session closes",
 )
 async def test_answers_do_not_tell_whether_a_body_decrypts(seen: Seen) -> None:
     at = -17  # of the block before the last: it flips a byte of the padding
@@ -180,8 +182,8 @@ async def test_answers_do_not_tell_whether_a_body_decrypts(seen: Seen) -> None:
 
 @attack(
     Area.ENCRYPTION,
-    can="do the same with a session in the name of the declared source, from his own address",
-    promised="a name alone makes nobody a declared peer: there are no answers",
+    can="send such copies in a session in the name of the message's source, from the attacker's own address",
+    promised="a name alone makes nobody a declared peer: there is no answer",
 )
 async def test_the_name_of_a_declared_peer_brings_no_answers(seen: Seen) -> None:
     client = bytes(seen.enterprise.identifiers["A"])
@@ -192,8 +194,9 @@ async def test_the_name_of_a_declared_peer_brings_no_answers(seen: Seen) -> None
 
 @attack(
     Area.ENCRYPTION,
-    can="send altered copies from a declared peer's own address, as a router that was taken over does",
-    promised="after a few failures under a session key nothing under it is answered; the peer's messages still arrive",
+    can="send altered copies from the address of a declared peer, as a router does that was taken over",
+    promised="after three failures under a session key, the node answers no message under this key; the peer's "
+    "messages still arrive",
 )
 async def test_a_declared_peer_gets_no_answers_after_a_few_failures(seen: Seen) -> None:
     enterprise = seen.enterprise
@@ -215,8 +218,9 @@ async def test_a_declared_peer_gets_no_answers_after_a_few_failures(seen: Seen) 
 
 @attack(
     Area.ENCRYPTION,
-    can="put a signature that cannot verify on an altered copy, so that the body is looked at twice",
-    promised="a body that does not decrypt and one that does not verify are refused with one class",
+    can="put an invalid signature on an altered copy, so that the node looks at the body twice",
+    promised="a body that does not decrypt and a signature that does not verify are refused with the same message "
+    "class",
 )
 async def test_a_failed_signature_and_a_failed_padding_have_one_answer(seen: Seen) -> None:
     incoming: IncomingSecurity = seen.enterprise.b.network.security.protector._incoming
@@ -242,8 +246,8 @@ async def test_a_failed_signature_and_a_failed_padding_have_one_answer(seen: See
 
 @attack(
     Area.ENCRYPTION,
-    can="measure how long B takes to end the session that brought an altered copy",
-    promised="whether it decrypted makes no difference that a few queries show",
+    can="measure how long the receiver takes to close the session that delivered an altered copy",
+    promised="a few measurements do not show whether the body decrypted",
 )
 async def test_time_does_not_tell_whether_a_body_decrypts(seen: Seen) -> None:
     times: dict[bool, list[float]] = {True: [], False: []}

@@ -64,7 +64,8 @@ async def identifiers_of_alice(pair: Pair) -> list[int]:
 
 @attack(
     Area.HISTORY,
-    can="claims a sender's next message identifiers, to a queue that is there or that is not",
+    can="send messages with the identifiers that the sender will use next, to a queue that exists or to one that does "
+    "not",
     promised="the sender's messages with these identifiers arrive",
 )
 @pytest.mark.parametrize("queue", [PLAIN, r".\private$\nothing", r".\private$\tx"])
@@ -80,8 +81,8 @@ async def test_identifiers_that_a_stranger_claims_are_its_own(pair: Pair, own: s
 
 @attack(
     Area.HISTORY,
-    can="claims all of a sender's identifiers to come, and the receiver restarts",
-    promised="the sender's messages arrive, from the history on the disk as from that in memory",
+    can="send messages with all identifiers that the sender will use next, and wait until the receiver restarts",
+    promised="the sender's messages arrive: the identifiers that the receiver reads from its disk do no harm either",
 )
 async def test_claimed_identifiers_do_no_more_after_a_restart(pair: Pair, own: str) -> None:
     await send(pair.alice, pair.direct("BOB", PLAIN), [b"seen"], transactional=False)
@@ -97,8 +98,9 @@ async def test_claimed_identifiers_do_no_more_after_a_restart(pair: Pair, own: s
 
 @attack(
     Area.HISTORY,
-    can="sends a sender's recoverable packets again, word for word, before and after the sender, from two addresses",
-    promised="each is delivered once",
+    can="send copies of the sender's recoverable packets, word for word, before and after the sender, from two "
+    "addresses",
+    promised="each message is delivered once",
 )
 async def test_replayed_recoverable_packets_are_delivered_once(pair: Pair, own: str) -> None:
     await identifiers_of_alice(pair)
@@ -116,8 +118,9 @@ async def test_replayed_recoverable_packets_are_delivered_once(pair: Pair, own: 
 
 @attack(
     Area.HISTORY,
-    can="sends a machine's packets, word for word, before the machine does, and the receiver restarts in between",
-    promised="each message of a machine of the enterprise is delivered once",
+    can="send copies of a machine's packets, word for word, before the machine does, and wait until the receiver "
+    "restarts",
+    promised="if the machine belongs to the enterprise, each message is delivered once",
 )
 async def test_packets_that_came_before_a_restart_are_not_delivered_again(enterprise: Enterprise, own: str) -> None:
     source, target = await enterprise.start("SOURCE"), await enterprise.start("TARGET")
@@ -136,8 +139,9 @@ async def test_packets_that_came_before_a_restart_are_not_delivered_again(enterp
 
 @attack(
     Area.HISTORY,
-    can="sends a sender's packets before the sender does, with no time to be received: the copies end at once",
-    promised="the sender's messages arrive: a copy that ends earlier is another message",
+    can="send copies of the sender's packets before the sender does, with a time to be received of 0, so that the "
+    "copies expire at once",
+    promised="the sender's messages arrive: a copy that expires earlier counts as another message",
 )
 async def test_copies_that_expire_take_nothing_with_them(pair: Pair, own: str) -> None:
     await identifiers_of_alice(pair)
@@ -152,7 +156,7 @@ async def test_copies_that_expire_take_nothing_with_them(pair: Pair, own: str) -
 
 @attack(
     Area.HISTORY,
-    can="claims identifiers for express messages before the sender sends recoverable ones with them, and the reverse",
+    can="send express messages with identifiers that the sender then uses for recoverable messages, or the reverse",
     promised="the sender's messages arrive",
 )
 async def test_express_claims_keep_recoverable_messages_out_no_more(pair: Pair, own: str) -> None:
@@ -165,8 +169,9 @@ async def test_express_claims_keep_recoverable_messages_out_no_more(pair: Pair, 
 
 @attack(
     Area.HISTORY,
-    can="speaks as a machine of the enterprise from an unregistered address, and claims its identifiers",
-    promised="messages of the machine arrive, and replayed ones of it are not delivered again",
+    can="send messages in the name of a machine of the enterprise, from an unregistered address, with the machine's "
+    "identifiers; later also copies of its packets",
+    promised="the machine's messages arrive, and the copies are not delivered again",
 )
 async def test_a_machines_identifiers_are_its_own(enterprise: Enterprise, own: str) -> None:
     await enterprise.start("ROUTER")
@@ -193,8 +198,9 @@ async def test_a_machines_identifiers_are_its_own(enterprise: Enterprise, own: s
 
 @attack(
     Area.HISTORY,
-    can="lets messages with a sender's identifiers end on their way, at a router",
-    promised="what becomes of the sender's messages with these identifiers is told all the same",
+    can="send messages with the sender's identifiers that expire on their way, at a router",
+    promised="if the sender's own messages with these identifiers expire there too, the router puts them into its "
+    "dead-letter queue all the same",
 )
 async def test_what_ended_on_its_way_hides_no_other_message(enterprise: Enterprise, own: str) -> None:
     router = await enterprise.start("ROUTER")
@@ -242,8 +248,9 @@ async def test_a_sender_that_moves_and_sends_again_is_known_by_what_it_says(pair
 
 @attack(
     Area.HISTORY,
-    can="sees a message, and brings it before its source does, to a queue that refuses it",
-    promised="if the directory has the source at another address, only what that brings is answered and buried",
+    can="see a message, and deliver a copy of it before its source does, to a queue that refuses it",
+    promised="if the directory has the source at another address, only the message from the source gets a negative "
+    "acknowledgment and goes to the dead-letter queue",
 )
 async def test_a_refused_message_ends_once(enterprise: Enterprise, own: str) -> None:
     source, target = await enterprise.start("SOURCE"), await enterprise.start("TARGET", send_insecure_nacks=True)

@@ -17,8 +17,9 @@ ALL = wire.ACK_ARRIVAL | wire.ACK_RECEIPT | wire.NACK_ARRIVAL | wire.NACK_RECEIP
 
 @attack(
     Area.ACKNOWLEDGMENTS,
-    can="asks for acknowledgments and refusals to the node's own system queues, and gives them the body of a final one",
-    promised="none of them comes into a system queue, nor ends a message of the node or of its peers",
+    can="ask for acknowledgments and refusals to the node's own system queues, and send the body of a final "
+    "acknowledgment with this request",
+    promised="none of them gets into a system queue, and none ends a message of the node or of its peers",
 )
 async def test_notices_come_into_no_system_queue(pair: Pair, own: str) -> None:
     await pair.alice.set_online(False)

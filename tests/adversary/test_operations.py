@@ -45,8 +45,8 @@ async def qm(tmp_path: Path) -> AsyncIterator[qmnode.QueueManager]:
 
 @attack(
     Area.OPERATIONS,
-    can="search with patterns that mean queues of others, and with cursors that point into them",
-    promised="no message, no count and no history of a queue comes out that the caller may not read",
+    can="search with patterns that match the queues of others, and with cursors that point into these queues",
+    promised="the search returns no message, count or history of a queue that the caller may not read",
 )
 async def test_cursors_and_patterns_lead_into_no_other_queue(qm: qmnode.QueueManager) -> None:
     hidden = qm.names.find(SECRET)
@@ -70,8 +70,10 @@ async def test_cursors_and_patterns_lead_into_no_other_queue(qm: qmnode.QueueMan
 
 @attack(
     Area.OPERATIONS,
-    can="begin jobs over queues of others, and see, pause, undo or read the logs of jobs of others by their numbers",
-    promised="a job touches only what its owner may read and write; its numbers are no keys; open jobs have a limit",
+    can="start jobs over the queues of others; use the numbers of other people's jobs to see, pause or undo these "
+    "jobs, or to read their logs",
+    promised="a job touches only queues that its owner may read and write; the number of a job gives no right to it; "
+    "the number of open jobs is limited",
 )
 async def test_jobs_give_no_right_that_their_owner_has_not(qm: qmnode.QueueManager) -> None:
     job = await qm.operations.start_job(Asker("uid:1000"), "copy", [NAME], target=NAME, dry_run=True)
@@ -102,8 +104,10 @@ async def test_jobs_give_no_right_that_their_owner_has_not(qm: qmnode.QueueManag
 
 @attack(
     Area.OPERATIONS,
-    can="import packets that are none, bombs of sizes, counts and depth, forged identifiers, and paths as queues",
-    promised="each is refused with a sentence, nothing is stored, memory stays bounded, and the next import works",
+    can="import data that is no packet, with false sizes, counts and depths, forged identifiers, and paths in place "
+    "of queues",
+    promised="the node refuses each one with an explanation and stores nothing; its memory stays bounded, and the "
+    "next import works",
 )
 async def test_hostile_imports_are_refused_one_by_one(managed: Managed, client: httpx.AsyncClient) -> None:
     await managed.manager.create_queue(NAME)
@@ -143,8 +147,8 @@ async def test_hostile_imports_are_refused_one_by_one(managed: Managed, client: 
 
 @attack(
     Area.OPERATIONS,
-    can="find by bodies, values and headers, group failures and export, without the right to read bodies",
-    promised="no answer, count or time depends on a body: all of that is refused before a message is looked at",
+    can="without the right to read bodies, search by bodies, values and headers, group failures, and export",
+    promised="no answer, count or time depends on a body: the node refuses all of this before it looks at a message",
 )
 async def test_nothing_is_found_by_bodies_that_may_not_be_read(managed: Managed) -> None:
     await managed.manager.create_queue(NAME)

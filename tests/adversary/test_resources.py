@@ -70,8 +70,8 @@ def expired(number: int, target: str, admins: int, body: bytes, source: bytes) -
 
 @attack(
     Area.RESOURCES,
-    can="send expired messages with large bodies, and have each refused to sixteen administration queues",
-    promised="their bodies are not sent to several queues of a stranger; the quota stays free for messages",
+    can="send expired messages with large bodies, and ask for the refusal of each one to sixteen administration queues",
+    promised="the node sends a stranger's body to no more than one queue; the quota stays free for messages",
 )
 async def test_refusals_to_many_queues_do_not_fill_the_quota(tmp_path: Path, own: str) -> None:
     async with node_with(tmp_path, quotas=QuotaSettings(queue_manager_quota=QUOTA // 1024)) as bob:
@@ -85,8 +85,8 @@ async def test_refusals_to_many_queues_do_not_fill_the_quota(tmp_path: Path, own
 
 @attack(
     Area.RESOURCES,
-    can="have refusals with bodies wait for an administration queue that nobody will ever reach",
-    promised="they have a budget by neighbour, apart from that of messages, and a life that ends",
+    can="ask for refusals with bodies to an administration queue that nobody will ever reach",
+    promised="waiting refusals have a limit of their own for each address that causes them, and they expire",
 )
 async def test_notices_have_a_budget_and_a_finite_life(tmp_path: Path, own: str) -> None:
     async with node_with(tmp_path, quotas=QuotaSettings(queue_manager_quota=QUOTA // 1024)) as bob:
@@ -108,8 +108,8 @@ async def test_notices_have_a_budget_and_a_finite_life(tmp_path: Path, own: str)
 
 @attack(
     Area.RESOURCES,
-    can="be in no directory, and ask an enterprise's node for refusals with bodies",
-    promised="a stranger's body does not travel back; that of a declared queue manager does, as 3.1.7.15 has it",
+    can="ask an enterprise's node for refusals with bodies, as a queue manager that is in no directory",
+    promised="a refusal to a stranger has no body; one to a declared peer has it, as MS-MQQB 3.1.7.15 says",
 )
 async def test_a_strangers_body_does_not_travel_back(tmp_path: Path, own: str) -> None:
     async with two_nodes(tmp_path, key_reload_interval=HOUR) as enterprise:
@@ -130,8 +130,8 @@ async def test_a_strangers_body_does_not_travel_back(tmp_path: Path, own: str) -
 
 @attack(
     Area.RESOURCES,
-    can="name another administration queue in each message, so that an outgoing queue is made for each",
-    promised="half of the outgoing queues are for this machine's applications",
+    can="name another administration queue in each message, so that the node makes an outgoing queue for each",
+    promised="half of the outgoing queues are reserved for the applications of the machine",
 )
 async def test_names_of_strangers_leave_outgoing_queues_to_others(tmp_path: Path, own: str) -> None:
     async with node_with(tmp_path, quotas=QuotaSettings(outgoing_queues=20)) as bob:
@@ -148,8 +148,8 @@ async def test_names_of_strangers_leave_outgoing_queues_to_others(tmp_path: Path
 
 @attack(
     Area.RESOURCES,
-    can="send to subqueues and to queues that do not exist, another name in each message",
-    promised="no queue is made, no series of metrics is begun, and what is remembered of names is bounded",
+    can="send to subqueues and to queues that do not exist, with another name in each message",
+    promised="the node makes no queue and no new series of metrics, and remembers a limited number of names",
 )
 async def test_names_that_lead_nowhere_leave_nothing(tmp_path: Path, own: str) -> None:
     async with node_with(tmp_path) as bob:
@@ -173,8 +173,9 @@ async def test_names_that_lead_nowhere_leave_nothing(tmp_path: Path, own: str) -
 
 @attack(
     Area.RESOURCES,
-    can="have every message acknowledged at once and read none of the acknowledgments",
-    promised="they do not gather in memory: the connection is not read while its socket takes no more",
+    can="have every message acknowledged at once, and read none of the acknowledgments",
+    promised="acknowledgments do not gather in memory: the node stops reading a connection while its socket accepts "
+    "no more data",
 )
 async def test_a_peer_that_does_not_read_is_not_read(tmp_path: Path, own: str) -> None:
     async with node_with(tmp_path) as bob:
@@ -196,8 +197,8 @@ async def test_a_peer_that_does_not_read_is_not_read(tmp_path: Path, own: str) -
 
 @attack(
     Area.RESOURCES,
-    can="write hundreds of thousands of the smallest packets, with nothing in them",
-    promised="the others are served meanwhile, and nothing is kept of them",
+    can="send tens of thousands of the smallest packets, with nothing in them",
+    promised="the node serves others meanwhile, and keeps nothing of these packets",
 )
 async def test_tiny_packets_hold_nobody_up(tmp_path: Path, own: str) -> None:
     async with node_with(tmp_path) as bob, AsyncExitStack() as stack:
@@ -207,7 +208,7 @@ async def test_tiny_packets_hold_nobody_up(tmp_path: Path, own: str) -> None:
             peer.send(wire.session_ack(0) * 20_000)
         async with session(loopback_address(), target, wire.identifier()) as honest:
             for number in range(1, 11):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     await honest.say(letter(target, number))
         for peer in attackers:
             await peer.say(letter(target))
@@ -216,8 +217,8 @@ async def test_tiny_packets_hold_nobody_up(tmp_path: Path, own: str) -> None:
 
 @attack(
     Area.RESOURCES,
-    can="flood the ping port, also with what is no ping, and in the name of another address",
-    promised="an answer is no longer than its question, rubbish has none, and sessions go on",
+    can="flood the ping port, also with packets that are no pings",
+    promised="an answer is no longer than its question, a packet that is no ping gets no answer, and sessions go on",
 )
 async def test_pings_amplify_nothing(tmp_path: Path, own: str) -> None:
     async with node_with(tmp_path) as bob:
@@ -245,8 +246,9 @@ async def test_pings_amplify_nothing(tmp_path: Path, own: str) -> None:
 
 @attack(
     Area.RESOURCES,
-    can="provoke a line in the log with every packet",
-    promised="lines of one kind about one address have a limit, and errors and other kinds still come through",
+    can="cause a line in the log with every packet",
+    promised="the number of lines of one kind about one address is limited; errors and lines of other kinds still "
+    "come through",
 )
 def test_a_flood_of_refusals_does_not_flood_the_log() -> None:
     now = [0.0]

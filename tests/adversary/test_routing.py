@@ -117,8 +117,8 @@ async def say(own: str, lab: Lab, *packets: bytes, client: bytes | None = None, 
 
 @attack(
     Area.ROUTING,
-    can="send messages for any number of queues of a declared machine that is down: each makes an outgoing queue",
-    promised="a stranger makes one in 16 of quotas.outgoing_queues; applications and declared machines find places",
+    can="send messages for many queues of a machine that is down, so that the node makes an outgoing queue for each",
+    promised="one stranger can make 1/16 of quotas.outgoing_queues; applications and declared peers can make others",
 )
 async def test_a_stranger_does_not_take_all_outgoing_queues(lab: Lab, own: str) -> None:
     router = await lab.start("ROUTER", QuotaSettings(outgoing_queues=32))
@@ -134,8 +134,8 @@ async def test_a_stranger_does_not_take_all_outgoing_queues(lab: Lab, own: str) 
 
 @attack(
     Area.ROUTING,
-    can="do the same from many addresses",
-    promised="all strangers together make a quarter of the outgoing queues",
+    can="send messages for many queues of a machine that is down, from many addresses",
+    promised="all strangers together can make a quarter of the outgoing queues",
 )
 async def test_many_strangers_do_not_take_all_outgoing_queues(lab: Lab) -> None:
     router = await lab.start("ROUTER", QuotaSettings(outgoing_queues=32))
@@ -148,8 +148,9 @@ async def test_many_strangers_do_not_take_all_outgoing_queues(lab: Lab) -> None:
 
 @attack(
     Area.ROUTING,
-    can="name a machine that the directory does not have in each message, so that the whole directory is read for it",
-    promised="strangers have the directory read once a second at most, and less often if it is large",
+    can="name in each message another machine that the directory does not have, so that the node reads the whole "
+    "directory each time",
+    promised="strangers can make the node read the directory once a second at most, and less often if it is large",
 )
 @pytest.mark.parametrize("patience", [0, 1800])
 async def test_strangers_do_not_have_the_directory_read_all_the_time(lab: Lab, own: str, patience: int) -> None:
@@ -163,9 +164,10 @@ async def test_strangers_do_not_have_the_directory_read_all_the_time(lab: Lab, o
 
 @attack(
     Area.ROUTING,
-    can="send a message in a machine's name together with one for a machine that has just joined, so that the topology "
-    "is read between the look at the sender and the decision",
-    promised="who the sender is gets settled anew: nothing is passed on in the name of a machine that is elsewhere",
+    can="send a message in a machine's name together with one for a machine that has just joined, so that the node "
+    "reads the topology after it looks at the sender and before it decides",
+    promised="the node then looks at the sender again: it forwards nothing in the name of a machine that has another "
+    "address",
 )
 async def test_a_changed_topology_makes_no_stranger_believed(lab: Lab, own: str) -> None:
     router = await lab.start("ROUTER", unknown_machine_patience=0)
@@ -181,8 +183,9 @@ async def test_a_changed_topology_makes_no_stranger_believed(lab: Lab, own: str)
 
 @attack(
     Area.ROUTING,
-    can="leave messages for machines that will never exist, each with an outgoing queue of its own",
-    promised="one address has transfer.unknown_machine_messages of them here, for transfer.unknown_machine_patience",
+    can="leave messages for machines that will never exist, each in an outgoing queue of its own",
+    promised="one address can leave transfer.unknown_machine_messages of them here, for "
+    "transfer.unknown_machine_patience",
 )
 async def test_messages_for_machines_that_never_come_are_few_and_end(lab: Lab, own: str) -> None:
     clock = FakeClock(time.time())
@@ -195,8 +198,10 @@ async def test_messages_for_machines_that_never_come_are_few_and_end(lab: Lab, o
 
 @attack(
     Area.ROUTING,
-    can="write a high hop count, or open a session in the name of the next hop, as if messages turned in circles",
-    promised="only declared machines have messages rest: sessions with the next hop stay, nothing of others waits",
+    can="send a message with a high hop count, or open a session in the name of the next hop, so that messages seem "
+    "to go in circles",
+    promised="a stranger cannot make the node hold messages back: sessions with the next hop stay open, and no "
+    "message of others waits",
 )
 async def test_a_stranger_does_not_hold_up_the_messages_of_others(lab: Lab, own: str) -> None:
     router = await lab.start("ROUTER")
@@ -219,8 +224,9 @@ async def test_a_stranger_does_not_hold_up_the_messages_of_others(lab: Lab, own:
 
 @attack(
     Area.ROUTING,
-    can="send large messages for a machine that is down until the node has no room left for anybody",
-    promised="what passes for strangers takes half of the quota at most; the other half is for the others",
+    can="send large messages for a machine that is down, until the node has no room left for others",
+    promised="messages that the node forwards for strangers take half of the quota at most; the other half is for the "
+    "others",
 )
 async def test_transit_of_strangers_does_not_fill_the_node(lab: Lab, own: str) -> None:
     router = await lab.start("ROUTER", QuotaSettings(queue_manager_quota=1_000))
@@ -236,8 +242,8 @@ async def test_transit_of_strangers_does_not_fill_the_node(lab: Lab, own: str) -
 
 @attack(
     Area.ROUTING,
-    can="be refused for lack of room at the very moment at which messages of others are written",
-    promised="his session is closed, and the others get their acknowledgments",
+    can="have a message refused for lack of room, at the moment at which the node writes messages of others",
+    promised="the node closes the attacker's session, and the others get their acknowledgments",
 )
 async def test_a_session_that_is_refused_keeps_no_acknowledgment_from_others(lab: Lab, own: str) -> None:
     router = await lab.start("ROUTER", QuotaSettings(outgoing_queues=16))
@@ -257,8 +263,8 @@ async def test_a_session_that_is_refused_keeps_no_acknowledgment_from_others(lab
 
 @attack(
     Area.ROUTING,
-    can="mark a message as authenticated, in any user's name, and have it end on its way in a dead-letter queue",
-    promised="what nobody has checked says in no queue that it was authenticated",
+    can="mark a message as authenticated, in any user's name, and have it expire on its way, in a dead-letter queue",
+    promised="the dead letter is not marked as authenticated, because no node has verified the message",
 )
 async def test_a_claim_of_authentication_does_not_come_out_in_a_dead_letter_queue(lab: Lab, own: str) -> None:
     clock = FakeClock(time.time())
@@ -278,8 +284,9 @@ async def test_a_claim_of_authentication_does_not_come_out_in_a_dead_letter_queu
 
 @attack(
     Area.ROUTING,
-    can="name queues by the addresses of hosts of his choice, so that the node connects there for him",
-    promised="a node is no relay: direct names, and names without an address, are for queues here or refused",
+    can="name queues by the addresses of hosts of the attacker's choice, so that the node connects to these hosts",
+    promised="the node forwards no message with a direct format name or without a destination's GUID: it puts the "
+    "message into a queue of its own, or refuses it",
 )
 async def test_a_message_for_a_direct_name_elsewhere_goes_nowhere(lab: Lab, own: str) -> None:
     router = await lab.start("ROUTER")
@@ -301,8 +308,9 @@ async def test_a_message_for_a_direct_name_elsewhere_goes_nowhere(lab: Lab, own:
 
 @attack(
     Area.ROUTING,
-    can="ask for acknowledgments to queues at ports, URLs and addresses of his choice, also at the node's own",
-    promised="a node connects to the port of MSMQ alone, and to no address that is nobody's or everybody's",
+    can="ask for acknowledgments to queues at ports, URLs and addresses of the attacker's choice, also at those of "
+    "the node",
+    promised="the node connects to the port of MSMQ only, and to no unspecified, multicast or broadcast address",
 )
 async def test_an_acknowledgment_goes_to_no_port_and_no_address_of_nobody(lab: Lab, own: str) -> None:
     router = await lab.start("ROUTER")
@@ -337,8 +345,10 @@ async def test_an_acknowledgment_goes_to_no_port_and_no_address_of_nobody(lab: L
 
 @attack(
     Area.ROUTING,
-    can="send to a queue that is open to him, and ask for acknowledgments to a queue there that lets him send nothing",
-    promised="an acknowledgment goes into a queue here only if the queue's list lets a message without a sender in",
+    can="send to a queue that is open to the attacker, and ask for acknowledgments to a queue of the node that is "
+    "closed to the attacker",
+    promised="an acknowledgment enters a queue of the node only if the access list of this queue accepts messages "
+    "without a sender",
 )
 async def test_an_acknowledgment_is_no_way_into_a_queue_that_takes_nothing(lab: Lab, own: str) -> None:
     router = await lab.start("ROUTER")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from qmnode.delivery.routes import DirectoryResolver
+from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
 from qmnode.protocol.connection import NextHop
 from qmnode.protocol.incoming_sequences import MOST_BRANCHES
 from qmnode.structures.guid import Guid
@@ -61,8 +62,8 @@ def real(found: list[bytes]) -> list[bytes]:
 
 @attack(
     Area.SEQUENCES,
-    can="sends a router one packet in the router's own name, of the highest sequence, for a third machine",
-    promised="the router's own messages to that machine all arrive, also after a restart",
+    can="send a router one packet in the router's own name, with a very high sequence, for a third machine",
+    promised="all messages of the router itself to this machine arrive, also after the router restarts",
 )
 async def test_a_packet_in_a_nodes_own_name_acknowledges_nothing_of_it(enterprise: Enterprise, own: str) -> None:
     router, target = await enterprise.start("ROUTER"), await enterprise.start("TARGET")
@@ -86,8 +87,9 @@ async def test_a_packet_in_a_nodes_own_name_acknowledges_nothing_of_it(enterpris
 
 @attack(
     Area.SEQUENCES,
-    can="sends one packet in a sender's name, of the highest sequence, to a queue that takes or refuses it",
-    promised="the sender's messages arrive in order, also after restarts of both",
+    can="send one packet in the sender's name, with the highest sequence that can occur, to a queue that accepts or "
+    "refuses it",
+    promised="the sender's messages arrive in order, also after sender and receiver restart",
 )
 @pytest.mark.parametrize("queue", [TRANSACTIONAL, PLAIN, r".\private$\nothing"])
 @pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
@@ -108,8 +110,8 @@ async def test_the_highest_sequence_keeps_nobody_out(pair: Pair, own: str, queue
 
 @attack(
     Area.SEQUENCES,
-    can="sends what a sender will send next, in its sequence and place, with another body",
-    promised="the sender's message is delivered as well, in its order",
+    can="send messages with the sequence and numbers that the sender will use next, but with other bodies",
+    promised="the sender's messages are delivered too, in order",
 )
 async def test_the_senders_next_places_cannot_be_taken(pair: Pair, own: str) -> None:
     name = pair.direct("BOB", TRANSACTIONAL)
@@ -126,8 +128,8 @@ async def test_the_senders_next_places_cannot_be_taken(pair: Pair, own: str) -> 
 
 @attack(
     Area.SEQUENCES,
-    can="sends every packet of a sender again, word for word, from another address, before and after the sender",
-    promised="each message is delivered once, in its order",
+    can="send copies of all packets of the sender, word for word, from other addresses, before and after the sender",
+    promised="each message is delivered once, in order",
 )
 async def test_replayed_packets_are_not_delivered_again(pair: Pair, own: str) -> None:
     name = pair.direct("BOB", TRANSACTIONAL)
@@ -147,8 +149,8 @@ async def test_replayed_packets_are_not_delivered_again(pair: Pair, own: str) ->
 
 @attack(
     Area.SEQUENCES,
-    can="says that it is another queue manager than the source of its packets",
-    promised="the source's own sequence stays where it is",
+    can="open a session in one name, and send packets that name another queue manager as their source",
+    promised="the node's position in the sequence of that queue manager does not change",
 )
 async def test_a_stranger_under_its_own_name_moves_nobodys_sequence(pair: Pair, own: str) -> None:
     name = pair.direct("BOB", TRANSACTIONAL)
@@ -162,8 +164,8 @@ async def test_a_stranger_under_its_own_name_moves_nobodys_sequence(pair: Pair, 
 
 @attack(
     Area.SEQUENCES,
-    can="sends packets in a sender's name, so that acknowledgments for that sender should go to the attacker's address",
-    promised="the sender gets its acknowledgments, and the attacker none of them",
+    can="send packets in the sender's name, so that the receiver sends the sender's acknowledgments to the attacker",
+    promised="the sender gets the acknowledgments of its messages, and the attacker gets none of them",
 )
 async def test_nobody_draws_the_acknowledgments_of_another(pair: Pair, own: str) -> None:
     name = pair.direct("BOB", TRANSACTIONAL)
@@ -180,8 +182,8 @@ async def test_nobody_draws_the_acknowledgments_of_another(pair: Pair, own: str)
 
 @attack(
     Area.SEQUENCES,
-    can="begins a sequence of the far future in a sender's name, from an address of its own",
-    promised="it is not taken at all",
+    can="begin a sequence with a time stamp far in the future, in the sender's name, from the attacker's own address",
+    promised="the receiver drops the messages of this sequence",
 )
 async def test_a_sequence_of_the_future_is_not_taken(pair: Pair, own: str) -> None:
     future = int(time.time()) + 200_000 << 32
@@ -194,8 +196,9 @@ async def test_a_sequence_of_the_future_is_not_taken(pair: Pair, own: str) -> No
 
 @attack(
     Area.SEQUENCES,
-    can="speaks as a machine of the enterprise, before that machine does and while it does",
-    promised="all messages of the machine arrive, once and in order; while it speaks, nothing of the attacker's does",
+    can="send messages in the name of a machine of the enterprise, before this machine sends and while it sends",
+    promised="all messages of the machine arrive, once and in order; while it sends, the receiver accepts none of the "
+    "attacker's",
 )
 async def test_a_machine_of_the_enterprise_goes_before_who_only_says_so(enterprise: Enterprise, own: str) -> None:
     source, target = await enterprise.start("SOURCE"), await enterprise.start("TARGET")
@@ -226,8 +229,8 @@ def target_count(node: object) -> int:
 
 @attack(
     Area.SEQUENCES,
-    can="has a routing server pass on packets in the name of a machine that is elsewhere",
-    promised="the routing server does not vouch for them; the machine's own messages arrive in order",
+    can="have a routing server forward packets in the name of a machine that has another address",
+    promised="the routing server forwards none of them; the machine's own messages arrive in order",
 )
 async def test_a_routing_server_does_not_vouch_for_strangers(enterprise: Enterprise, own: str) -> None:
     source, target = await enterprise.start("SOURCE"), await enterprise.start("TARGET")
@@ -248,11 +251,13 @@ async def test_a_routing_server_does_not_vouch_for_strangers(enterprise: Enterpr
 
 @attack(
     Area.SEQUENCES,
-    can="has a routing server pass on packets in the name of a machine while the name service does not answer",
-    promised="the routing server passes on nothing in that name until it knows where the machine is",
+    can="have a routing server forward packets in the name of a machine while the name service does not answer, or the "
+    "directory answers with an error",
+    promised="the routing server forwards nothing in this name until it knows the addresses of the machine",
 )
+@pytest.mark.parametrize("is_silent", [True, False], ids=["silent", "error"])
 async def test_a_name_service_that_does_not_answer_lets_no_stranger_pass(
-    enterprise: Enterprise, own: str, monkeypatch: pytest.MonkeyPatch
+    enterprise: Enterprise, own: str, monkeypatch: pytest.MonkeyPatch, is_silent: bool
 ) -> None:
     for module, seconds in (("identities", "_PATIENCE"), ("machine_addresses", "_PATIENCE"), *PAUSES):
         monkeypatch.setattr(f"qmnode.delivery.{module}.{seconds}", 0.5)
@@ -261,12 +266,14 @@ async def test_a_name_service_that_does_not_answer_lets_no_stranger_pass(
     await target.create_queue(TRANSACTIONAL, transactional=True)
     name, answers = enterprise.name("TARGET", 5), DirectoryResolver.addresses
 
-    async def silent(resolver: DirectoryResolver, machine: Guid) -> list[NextHop]:
+    async def without_answer(resolver: DirectoryResolver, machine: Guid) -> list[NextHop]:
         if machine == source.identifier:
-            await asyncio.Event().wait()
+            if is_silent:
+                await asyncio.Event().wait()
+            raise DirectoryOperationError(DirectoryOperationResult.DIRECTORY_NOT_CONNECTED, "it is away")
         return await answers(resolver, machine)
 
-    monkeypatch.setattr(DirectoryResolver, "addresses", silent)
+    monkeypatch.setattr(DirectoryResolver, "addresses", without_answer)
     packet = wire.UserMessage(
         source=source.identifier, address=target.identifier, message_id=7, queue=number_in(name),
         place=Place(HIGHEST, 1, 0),
@@ -282,8 +289,8 @@ async def test_a_name_service_that_does_not_answer_lets_no_stranger_pass(
 
 @attack(
     Area.SEQUENCES,
-    can="begins as many branches of a sender's sequence as it has addresses",
-    promised="what is remembered of them is bounded, and the sender's own place stays",
+    can="send messages of the sender's sequence from as many addresses as the attacker has",
+    promised="the receiver remembers a limited number of these addresses, and keeps the sender's own position",
 )
 async def test_many_addresses_push_nobody_out(pair: Pair) -> None:
     name = pair.direct("BOB", TRANSACTIONAL)

@@ -42,8 +42,10 @@ async def takes(node: QueueManager, made: Peer, target: str, source: bytes) -> b
 
 @attack(
     Area.SESSIONS,
-    can="answer in clear at the address of a machine that has shown TLS, as one that has lost its certificate would",
-    promised="a node that prefers TLS sends it nothing, also after a restart: only plain_peers says otherwise",
+    can="answer in clear at the address of a machine that has shown TLS, as a machine would that has lost its "
+    "certificate",
+    promised="a node that prefers TLS sends nothing to this address, also after a restart, unless an operator lists "
+    "the machine in plain_peers",
 )
 @pytest.mark.slow
 async def test_a_peer_that_has_shown_tls_is_not_answered_for_in_clear(tmp_path: Path) -> None:
@@ -79,8 +81,9 @@ async def test_a_peer_that_has_shown_tls_is_not_answered_for_in_clear(tmp_path: 
 
 @attack(
     Area.SESSIONS,
-    can="open a plain session in the name of a machine that opens its own with TLS, from that machine's address",
-    promised="it is not opened by a node that prefers TLS, nor by one that requires it",
+    can="open a plain session in the name of a machine that opens its own sessions with TLS, from the address of this "
+    "machine",
+    promised="a node that prefers or requires TLS does not open the session",
 )
 async def test_a_peer_that_opens_tls_sessions_is_not_spoken_for_in_clear(tmp_path: Path) -> None:
     async with nodes_in(tmp_path) as nodes:
@@ -99,8 +102,9 @@ async def test_a_peer_that_opens_tls_sessions_is_not_spoken_for_in_clear(tmp_pat
 
 @attack(
     Area.SESSIONS,
-    can="use the address of a plain peer, and open sessions from there in the name of another machine",
-    promised="a plain peer speaks for itself: a machine of the directory that is none has to show its certificate",
+    can="own the address of a plain peer that is listed by its name, and open sessions from there in the name of "
+    "another machine",
+    promised="a node that requires TLS opens none: another machine of the directory has to show its certificate",
 )
 async def test_the_address_of_a_plain_peer_speaks_for_no_other_machine(tmp_path: Path) -> None:
     async with nodes_in(tmp_path, workgroup=False) as nodes:
@@ -114,8 +118,8 @@ async def test_the_address_of_a_plain_peer_speaks_for_no_other_machine(tmp_path:
 
 @attack(
     Area.SESSIONS,
-    can="hold a certificate of a machine that has expired, and its key",
-    promised="no session with it, opened or answered, and none in clear instead where TLS was shown before",
+    can="hold an expired certificate of a machine, and its key",
+    promised="no session opens with it, from either side; if TLS was shown before, no plain session opens instead",
 )
 async def test_an_expired_certificate_is_nobodys(tmp_path: Path) -> None:
     async with nodes_in(tmp_path) as nodes:
@@ -142,8 +146,9 @@ async def test_an_expired_certificate_is_nobodys(tmp_path: Path) -> None:
 
 @attack(
     Area.SESSIONS,
-    can="record a machine's TLS session, and replay it to a node, so that this takes the machine for ready",
-    promised="only a handshake that ends counts: the node goes on taking the machine's plain sessions",
+    can="record the TLS session of a machine and replay it to a node, so that the node takes the machine to have "
+    "shown TLS",
+    promised="only a completed handshake counts: the node goes on accepting the machine's plain sessions",
 )
 async def test_a_replayed_session_makes_nobody_ready(tmp_path: Path, own: str) -> None:
     async with nodes_in(tmp_path) as nodes:
@@ -179,7 +184,7 @@ async def test_a_replayed_session_makes_nobody_ready(tmp_path: Path, own: str) -
         bob = await nodes.start("BOB", "prefer")
         reader, writer = await asyncio.open_connection(target, PORT)
         writer.write(recorded)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await reader.read(READ):
                 pass
         writer.close()

@@ -100,9 +100,9 @@ async def scene_in(folder: Path) -> AsyncIterator[Scene]:
 
 @attack(
     Area.SESSIONS,
-    can="name a user in an unsigned message: in the name of a declared plain peer from elsewhere, and from a plain "
-    "peer's address in the name of other machines",
-    promised="the SID counts for no access list: only that of the plain peer's own messages from its own address does",
+    can="name a user in an unsigned message: in the name of a plain peer from another address, and from the address "
+    "of a plain peer in the name of other machines",
+    promised="the SID counts for no access list: it counts only in a plain peer's own messages from its own address",
 )
 async def test_a_user_is_named_only_by_the_machine_that_is_believed(tmp_path: Path) -> None:
     async with scene_in(tmp_path) as scene:

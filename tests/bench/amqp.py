@@ -1,4 +1,9 @@
-"""The AMQP 1.0 door, durable messages of 1 KiB in and out, against a bare server over the same engine."""
+"""The AMQP 1.0 door, durable messages of 1 KiB in and out, against a bare server over the same engine, and beside
+RabbitMQ's plugin for AMQP 1.0, with the same client.
+
+The clock has the bar. The processor time is that of the server alone: on a busy machine it says more. RabbitMQ writes
+what a client accepted to disk later; the bare server and the door do so before they settle.
+"""
 
 from __future__ import annotations
 
@@ -8,78 +13,120 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tests.amqp.rabbitmq import queue_address, rabbitmq
 from tests.bench import Comparison, bench
+from tests.bench._processor import processor_seconds
 from tests.bench.amqp_engine import Client
 from tests.bench.rpc import free_port
 from tests.lab.nodes import NodeProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 MESSAGES: Final = 4_000
 ROUNDS: Final = 5
 MOST: Final = 2.0
 """How many times as long as the bare server the door may take."""
-QUEUE: Final = r".\private$\bench"
+
+
+WAYS: Final = ("in", "out")
+
+
+@dataclass(slots=True)
+class Server:
+    """A server, and what a message of each way costs there."""
+
+    name: str
+    port: int
+    process: int
+    """It and its children spend the processor time."""
+    address: str
+    sasl: bool
+    clock: dict[str, list[float]] = field(default_factory=lambda: {way: [] for way in WAYS})
+    processor: dict[str, list[float]] = field(default_factory=lambda: {way: [] for way in WAYS})
+
+    def measure(self) -> None:
+        """Send and receive, each on a connection of its own; seconds for one message."""
+        for way in WAYS:
+            client = Client(self.port, self.address, sends=way == "in", sasl=self.sasl)
+            before = processor_seconds(self.process)
+            try:
+                spent = client.send(MESSAGES) if way == "in" else client.receive(MESSAGES)
+            finally:
+                client.close()
+            self.clock[way].append(spent / MESSAGES)
+            self.processor[way].append((processor_seconds(self.process) - before) / MESSAGES)
+
+    def against(self, other: Server, bar: float | None = None) -> list[Comparison]:
+        """The clock of both, with the bar, and their processor time."""
+        median = statistics.median
+        lines = []
+        for way in WAYS:
+            ours, theirs = median(self.clock[way]), median(other.clock[way])
+            lines.append(Comparison(way, ours, other.name, theirs, bar))
+            ours, theirs = median(self.processor[way]), median(other.processor[way])
+            lines.append(Comparison(f"{way}, processor", ours, other.name, theirs))
+        return lines
 
 
 @contextlib.contextmanager
-def door(folder: Path) -> Iterator[int]:
-    """A node with a queue that is open to all; its port for AMQP."""
+def door(folder: Path) -> Iterator[Server]:
+    """A node with a queue that is open to all."""
     port = free_port()
     node = NodeProcess(folder)
     node.configure(amqp={"enabled": True, "address": "127.0.0.1", "port": port, "anonymous": True})
     node.start()
 
-    async def create() -> None:
-        async with await node.connect() as qm:
-            await qm.create_queue(QUEUE)
-
     try:
-        asyncio.run(create())
+        node.command("queue", "create", "bench").check_returncode()
         node.command("queue", "acl", "allow", "bench", "anonymous", "full-control").check_returncode()
-        yield port
+        yield Server("door", port, node.process.pid, "bench", sasl=True)
     finally:
         node.stop()
 
 
 @contextlib.contextmanager
-def bare(folder: Path) -> Iterator[int]:
-    """The bare server; its port."""
+def bare(folder: Path) -> Iterator[Server]:
+    """The bare server."""
     command = [sys.executable, "-m", "tests.bench.amqp_engine", str(folder)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
-        yield int(server.stdout.readline())
+        yield Server("bare server", int(server.stdout.readline()), server.pid, "bench", sasl=False)
     finally:
         server.kill()
         server.wait()
 
 
-def seconds(port: int, *, sends: bool, sasl: bool) -> float:
-    """For one message, on a connection of its own."""
-    client = Client(port, "bench", sends=sends, sasl=sasl)
-    try:
-        return (client.send(MESSAGES) if sends else client.receive(MESSAGES)) / MESSAGES
-    finally:
-        client.close()
+@contextlib.asynccontextmanager
+async def neighbour(folder: Path) -> AsyncIterator[Server]:
+    """RabbitMQ with a durable queue."""
+    folder.mkdir()
+    async with rabbitmq(folder, "bench") as broker:
+        yield Server("RabbitMQ", broker.port, broker.pid, queue_address("bench"), sasl=True)
+
+
+async def _measure(folder: Path) -> list[Comparison]:
+    with door(folder / "node") as ours:
+        async with neighbour(folder / "rabbitmq") as other:
+            plain: Server | None = None
+            for turn in range(ROUNDS):
+                with bare(folder / f"bare{turn}") as fresh:
+                    if plain is not None:  # its figures, with this process
+                        fresh.clock, fresh.processor = plain.clock, plain.processor
+                    plain = fresh
+                    for server in (ours, plain, other):
+                        await asyncio.to_thread(server.measure)
+    assert plain is not None
+    return ours.against(plain, MOST) + ours.against(other)
 
 
 @bench("amqp")
 def amqp() -> list[Comparison]:
     """A message sent to the door, and one received from it."""
-    ours: tuple[list[float], list[float]] = ([], [])
-    plain: tuple[list[float], list[float]] = ([], [])
-    with tempfile.TemporaryDirectory() as folder, door(Path(folder) / "node") as port:
-        for turn in range(ROUNDS):
-            with bare(Path(folder) / f"bare{turn}") as other:
-                for found, where, sasl in ((ours, port, True), (plain, other, False)):
-                    for times, sends in zip(found, (True, False), strict=True):
-                        times.append(seconds(where, sends=sends, sasl=sasl))
-    return [
-        Comparison(name, statistics.median(here), "bare server", statistics.median(there), MOST)
-        for name, here, there in zip(("in", "out"), ours, plain, strict=True)
-    ]
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(_measure(Path(folder)))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qmnode import Access, QueueManager
 from qmnode.model.api import QueueType
-from qmnode.model.batches import insert_many
+from qmnode.model.positions import insert_many
 from qmnode.model.queue import Queue
 from tests.bench import Comparison, bench
 from tests.bench.node import NAME, SETTINGS, Node, in_directory, outstanding

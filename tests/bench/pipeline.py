@@ -29,6 +29,7 @@ from qmnode.node import QueueManager
 from qmnode.settings.node import Settings, TransportSettings
 from qmnode.storage.layout import Family
 from tests.bench import Comparison, bench
+from tests.bench._processor import processor_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,26 +97,6 @@ async def write_copy(folder: Path, messages: int) -> str:
 def read_all(frame: DataFrame) -> None:
     """Every row and every column, to nowhere."""
     frame.write.format("noop").mode("overwrite").save()
-
-
-def processor_seconds(root: int) -> float:
-    """Of a process and everything that it has started."""
-    parents: dict[int, int] = {}
-    spent: dict[int, float] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended meanwhile
-        number = int(entry.name)
-        parents[number] = int(fields[1])
-        spent[number] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    family = {root}
-    while more := {one for one, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(spent.get(one, 0.0) for one in family)
 
 
 def in_turns(*ways: Callable[[], object]) -> list[float]:

@@ -1,4 +1,7 @@
-"""Remote reads on loopback, from other processes: one after the other, and 8 clients with receives in a row."""
+"""Remote reads on loopback, from other processes: one after the other, and 8 clients with receives in a row.
+
+Over RemoteRead (MS-MQRR), and over MS-MQQP from a server that has only that, in turns.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from qmnode.structures.names import parse_single_format_name
 from tests.bench import Comparison, bench
 from tests.bench.bare_calls import bare_calls
 from tests.bench.node import in_directory
+from tests.remote_read.conftest import OPEN, without_remote_read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,13 +85,17 @@ def read(mapper: int, clients: int, window: int, pipe: Any) -> None:
     asyncio.run(run())
 
 
-async def measure(directory: Path, clients: int, window: int, messages: int) -> tuple[int, float, float]:
-    """Messages, seconds, and the median of a receive."""
+async def measure(
+    directory: Path, clients: int, window: int, messages: int, *, older: bool = False
+) -> tuple[int, float, float]:
+    """Messages, seconds, and the median of a receive; ``older``: over MS-MQQP."""
     mapper = free_port()
-    settings = RemoteReadSettings(address=ADDRESS, port=0, endpoint_mapper_port=mapper)
+    settings = RemoteReadSettings(enabled=True, address=ADDRESS, port=0, endpoint_mapper_port=mapper)
     async with QueueManager.open(directory / f"node-{clients}", Settings(remote_read=settings)) as manager:
-        await manager.create_queue(QUEUE)
+        await manager.create_queue(QUEUE, security=OPEN)
         server = RemoteReadServer(manager, settings, WorkgroupDirectory())
+        if older:
+            without_remote_read(server)
         await server.start()
         sender = await manager.open_queue(rf"DIRECT=OS:{QUEUE}", Access.SEND)
         for _ in range(0, messages, 500):
@@ -112,20 +120,30 @@ def rpc() -> list[Comparison]:
 
     The bars of a machine of its own, and as many times a small call of a bare server, measured in turns.
     """
-    times: dict[str, list[float]] = {"receive": [], "receives": [], "call": [], "calls": []}
-    for _ in range(ROUNDS):
-        times["call"].append(asyncio.run(bare_calls(1, CALLS // 10)))
-        times["receive"].append(in_directory(lambda directory: asyncio.run(measure(directory, 1, 1, ROUND_TRIPS)))[2])
-        times["calls"].append(asyncio.run(bare_calls(OUTSTANDING, CALLS)))
-        taken, seconds, _ = in_directory(lambda directory: asyncio.run(measure(directory, CLIENTS, WINDOW, MESSAGES)))
-        times["receives"].append(seconds / taken)
-    found = {name: median(each) for name, each in times.items()}
     one, many = "receive, one at a time", f"receive, {CLIENTS} clients"
+    older = ", MS-MQQP"
+    times: dict[str, list[float]] = {}
+    for _ in range(ROUNDS):
+        times.setdefault("call", []).append(asyncio.run(bare_calls(1, CALLS // 10)))
+        for name in ("", older):
+            _, _, each = _measured(1, 1, ROUND_TRIPS, name == older)
+            times.setdefault(one + name, []).append(each)
+        times.setdefault("calls", []).append(asyncio.run(bare_calls(OUTSTANDING, CALLS)))
+        for name in ("", older):
+            taken, seconds, _ = _measured(CLIENTS, WINDOW, MESSAGES, name == older)
+            times.setdefault(many + name, []).append(seconds / taken)
+    found = {name: median(each) for name, each in times.items()}
+    calls, ratio = f"bare call, {OUTSTANDING} at a time", BARE_CALLS / RECEIVES_BAR
     return [
-        Comparison(one, found["receive"], "2 ms", ROUND_TRIP_BAR, 1.0),
-        Comparison(many, found["receives"], f"{RECEIVES_BAR:,} a second", 1 / RECEIVES_BAR, 1.0),
-        Comparison(one, found["receive"], "bare call", found["call"], ROUND_TRIP_BAR * BARE_CALL),
-        Comparison(
-            many, found["receives"], f"bare call, {OUTSTANDING} at a time", found["calls"], BARE_CALLS / RECEIVES_BAR
-        ),
+        Comparison(one, found[one], "2 ms", ROUND_TRIP_BAR, 1.0),
+        Comparison(many, found[many], f"{RECEIVES_BAR:,} a second", 1 / RECEIVES_BAR, 1.0),
+        Comparison(one, found[one], "bare call", found["call"], ROUND_TRIP_BAR * BARE_CALL),
+        Comparison(many, found[many], calls, found["calls"], ratio),
+        Comparison(one, found[one], one + older, found[one + older], None),
+        Comparison(many, found[many], many + older, found[many + older], None),
+        Comparison(many + older, found[many + older], calls, found["calls"], None),
     ]
+
+
+def _measured(clients: int, window: int, messages: int, older: bool) -> tuple[int, float, float]:
+    return in_directory(lambda directory: asyncio.run(measure(directory, clients, window, messages, older=older)))

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode import Access, Message, QueueManager, Settings
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 MESSAGES: Final = 1_000_000
-RECEIVED: Final = 200_000
+SHARE_RECEIVED: Final = 5
+"""One message in so many is received before the last start."""
 QUEUES: Final = 10_000
 BATCH: Final = 1_000
 OPEN_SECONDS: Final = 3.0
@@ -42,46 +43,47 @@ def _memory() -> dict[str, int]:
     return {name: int(status[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM")}
 
 
-async def fill(path: Path) -> dict[str, float]:
+async def fill(path: Path, messages: int) -> dict[str, float]:
     """Send all messages."""
     body = os.urandom(1024)
     qm = await QueueManager.open(path, settings=_SETTINGS)
     await qm.create_queue(_NAME)
     queue = await qm.open_queue(_FORMAT, Access.SEND)
     start = perf_counter()
-    for _ in range(MESSAGES // BATCH):
+    for _ in range(messages // BATCH):
         await queue.send_many([Message(body, recoverable=True) for _ in range(BATCH)])
     return {"seconds": perf_counter() - start, **_memory()}
 
 
 async def _opened(path: Path) -> tuple[QueueManager, dict[str, float]]:
-    start = perf_counter()
+    start, worked = perf_counter(), process_time()
     qm = await QueueManager.open(path, settings=_SETTINGS)
-    opened = perf_counter()
+    opened, opening = perf_counter(), process_time()
     queue = await qm.open_queue(_FORMAT)
     await queue.receive(timeout=0)
-    received = perf_counter()
-    return qm, {"open": opened - start, "first_receive": received - opened, **_memory()}
+    received, receiving = perf_counter(), process_time()
+    processor = {"open_processor": opening - worked, "first_receive_processor": receiving - opening}
+    return qm, {"open": opened - start, "first_receive": received - opened, **processor, **_memory()}
 
 
-async def first(path: Path) -> dict[str, float]:
+async def first(path: Path, _: int) -> dict[str, float]:
     """Open, and receive one."""
     qm, measured = await _opened(path)
     await qm.close()
     return measured
 
 
-async def receive(path: Path) -> dict[str, float]:
+async def receive(path: Path, messages: int) -> dict[str, float]:
     """Open, and receive many: what they were is deleted keys now."""
     qm, measured = await _opened(path)
     queue = await qm.open_queue(_FORMAT)
     start = perf_counter()
-    for _ in range(RECEIVED // BATCH):
+    for _ in range(messages // SHARE_RECEIVED // BATCH):
         await queue.receive_many(BATCH, timeout=0)
     return {**measured, "seconds": perf_counter() - start, **_memory()}
 
 
-async def create(path: Path) -> dict[str, float]:
+async def create(path: Path, _: int) -> dict[str, float]:
     """Create many queues, one message in each hundredth."""
     qm = await QueueManager.open(path, settings=_SETTINGS)
     start = perf_counter()
@@ -93,23 +95,29 @@ async def create(path: Path) -> dict[str, float]:
     return {"seconds": perf_counter() - start, **_memory()}
 
 
-async def queues(path: Path) -> dict[str, float]:
+async def queues(path: Path, _: int) -> dict[str, float]:
     """Open the node with many queues, and each of them."""
-    start = perf_counter()
+    start, worked = perf_counter(), process_time()
     async with QueueManager.open(path, settings=_SETTINGS) as qm:
-        opened = perf_counter() - start
+        opened, processor = perf_counter() - start, process_time() - worked
         handles = [await qm.open_queue(rf"DIRECT=OS:.\private$\queue{number}") for number in range(QUEUES)]
-        return {"open": opened, "open_all": perf_counter() - start, "queues": len(handles), **_memory()}
+        return {
+            "open": opened,
+            "open_processor": processor,
+            "open_all": perf_counter() - start,
+            "queues": len(handles),
+            **_memory(),
+        }
 
 
-STEPS: Final[dict[str, Callable[[Path], Awaitable[dict[str, float]]]]] = {
+STEPS: Final[dict[str, Callable[[Path, int], Awaitable[dict[str, float]]]]] = {
     step.__name__: step for step in (fill, first, receive, create, queues)
 }
 
 
-def run_step(step: str, path: Path) -> dict[str, float]:
+def run_step(step: str, path: Path, messages: int) -> dict[str, float]:
     """Run a step in a process of its own."""
-    command = [sys.executable, "-m", "tests.bench.scale", step, str(path)]
+    command = [sys.executable, "-m", "tests.bench.scale", step, str(path), str(messages)]
     environment = {**os.environ, "PYTHONPATH": str(_PROJECT)}
     answer = subprocess.run(command, cwd=_PROJECT, env=environment, capture_output=True, text=True, check=False)
     if answer.returncode:
@@ -118,12 +126,12 @@ def run_step(step: str, path: Path) -> dict[str, float]:
     return measured
 
 
-def measure(directory: Path) -> dict[str, dict[str, float]]:
-    """All steps, by name: ``again`` is the start after many receives."""
+def measure(directory: Path, messages: int = MESSAGES) -> dict[str, dict[str, float]]:
+    """All steps, by name: ``again`` is the start after many receives. ``messages`` are in the large queue."""
     large, many = directory / "large", directory / "many"
-    measured: dict[str, Any] = {step: run_step(step, large) for step in ("fill", "first", "receive")}
-    measured["again"] = run_step("first", large)
-    measured |= {step: run_step(step, many) for step in ("create", "queues")}
+    measured: dict[str, Any] = {step: run_step(step, large, messages) for step in ("fill", "first", "receive")}
+    measured["again"] = run_step("first", large, messages)
+    measured |= {step: run_step(step, many, messages) for step in ("create", "queues")}
     return measured
 
 
@@ -143,11 +151,11 @@ def scale() -> list[Comparison]:
     for step in ("fill", "first", "receive", "again", "queues"):
         memory = measured[step]["VmHWM"]
         lines.append(Comparison(f"{step}: memory, bytes", memory / 1e6, "the bar", MEMORY / 1e6, 1.0))
-    for step, count in (("fill", MESSAGES), ("receive", RECEIVED), ("create", QUEUES)):
+    for step, count in (("fill", MESSAGES), ("receive", MESSAGES // SHARE_RECEIVED), ("create", QUEUES)):
         lines.append(Comparison(f"{step}, each", measured[step]["seconds"] / count, "30,000 a second", 1 / 30_000))
     return lines
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(STEPS[sys.argv[1]](Path(sys.argv[2])))), flush=True)
+    print(json.dumps(asyncio.run(STEPS[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3])))), flush=True)
     os._exit(0)

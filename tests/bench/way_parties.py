@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Final
 import qmnode
 from qmnode import Access, Message, QueueManager, Settings
 from qmnode.local.server import LocalServer
-from qmnode.settings.node import LocalSettings
+
+try:
+    from qmnode.settings.node import LocalSettings
+except ModuleNotFoundError:  # a tree of the first release
+    from qmnode.settings import LocalSettings  # type: ignore[attr-defined,no-redef]
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

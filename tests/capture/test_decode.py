@@ -184,7 +184,7 @@ def test_an_output_that_lacks_letters_gets_escapes() -> None:
         [sys.executable, "-c", "from qmnode.cli import main; main()", "decode", str(session.PATH)],
         capture_output=True,
         env={"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(Path.cwd())},
-        timeout=60,
+        timeout=240,
     )
     assert answer.returncode == 0, answer.stderr
     assert b"\\u251c" in answer.stdout
@@ -317,7 +317,7 @@ def test_text_from_the_network_cannot_steer_the_terminal() -> None:
 )
 def test_exit_codes_of_the_real_command(arguments: list[str], code: int) -> None:
     answer = subprocess.run(
-        [sys.executable, "-c", "from qmnode.cli import main; main()", *arguments], capture_output=True, timeout=60
+        [sys.executable, "-c", "from qmnode.cli import main; main()", *arguments], capture_output=True, timeout=240
     )
     assert answer.returncode == code, answer.stderr
     assert b"Traceback" not in answer.stderr
@@ -325,7 +325,7 @@ def test_exit_codes_of_the_real_command(arguments: list[str], code: int) -> None
 
 def test_a_reader_that_goes_away_is_no_traceback() -> None:
     command = f"{sys.executable} -c 'from qmnode.cli import main; main()' decode {session.PATH} --body hex | head -1"
-    answer = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60)
+    answer = subprocess.run(["bash", "-c", command], capture_output=True, timeout=240)
     assert answer.stdout.count(b"\n") == 1
     assert answer.stderr == b""
 
@@ -335,7 +335,7 @@ def test_a_full_disk_is_blamed_on_the_output_not_on_the_file(arguments: list[str
     with Path("/dev/full").open("wb") as full:
         answer = subprocess.run(
             [sys.executable, "-c", "from qmnode.cli import main; main()", "decode", str(session.PATH), *arguments],
-            stdout=full, stderr=subprocess.PIPE, timeout=60,
+            stdout=full, stderr=subprocess.PIPE, timeout=240,
         )  # fmt: skip
     assert answer.returncode == 1
     assert answer.stderr.startswith(b"qmnode decode: the output cannot be written: No space left on device")

@@ -31,7 +31,7 @@ def names() -> Iterator[NameServer]:
 
 
 def finder(names: NameServer, **more: object) -> ServerFinder:
-    more = {"site": None, "lifetime": 0.5, "draw": random.Random(7)} | more
+    more = {"site": None, "lifetime": 5.0, "draw": random.Random(7)} | more
     return ServerFinder("ent.test", nameservers=[names.address], **more)  # type: ignore[arg-type]
 
 
@@ -96,7 +96,7 @@ def test_an_answer_is_good_for_its_ttl(names: NameServer) -> None:
 def test_silent_name_servers_leave_what_was_known(names: NameServer) -> None:
     now = 0.0
     names.add(DOMAIN, "SRV", "0 100 389 dc.ent.test.", ttl=60)
-    found = finder(names, clock=lambda: now)
+    found = finder(names, lifetime=0.5, clock=lambda: now)
     assert found.urls()
     names.silent = True
 

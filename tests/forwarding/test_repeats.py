@@ -102,6 +102,6 @@ async def test_a_source_that_sends_again_and_again_does_not_fill_the_routing_ser
             await waiting.purge()  # which is no reason for the destination to miss anything
         await start("TARGET")
         async with await nodes["TARGET"].open_queue(f"DIRECT=OS:{TRANSACTIONAL}") as queue:
-            assert [(await queue.receive(timeout=30)).body for _ in range(50)] == [
+            assert [(await queue.receive(timeout=60)).body for _ in range(50)] == [
                 b"%d" % number for number in range(50)
             ]

@@ -110,7 +110,7 @@ async def test_a_node_keeps_its_keys_in_aws(moto: Moto, tmp_path: Path) -> None:
         async with await enterprise.a.open_queue(name, Access.SEND) as out:
             await out.send(Message(b"a secret", recoverable=True, privacy_level=PrivacyLevel.ADVANCED))
         async with await enterprise.b.open_queue(f"DIRECT=OS:{QUEUE}") as queue:
-            assert (await queue.receive(timeout=30)).body == b"a secret"
+            assert (await queue.receive(timeout=60)).body == b"a secret"
 
 
 @pytest.fixture

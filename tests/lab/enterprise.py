@@ -12,6 +12,7 @@ import os
 import secrets
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -28,6 +29,7 @@ from mqenterprise.keys.publication import Publication
 from tests.lab.addresses import free_alias
 from tests.lab.hosts import HostLab, why_no_hosts
 from tests.lab.network import new_folder, remove, remove_leftovers
+from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -327,12 +329,43 @@ class LabEnterprise:
         digest = hashlib.sha256(token.encode()).hexdigest()
         self._set_for_all(
             queue_manager_management_listen=f"{{{{ queue_manager_listen or ansible_host }}}}:{MANAGEMENT_PORT}",
-            queue_manager_tokens=[{"name": "operator", "role": "operate", "sha256": digest}],
+            queue_manager_tokens=[{"name": "operator", "role": "administer", "sha256": digest}],
         )
         machines = {host: {"address": address} for host, address in self.hosts.addresses.items()}
         authority = f"{self.variables['XDG_STATE_HOME']}/mqenterprise/rollout/authority/ca.pem"
         nodes = {"authority": authority, "token_file": file.name, "port": MANAGEMENT_PORT, "machines": machines}
         self.nodes_file.write_text(yaml.safe_dump(nodes))
+        # The console asks as the person who signs in, and has no token of its own.
+        (self.desk / "console.yaml").write_text(
+            yaml.safe_dump({name: value for name, value in nodes.items() if name != "token_file"})
+        )
+
+    def start_console(self) -> str:
+        """Serve the console of this enterprise until the lab is removed. Its address."""
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        log = self.folder / "console.log"
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                [
+                    sys.executable, "-m", "mqenterprise", "console", "--listen", f"127.0.0.1:{port}",
+                    "--nodes", str(self.desk / "console.yaml"), "--directory", str(self.directory_file),
+                    "--declared", str(self.declared),
+                ],
+                cwd=PROJECT, env=self.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True,
+            )  # fmt: skip
+        wait_until(
+            lambda: "The console is at" in log.read_text() or process.poll() is not None, 60, "the console serves"
+        )
+        if process.poll() is not None:
+            raise AssertionError(f"the console ended: {log.read_text()}")
+        return f"http://127.0.0.1:{port}/"
+
+    @property
+    def token(self) -> str:
+        """The operator's token, once :meth:`let_operate` has made it."""
+        return (self.desk / "my.token").read_text()
 
     @property
     def nodes_file(self) -> Path:
@@ -397,7 +430,7 @@ class LabEnterprise:
         file.write_text("\n".join([*lines, f'export PATH={programs}:"$PATH"', f"cd {shlex.quote(str(self.desk))}", ""]))
         return file
 
-    def play(self, playbook: str, *arguments: str, limit: float = 600, **variables: object) -> Played:
+    def play(self, playbook: str, *arguments: str, limit: float = 840, **variables: object) -> Played:
         """Run a playbook as an operator does."""
         stats = self.folder / "stats.json"
         stats.unlink(missing_ok=True)
@@ -429,7 +462,7 @@ class LabEnterprise:
         """``mqenterprise`` as the operator runs it."""
         done = subprocess.run(
             [sys.executable, "-m", "mqenterprise", *arguments],
-            env=self.environment, capture_output=True, text=True, timeout=120, check=False,
+            env=self.environment, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done

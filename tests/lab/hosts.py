@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.lab.network import Network, hierarchies, kill_recorded, record, remove_group, run, why_no_namespaces
 from tests.lab.waiting import wait_until
 
-START_LIMIT = 60.0
+START_LIMIT = 180.0
 NOT_STARTED = (
     "systemd-timesyncd", "systemd-networkd", "systemd-resolved", "systemd-udevd", "systemd-logind", "console-getty",
     "getty@tty1", "systemd-hwdb-update", "ldconfig", "systemd-ask-password-wall", "systemd-update-utmp",

@@ -28,7 +28,7 @@ CONTROLLER_SITE = 7
 
 def run(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """A command of the machine; AssertionError with what it said when it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     if check and done.returncode != 0:
         raise AssertionError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
     return done

@@ -277,3 +277,24 @@ def test_an_audit_log_that_cannot_be_written_is_a_mistake_of_the_configuration(t
 
     with pytest.raises(ConfigurationError, match="cannot be written"):
         AuditLog(tmp_path / "none" / "audit.log")
+
+
+async def test_the_role_bodies_sees_bodies_and_changes_nothing(managed: Managed) -> None:
+    await managed.manager.create_queue(NAME)
+    await managed.fill(b"secret of the order")
+    path = managed.settings.tokens
+    assert path is not None
+    tokens = [{"name": role, "role": role, "sha256": digest(role)} for role in ("bodies", "administer")]
+    path.write_text(json.dumps(tokens))
+    managed.server.reload()
+    async with managed.tcp("bodies") as client:
+        shown = await client.get("/v1/queues/orders/messages", params={"body": "text"})
+        assert shown.json()["messages"][0]["text"] == "secret of the order"
+        assert (await client.delete("/v1/queues/orders/messages")).status_code == 403
+        assert (await client.get("/v1/audit")).status_code == 403
+        assert (await client.get("/v1/caller")).json() == {"name": "bodies", "role": "bodies", "machine": "ALPHA"}
+    async with managed.tcp("administer") as client:
+        assert (await client.delete("/v1/queues/orders/messages")).is_success
+        entries = (await client.get("/v1/audit", params={"limit": 2})).json()["entries"]
+        assert [entry["who"] for entry in entries] == ["administer", "bodies"]
+        assert [entry["outcome"] for entry in entries] == ["done", "denied"]

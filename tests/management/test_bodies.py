@@ -114,7 +114,7 @@ BSTR = qmnode.Message.from_value("text" * 128, format="VT_BSTR")
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize(("message", "most"), [(XML, 1.8), (BSTR, 1.5)], ids=["XML", "VT_BSTR"])
+@pytest.mark.parametrize(("message", "most"), [(XML, 1.6), (BSTR, 1.5)], ids=["XML", "VT_BSTR"])
 async def test_decoding_makes_a_list_little_slower(
     client: httpx.AsyncClient, managed: Managed, message: qmnode.Message, most: float
 ) -> None:

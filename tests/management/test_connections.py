@@ -72,7 +72,7 @@ async def is_served(managed: Managed) -> bool:
 async def ended(connection: Connected) -> None:
     """Wait until the server has closed it."""
     reader, writer = connection
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with contextlib.suppress(ConnectionError, ssl.SSLError):
             while await reader.read(65536):
                 pass
@@ -177,7 +177,7 @@ async def test_the_head_of_a_request_has_its_time(serving: Callable[..., Awaitab
 
     dripping = asyncio.ensure_future(drip())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             with contextlib.suppress(ConnectionError):
                 while await reader.read(65536):
                     pass

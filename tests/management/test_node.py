@@ -1,6 +1,7 @@
 """The node over HTTP: totals, quotas, connections, transactions, metrics, and errors of HTTP itself."""
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -10,6 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from qmnode import Access, Message
 from qmnode.model.administration import ConnectionInformation
 from qmnode.model.outgoing import ConnectionAttempt, OutgoingQueue
+from qmnode.security.algorithms import Policy
+from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
+from qmnode.security.rsa_keys import PrivateKey
 from qmnode.security.service import KeyStoreStatus
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.queue_attributes import ConnectionStatus
@@ -106,6 +110,37 @@ async def test_metrics_say_since_when_others_encrypt_to_a_key(client: httpx.Asyn
     families = {family.name: family for family in text_string_to_metric_families(text)}
     samples = families["qmnode_encryption_key_published_timestamp_seconds"].samples
     assert {sample.labels["provider"]: sample.value for sample in samples} == {"Enhanced": 1000.0, "AES": 2000.0}
+
+
+async def test_keys_are_shown_with_their_age_and_certificates_with_their_end(
+    client: httpx.AsyncClient, managed: Managed, tmp_path: Path
+) -> None:
+    certificate, _ = write_certificate(tmp_path)
+    managed.server.context.settings = managed.server.context.settings.model_copy(update={"certificate": certificate})
+    old, new = (
+        KeyPair(
+            provider="Enhanced", purpose=KeyPurpose.ENCRYPTION, state=state, fingerprint=state.value,
+            modulus_length=2048, created_time=created, published_time=created + 60, superseded_time=superseded,
+            private_key=PrivateKey.generate(2048, Policy(frozenset(), "weak_algorithms_sent")),
+        )
+        for state, created, superseded in ((KeyState.PREVIOUS, 1000.0, 90_000.0), (KeyState.CURRENT, 80_000.0, None))
+    )  # fmt: skip
+    managed.server.context.key_reader = ReadKeys(KeyStoreStatus.of(7, KeyRing([old, new])))
+
+    found = (await client.get("/v1/keys")).json()
+
+    times = [(key["state"], key["created"], key["published"], key["superseded"]) for key in found["keys"]]
+    assert times == [
+        ("previous", "1970-01-01T00:16:40Z", "1970-01-01T00:17:40Z", "1970-01-02T01:00:00Z"),
+        ("current", "1970-01-01T22:13:20Z", "1970-01-01T22:14:20Z", None),
+    ]
+    assert found["fingerprints"] == ["previous", "current"]
+    (shown,) = found["certificates"]
+    assert (shown["use"], shown["fault"]) == ("management", None)
+    assert datetime.fromisoformat(shown["ends"]) > datetime.now(UTC)
+    certificate.write_text("broken")
+    (shown,) = (await client.get("/v1/keys")).json()["certificates"]
+    assert (shown["ends"], "no PEM file" in shown["fault"]) == (None, True)
 
 
 async def test_what_is_not_there_is_a_problem(client: httpx.AsyncClient) -> None:

@@ -90,7 +90,7 @@ async def test_an_export_that_cannot_be_is_a_problem_and_no_stream(managed: Mana
 
 
 async def job_ended(client: httpx.AsyncClient, number: int) -> dict[str, Any]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             job: dict[str, Any] = (await client.get(f"/v1/jobs/{number}")).json()
             if job["state"] != "running":

@@ -1,5 +1,6 @@
 """Queues, outgoing queues and journals over HTTP."""
 
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -97,6 +98,27 @@ async def test_how_far_transactional_messages_are_is_told(client: httpx.AsyncCli
     assert (answer.status_code, answer.json()["next"], answer.json()["unread_messages"]) == (200, None, 0)
     missing = await client.get("/v1/outgoing-queues/orders/transfer")
     assert (missing.status_code, missing.json()["name"]) == (404, "MQ_ERROR_QUEUE_NOT_FOUND")
+
+
+async def test_the_summary_leaves_out_names_that_the_caller_has(client: httpx.AsyncClient, managed: Managed) -> None:
+    async def summary(**asked: object) -> dict[str, Any]:
+        return dict((await client.get("/v1/queue-summary", params=asked)).json())
+
+    await managed.manager.create_queue(NAME, label="one")
+    await managed.fill(b"a", b"b")
+    first = await summary(node=True)
+    place = first["pathname"].index(r"ALPHA\private$\orders")
+    assert (first["label"][place], first["message_count"][place], first["arrived"][place]) == ("one", 2, 2)
+    assert (first["node"]["queue_count"], first["node"]["message_count"]) == (1, 2)
+
+    again = await summary(known=first["names"])
+    assert (again["names"], again["node"], again["pathname"], again["label"]) == (first["names"], None, [], [])
+    assert again["message_count"] == first["message_count"]
+
+    await managed.manager.set_queue(NAME, label="another")
+    changed = await summary(known=first["names"])
+    assert changed["names"] != first["names"]
+    assert changed["label"][place] == "another"
 
 
 async def test_only_outgoing_queues_are_paused(client: httpx.AsyncClient, managed: Managed) -> None:

@@ -56,7 +56,7 @@ def dom(file: Path, profile: Path) -> str:
         [*command, f"--user-data-dir={profile}", "--dump-dom", file.as_uri()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -231,7 +231,7 @@ class TestSimulate:
         assert found["cut_off"] == ["Amsterdam"]
         assert found["changed"] == []
         text = run(*off, "--without", "bre-router")
-        assert "16 journeys between sites (every machine) 12 take another way, 0 wait" in text
+        assert "Of 16 journeys between sites, 12 take another way and 0 wait. Simulated: every machine.\n" in text
         (gate,) = (line.split() for line in text.splitlines() if line.startswith("bre-connector "))
         assert gate == ["bre-connector", "0", "8", "yes"]
         assert "4 journeys" in run(*off, "--without", "cor-router", "--from", "Córdoba", code=2)

@@ -20,7 +20,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_systemd_understands_every_line(path: Path) -> None:
-    answer = subprocess.run(["systemd-analyze", "verify", str(path)], capture_output=True, text=True, timeout=60)
+    answer = subprocess.run(["systemd-analyze", "verify", str(path)], capture_output=True, text=True, timeout=240)
     complaints = [line for line in answer.stderr.splitlines() if str(path) in line or path.name in line]
     assert complaints == []
 
@@ -30,7 +30,7 @@ def test_the_sandbox_leaves_little_exposed(path: Path) -> None:
         ["systemd-analyze", "security", "--offline=true", "--no-pager", str(path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     level = re.search(r"Overall exposure level for qmnode.service: ([0-9.]+)", answer.stdout)
     assert level is not None, answer.stderr

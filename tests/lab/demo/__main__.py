@@ -121,6 +121,10 @@ def _leave(console: Console, enterprise: LabEnterprise) -> None:
         lines.append(f"  ssh -F {enterprise.lab.ssh_config} {MIDDLE} journalctl -u qmnode")
     lines += [
         f"  ls {enterprise.folder}/*.log                       # what Ansible said",
+        "The console, in a browser:",
+        f"  {enterprise.start_console()}",
+        f"  sign in with the token {enterprise.token}",
+        f"  and look at the map, the queue payments of {RECEIVER}, Routes from {SENDER} to {RECEIVER}, Plan and Audit",
         "Stop and remove it: make demo DEMO=stop, in the project's folder",
     ]
     console.print("\n".join(lines), markup=False, soft_wrap=True)

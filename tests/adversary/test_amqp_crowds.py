@@ -1,0 +1,169 @@
+"""Crowds of clients at the AMQP door of a node of its own: limits hold, others are served, and memory stays flat."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import qmnode.sync
+from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
+from tests.adversary.attacks import Area, attack
+from tests.adversary.test_amqp_door import attach, flow
+from tests.amqp.conftest import amqp_message, connected, take
+from tests.amqp.foreign import free_port
+from tests.amqp.raw import BEGIN, OPEN, frame, init, read_all
+from tests.lab.nodes import NodeProcess
+from tests.lab.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.servers
+
+ATTACKER = "127.0.0.9"
+PER_PEER = 100
+CROWD = 2 * PER_PEER
+WAITING = 40
+WARMING = 3
+ROUNDS = 4
+FLAT = 6 * 1024
+"""Kilobytes by which later rounds may leave the node larger than those that fill its caches."""
+OPENED = SASL_HEADER + init("ANONYMOUS") + AMQP_HEADER + frame(OPEN)
+HALVES = (
+    b"", SASL_HEADER, SASL_HEADER + init("PLAIN"), SASL_HEADER + init("ANONYMOUS"),
+    SASL_HEADER + init("ANONYMOUS") + AMQP_HEADER, OPENED[:-7],
+)  # fmt: skip
+GREEDY = OPENED + BEGIN + attach("in", 0, "orders", receives=True) + flow(0, 100_000)
+WITHOUT_CREDIT = OPENED + BEGIN + attach("in", 0, "orders", receives=True)
+
+
+def resident(node: NodeProcess) -> int:
+    """Kilobytes of memory that the node has."""
+    status = Path(f"/proc/{node.process.pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+class Door:
+    """A node with a door, in a process of its own, and a queue with messages."""
+
+    def __init__(self, folder: Path, **amqp: object) -> None:
+        self.port = free_port()
+        settings = {"enabled": True, "address": "", "port": self.port, "anonymous": True, **amqp}
+        self.node = NodeProcess(folder, amqp=settings)
+
+    @property
+    def url(self) -> str:
+        return f"amqp://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.node.start()
+        for name in ("orders", "honest"):
+            self.node.command("queue", "create", name)
+            rights = ("send-message", "receive-message", "peek-message")
+            self.node.command("queue", "acl", "allow", name, "anonymous", *rights)
+
+    def connections(self) -> int:
+        with qmnode.sync.connect(self.node.socket) as manager:
+            return manager.status().amqp_connections
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    folder = tmp_path_factory.mktemp("door")
+    door = Door(
+        folder, connections_per_peer=PER_PEER, handshake_timeout=10, idle_timeout=10, prefetch=100, held_bytes=1 << 20
+    )
+    door.start()
+    yield door
+    door.node.stop()
+
+
+def crowd(door: Door, begin: Callable[[int], bytes], size: int) -> list[socket.socket]:
+    """Connections of an attacker, all from one address."""
+    found = []
+    for number in range(size):
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.bind((ATTACKER, 0))
+        one.settimeout(30)
+        one.connect((ATTACKER, door.port))
+        with contextlib.suppress(OSError):  # refused
+            one.sendall(begin(number))
+        found.append(one)
+    return found
+
+
+def is_served(door: Door) -> None:
+    with connected(door.url) as client:
+        client.create_sender("honest").send(amqp_message(b"served"))
+        receiver = client.create_receiver("honest", credit=1)
+        assert take(receiver) == b"served"
+        receiver.accept()
+
+
+def stays_flat(door: Door, begin: Callable[[int], bytes], size: int) -> None:
+    sizes = []
+    for _ in range(ROUNDS):
+        attackers = crowd(door, begin, size)
+        is_served(door)
+        assert door.connections() <= PER_PEER
+        is_served(door)
+        for one in attackers:
+            one.close()
+        wait_until(lambda: door.connections() == 0, 60, "nothing is left of the attacker's connections")
+        sizes.append(resident(door.node))
+    assert sizes[-1] - sizes[WARMING - 1] < FLAT, sizes
+    print(f"\n{sizes} KB after each round")
+
+
+@attack(
+    Area.AMQP,
+    can="begin hundreds of handshakes and finish none",
+    promised="one address can have a limited number of them, for a limited time; the node serves others, and its "
+    "memory stays flat",
+)
+def test_half_handshakes(door: Door) -> None:
+    stays_flat(door, lambda number: HALVES[number % len(HALVES)], CROWD)
+    silent = crowd(door, lambda _: SASL_HEADER, WAITING)
+    assert all(b"AMQP" in read_all(one) for one in silent)  # until the node closes
+    assert "Traceback" not in door.node.log.read_text()
+
+
+@attack(
+    Area.AMQP,
+    can="receive the messages of a queue over many connections, and read nothing from the sockets",
+    promised="messages of closed connections return to the queue; the node serves others, and its memory stays flat",
+)
+def test_slow_readers(door: Door) -> None:
+    with connected(door.url) as client:
+        sender = client.create_sender("orders")
+        for _ in range(50):
+            sender.send(amqp_message(b"x" * 200_000))
+    stays_flat(door, lambda _: GREEDY, WAITING)
+    with connected(door.url) as client:
+        receiver = client.create_receiver("orders", credit=10)
+        for _ in range(50):
+            assert len(take(receiver)) == 200_000
+            receiver.accept()
+
+
+@attack(
+    Area.AMQP,
+    can="attach hundreds of receivers that give no credit",
+    promised="none of these receivers locks a message; the node serves others, and its memory stays flat",
+)
+def test_receivers_without_credit(door: Door) -> None:
+    with connected(door.url) as client:
+        client.create_sender("orders").send(amqp_message(b"x"))
+    stays_flat(door, lambda _: WITHOUT_CREDIT, CROWD)
+    attackers = crowd(door, lambda _: WITHOUT_CREDIT, WAITING)
+    with connected(door.url) as client:
+        receiver = client.create_receiver("orders", credit=1)
+        assert take(receiver) == b"x"
+        receiver.accept()
+    for one in attackers:
+        one.close()
