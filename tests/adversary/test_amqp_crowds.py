@@ -28,16 +28,17 @@ ATTACKER = "127.0.0.9"
 PER_PEER = 100
 CROWD = 2 * PER_PEER
 WAITING = 40
+HELD = 1 << 20
 WARMING = 3
-ROUNDS = 4
+ROUNDS = 6
 FLAT = 6 * 1024
-"""Kilobytes by which later rounds may leave the node larger than those that fill its caches."""
+"""Kilobytes by which the last round may leave the node larger than the largest of those that fill its caches."""
 OPENED = SASL_HEADER + init("ANONYMOUS") + AMQP_HEADER + frame(OPEN)
 HALVES = (
     b"", SASL_HEADER, SASL_HEADER + init("PLAIN"), SASL_HEADER + init("ANONYMOUS"),
     SASL_HEADER + init("ANONYMOUS") + AMQP_HEADER, OPENED[:-7],
 )  # fmt: skip
-GREEDY = OPENED + BEGIN + attach("in", 0, "orders", receives=True) + flow(0, 100_000)
+GREEDY = OPENED + BEGIN + attach("in", 0, "large", receives=True) + flow(0, 100_000)
 WITHOUT_CREDIT = OPENED + BEGIN + attach("in", 0, "orders", receives=True)
 
 
@@ -61,7 +62,7 @@ class Door:
 
     def start(self) -> None:
         self.node.start()
-        for name in ("orders", "honest"):
+        for name in ("orders", "large", "honest"):
             self.node.command("queue", "create", name)
             rights = ("send-message", "receive-message", "peek-message")
             self.node.command("queue", "acl", "allow", name, "anonymous", *rights)
@@ -75,7 +76,7 @@ class Door:
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     folder = tmp_path_factory.mktemp("door")
     door = Door(
-        folder, connections_per_peer=PER_PEER, handshake_timeout=10, idle_timeout=10, prefetch=100, held_bytes=1 << 20
+        folder, connections_per_peer=PER_PEER, handshake_timeout=10, idle_timeout=10, prefetch=100, held_bytes=HELD
     )
     door.start()
     yield door
@@ -105,9 +106,9 @@ def is_served(door: Door) -> None:
         receiver.accept()
 
 
-def stays_flat(door: Door, begin: Callable[[int], bytes], size: int) -> None:
+def stays_flat(door: Door, begin: Callable[[int], bytes], size: int, rounds: int = ROUNDS, flat: int = FLAT) -> None:
     sizes = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         attackers = crowd(door, begin, size)
         is_served(door)
         assert door.connections() <= PER_PEER
@@ -116,7 +117,7 @@ def stays_flat(door: Door, begin: Callable[[int], bytes], size: int) -> None:
             one.close()
         wait_until(lambda: door.connections() == 0, 60, "nothing is left of the attacker's connections")
         sizes.append(resident(door.node))
-    assert sizes[-1] - sizes[WARMING - 1] < FLAT, sizes
+    assert sizes[-1] - max(sizes[:WARMING]) < flat, sizes
     print(f"\n{sizes} KB after each round")
 
 
@@ -140,12 +141,13 @@ def test_half_handshakes(door: Door) -> None:
 )
 def test_slow_readers(door: Door) -> None:
     with connected(door.url) as client:
-        sender = client.create_sender("orders")
+        sender = client.create_sender("large")
         for _ in range(50):
             sender.send(amqp_message(b"x" * 200_000))
-    stays_flat(door, lambda _: GREEDY, WAITING)
+    freed = WAITING * HELD // 1024  # of a round; the C library gives it back to the system, or does not
+    stays_flat(door, lambda _: GREEDY, WAITING, rounds=16, flat=freed)
     with connected(door.url) as client:
-        receiver = client.create_receiver("orders", credit=10)
+        receiver = client.create_receiver("large", credit=10)
         for _ in range(50):
             assert len(take(receiver)) == 200_000
             receiver.accept()
