@@ -173,6 +173,7 @@ class Way:
 
 async def soak(folder: Path, count: int, kills: int) -> None:
     seed = int(os.environ.get("SOAK_SEED") or random.SystemRandom().getrandbits(32))
+    print(f"\nseed {seed}")
     way, begun = Way(folder, seed, count, kills), time.monotonic()
     try:
         numbers = await way.run()
