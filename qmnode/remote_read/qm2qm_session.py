@@ -11,7 +11,7 @@ from qmnode.remote_read import qm2qm, qmcomm
 from qmnode.remote_read.qm2qm import QM2QM, Action, RemoteReadAck, RemoteReadDesc, RemoteReadDesc2
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.read_session import Reading, ReadSession, lookup_identifier
-from qmnode.remote_read.remote_errors import check_status
+from qmnode.remote_read.remote_errors import check_status, moves_unknown
 from qmnode.remote_read.transfer_buffer import TransferBuffer
 from qmnode.structures.error_codes import ErrorCode
 
@@ -107,6 +107,10 @@ class Qm2qmSession(ReadSession):
         """Close a cursor: RemoteQMCloseCursor."""
         request = qm2qm.CloseCursorRequest(queue=self.handle, cursor=cursor)
         await self._node.call(QM2QM, qm2qm.CLOSE_CURSOR, request)
+
+    async def move(self, lookup_id: int, target: ReadSession) -> int:
+        """Refused: MS-MQQP has no moves."""
+        raise moves_unknown(self._node.host)
 
     async def purge(self) -> int:
         """Delete all messages: RemoteQMPurgeQueue."""

@@ -38,6 +38,8 @@ class ReadSession(ABC):
     """An open queue at the peer. Errors have MQ_ERROR codes; futures raise RpcError."""
 
     takes_lookup_ids = True
+    move_context: int | None = None
+    """pMoveContext of a queue that is open for moves (MS-MQRR 3.1.4.11)."""
 
     @abstractmethod
     def start(self, request_id: int, action: Action, milliseconds: int, cursor: int) -> asyncio.Future[Any]:
@@ -70,6 +72,10 @@ class ReadSession(ABC):
     @abstractmethod
     async def close_cursor(self, cursor: int) -> None:
         """Close a cursor at the server."""
+
+    @abstractmethod
+    async def move(self, lookup_id: int, target: ReadSession) -> int:
+        """Move a message into a queue that is open for moves, and return the status."""
 
     @abstractmethod
     async def purge(self) -> int:

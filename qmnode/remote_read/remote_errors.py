@@ -27,6 +27,13 @@ def unavailable(host: str, error: Exception) -> MessageQueuingError:
     )
 
 
+def moves_unknown(host: str) -> MessageQueuingError:
+    """The error for a move at a host that only has MS-MQQP."""
+    return MessageQueuingError(
+        ErrorCode.MQ_ERROR_ILLEGAL_OPERATION, f"{host} is too old to move messages for other computers: move them there"
+    )
+
+
 def rpc_error(host: str, error: Exception) -> MessageQueuingError:
     """The error of a failed call for an application."""
     if isinstance(error, RpcFault):

@@ -23,7 +23,7 @@ from qmnode.remote_read.qm2qm import QM2QM, PortType
 from qmnode.remote_read.qm2qm_session import Qm2qmSession
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.queue_format import to_queue_format
-from qmnode.remote_read.remote_errors import check_status, rpc_error, unavailable
+from qmnode.remote_read.remote_errors import check_status, moves_unknown, rpc_error, unavailable
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.remote_read.remoteread_session import RemoteReadSession
 from qmnode.structures.error_codes import ErrorCode
@@ -206,7 +206,12 @@ class RemoteNode:
         return queue
 
     async def _open_remote_read(self, name: FormatName, access: Access, share: Share) -> ReadSession:
-        """Open it with R_OpenQueue (MS-MQRR 3.2.4.1)."""
+        """Open it with R_OpenQueue, or R_OpenQueueForMove as the target of moves (MS-MQRR 3.2.4.1)."""
+        if access is Access.MOVE and share is not Share.DENY_NONE:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE,
+                f"{name}: the target of moves is opened with Share.DENY_NONE",
+            )
         request = remoteread.OpenQueueRequest(
             queue_format=to_queue_format(name),
             access=int(access),
@@ -214,11 +219,16 @@ class RemoteNode:
             client_id=self._options.identifier,
             non_routing_server=int(not self._options.mqs),
         )
+        if access is Access.MOVE:
+            target = await self.call(REMOTE_READ, remoteread.OPEN_QUEUE_FOR_MOVE, request, OPEN_TIMEOUT)
+            return RemoteReadSession(self, target.context, target.move_context)
         opened = await self.call(REMOTE_READ, remoteread.OPEN_QUEUE, request, OPEN_TIMEOUT)
         return RemoteReadSession(self, opened.context)
 
     async def _open_qm2qm(self, name: FormatName, access: Access, share: Share) -> ReadSession:
         """R_QMOpenRemoteQueue, RemoteQMOpenQueue, R_QMCloseRemoteQueueContext (MS-MQMP 4.2)."""
+        if access is Access.MOVE:
+            raise moves_unknown(self.host)
         options = self._options
         opened = await self.call(
             QMCOMM,

@@ -35,7 +35,7 @@ _GIVE_UP: Final = 10.0
 
 
 class RemoteReadQueue(QueueApi):
-    """One queue of another queue manager, opened for reading."""
+    """One queue of another queue manager, opened for reading or as the target of moves."""
 
     def __init__(self, node: RemoteNode, format_name: str, access: Access, share: Share, session: ReadSession) -> None:
         self.node = node
@@ -224,6 +224,17 @@ class RemoteReadQueue(QueueApi):
 
     # The queue
 
+    async def move(self, lookup_identifier: int, target: QueueApi, transaction: InTransaction = None) -> None:
+        """Move a message at the server. After MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE its outcome is unknown."""
+        _refuse_transaction(transaction)
+        self._check_open()
+        if not isinstance(target, RemoteReadQueue) or target.node is not self.node or not target._open:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INVALID_HANDLE,
+                f"the target of a move is an open queue of the same queue manager, opened by its name {self.node.host}",
+            )
+        check_status(await self.session.move(lookup_identifier, target.session), self.format_name)
+
     async def purge(self) -> None:
         """Delete all messages at the server."""
         self._check_open()
@@ -256,12 +267,6 @@ class RemoteReadQueue(QueueApi):
     async def send_many(self, messages: Iterable[Message], transaction: InTransaction = None) -> list[bytes]:
         """Refused: the queue is open for reading."""
         raise _read_only(self.format_name)
-
-    async def move(self, lookup_identifier: int, target: QueueApi, transaction: InTransaction = None) -> None:
-        """Refused: the protocol cannot move messages."""
-        raise MessageQueuingError(
-            ErrorCode.MQ_ERROR_ILLEGAL_OPERATION, "messages of another computer's queue are moved there"
-        )
 
 
 class RemoteReadCursor(CursorApi):
@@ -321,9 +326,9 @@ def _refuse_transaction(transaction: InTransaction) -> None:
     if transaction is not None:
         raise MessageQueuingError(
             ErrorCode.MQ_ERROR_TRANSACTION_USAGE,
-            "a queue of another computer is not read in a transaction: its queue manager would have to take part in "
-            "it through a transaction coordinator (MS-DTCO), and nodes have none. Receive without a transaction, or "
-            "have the messages sent here",
+            "messages of another computer are not received or moved in a transaction: its queue manager would have to "
+            "take part in it through a transaction coordinator (MS-DTCO), and nodes have none. Do it without a "
+            "transaction, or have the messages sent here",
         )
 
 

@@ -101,7 +101,7 @@ class RemoteReader:
 
     def reads(self, name: FormatName, access: Access) -> bool:
         """Whether a remote queue can be opened with this access."""
-        return access in (Access.RECEIVE, Access.PEEK) and isinstance(
+        return access in (Access.RECEIVE, Access.PEEK, Access.MOVE) and isinstance(
             name, DirectFormatName | PublicFormatName | PrivateFormatName
         )
 

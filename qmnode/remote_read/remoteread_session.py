@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 class RemoteReadSession(ReadSession):
     """An open queue: its QUEUE_CONTEXT_HANDLE_SERIALIZE. Reads are ended by their request identifiers."""
 
-    def __init__(self, node: RemoteNode, context: bytes) -> None:
+    def __init__(self, node: RemoteNode, context: bytes, move_context: int | None = None) -> None:
         self._node = node
         self._context = context
+        self.move_context = move_context
 
     def _begin(self, method: Method, request: Parameters) -> asyncio.Future[Any]:
         return self._node.reader.begin(REMOTE_READ, method, request)
@@ -85,6 +86,16 @@ class RemoteReadSession(ReadSession):
         """Close a cursor: R_CloseCursor, 3.2.4.12."""
         request = remoteread.CloseCursorRequest(context=self._context, cursor=cursor)
         await self._node.call(REMOTE_READ, remoteread.CLOSE_CURSOR, request)
+
+    async def move(self, lookup_id: int, target: ReadSession) -> int:
+        """Move a message: R_MoveMessage, 3.2.4.6."""
+        if target.move_context is None:
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, "the target of a move is open for Access.MOVE")
+        request = remoteread.MoveMessageRequest(
+            context_from=self._context, context_to=target.move_context, lookup_id=lookup_id
+        )
+        status: int = (await self._node.call(REMOTE_READ, remoteread.MOVE_MESSAGE, request)).status
+        return status
 
     async def purge(self) -> int:
         """Delete all messages: R_PurgeQueue, 3.2.4.7."""
