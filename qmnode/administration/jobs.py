@@ -312,7 +312,9 @@ class Jobs:
                 more = await steps.step()
             if not more:
                 self._end(job, JobState.DONE, "")
-            await asyncio.shield(store.durable())
+            store.make_visible()  # the processor time of the write is the job's own
+            with pace.waiting():
+                await asyncio.shield(store.durable())
             pace_from = monotonic()
             job.seconds += pace_from - began
             await pace.rest()

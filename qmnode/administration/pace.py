@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter, thread_time
 from typing import Final
 
@@ -14,7 +16,7 @@ _LOOK: Final = 0.004
 _OWN_MOST: Final = 0.0003
 """The most seconds of processor time that a look itself is taken to cost. A fast machine needs a tenth of that."""
 _OWN_LEAST: Final = 0.00002
-"""The least that a look is taken to cost. Jobs that wait beside others are counted too often, which hides the cost."""
+"""The least that a look is taken to cost. Work that waits outside of ``Pace.waiting`` hides the cost."""
 _FORGET: Final = 1.02
 """Growth of the least cost of a look with each look, for machines that become slower."""
 _BUSY: Final = 0.03
@@ -50,19 +52,28 @@ class Pace:
     the processor time that the loop uses in a while without administrative work decides.
     """
 
-    __slots__ = ("_began", "_used")
+    __slots__ = ("_began", "_used", "_worked")
 
     def __init__(self) -> None:
-        self.begin()
+        self._begin()
 
-    def begin(self) -> None:
-        """The work goes on after it has waited for something of its own, such as the disk."""
-        self._began, self._used = perf_counter(), thread_time()
+    def _begin(self, worked: float = 0.0) -> None:
+        self._worked, self._began, self._used = worked, perf_counter(), thread_time()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wait for the disk inside of this. It is no work, and all that the loop does meanwhile is that of others."""
+        worked = self._worked + perf_counter() - self._began
+        _loop.processor += thread_time() - self._used
+        try:
+            yield
+        finally:
+            self._begin(worked)
 
     async def rest(self) -> None:
         """Call often, wherever the work can be interrupted. Waits when it has gone on for long enough."""
         now = perf_counter()
-        worked = now - self._began
+        worked = self._worked + now - self._began
         if worked < _SLICE:
             return
         _loop.processor += thread_time() - self._used
@@ -74,7 +85,7 @@ class Pace:
             await _look(3 * _LOOK)  # One look is wrong when the machine stumbles.
         else:
             await asyncio.sleep(0)
-        self.begin()
+        self._begin()
 
 
 async def _stay_away() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qmnode.administration.pace import Pace
+from qmnode.administration.pace import Pace, _look
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -80,6 +80,35 @@ async def test_work_that_waits_beside_other_work_hides_nothing_for_ever() -> Non
     await worked(1)
     all_there_is = await worked(1, paced=False)
     assert await worked(1) > 0.3 * all_there_is
+
+
+async def test_applications_are_seen_while_work_waits_for_the_disk() -> None:
+    """Else each wait counts their work as its own, and they seem to need nothing."""
+
+    async def job() -> None:
+        pace = Pace()
+        with pace.waiting():
+            await asyncio.sleep(0.08)
+        await pace.rest()
+
+    async with applications():
+        looked, *_ = await asyncio.gather(_look(0.1), job(), job())
+    assert looked
+
+
+async def test_the_wait_for_the_disk_is_not_held_against_the_work() -> None:
+    """A twentieth of the time is for the work: waits of ten milliseconds must not make it a hundredth."""
+    steps = 0
+    async with applications():
+        await worked(1)
+        pace, until = Pace(), perf_counter() + 2
+        while perf_counter() < until:
+            spin(0.0005)
+            with pace.waiting():
+                await asyncio.sleep(0.01)
+            await pace.rest()
+            steps += 1
+    assert steps > 20  # about 90 on a free machine, and 10 if the waits counted
 
 
 @pytest.mark.parametrize("jobs", [1, 5])
