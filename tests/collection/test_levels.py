@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from mqenterprise.topology.apply import state_directory
 from tests.collection.test_ansible import PLAYBOOKS, run
 from tests.playbooks.conftest import sample
 
+pytestmark = pytest.mark.slow
 ROUTER, SHOP, FAR = "ams-router", "ams-shop", "bre-router"
 AT_FAULT = re.compile(r"^(\S+) .*failed=[1-9]", re.MULTILINE)
 ADDED = re.compile(r"^\+(?!\+\+)(.*)$", re.MULTILINE)
@@ -56,15 +56,21 @@ class Inventory:
         done = run("ansible-playbook", *playbook, cwd=self.folder, code=code, XDG_STATE_HOME=str(self.state))
         return done.stdout + done.stderr
 
-    def settings(self, said: str) -> dict[str, dict[str, Any]]:
-        """The settings that each node would get."""
-        found = {}
-        for part in said.split("+++ after: ")[1:]:
-            path, _, rest = part.partition("\n")
-            if path.endswith("etc/qmnode/node.yaml"):
-                host = path.removesuffix("/etc/qmnode/node.yaml").rpartition("/")[2]
-                found[host] = yaml.safe_load("\n".join(ADDED.findall(rest.partition("\n\n")[0])))
-        return found
+    def declare(self, **more: object) -> None:
+        """The enterprise as it is, and this."""
+        file = self.folder / "enterprise.yaml"
+        file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | more))
+
+
+def settings(said: str) -> dict[str, dict[str, Any]]:
+    """The settings that each node would get."""
+    found = {}
+    for part in said.split("+++ after: ")[1:]:
+        path, _, rest = part.partition("\n")
+        if path.endswith("etc/qmnode/node.yaml"):
+            host = path.removesuffix("/etc/qmnode/node.yaml").rpartition("/")[2]
+            found[host] = yaml.safe_load("\n".join(ADDED.findall(rest.partition("\n\n")[0])))
+    return found
 
 
 @pytest.fixture
@@ -90,63 +96,69 @@ def tls() -> dict[str, Any]:
     return {name: f"{{{{ queue_manager_config }}}}/{file}" for name, file in files.items()} | {"peers": ["*"]}
 
 
-@pytest.mark.slow
-def test_every_level_is_merged_by_key_into_the_settings_of_every_node(inventory: Inventory) -> None:
-    desk, shop = signer("desk"), signer("shop")
-    inventory.describe(groups={"accounting": f"inventory_hostname == '{SHOP}'"})
-    inventory.give("group_vars/all", **inventory.local, queue_manager_settings={"transfer": {"retry_interval": 7}})
-    security = desk["settings"]["security"] | {"tls": tls()}
-    every = quota(1000, journal_quota=100) | {"security": security}
-    inventory.give("group_vars/queue_managers", queue_manager_settings=every, queue_manager_more_files=desk["files"])
-    inventory.give("group_vars/accounting", queue_manager_settings=quota(2000))
-    inventory.give("group_vars/site_amsterdam", queue_manager_settings={"transfer": {"retry_maximum": 70}})
-    inventory.give("group_vars/site_bremen", queue_manager_settings=quota(9000))
-    host = {"transfer": {"retry_interval": 8}} | shop["settings"]
-    inventory.give(f"host_vars/{SHOP}", queue_manager_settings=host, queue_manager_more_files=shop["files"])
-    inventory.give(f"host_vars/{FAR}", routing_server_more_settings={"transfer": {"retry_interval": 9}})
-
-    said = inventory.play(queue_manager_settings={"transport": {"address": "127.0.0.1"}})
-
-    found = inventory.settings(said)
-    assert {host: each["quotas"]["queue_manager_quota"] for host, each in found.items()} == {
-        ROUTER: 1000,  # what an operator says of all counts more than what the role has for routing servers
-        SHOP: 2000,
-        FAR: 9000,
-    }
-    assert {host: each["transfer"] for host, each in found.items()} == {
-        ROUTER: {"retry_interval": 7, "retry_maximum": 70},
-        SHOP: {"retry_interval": 8, "retry_maximum": 70},
-        FAR: {"retry_interval": 9},
-    }
-    for host, each in found.items():
-        assert each["quotas"]["journal_quota"] == 100, host
-        assert each["security"]["tls"]["certificate"].endswith(f"{host}/etc/qmnode/certificate.pem")
-        assert each["transport"]["address"] == "127.0.0.1"
-    assert found[ROUTER]["security"]["signers"].keys() == {"desk"}
-    assert found[SHOP]["security"]["signers"].keys() == {"desk", "shop"}
-    keys = re.findall(r"\+\+\+ after: .*/([\w-]+)/etc/qmnode/(\w+)\.pem\n", said)
-    assert {(ROUTER, "desk"), (FAR, "desk"), (SHOP, "desk"), (SHOP, "shop")} == {
-        (host, name) for host, name in keys if name in ("desk", "shop")
-    }
+BRIDGE = {
+    "direction": "out", "queue": "orders", "peer": "amqps://b.example", "address": "billing", "user": "shop",
+    "password_secret": {"name": "billing"},
+}  # fmt: skip
 
 
-def test_a_declared_bridge_is_planned_for_the_node_of_its_machine(inventory: Inventory) -> None:
-    declared = inventory.folder / "enterprise.yaml"
-    peer = {"direction": "out", "queue": "orders", "peer": "amqps://b.example", "address": "billing", "user": "shop"}
-    bridge = peer | {"password_secret": {"name": "billing"}}
-    declaration = yaml.safe_load(declared.read_text())
-    declaration["bridges"] = [{"machine": SHOP, "name": "out", **bridge}]
-    declared.write_text(yaml.safe_dump(declaration))
-    inventory.give("group_vars/all", **inventory.local)
-    inventory.give(f"host_vars/{SHOP}", queue_manager_settings={"bridges": {"out": {"window": 50}}})
+class TestEveryLevel:
+    """What one roll-out plans for settings that every level gives, and for a bridge that the enterprise declares."""
 
-    found = inventory.settings(inventory.play())
+    @pytest.fixture(scope="class")
+    def said(self, tmp_path_factory: pytest.TempPathFactory) -> str:
+        inventory = Inventory(tmp_path_factory.mktemp("levels"))
+        desk, shop = signer("desk"), signer("shop")
+        inventory.describe(groups={"accounting": f"inventory_hostname == '{SHOP}'"})
+        inventory.declare(bridges=[{"machine": SHOP, "name": "out", **BRIDGE}])
+        inventory.give("group_vars/all", **inventory.local, queue_manager_settings={"transfer": {"retry_interval": 7}})
+        security = desk["settings"]["security"] | {"tls": tls()}
+        every = quota(1000, journal_quota=100) | {"security": security}
+        inventory.give(
+            "group_vars/queue_managers", queue_manager_settings=every, queue_manager_more_files=desk["files"]
+        )
+        inventory.give("group_vars/accounting", queue_manager_settings=quota(2000))
+        inventory.give("group_vars/site_amsterdam", queue_manager_settings={"transfer": {"retry_maximum": 70}})
+        inventory.give("group_vars/site_bremen", queue_manager_settings=quota(9000))
+        host = {"transfer": {"retry_interval": 8}, "bridges": {"out": {"window": 50}}} | shop["settings"]
+        inventory.give(f"host_vars/{SHOP}", queue_manager_settings=host, queue_manager_more_files=shop["files"])
+        inventory.give(f"host_vars/{FAR}", routing_server_more_settings={"transfer": {"retry_interval": 9}})
+        return inventory.play(queue_manager_settings={"transport": {"address": "127.0.0.1"}})
 
-    assert {host: each.get("bridges") for host, each in found.items()} == {
-        ROUTER: None,
-        SHOP: {"out": bridge | {"window": 50}},
-        FAR: None,
-    }
+    @pytest.fixture
+    def found(self, said: str) -> dict[str, dict[str, Any]]:
+        return settings(said)
+
+    def test_it_is_merged_by_key_into_the_settings_of_every_node(
+        self, said: str, found: dict[str, dict[str, Any]]
+    ) -> None:
+        assert {host: each["quotas"]["queue_manager_quota"] for host, each in found.items()} == {
+            ROUTER: 1000,  # what an operator says of all counts more than what the role has for routing servers
+            SHOP: 2000,
+            FAR: 9000,
+        }
+        assert {host: each["transfer"] for host, each in found.items()} == {
+            ROUTER: {"retry_interval": 7, "retry_maximum": 70},
+            SHOP: {"retry_interval": 8, "retry_maximum": 70},
+            FAR: {"retry_interval": 9},
+        }
+        for host, each in found.items():
+            assert each["quotas"]["journal_quota"] == 100, host
+            assert each["security"]["tls"]["certificate"].endswith(f"{host}/etc/qmnode/certificate.pem")
+            assert each["transport"]["address"] == "127.0.0.1"
+        assert found[ROUTER]["security"]["signers"].keys() == {"desk"}
+        assert found[SHOP]["security"]["signers"].keys() == {"desk", "shop"}
+        keys = re.findall(r"\+\+\+ after: .*/([\w-]+)/etc/qmnode/(\w+)\.pem\n", said)
+        assert {(ROUTER, "desk"), (FAR, "desk"), (SHOP, "desk"), (SHOP, "shop")} == {
+            (host, name) for host, name in keys if name in ("desk", "shop")
+        }
+
+    def test_a_declared_bridge_is_planned_for_the_node_of_its_machine(self, found: dict[str, dict[str, Any]]) -> None:
+        assert {host: each.get("bridges") for host, each in found.items()} == {
+            ROUTER: None,
+            SHOP: {"out": BRIDGE | {"window": 50}},
+            FAR: None,
+        }
 
 
 def test_settings_that_reach_no_node_stop_before_a_host_is_touched(inventory: Inventory) -> None:
@@ -198,13 +210,12 @@ def test_what_the_command_line_gives_to_routing_servers_is_no_setting_of_another
     assert "Look at the host" not in said
 
 
-@pytest.mark.slow
 def test_files_of_other_sites_and_other_inventories_may_be_there(inventory: Inventory) -> None:
     inventory.describe(site="Bremen")
     inventory.give("group_vars/site_amsterdam", queue_manager_settings=quota(1))
     inventory.give("group_vars/all", **inventory.local)
 
-    found = inventory.settings(inventory.play())
+    found = settings(inventory.play())
 
     assert {host: each["quotas"]["queue_manager_quota"] for host, each in found.items()} == {FAR: 8388608}
     inventory.describe()
@@ -230,11 +241,3 @@ def test_the_state_has_one_place_whatever_folder_ansible_is_started_in(inventory
     assert places(tmp_path) == places(PLAYBOOKS) == [kept, kept], "the controller's plays mean what the nodes' do"
     given = ("-e", "queue_manager_state=../given")
     assert places(PLAYBOOKS, *given) == [str(tmp_path / "given")] * 2
-
-
-def test_a_relative_state_home_means_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", "state")
-    assert state_directory() == tmp_path / ".local/state/mqenterprise/applied"
-    monkeypatch.setenv("XDG_STATE_HOME", "/srv/state")
-    assert state_directory() == Path("/srv/state/mqenterprise/applied")

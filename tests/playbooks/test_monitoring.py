@@ -121,6 +121,7 @@ def test_prometheus_takes_the_rules(promtool: Path, arguments: tuple[str | Path,
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_playbook_writes_rules_dashboard_and_targets(tmp_path: Path) -> None:
     """Checked, run, and run again."""
     monitor = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}

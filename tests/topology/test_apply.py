@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqenterprise.topology.apply import ApplyError, apply, latest_record, record, remaining
+from mqenterprise.topology.apply import ApplyError, apply, latest_record, record, remaining, state_directory
 from mqenterprise.topology.check import load
 from mqenterprise.topology.lease import LeaseLost, Record, acquire
 from mqenterprise.topology.plan import (
@@ -293,3 +293,11 @@ def test_the_latest_record_of_a_directory_is_found(target, tmp_path):
     assert latest_record(tmp_path.iterdir(), "memory") == latest
     assert latest_record(tmp_path.iterdir(), "none") is None
     assert from_json(latest.read_text()).steps == plan.steps
+
+
+def test_a_relative_state_home_means_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    assert state_directory() == tmp_path / ".local/state/mqenterprise/applied"
+    monkeypatch.setenv("XDG_STATE_HOME", "/srv/state")
+    assert state_directory() == Path("/srv/state/mqenterprise/applied")
