@@ -9,6 +9,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.durations import summary
+from tests.lab import releases
 from tests.lab.aws import moto  # noqa: F401
 from tests.lab.servers import (  # noqa: F401
     directory,
@@ -28,16 +29,20 @@ settings.load_profile("project")
 
 TOGETHER = {
     "playbooks": ("playbooks",),
+    "demo": ("playbooks/test_demo.py",),
+    "operations": ("playbooks/test_operations.py",),
     "pipeline": ("pipeline",),
     "directories": (
         "certificates", "collection", "directory", "discovery", "keys", "routes", "topology",
         "docs/test_beside_windows.py", "docs/test_moved_queue.py", "forwarding/test_topology.py",
         "remote_read/test_authentication.py", "remote_read/test_kerberos.py", "amqp/test_directory_users.py",
+        "operations/test_nodes.py",
     ),
 }  # fmt: skip
-"""Folders and files whose tests one process runs: they share the machine's network, a Spark session, two directories.
-Starting a session or an Active Directory takes most of a minute."""
-FIRST = ("playbooks", "directories", "pipeline", "tests/soak/test_soak.py", "tests/crash/test_crash.py")
+"""Folders and files whose tests one process runs: they share hosts, a Spark session, two directories.
+Starting a session or an Active Directory takes most of a minute. A file counts more than its folder."""
+LONGEST = ("playbooks", "demo", "pipeline", "operations", "directories")
+FIRST = (*LONGEST, "tests/soak/test_soak.py", "tests/crash/test_crash.py")
 """What takes longest, so that no process is left alone with it at the end."""
 SCOPES = {place: name for name, places in TOGETHER.items() for place in places}
 
@@ -53,7 +58,7 @@ def scope(nodeid: str) -> str:
     """What one process runs: a file, or what belongs together."""
     file = nodeid.split("::", 1)[0]
     folder, _, rest = file.removeprefix("tests/").partition("/")
-    return SCOPES.get(folder) or SCOPES.get(f"{folder}/{rest}") or file
+    return SCOPES.get(f"{folder}/{rest}") or SCOPES.get(folder) or file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
@@ -65,6 +70,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The processes that shared it have ended."""
+    if not hasattr(config, "workerinput"):
+        releases.remove()
 
 
 def pytest_collection_finish() -> None:

@@ -28,7 +28,7 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.keys.publication import Publication
 from tests.lab.addresses import free_alias
 from tests.lab.hosts import HostLab, why_no_hosts
-from tests.lab.network import new_folder, remove, remove_leftovers
+from tests.lab.network import alone, new_folder, remove, remove_leftovers
 from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -164,8 +164,9 @@ class LoopbackHosts:
     kind = "plain processes on loopback addresses"
 
     def __init__(self, hosts: Mapping[str, str]) -> None:
-        remove_leftovers()
-        self.folder = new_folder(f"lo{os.getpid()}")
+        with alone():
+            remove_leftovers()
+            self.folder = new_folder(f"lo{os.getpid()}")
         self.addresses: dict[str, str] = {}
         for host in hosts:
             self.addresses[host] = free_alias(NODE_PORTS, self.addresses.values())

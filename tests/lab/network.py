@@ -6,16 +6,21 @@ of interfaces of this machine. Everything bears the lab's name, so that a later 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FOLDERS = Path("/var/tmp")
 PREFIX = "qmlab."
@@ -73,10 +78,11 @@ class Network:
     """The namespaces of one lab, in a folder that says whose they are."""
 
     def __init__(self, sites: list[str]) -> None:
-        remove_leftovers()
-        number = _free_number()
-        self.name = f"qm{number:03d}"
-        self.folder = new_folder(self.name)
+        with alone():
+            remove_leftovers()
+            number = _free_number()
+            self.name = f"qm{number:03d}"
+            self.folder = new_folder(self.name)
         block = list(RANGE.subnets(new_prefix=24))[number]
         subnets = list(block.subnets(new_prefix=SITE_BITS))
         self.sites = {name: Site(name, subnets[place], f"site{place}") for place, name in enumerate(sites)}
@@ -157,6 +163,14 @@ class Network:
     def close(self) -> None:
         """Remove all of it."""
         remove(self.folder)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """While no other process looks at the labs or makes one: what is half made looks like what a killed run left."""
+    with (FOLDERS / ".qmlab-lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def new_folder(name: str) -> Path:

@@ -1,11 +1,12 @@
 """A release that one lab has built and installed, for labs that are about something else: each takes a minute of work.
 
-Only for hosts with a root of their own: there an installation has the same place on all of them.
+The processes that share the tests of a run share it. Only for hosts with a root of their own: there an installation has
+the same place on all of them.
 """
 
 from __future__ import annotations
 
-import atexit
+import os
 import shutil
 import subprocess
 import tempfile
@@ -17,28 +18,40 @@ if TYPE_CHECKING:
 
 ARCHIVES = "controller/state/mqenterprise/rollout/releases"
 INSTALLED = "opt/qmnode/releases"
-_kept: list[Path] = []
+
+
+def _kept() -> Path:
+    """Where this run of the tests keeps it: its first process starts the others, and removes it."""
+    run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    return Path(tempfile.gettempdir()) / f"qmrelease-{run}"
 
 
 def keep(lab: Path) -> None:
-    """Keep what the lab in this folder has installed on its hosts, until this process ends."""
+    """Keep what the lab in this folder has installed on its hosts, until the run ends."""
     installed = next(iter(sorted(lab.glob(f"hosts/*/root/{INSTALLED}"))), None)
-    if _kept or installed is None:
+    if _kept().exists() or installed is None:
         return
     folder = Path(tempfile.mkdtemp(prefix="qmrelease"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     _copy(lab / ARCHIVES, folder / "archives")
     _copy(installed, folder / "installed")
-    _kept.append(folder)
+    try:
+        folder.rename(_kept())
+    except OSError:  # another process was faster
+        shutil.rmtree(folder)
 
 
 def give(enterprise: LabEnterprise) -> None:
     """Put the kept release where this enterprise would build and install it. It does so itself where none is kept."""
-    if not _kept or not enterprise.is_real:
+    if not _kept().exists() or not enterprise.is_real:
         return
-    _copy(_kept[0] / "archives", enterprise.releases)
+    _copy(_kept() / "archives", enterprise.releases)
     for host in enterprise.lab.hosts.values():
-        _copy(_kept[0] / "installed", host.root / INSTALLED)
+        _copy(_kept() / "installed", host.root / INSTALLED)
+
+
+def remove() -> None:
+    """At the end of the run."""
+    shutil.rmtree(_kept(), ignore_errors=True)
 
 
 def _copy(source: Path, target: Path) -> None:

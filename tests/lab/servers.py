@@ -109,11 +109,17 @@ def shared_servers() -> list[Shared]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def swept_servers(shared_servers: list[Shared]) -> Iterator[None]:
+def swept_servers(request: pytest.FixtureRequest, shared_servers: list[Shared]) -> Iterator[None]:
     """Nothing that a module wrote into a shared directory is there for the next one."""
     yield
-    for server in shared_servers:
-        server.sweep()
+    if any(asks_for_a_server(item) for item in request.session.items if item.path == request.path):
+        for server in shared_servers:
+            server.sweep()
+
+
+def asks_for_a_server(item: pytest.Item) -> bool:
+    """Whether a test can write into a shared directory."""
+    return not {"slapd", "domain_controller", "directory_server"}.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")
