@@ -77,6 +77,7 @@ async def link(tmp_path: Path) -> AsyncIterator[Link]:
     await narrow.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "priorities"),
     [(10, (3, 3)), (10, (7, 0)), (0, (2, 5))],
@@ -98,6 +99,7 @@ async def test_over_a_narrow_link_the_higher_priority_goes_first(
     await eventually(lambda: link.arrived(r".\low") == 2 * COUNT and nothing_outgoing(link.alice))
 
 
+@pytest.mark.slow
 async def test_equals_share_the_link(link: Link) -> None:
     one, other = await link.public("one", 5), await link.public("other", 5)
     await link.send(one, 3, 2 * COUNT)

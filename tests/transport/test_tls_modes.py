@@ -95,6 +95,7 @@ async def test_a_peer_that_opens_tls_sessions_is_not_taken_in_clear(nodes: Nodes
     await nodes.arrives(b"three")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workgroup", [False, True])
 async def test_modes_change_under_a_stream_without_a_loss(tmp_path: Path, workgroup: bool) -> None:
     """Each node goes from nothing to offer, prefer and require, and back, one after the other. Without a directory only
