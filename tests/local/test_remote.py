@@ -349,7 +349,7 @@ async def test_backups_and_outcomes_are_for_the_nodes_own_user(
     service: Service, remote: RemoteQueueManager, tmp_path: Path
 ) -> None:
     (connection,) = service.server.connections
-    connection.user_id = 4711
+    connection.methods.user_id = 4711
     with pytest.raises(MessageQueuingError) as caught:
         await remote.backup(tmp_path / "backup")
     assert caught.value.code == ErrorCode.MQ_ERROR_ACCESS_DENIED

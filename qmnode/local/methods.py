@@ -1,0 +1,382 @@
+"""The methods that an application calls, and what it has open: queues, cursors and transactions."""
+
+import asyncio
+import contextlib
+import inspect
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from qmnode.administration.asker import Asker
+from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.errors import MessageQueuingError
+from qmnode.local import values
+from qmnode.local.changes import CHANGES, LocalChange, properties_of, target_of
+from qmnode.local.frames import (
+    NO_TRANSACTION,
+    RECEIVE_HEAD,
+    REQUESTS,
+    SEND_HEAD,
+    SINGLE_TRANSACTION,
+    Frame,
+    FrameError,
+    Kind,
+    pack_received,
+    unpack_sent,
+)
+from qmnode.local.receives import Receives
+from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueManagerApi, Share, TransactionApi
+from qmnode.model.message import DEFAULTS, Message
+from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.model.packet import message_from_packet, whole_value
+from qmnode.model.ports import Entry
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.errors import PacketError
+
+if TYPE_CHECKING:
+    from qmnode.administration.operations import Operations
+    from qmnode.local.server import LocalServer
+
+NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.error)
+"""Exceptions for what an application asks that means nothing here."""
+
+Outcome = tuple[Kind, Sequence[bytes]]
+"""The kind of an answer, and the parts of its body."""
+
+log = structlog.get_logger(__name__)
+
+
+class Methods:
+    """The calls of one application."""
+
+    def __init__(self, server: "LocalServer", user_id: int, groups: frozenset[int], receives: Receives) -> None:
+        self.encode = values.encode_for_first_release
+        self._server = server
+        self.user_id = user_id
+        self._groups = groups
+        self._receives = receives
+        self._guarded: GuardedQueueManager
+        self._handles: dict[int, QueueApi | CursorApi] = {}
+        self._transactions: dict[int, TransactionApi] = {}
+        self._last_handle = 0
+
+    async def perform(self, call: Frame) -> Outcome:
+        """Do what a call asks for."""
+        return await WORK[call.kind](self, call.body)
+
+    async def run_down(self) -> None:
+        """Close what the application left open, and abort what it did not commit."""
+        try:
+            for handle in list(self._handles.values()):
+                await handle.close()
+            for transaction in list(self._transactions.values()):
+                await transaction.abort()
+        except MessageQueuingError as error:
+            log.warning("what an application left behind could not all be closed", error=str(error))
+        finally:
+            self._handles.clear()
+            self._transactions.clear()
+
+    def begin_receive(self, call: Frame) -> bool:
+        """Begin a receive outside of transactions. False leaves it to a task."""
+        if len(call.body) != RECEIVE_HEAD.size or not self._server.completed.is_set():
+            return False
+        handle, transaction, limit, timeout = RECEIVE_HEAD.unpack(call.body)
+        queue = self._handles.get(handle)
+        if transaction not in _NO_UNIT or not limit or not isinstance(queue, OpenQueueDescriptor):
+            return False
+        self._receives.start(call.number, queue, limit, _seconds(timeout))
+        return True
+
+    def error_value(self, error: Exception) -> Any:
+        """An error as it goes to the application."""
+        if isinstance(error, MessageQueuingError):
+            return values.error_value(error)
+        if isinstance(error, NOT_UNDERSTOOD):
+            return _not_understood(error)
+        # A mistake of ours must cost the application one call, not the connection.
+        log.error("a call failed unexpectedly", user_id=self.user_id, exc_info=error)
+        return [int(ErrorCode.MQ_ERROR), "the node failed at this call; its log says why"]
+
+    # Calls
+
+    def _queue(self, handle: int) -> QueueApi:
+        queue = self._handles.get(handle)
+        if not isinstance(queue, QueueApi):
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_HANDLE, "the queue was closed: open it again")
+        return queue
+
+    def _cursor(self, handle: int) -> CursorApi:
+        cursor = self._handles.get(handle)
+        if not isinstance(cursor, CursorApi):
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_HANDLE, "the cursor was closed: open it again")
+        return cursor
+
+    def _transaction(self, number: int) -> InTransaction:
+        if number == NO_TRANSACTION:
+            return None
+        if number == SINGLE_TRANSACTION:
+            return "single"
+        transaction = self._transactions.get(number)
+        if transaction is None:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE, "the transaction has ended: begin another one"
+            )
+        return transaction
+
+    def _check_room(self) -> None:
+        """Before anything is opened or begun."""
+        limit = self._server.settings.handles
+        if len(self._handles) + len(self._transactions) >= limit:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+                f"this application has {limit} queues, cursors and transactions open (local.handles): close some",
+            )
+
+    def _register(self, thing: QueueApi | CursorApi) -> int:
+        self._last_handle += 1
+        self._handles[self._last_handle] = thing
+        return self._last_handle
+
+    async def send(self, body: bytes) -> Outcome:
+        """Send a batch: as one, or each for itself."""
+        handle, transaction, together, count = SEND_HEAD.unpack_from(body)
+        queue, unit = self._queue(handle), self._transaction(transaction)
+        items = unpack_sent(body, SEND_HEAD.size, count)
+        try:
+            messages = [_message(*item) for item in items]
+        except NOT_UNDERSTOOD:
+            if together or unit is not None:
+                raise
+        else:
+            try:
+                # One write for all of them when nothing is wrong, which is how it nearly always is.
+                return Kind.IDENTIFIERS, await queue.send_many(messages, unit)
+            except MessageQueuingError:
+                if together or unit is not None:
+                    raise
+        outcomes = await asyncio.gather(*(_send_alone(queue, *item) for item in items), return_exceptions=True)
+        return Kind.MIXED, (values.encode([_outcome(outcome) for outcome in outcomes]),)
+
+    async def receive(self, body: bytes) -> Outcome:
+        """Receive up to a number of messages."""
+        handle, transaction, limit, timeout = RECEIVE_HEAD.unpack(body)
+        queue, unit = self._queue(handle), self._transaction(transaction)
+        messages = await queue.receive_many(limit, _seconds(timeout), unit)
+        if transaction in _NO_UNIT and isinstance(queue, OpenQueueDescriptor):
+            self._receives.hand_over(queue, [_entry(message) for message in messages])
+        return Kind.MESSAGES, _pack_messages(messages)
+
+    async def peek(self, body: bytes) -> Outcome:
+        """Peek at the first message."""
+        handle, _, _, timeout = RECEIVE_HEAD.unpack(body)
+        return Kind.MESSAGES, _pack_messages([await self._queue(handle).peek(_seconds(timeout))])
+
+    async def call(self, body: bytes) -> Outcome:
+        """Any other method: ``[what, handle, method, arguments, keywords]``."""
+        what, handle, method, arguments, keywords = values.decode(body)
+        # ``begin`` asks for no right, and a call with its transaction may come next.
+        if what in ("manager", "operations") and method != "begin":
+            await self._admit()
+        allowed, target = self._target(what, handle)
+        if method not in allowed:
+            raise FrameError(f"there is no call {what}.{method}")
+        with self._audited(method, target, arguments, keywords):
+            if "transaction" in keywords:
+                keywords["transaction"] = self._transaction(keywords["transaction"])
+            if what == "operations":
+                result = await getattr(target, method)(self._asker(), *arguments, **keywords)
+            elif method in _OWN:
+                result = await _OWN[method](self, handle, *arguments, **keywords)
+            else:
+                result = await getattr(target, method)(*arguments, **keywords)
+        if isinstance(result, Message):
+            return Kind.MESSAGES, _pack_messages([result])
+        return Kind.RESULT, (self.encode(result),)
+
+    async def _admit(self) -> None:
+        """See who the application is, and what the queue manager is to it. It is remembered, by user and groups."""
+        server = self._server
+        if server.completed.is_set():
+            principal = await server.principals.of_local_user(self.user_id, self._groups)
+        else:  # asked for the status, while the directory may not be there yet
+            principal = server.principals.of_unix_user(self.user_id, self._groups)
+        self._guarded = GuardedQueueManager(server.manager, principal, self._repaired)
+
+    def _repaired(self, operation: str, name: str) -> None:
+        """Report an operation that only an administrator could do to the audit log."""
+        if self._server.audit is not None:
+            self._server.audit(LocalChange(self.user_id, "repair", name, (operation,), "done", None))
+
+    @contextlib.contextmanager
+    def _audited(self, method: str, target: object, arguments: list[Any], keywords: dict[str, Any]) -> Iterator[None]:
+        """Report a change to the audit log, however it ends."""
+        audit = self._server.audit
+        if audit is None or method not in CHANGES:
+            yield
+            return
+        name = target.format_name if isinstance(target, QueueApi) else target_of(arguments)
+        outcome, problem = "aborted", None
+        try:
+            yield
+            outcome = "done"
+        except MessageQueuingError as error:
+            outcome = "denied" if error.code == ErrorCode.MQ_ERROR_ACCESS_DENIED else "failed"
+            problem = error.name
+            raise
+        finally:
+            audit(LocalChange(self.user_id, method, name, properties_of(keywords), outcome, problem))
+
+    def _target(self, what: str, handle: int) -> tuple[frozenset[str], object]:
+        match what:
+            case "manager":
+                return _MANAGER_METHODS, getattr(self, "_guarded", None)
+            case "queue":
+                return _QUEUE_METHODS, self._queue(handle)
+            case "cursor":
+                return _CURSOR_METHODS, self._cursor(handle)
+            case "transaction":
+                return _TRANSACTION_METHODS, self._transaction(handle)
+            case "operations":
+                return _OPERATION_METHODS, self._operations()
+            case _:
+                raise FrameError(f"there are no calls on a {what}")
+
+    def _operations(self) -> "Operations":
+        if self._server.operations is None:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION, "this queue manager has no operations on messages"
+            )
+        return self._server.operations
+
+    def _asker(self) -> Asker:
+        return Asker(f"uid:{self.user_id}", principal=self._guarded.principal)
+
+    async def _open_queue(self, _: int, format_name: str, access: int, share: int) -> list[Any]:
+        self._check_room()
+        queue = await self._guarded.open_queue(format_name, Access(access), Share(share))
+        queue.user_id = self.user_id
+        return [self._register(queue), queue.format_name]
+
+    async def _begin(self, _: int, number: int) -> bytes:
+        if number in (NO_TRANSACTION, SINGLE_TRANSACTION) or number in self._transactions:
+            raise FrameError(f"a transaction cannot have the number {number}")
+        self._check_room()
+        transaction = self._transactions[number] = self._server.manager.transaction()
+        return bytes(transaction.identifier)
+
+    async def _end_transaction(self, number: int, commit: bool) -> None:
+        transaction = self._transaction(number)
+        assert isinstance(transaction, TransactionApi)
+        del self._transactions[number]
+        await (transaction.commit() if commit else transaction.abort())
+
+    async def _open_cursor(self, handle: int) -> int:
+        self._check_room()
+        return self._register(self._queue(handle).cursor())
+
+    async def _close_handle(self, handle: int) -> None:
+        await self._handles.pop(handle).close()
+
+    async def _move(self, handle: int, lookup: int, target: int, transaction: InTransaction = None) -> None:
+        await self._queue(handle).move(lookup, self._queue(target), transaction)
+
+
+Work = Callable[[Methods, bytes], Awaitable[Outcome]]
+_NO_UNIT: Final = (NO_TRANSACTION, SINGLE_TRANSACTION)
+"""Numbers of receives that are outside of transactions, or are one themselves."""
+
+WORK: Final[dict[int, Work]] = {
+    Kind.SEND: Methods.send,
+    Kind.RECEIVE: Methods.receive,
+    Kind.PEEK: Methods.peek,
+    Kind.CALL: Methods.call,
+}
+
+_OWN: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
+    "open_queue": Methods._open_queue,
+    "begin": Methods._begin,
+    "end": Methods._end_transaction,
+    "cursor": Methods._open_cursor,
+    "close": Methods._close_handle,
+    "move": Methods._move,
+}
+"""Methods in which handles stand for queues, cursors and transactions."""
+
+
+def _methods(interface: type, *more: str, without: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The coroutine methods of an interface: those that an application may call through the socket."""
+    own = {
+        name
+        for name, member in inspect.getmembers(interface, inspect.iscoroutinefunction)
+        if not name.startswith("_") and name not in without
+    }
+    return frozenset(own.union(more))
+
+
+_MANAGER_METHODS: Final = _methods(QueueManagerApi, "begin", without=frozenset({"close"}))
+_QUEUE_METHODS: Final = _methods(QueueApi, "cursor")
+_CURSOR_METHODS: Final = _methods(CursorApi)
+_OPERATION_METHODS: Final = frozenset(
+    {
+        "find",
+        "failures",
+        "history",
+        "edit",
+        "import_messages",
+        "start_job",
+        "list_jobs",
+        "show_job",
+        "job_log",
+        "control_job",
+    }
+)
+_TRANSACTION_METHODS: Final = frozenset({"prepare", "end"})
+
+
+def _message(packet: bytes, more: bytes) -> Message:
+    try:
+        message = message_from_packet(packet)
+    except PacketError as error:
+        raise FrameError(f"a message that is no UserMessage packet: {error}") from error
+    if more:
+        properties = values.decode(more)
+        if not isinstance(properties, dict) or not properties.keys() <= REQUESTS:
+            raise FrameError("a message asks for what messages cannot ask for")
+        for name, asked in properties.items():
+            if not isinstance(asked, int if isinstance(DEFAULTS[name], int) else type(DEFAULTS[name])):
+                raise FrameError(f"{name} of a message cannot be {asked!r}")
+        return message.copy(**properties)
+    return message
+
+
+async def _send_alone(queue: QueueApi, packet: bytes, more: bytes) -> bytes:
+    return await queue.send(_message(packet, more))
+
+
+def _not_understood(error: BaseException) -> list[Any]:
+    return [int(ErrorCode.MQ_ERROR_INVALID_PARAMETER), f"the call cannot be understood: {error}"]
+
+
+def _entry(message: Message) -> Entry:
+    return message.lookup_identifier, whole_value(message)
+
+
+def _pack_messages(messages: list[Message]) -> list[bytes]:
+    return pack_received(map(_entry, messages))
+
+
+def _outcome(outcome: bytes | BaseException) -> Any:
+    if isinstance(outcome, MessageQueuingError):
+        return values.error_value(outcome)
+    if isinstance(outcome, NOT_UNDERSTOOD):
+        return _not_understood(outcome)
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def _seconds(timeout: float) -> float | None:
+    return None if timeout < 0 else timeout
