@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,7 @@ from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.plan import to_json
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.session import plan_declared
+from mqenterprise.topology.target import TargetUnavailable
 from qmnode.console.port import Answer, Credential, Machine, Outline, UnavailableError
 from qmnode.delivery.topology import snapshot_of
 from qmnode.directory.port import DirectoryOperationError
@@ -40,12 +42,16 @@ if TYPE_CHECKING:
     from mqenterprise.operations.settings import OperationsSettings
     from qmnode.console.sessions import Session
 
-FRESH: Final = 10.0
-"""Seconds for which what the directory said is taken for true."""
-_AGAIN: Final = 2.0
-"""The same while messages are on their way to public queues whose computers are not known yet."""
+FRESH: Final = 2.0
+"""Seconds for which an answer of the directory is taken for true, if it can be read fast."""
+LONGEST_FRESH: Final = 10.0
+"""The same for a directory that takes long to read."""
+_REST: Final = 5.0
+"""The directory is read for at most one part in so many of the time."""
 _PATIENCE: Final = 3.0
-"""Seconds that a request waits for the directory."""
+"""Seconds that the first request waits for the directory."""
+_LATE: Final = 1.0
+"""Seconds that each later request waits for a reading that has begun, unless the one before took about as long."""
 _LARGEST_ANSWER: Final = 32 << 20
 """Bytes of an answer of a node."""
 
@@ -91,8 +97,11 @@ class DirectoryEnterprise:
         self._directory = directory
         self._declared = declared
         self._read = _Read(Outline((), reason="the directory has not answered yet"), _NOTHING, {}, Crossings(_NOTHING))
-        self._asked = -FRESH
+        self._asked = -math.inf
+        self._took = 0.0
+        """Seconds that the last reading took."""
         self._reading: asyncio.Task[None] | None = None
+        self._planning: asyncio.Task[dict[str, Any]] | None = None
 
     @property
     def routes(self) -> Sequence[BaseRoute]:
@@ -102,13 +111,29 @@ class DirectoryEnterprise:
 
     async def outline(self) -> Outline:
         """The outline of the last reading; a new one is begun when that is old."""
-        fresh = _AGAIN if self._read.crossings.is_incomplete else FRESH
-        if (self._reading is None or self._reading.done()) and time.monotonic() - self._asked >= fresh:
-            self._asked = time.monotonic()
-            self._reading = asyncio.create_task(self._read_again())
-        if self._reading is not None and self._read.outline.as_of is None:
-            await asyncio.wait([self._reading], timeout=_PATIENCE)
-        return self._read.outline
+        if self._reading is None or self._reading.done():
+            rest = 0.0 if self._read.crossings.is_incomplete or self._read.outline.reason else _REST * self._took
+            if time.monotonic() - self._asked >= min(max(FRESH, rest), LONGEST_FRESH):
+                self._asked = time.monotonic()
+                self._reading = asyncio.create_task(self._read_again())
+        if self._reading is not None and not self._reading.done() and not self._is_late:
+            await asyncio.wait([self._reading], timeout=self._asked + self._patience - time.monotonic())
+        outline = self._read.outline
+        if outline.reason or not self._is_late:
+            return outline
+        return replace(outline, reason=f"it has not answered for {round(time.monotonic() - self._asked)} s")
+
+    @property
+    def _patience(self) -> float:
+        """Seconds from which a reading is late."""
+        return _PATIENCE if self._read.outline.as_of is None else min(max(_LATE, 2 * self._took), _PATIENCE)
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether a reading is awaited in vain."""
+        if self._reading is None or self._reading.done():
+            return False
+        return time.monotonic() - self._asked >= self._patience
 
     def crossing(self, machine: str, format_name: str) -> tuple[str, str] | None:
         """The ends of a link. The computers of public queues that are not known yet are known soon."""
@@ -131,12 +156,14 @@ class DirectoryEnterprise:
 
     async def close(self) -> None:
         """Stop reading the directory."""
-        if self._reading is not None:
-            self._reading.cancel()
+        for task in (self._reading, self._planning):
+            if task is not None:
+                task.cancel()
 
     async def _read_again(self) -> None:
         try:
             self._read = await asyncio.to_thread(self._read_directory)
+            self._took = time.monotonic() - self._asked
         except (DirectoryOperationError, DirectoryError) as error:
             self._read = replace(self._read, outline=replace(self._read.outline, reason=error.sentence))
 
@@ -201,13 +228,20 @@ class DirectoryEnterprise:
 
     async def _plan(self, _: Request, __: Session) -> Response:
         assert self._declared is not None
+        if self._planning is None or self._planning.done():
+            self._planning = asyncio.create_task(asyncio.to_thread(self._made_plan, self._declared))
+            self._planning.add_done_callback(lambda plan: plan.cancelled() or plan.exception())  # nobody may wait
+        planning = self._planning
         try:
-            return JSONResponse(await asyncio.to_thread(self._made_plan, self._declared))
+            while not (await asyncio.wait([planning], timeout=_LATE))[0]:
+                if reason := (await self.outline()).reason:
+                    raise HTTPException(503, f"the directory cannot be read: {reason}")
+            return JSONResponse(planning.result())
         except DeclarationError as error:
             sentence = "; ".join(str(problem) for problem in error.problems)
             raise HTTPException(422, f"the declaration has mistakes: {sentence}"[:2000]) from None
-        except (DirectoryOperationError, DirectoryError, OSError) as error:
-            raise HTTPException(503, str(error)) from None
+        except (DirectoryOperationError, DirectoryError, TargetUnavailable, OSError) as error:
+            raise HTTPException(503, f"the directory cannot be read: {error}") from None
 
     def _made_plan(self, declared: Path) -> dict[str, Any]:
         checked = load(declared)

@@ -337,8 +337,15 @@ async def _pass_on(request: Request, session: Session) -> Response:
     found = [seen for seen in await session.view.nodes() if seen.machine.name.casefold() == machine.casefold()]
     if not found:
         raise HTTPException(404, f"there is no node {quote(machine)[:100]}")
-    answer = await found[0].node.ask(request.method, f"/v1/{raw}", request.url.query, await body_of(request))
-    found[0].asked = 0.0 if request.method not in SAFE_METHODS else found[0].asked  # a change is shown at once
+    (seen,) = found
+    if request.method in SAFE_METHODS:
+        try:
+            return _passed(await _answer(seen, f"/v1/{raw}", request.url.query))
+        except UnavailableError as error:
+            raise HTTPException(503, f"{seen.machine.name} cannot be asked: {error}") from None
+    # The outcome of a change is awaited, also of a node that hangs meanwhile.
+    answer = await seen.node.ask(request.method, f"/v1/{raw}", request.url.query, await body_of(request))
+    seen.asked = 0.0  # a change is shown at once
     return _passed(answer)
 
 

@@ -55,13 +55,17 @@ def _numbers(traffic: tuple[int, float], seen: set[str], link: Mapping[str, Any]
 
 def _health(gates: Sequence[Mapping[str, Any]], link: Mapping[str, Any]) -> dict[str, Any]:
     """A link works as long as each site that has gates on it has one that is up."""
-    down = []
+    down, unknown = [], []
     for site in (link["first"], link["second"]):
         of_site = [gate for gate in gates if gate["site"] == site]
-        if of_site and all(gate["state"] == "down" for gate in of_site):
-            down.append(f"no gate of {site} answers: {', '.join(gate['machine'] for gate in of_site)}")
-    troubled = any(gate["state"] in ("down", "trouble") for gate in gates)
-    known = any(gate["state"] != "unknown" for gate in gates)
-    state = "down" if down else "trouble" if troubled else "up" if known or not link["gates"] else "unknown"
-    reason = "; ".join(down) or ("a gate of it is down or in trouble" if troubled else "")
-    return {"state": state, "reason": reason}
+        names = ", ".join(gate["machine"] for gate in of_site)
+        states = {gate["state"] for gate in of_site}
+        if states == {"down"}:
+            down.append(f"no gate of {site} answers: {names}")
+        elif states and states <= {"down", "unknown"}:
+            unknown.append(f"no gate of {site} has answered lately: {names}")
+    if down or unknown:
+        return {"state": "down" if down else "unknown", "reason": "; ".join(down or unknown)}
+    if any(gate["state"] in ("down", "trouble") for gate in gates):
+        return {"state": "trouble", "reason": "a gate of it is down or in trouble"}
+    return {"state": "up", "reason": ""}

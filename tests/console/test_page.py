@@ -197,6 +197,7 @@ def test_a_queue_is_made_filled_edited_purged_and_deleted(filled: ConsoleLab, wi
         someone.click("New queue")
         someone.dialog().get_by_label("Name").fill("made")
         someone.click("Create the queue")
+        expect(someone.dialog()).to_have_count(0)  # it has a label, too
         someone.page.get_by_role("textbox", name="Label").fill("Made in the console")
         someone.click("Save")
         someone.sees("Saved.")

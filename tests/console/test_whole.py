@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import qmnode
 from mqenterprise.console.crossings import Crossings, look_up
+from mqenterprise.console.enterprise import DirectoryEnterprise
 from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.operations.settings import OperationsSettings
 from mqenterprise.routes.enterprise import of_directory
 from qmnode.directory.port import Queue
 from qmnode.structures.guid import guid_to_text, new_guid
@@ -39,15 +43,57 @@ def test_a_node_that_hangs_is_said_to_be_unknown_and_no_list_waits_for_it(lab: C
         lab.nodes["BETA"].send_signal(signal.SIGSTOP)
         try:
             wait_until(lambda: states(client)["BETA"] != "up", TIMEOUT, "BETA is not called up any more")
+            (link,) = client.get("overview").json()["links"]
+            assert (link["state"], link["reason"]) == ("unknown", "no gate of Berlin has answered lately: BETA")
             stale = {one["machine"]: one for one in client.get("queues").json()["stale"]}
             assert stale["BETA"]["as_of"] is not None
             for place in ("jobs", "failures", "audit", "messages"):
                 page = client.get(place).json()
                 assert "BETA" in {one["machine"] for one in page["stale"]}, place
                 assert "ALPHA" not in {one["machine"] for one in page["stale"]}, place
+            began = time.monotonic()
+            refused = client.get(r"nodes/BETA/v1/queues/BETA%5Cprivate$%5Cnone")
+            assert time.monotonic() - began < TIMEOUT / 2
+            assert refused.status_code == 503
+            assert refused.json()["detail"].startswith("BETA cannot be asked: it ")
         finally:
             lab.nodes["BETA"].send_signal(signal.SIGCONT)
         wait_until(lambda: states(client)["BETA"] == "up", 60, "BETA is up again")
+
+
+def test_a_directory_that_hangs_is_said_to_and_its_last_answer_stays(slapd: EmbeddedDirectory) -> None:
+    awake = threading.Event()
+
+    async def look() -> None:
+        enterprise = DirectoryEnterprise(OperationsSettings(), slapd.client_settings)
+        read = enterprise._read_directory
+
+        def hang() -> Any:
+            awake.wait(60)
+            return read()
+
+        try:
+            first = await enterprise.outline()
+            assert (first.reason, first.as_of is None) == ("", False)
+            enterprise._read_directory = hang  # type: ignore[method-assign]
+            began = time.monotonic()
+            while not (late := await enterprise.outline()).reason:
+                assert time.monotonic() - began < TIMEOUT
+                await asyncio.sleep(0.1)
+            assert "it has not answered for" in late.reason
+            assert (late.machines, late.as_of) == (first.machines, first.as_of)
+            began = time.monotonic()
+            assert (await enterprise.outline()).reason
+            assert time.monotonic() - began < 0.5, "once it is late, no request waits for it"
+            awake.set()
+            while (await enterprise.outline()).reason:
+                assert time.monotonic() - began < TIMEOUT
+                await asyncio.sleep(0.1)
+        finally:
+            awake.set()
+            await enterprise.close()
+
+    asyncio.run(look())
 
 
 @pytest.mark.soak  # the clock counts

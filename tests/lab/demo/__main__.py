@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.lab.demo.chapters import CHAPTERS, Story
 from tests.lab.demo.declared import MIDDLE, PICTURE, RECEIVER, SENDER, declaration
 from tests.lab.demo.telling import Teller
-from tests.lab.enterprise import LabEnterprise
+from tests.lab.enterprise import PROJECT, LabEnterprise
 from tests.lab.hosts import why_no_hosts
 from tests.lab.network import FOLDERS, PREFIX, hand_over, remove
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KEPT = "kept-demo"
-"""The file that says what a lab was left for."""
+"""The file that says what a lab was left for: its text is the project's folder, whose ``stop`` removes it."""
 INTERRUPTED = 130
 UNSEEN_WIDTH = 160
 """Characters in a line when nobody looks."""
@@ -104,7 +104,7 @@ def _uninterrupted() -> Iterator[None]:
 
 def _leave(console: Console, enterprise: LabEnterprise) -> None:
     hand_over(enterprise.hosts.folder)
-    (enterprise.folder / KEPT).touch()
+    (enterprise.folder / KEPT).write_text(str(PROJECT))
     lines = [
         "",
         "It is left running. The operator's folder, and whose commands are meant:",
@@ -131,7 +131,8 @@ def _leave(console: Console, enterprise: LabEnterprise) -> None:
 
 
 def _stop(console: Console) -> int:
-    found = [file.parent.parent for file in FOLDERS.glob(f"{PREFIX}*/controller/{KEPT}")]
+    kept = FOLDERS.glob(f"{PREFIX}*/controller/{KEPT}")
+    found = [file.parent.parent for file in kept if file.read_text() in ("", str(PROJECT))]
     for folder in found:
         console.print(f"Removing {folder} and what runs in it.")
         with _uninterrupted():

@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import type { Stale } from "../api/types";
+import type { Overview, Stale } from "../api/types";
 import { strings } from "../strings";
 import { Notice } from "./Notices";
 import { Foreign, Moment } from "./Texts";
@@ -22,7 +22,7 @@ export function StaleNotice({ stale }: { stale: readonly Stale[] | undefined }):
                 {strings.stale.asOf} <Moment at={one.as_of} ago />
               </span>
             ) : (
-              <span className="dim">{strings.stale.never}</span>
+              <span className="dim">{strings.stale.missing}</span>
             )}
           </li>
         ))}
@@ -32,13 +32,35 @@ export function StaleNotice({ stale }: { stale: readonly Stale[] | undefined }):
   );
 }
 
-/** How old an answer is, when the console itself cannot be asked any more. */
+/** That nothing was found, as far as that is known. */
+export function Nothing({ text, stale }: { text: string; stale: readonly Stale[] | undefined }): ReactNode {
+  return stale?.length ? `${text} ${strings.stale.elsewhere}` : text;
+}
+
+/** Why the directory cannot be read, and how old the outline of the enterprise is. */
+export function DirectoryNotice({ directory }: { directory: Overview["directory"] | undefined }): ReactNode {
+  if (!directory?.reason) return null;
+  return (
+    <Notice tone="warn">
+      <p>
+        {strings.map.directory} <Foreign text={directory.reason} most={300} />{" "}
+        {directory.as_of && (
+          <>
+            {strings.stale.asOf} <Moment at={directory.as_of} ago />
+          </>
+        )}
+      </p>
+    </Notice>
+  );
+}
+
+/** How old an answer is, when it cannot be asked for again. */
 export function Age({ updated, failed }: { updated: number; failed: boolean }): ReactNode {
   if (!failed || !updated) return null;
   return (
     <Notice tone="warn">
       <p>
-        {strings.stale.console} <Moment at={updated / 1000} ago />
+        {strings.stale.old} <Moment at={updated / 1000} ago />
       </p>
     </Notice>
   );

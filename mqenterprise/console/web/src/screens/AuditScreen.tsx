@@ -5,16 +5,15 @@ import type { ReactNode } from "react";
 import { calls } from "../api/calls";
 import type { AuditEntry } from "../api/types";
 import { Failure } from "../parts/Notices";
-import { Age, StaleNotice } from "../parts/Stale";
+import { Age, Nothing, StaleNotice } from "../parts/Stale";
 import { type Column, Table } from "../parts/Table";
 import { Foreign, Moment, None } from "../parts/Texts";
 import { visible } from "../parts/text";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
-import { useOverview } from "./enterprise";
+import { paced, timed, useOverview } from "./enterprise";
 
 const s = strings.audit;
-const SLOW = 10_000;
 const MOST = 1000;
 
 const text = (value: unknown) => (typeof value === "string" ? value : JSON.stringify(value));
@@ -86,8 +85,8 @@ export function AuditScreen(): ReactNode {
   const machines = overview.data?.nodes.map((node) => node.machine) ?? [];
   const audit = useQuery({
     queryKey: ["audit", search.machine],
-    queryFn: ({ signal }) => calls.audit({ machine: search.machine, limit: MOST }, signal),
-    refetchInterval: SLOW,
+    queryFn: ({ signal }) => timed(calls.audit({ machine: search.machine, limit: MOST }, signal)),
+    refetchInterval: paced,
     placeholderData: keepPreviousData,
   });
   const who = (search.who ?? "").toLowerCase();
@@ -141,7 +140,7 @@ export function AuditScreen(): ReactNode {
           keyOf={(entry) =>
             JSON.stringify([entry.machine, entry.time, entry.who, entry.action, entry.target, entry.details])
           }
-          empty={audit.data ? s.none : strings.loading}
+          empty={audit.data ? <Nothing text={s.none} stale={audit.data.stale} /> : strings.loading}
           height={40}
         />
       </div>

@@ -7,15 +7,15 @@ import { useMay } from "../api/session";
 import type { FailureGroup } from "../api/types";
 import { count } from "../parts/format";
 import { Failure, Notice, Waiting } from "../parts/Notices";
-import { Age, StaleNotice } from "../parts/Stale";
+import { Age, Nothing, StaleNotice } from "../parts/Stale";
 import { Foreign, Moment } from "../parts/Texts";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
+import { paced, timed } from "./enterprise";
 import { type Chosen, OperationDialog } from "./operation/OperationDialog";
 import { shortName } from "./queue/names";
 
 const s = strings.failures;
-const SLOW = 10_000;
 /** Dead letters, poison subqueues, and queues named for errors: the same as of `message failures`. */
 const FAILURE_QUEUES = ["system$;dead*", "*;poison", "error*", "*.error"];
 const WAYS = ["reason", "exception", "queue", "sender"] as const;
@@ -46,8 +46,8 @@ export function FailuresScreen(): ReactNode {
   const failures = useQuery({
     queryKey: ["failures", by],
     queryFn: ({ signal }) =>
-      calls.failures({ queue: FAILURE_QUEUES, by: by === "reason" ? ["reason", "queue"] : [by] }, signal),
-    refetchInterval: SLOW,
+      timed(calls.failures({ queue: FAILURE_QUEUES, by: by === "reason" ? ["reason", "queue"] : [by] }, signal)),
+    refetchInterval: paced,
     placeholderData: keepPreviousData,
   });
   const groups = failures.data?.groups ?? [];
@@ -95,8 +95,10 @@ export function FailuresScreen(): ReactNode {
       <StaleNotice stale={failures.data?.stale} />
       {!failures.data && !failures.error && <Waiting />}
       {failures.data && groups.length === 0 && (
-        <Notice tone="good">
-          <p role="status">{s.none}</p>
+        <Notice tone={failures.data.stale.length ? "plain" : "good"}>
+          <p role="status">
+            <Nothing text={s.none} stale={failures.data.stale} />
+          </p>
         </Notice>
       )}
       <ul className="cards">

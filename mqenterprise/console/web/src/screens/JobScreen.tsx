@@ -8,6 +8,7 @@ import type { JobLogEntry } from "../api/types";
 import { Dialog } from "../parts/Dialog";
 import { Failure, Notice, Waiting } from "../parts/Notices";
 import { JobProgress } from "../parts/Progress";
+import { Age } from "../parts/Stale";
 import { type Column, Table } from "../parts/Table";
 import { Foreign, Moment, None } from "../parts/Texts";
 import { Page } from "../shell/Page";
@@ -151,6 +152,7 @@ export function JobScreen(): ReactNode {
       }
     >
       {job.error && <Failure error={job.error} retry={() => void job.refetch()} />}
+      <Age updated={job.dataUpdatedAt} failed={Boolean(job.error)} />
       {act.error && <Failure error={act.error} />}
       {!found && !job.error && <Waiting />}
       {found && (

@@ -6,7 +6,7 @@ import { calls } from "../api/calls";
 import type { Job } from "../api/types";
 import { count } from "../parts/format";
 import { Failure, StateMark } from "../parts/Notices";
-import { Age, StaleNotice } from "../parts/Stale";
+import { Age, Nothing, StaleNotice } from "../parts/Stale";
 import { type Column, Table } from "../parts/Table";
 import { Foreign, Moment } from "../parts/Texts";
 import { Page } from "../shell/Page";
@@ -105,7 +105,7 @@ export function JobsScreen(): ReactNode {
           onOpen={(job) =>
             void navigate({ to: "/jobs/$machine/$number", params: { machine: job.machine, number: String(job.job) } })
           }
-          empty={jobs.data ? s.none : strings.loading}
+          empty={jobs.data ? <Nothing text={s.none} stale={jobs.data.stale} /> : strings.loading}
         />
       </div>
     </Page>

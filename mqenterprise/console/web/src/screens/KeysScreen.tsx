@@ -9,12 +9,11 @@ import { Age } from "../parts/Stale";
 import { Foreign } from "../parts/Texts";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
-import { useOverview } from "./enterprise";
+import { REFRESH, useOverview } from "./enterprise";
 import { CertificateTable, KeyTable } from "./keys/KeyTables";
 import { RotationDialog } from "./keys/RotationDialog";
 
 const s = strings.keys;
-const SLOW = 15_000;
 
 /** The keys and certificates of each node: their age and state, and how they are rotated. */
 export function KeysScreen(): ReactNode {
@@ -25,8 +24,8 @@ export function KeysScreen(): ReactNode {
     queries: nodes.map((node) => ({
       queryKey: ["keys", node.machine],
       queryFn: ({ signal }: { signal: AbortSignal }) => calls.keys(node.machine, signal),
-      refetchInterval: SLOW,
-      enabled: node.state !== "down",
+      refetchInterval: REFRESH,
+      enabled: answers(node),
     })),
   });
   const keys = results[nodes.findIndex((node) => node === rotated || node.machine === rotated?.machine)]?.data;
@@ -45,6 +44,11 @@ export function KeysScreen(): ReactNode {
   );
 }
 
+/** Whether a node can be asked: what is known of another is old. */
+function answers(node: NodeState): boolean {
+  return node.state === "up" || node.state === "trouble";
+}
+
 function KeysOfNode({
   node,
   result,
@@ -61,19 +65,19 @@ function KeysOfNode({
     onSuccess: (found) => queries.setQueryData(["keys", node.machine], found),
   });
   const keys = result?.data;
-  const isOld = node.state === "down" || Boolean(result?.error);
+  const isOld = !answers(node) || Boolean(result?.error);
   return (
     <section className="panel" aria-label={node.machine}>
       <h2 className="row">
         <Foreign text={node.machine} /> <StateMark state={node.state} />
       </h2>
-      {node.state === "down" && (
+      {!answers(node) && (
         <p>
           <Foreign text={node.reason} most={300} />
         </p>
       )}
-      {node.state !== "down" && Boolean(result?.error) && <Failure error={result?.error} />}
-      {node.state !== "down" && !keys && !result?.error && <Waiting />}
+      {answers(node) && Boolean(result?.error) && <Failure error={result?.error} />}
+      {answers(node) && !keys && !result?.error && <Waiting />}
       {keys && (
         <>
           <Age updated={result.dataUpdatedAt} failed={isOld} />

@@ -5,7 +5,7 @@ import { type FormEvent, type ReactNode, useState } from "react";
 import { calls } from "../api/calls";
 import type { Found, FoundPage, Stale } from "../api/types";
 import { Failure, Waiting } from "../parts/Notices";
-import { StaleNotice } from "../parts/Stale";
+import { Nothing, StaleNotice } from "../parts/Stale";
 import { Foreign, Moment } from "../parts/Texts";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
@@ -89,7 +89,11 @@ export function LifeScreen(): ReactNode {
       {life.isFetching && !life.data && <Waiting />}
       <StaleNotice stale={life.data?.stale} />
       {life.data && !life.data.whole && <p>{s.cut}</p>}
-      {life.data && life.data.steps.length === 0 && <p role="status">{s.none}</p>}
+      {life.data && life.data.steps.length === 0 && (
+        <p role="status">
+          <Nothing text={s.none} stale={life.data.stale} />
+        </p>
+      )}
       {life.data && life.data.steps.length > 0 && (
         <section className="panel" aria-label={s.title}>
           <ol className="life">

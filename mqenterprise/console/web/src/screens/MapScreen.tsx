@@ -6,7 +6,7 @@ import { EnterpriseMap } from "../map/EnterpriseMap";
 import { byTrouble, type MapLink, type MapSite, worst } from "../map/model";
 import { count, rate } from "../parts/format";
 import { Failure, Notice, StateMark, Waiting } from "../parts/Notices";
-import { Age } from "../parts/Stale";
+import { Age, DirectoryNotice } from "../parts/Stale";
 import { Foreign, Moment, None } from "../parts/Texts";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
@@ -77,18 +77,7 @@ function Troubles({ overview, sites, links }: { overview: Overview; sites: MapSi
     ));
   return (
     <>
-      {overview.directory.reason && (
-        <Notice tone="warn">
-          <p>
-            {s.directory} <Foreign text={overview.directory.reason} most={300} />{" "}
-            {overview.directory.as_of && (
-              <>
-                {strings.stale.asOf} <Moment at={overview.directory.as_of} ago />
-              </>
-            )}
-          </p>
-        </Notice>
-      )}
+      <DirectoryNotice directory={overview.directory} />
       <div aria-live="polite">
         {state === "up" ? (
           <Notice tone="good">

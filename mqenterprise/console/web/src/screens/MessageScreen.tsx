@@ -9,9 +9,11 @@ import { base64Of, bytesOf, save } from "../parts/bytes";
 import { Dump } from "../parts/Dump";
 import { count, size } from "../parts/format";
 import { Failure, Notice, Waiting } from "../parts/Notices";
+import { Age } from "../parts/Stale";
 import { Foreign, Moment, None } from "../parts/Texts";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
+import { REFRESH } from "./enterprise";
 import { EditDialog } from "./operation/EditDialog";
 import { type Kind, OperationDialog } from "./operation/OperationDialog";
 import { shortName } from "./queue/names";
@@ -30,6 +32,14 @@ export function MessageScreen(): ReactNode {
     queryKey: ["message", machine, queue, lookup, maySeeBodies],
     queryFn: ({ signal }) => calls.message(machine, queue, lookup, maySeeBodies, signal),
   });
+  // Whether it is still there is asked without its body.
+  const there = useQuery({
+    queryKey: ["message", machine, queue, lookup, "there"],
+    queryFn: ({ signal }) => calls.message(machine, queue, lookup, false, signal),
+    refetchInterval: REFRESH,
+    enabled: message.isSuccess,
+  });
+  const error = message.error ?? there.error;
   const back = () => void navigate({ to: "/queues/$machine/$queue", params: { machine, queue } });
   const found = message.data;
   return (
@@ -70,7 +80,8 @@ export function MessageScreen(): ReactNode {
         </>
       }
     >
-      {message.error && <Failure error={message.error} retry={() => void message.refetch()} />}
+      {error && <Failure error={error} retry={() => void (message.error ? message : there).refetch()} />}
+      <Age updated={there.dataUpdatedAt || message.dataUpdatedAt} failed={Boolean(error)} />
       {!found && !message.error && <Waiting />}
       {found?.unreadable && (
         <Notice tone="bad">

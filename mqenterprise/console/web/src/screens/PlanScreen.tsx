@@ -5,16 +5,22 @@ import { calls } from "../api/calls";
 import type { PlanStep } from "../api/types";
 import { count } from "../parts/format";
 import { Failure, Notice, Waiting } from "../parts/Notices";
+import { Age } from "../parts/Stale";
 import { Foreign } from "../parts/Texts";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
+import { paced, timed } from "./enterprise";
 
 const s = strings.plan;
 const SIGNS = { create: "+", update: "~", delete: "−" } as const;
 
 /** The declaration against the directory, as a diff. Nothing is applied here. */
 export function PlanScreen(): ReactNode {
-  const plan = useQuery({ queryKey: ["plan"], queryFn: ({ signal }) => calls.plan(signal) });
+  const plan = useQuery({
+    queryKey: ["plan"],
+    queryFn: ({ signal }) => timed(calls.plan(signal)),
+    refetchInterval: paced,
+  });
   const steps = plan.data?.steps ?? [];
   const number = (action: PlanStep["action"]) => count(steps.filter((step) => step.action === action).length);
   return (
@@ -22,13 +28,14 @@ export function PlanScreen(): ReactNode {
       title={s.title}
       about={s.about}
       actions={
-        <Button variant="default" loading={plan.isFetching} onClick={() => void plan.refetch()}>
+        <Button variant="default" loading={plan.isLoading} onClick={() => void plan.refetch()}>
           {s.compare}
         </Button>
       }
     >
       {!plan.data && !plan.error && <Waiting />}
       {plan.error && <Failure error={plan.error} />}
+      <Age updated={plan.dataUpdatedAt} failed={Boolean(plan.error)} />
       {plan.data && (
         <section className="panel stack" aria-label={s.result}>
           {steps.length === 0 ? (

@@ -8,7 +8,7 @@ import { useMay } from "../api/session";
 import type { QueueRow } from "../api/types";
 import { count, rate, size } from "../parts/format";
 import { Failure } from "../parts/Notices";
-import { Age, StaleNotice } from "../parts/Stale";
+import { Age, Nothing, StaleNotice } from "../parts/Stale";
 import { type Column, type Sort, Table } from "../parts/Table";
 import { Foreign, None } from "../parts/Texts";
 import { visible } from "../parts/text";
@@ -22,7 +22,10 @@ const s = strings.queues;
 const PAGE = 200;
 const KINDS = ["private", "public", "outgoing", "system"] as const;
 
-const COLUMNS: readonly Column<QueueRow>[] = [
+/** A row of the table; `old` if its node does not answer. */
+type Row = QueueRow & { readonly old: boolean };
+
+const COLUMNS: readonly Column<Row>[] = [
   {
     id: "pathname",
     title: s.name,
@@ -47,7 +50,16 @@ const COLUMNS: readonly Column<QueueRow>[] = [
     grow: 1.5,
     rank: 7,
     sorts: true,
-    cell: (row) => <Foreign text={row.machine} most={60} />,
+    cell: (row) => (
+      <>
+        {row.old && (
+          <span className="state warn" title={strings.stale.rowHelp}>
+            {strings.stale.row}
+          </span>
+        )}{" "}
+        <Foreign text={row.machine} most={60} />
+      </>
+    ),
   },
   { id: "site", title: s.site, least: 100, grow: 1, rank: 2, cell: (row) => <Foreign text={row.site} most={60} /> },
   {
@@ -162,8 +174,11 @@ export function QueuesScreen(): ReactNode {
   const lastTotal = useRef(0);
   if (first?.data) lastTotal.current = first.data.total;
   const total = lastTotal.current;
-  const row = (index: number): QueueRow | undefined =>
-    results[Math.floor(index / PAGE) - range[0]]?.data?.queues[index % PAGE];
+  const row = (index: number): Row | undefined => {
+    const page = results[Math.floor(index / PAGE) - range[0]]?.data;
+    const found = page?.queues[index % PAGE];
+    return found && { ...found, old: page.stale.some((one) => one.machine === found.machine) };
+  };
   const seen = useCallback((from: number, to: number) => {
     const next = [Math.floor(from / PAGE), Math.floor(to / PAGE)] as const;
     setRange((old) => (old[0] === next[0] && old[1] === next[1] ? old : next));
@@ -226,7 +241,7 @@ export function QueuesScreen(): ReactNode {
           onOpen={(one) =>
             void navigate({ to: "/queues/$machine/$queue", params: { machine: one.machine, queue: one.pathname } })
           }
-          empty={first?.isLoading ? strings.loading : s.none}
+          empty={first?.isLoading ? strings.loading : <Nothing text={s.none} stale={first?.data?.stale} />}
           height={40}
         />
       </div>

@@ -8,11 +8,12 @@ import { EnterpriseMap } from "../map/EnterpriseMap";
 import type { MapSite } from "../map/model";
 import { count } from "../parts/format";
 import { Failure, Notice, Waiting } from "../parts/Notices";
+import { Age, DirectoryNotice } from "../parts/Stale";
 import { Foreign } from "../parts/Texts";
 import { visible } from "../parts/text";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
-import { useEnterprise, useOverview } from "./enterprise";
+import { paced, REFRESH, timed, useEnterprise, useOverview } from "./enterprise";
 
 const s = strings.routes;
 const MOST_SHOWN = 100;
@@ -32,12 +33,14 @@ export function RoutesScreen(): ReactNode {
     queryKey: ["explain", search.from, search.to],
     queryFn: ({ signal }) => calls.explain(search.from ?? "", search.to ?? "", signal),
     enabled: mode === "explain" && Boolean(search.from && search.to),
+    refetchInterval: REFRESH,
   });
   const down = (search.without ?? "").split("\n").filter(Boolean);
   const cut = (search.links ?? "").split("\n").filter(Boolean);
   const simulation = useQuery({
     queryKey: ["simulate", search.without, search.links],
-    queryFn: ({ signal }) => calls.simulate(down, cut, signal),
+    queryFn: ({ signal }) => timed(calls.simulate(down, cut, signal)),
+    refetchInterval: paced,
     enabled: mode === "simulate" && down.length + cut.length > 0,
   });
   const way = explanation.data && wayOf(explanation.data.path, siteOf);
@@ -111,6 +114,8 @@ export function RoutesScreen(): ReactNode {
         </div>
       )}
       {overview.error && <Failure error={overview.error} />}
+      <Age updated={overview.dataUpdatedAt} failed={Boolean(overview.error)} />
+      <DirectoryNotice directory={overview.data?.directory} />
       <div className="map-screen">
         <section className="panel flush map-panel" aria-label={strings.map.title}>
           <EnterpriseMap label={strings.map.label} sites={shown} links={shownLinks} {...(way && { way })} />

@@ -6,7 +6,7 @@ import { calls } from "../api/calls";
 import type { Found } from "../api/types";
 import { count } from "../parts/format";
 import { Failure } from "../parts/Notices";
-import { StaleNotice } from "../parts/Stale";
+import { Nothing, StaleNotice } from "../parts/Stale";
 import { type Column, Table } from "../parts/Table";
 import { Foreign } from "../parts/Texts";
 import { visible } from "../parts/text";
@@ -132,7 +132,13 @@ export function SearchScreen(): ReactNode {
               onSeen={(_, last) => {
                 if (last >= rows.length - 10 && found.hasNextPage && !found.isFetching) void found.fetchNextPage();
               }}
-              empty={found.isFetching ? strings.loading : strings.messages.noMatch}
+              empty={
+                found.isFetching ? (
+                  strings.loading
+                ) : (
+                  <Nothing text={strings.messages.noMatch} stale={found.data?.pages.at(-1)?.stale} />
+                )
+              }
               height={38}
             />
           </div>

@@ -5,8 +5,10 @@ import { calls } from "../../api/calls";
 import { useMay } from "../../api/session";
 import { Dialog } from "../../parts/Dialog";
 import { Failure, Notice, Waiting } from "../../parts/Notices";
+import { Age } from "../../parts/Stale";
 import { Foreign } from "../../parts/Texts";
 import { strings } from "../../strings";
+import { REFRESH } from "../enterprise";
 
 const s = strings.access;
 const TRUSTEES = [
@@ -39,12 +41,18 @@ const RIGHTS = [
 export function AccessTab({ machine, queue }: { machine: string; queue: string }): ReactNode {
   const mayOperate = useMay("operate");
   const key = ["access", machine, queue];
-  const access = useQuery({ queryKey: key, queryFn: ({ signal }) => calls.access(machine, queue, signal) });
+  const access = useQuery({
+    queryKey: key,
+    queryFn: ({ signal }) => calls.access(machine, queue, signal),
+    refetchInterval: REFRESH,
+  });
   const [asking, setAsking] = useState(false);
-  if (access.error) return <Failure error={access.error} retry={() => void access.refetch()} />;
-  if (!access.data) return <Waiting />;
+  if (!access.data)
+    return access.error ? <Failure error={access.error} retry={() => void access.refetch()} /> : <Waiting />;
   return (
     <section className="panel stack">
+      {access.error && <Failure error={access.error} retry={() => void access.refetch()} />}
+      <Age updated={access.dataUpdatedAt} failed={Boolean(access.error)} />
       <p>
         {s.owner} {access.data.owner ? <Foreign text={access.data.owner} /> : strings.none}
       </p>

@@ -6,7 +6,9 @@ import { calls } from "../../api/calls";
 import { rate, size } from "../../parts/format";
 import { Failure, Waiting } from "../../parts/Notices";
 import { Plot } from "../../parts/Plot";
+import { Age } from "../../parts/Stale";
 import { strings } from "../../strings";
+import { REFRESH } from "../enterprise";
 
 const s = strings.history;
 
@@ -21,7 +23,7 @@ export function HistoryTab({ machine, queue }: { machine: string; queue: string 
   const history = useQuery({
     queryKey: ["history", machine, queue, span],
     queryFn: ({ signal }) => calls.history(machine, queue, span, signal),
-    refetchInterval: 10_000,
+    refetchInterval: REFRESH,
     placeholderData: keepPreviousData,
   });
   const series = useMemo(() => {
@@ -53,6 +55,7 @@ export function HistoryTab({ machine, queue }: { machine: string; queue: string 
         ]}
       />
       {history.error && <Failure error={history.error} />}
+      <Age updated={history.dataUpdatedAt} failed={Boolean(history.error)} />
       {series ? (
         <div className="columns">
           <section className="panel">

@@ -1,13 +1,13 @@
 import { Button, TextInput } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, type ReactNode, useState } from "react";
+import { type FormEvent, type ReactNode, useRef, useState } from "react";
 import { calls } from "../../api/calls";
 import { useMay } from "../../api/session";
-import type { Found } from "../../api/types";
+import type { Found, FoundPage } from "../../api/types";
 import { count, size } from "../../parts/format";
 import { Failure, Waiting } from "../../parts/Notices";
-import { StaleNotice } from "../../parts/Stale";
+import { Age, StaleNotice } from "../../parts/Stale";
 import { type Column, Table } from "../../parts/Table";
 import { Foreign, Moment, None } from "../../parts/Texts";
 import { beginning, visible } from "../../parts/text";
@@ -85,7 +85,14 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
     refetchInterval: selection.size ? false : REFRESH,
     placeholderData: keepPreviousData,
   });
-  const found = page.data?.found ?? [];
+  // Of a node that does not answer, what it said last is shown, and said to be old.
+  const place = JSON.stringify([machine, queue, where, cursor]);
+  const last = useRef<{ place: string; page: FoundPage; at: number } | null>(null);
+  const isMissing = Boolean(page.data?.stale.length);
+  if (page.data && !isMissing && !page.isPlaceholderData)
+    last.current = { place, page: page.data, at: page.dataUpdatedAt };
+  const old = isMissing && last.current?.place === place ? last.current : null;
+  const found = (old?.page ?? page.data)?.found ?? [];
   const begin = (text: string) => {
     setCursors([""]);
     setSelection(new Set());
@@ -132,6 +139,7 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
       </form>
       {page.error && <Failure error={page.error} retry={() => void page.refetch()} />}
       <StaleNotice stale={page.data?.stale} />
+      <Age updated={old?.at ?? page.dataUpdatedAt} failed={old !== null || Boolean(page.error)} />
       {mayOperate && (
         <div className="row bar" role="toolbar" aria-label={s.actions}>
           <span aria-live="polite">
@@ -165,7 +173,7 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
             row={(index) => found[index]}
             keyOf={(one) => one.message.lookup_identifier}
             nameOf={(one) => beginning(visible(one.message.label || one.message.lookup_identifier), 60)}
-            empty={where ? s.noMatch : s.empty}
+            empty={isMissing ? s.unknown : where ? s.noMatch : s.empty}
             height={38}
             {...(mayOperate && {
               selection,

@@ -63,7 +63,6 @@ export function PropertiesTab({ queue, machine, name }: { queue: Queue; machine:
         <section className="panel" aria-label={s.change}>
           <h2>{s.change}</h2>
           <PropertiesForm
-            key={queue.modify_time}
             queue={queue}
             machine={machine}
             name={name}
@@ -102,9 +101,11 @@ function PropertiesForm({
     privacy_level: queue.privacy_level,
     base_priority: queue.base_priority,
   };
-  const [values, setValues] = useState(before);
-  const set = (change: Partial<typeof values>) => {
-    setValues((old) => ({ ...old, ...change }));
+  // What others change meanwhile is shown, and takes nothing away of what is typed here.
+  const [edits, setEdits] = useState<Partial<typeof before>>({});
+  const values = { ...before, ...edits };
+  const set = (change: Partial<typeof before>) => {
+    setEdits((old) => ({ ...old, ...change }));
     onSaved(false);
   };
   const changed = Object.fromEntries(
@@ -112,9 +113,10 @@ function PropertiesForm({
   );
   const save = useMutation({
     mutationFn: () => calls.changeQueue(machine, name, changed),
-    onSuccess: () => {
+    onSuccess: async () => {
       onSaved(true);
-      return queries.invalidateQueries({ queryKey: ["queue", machine, name] });
+      await queries.invalidateQueries({ queryKey: ["queue", machine, name] });
+      setEdits({});
     },
   });
   const submit = (event: FormEvent) => {

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-4U7JECNP.js";import"./chunk-B72Y6REP.js";import"./chunk-K4EWXD6Y.js";import"./chunk-KKRMMTDU.js";import"./chunk-WB7QKDWC.js";import"./chunk-M6V7DEFJ.js";import"./chunk-47TETU6W.js";export{a as JobTitle,b as JobsScreen};
