@@ -2,31 +2,39 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from mqenterprise.pipeline.session import open_session
 
+LITTLE_DATA = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+}
+"""Generating code for a plan, and compiling that to the fastest, takes longer than running a test's little data through
+slower code."""
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = open_session(
-        "local[2]",
-        memory="1g",
-        options={
-            "spark.sql.shuffle.partitions": "2",
-            "spark.default.parallelism": "2",
-            # Generating code for a plan, and compiling that to the fastest, takes longer than running a test's little
-            # data through slower code. Tests that start programs of their own run them as users do.
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
-        },
-    )
+    options = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"} | LITTLE_DATA
+    session = open_session("local[2]", memory="1g", options=options)
     yield session
     session.stop()
     os.environ.pop("SPARK_LOCAL_IP", None)
+
+
+@pytest.fixture
+def for_little_data(tmp_path: Path) -> dict[str, str]:
+    """The environment of a program that starts a Spark of its own: as the machine's administrator may set it up."""
+    folder = tmp_path / "spark-conf"
+    folder.mkdir()
+    lines = [f"{name} {value}\n" for name, value in LITTLE_DATA.items()]
+    (folder / "spark-defaults.conf").write_text("".join(lines))
+    return {**os.environ, "SPARK_CONF_DIR": str(folder)}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -112,14 +112,16 @@ STAGES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("terminal", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["pipe", "terminal"])
-def test_what_is_being_done_is_seen_and_nothing_that_nobody_can_act_on(tmp_path: Path, terminal: bool) -> None:
+def test_what_is_being_done_is_seen_and_nothing_that_nobody_can_act_on(
+    tmp_path: Path, for_little_data: dict[str, str], terminal: bool
+) -> None:
     (tmp_path / "in").mkdir()
     reading, writing = os.openpty() if terminal else os.pipe()
     command = [*MQENTERPRISE, "analyze", "keys", "--from", str(tmp_path / "in"), "--to", str(tmp_path / "out")]
     process = subprocess.Popen(
         [*command, "--master", "local[1]", "--memory", "512m"],
         cwd=PROJECT,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+        env={**for_little_data, "TERM": "xterm", "COLUMNS": "100"},
         stdout=subprocess.DEVNULL,
         stderr=writing,
     )
@@ -178,8 +180,8 @@ def test_help_does_not_load_spark() -> None:
 
 
 @pytest.fixture
-def streaming(tmp_path: Path) -> Iterator[Streaming]:
-    run = Streaming(tmp_path)
+def streaming(tmp_path: Path, for_little_data: dict[str, str]) -> Iterator[Streaming]:
+    run = Streaming(tmp_path, for_little_data)
     yield run
     run.kill()
 
@@ -187,8 +189,9 @@ def streaming(tmp_path: Path) -> Iterator[Streaming]:
 class Streaming:
     """``analyze --stream`` in a process group of its own, Java and Python workers included."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.source, self.target = folder / "in", folder / "out"
+        self._environment = environment
         self._log = (folder / "log").open("ab+")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -201,8 +204,7 @@ class Streaming:
         self._process = subprocess.Popen(
             command,
             cwd=PROJECT,
-            # It does not live long enough for Java's fastest code to pay.
-            env={**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
+            env=self._environment,
             start_new_session=True,
             stdout=self._log,
             stderr=self._log,
@@ -300,7 +302,7 @@ def test_a_day_of_a_moment_is_that_in_utc(tmp_path: Path, spark: SparkSession) -
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_spark_submit_runs_the_command(tmp_path: Path) -> None:
+def test_spark_submit_runs_the_command(tmp_path: Path, for_little_data: dict[str, str]) -> None:
     write(simulate(RING, ring_traffic(40)), str(tmp_path / "in"))
     main = str(PROJECT / "mqenterprise" / "__main__.py")
     submit = [str(Path(pyspark.__file__).with_name("bin") / "spark-submit"), "--master", "local[2]", main]
@@ -308,11 +310,10 @@ def test_spark_submit_runs_the_command(tmp_path: Path) -> None:
         [*submit, "analyze", "message-life", "--from", str(tmp_path / "in"), "--to", str(tmp_path / "out")],
         cwd=tmp_path,
         env={
-            **os.environ,
+            **for_little_data,
             "PYTHONPATH": str(PROJECT),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
         },
         capture_output=True,
         text=True,
