@@ -20,6 +20,7 @@ from tests.lab.servers import (  # noqa: F401
     shared_servers,
     slapd,
     swept_servers,
+    writing_modules,
 )
 
 # A machine that is shared stalls now and then; time limits of single examples would report that as failures.
@@ -30,7 +31,7 @@ settings.load_profile("project")
 TOGETHER = {
     "playbooks": ("playbooks",),
     "demo": ("playbooks/test_demo.py",),
-    "operations": ("playbooks/test_operations.py",),
+    "operations": ("playbooks/test_operations.py", "playbooks/test_under_load.py"),
     "pipeline": ("pipeline",),
     "directories": (
         "certificates", "collection", "directory", "discovery", "keys", "routes", "topology",
@@ -41,9 +42,9 @@ TOGETHER = {
 }  # fmt: skip
 """Folders and files whose tests one process runs: they share hosts, a Spark session, two directories.
 Starting a session or an Active Directory takes most of a minute. A file counts more than its folder."""
-LONGEST = ("playbooks", "demo", "pipeline", "operations", "directories")
+LONGEST = ("demo", "pipeline", "playbooks", "directories", "operations")
 FIRST = (*LONGEST, "tests/soak/test_soak.py", "tests/crash/test_crash.py")
-"""What takes longest, so that no process is left alone with it at the end."""
+"""What takes longest, so that no process is left alone with it at the end. Operations have the release of the demo."""
 SCOPES = {place: name for name, places in TOGETHER.items() for place in places}
 
 

@@ -26,6 +26,7 @@ import yaml
 from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.keys.publication import Publication
+from tests.lab import compiled
 from tests.lab.addresses import free_alias
 from tests.lab.hosts import HostLab, why_no_hosts
 from tests.lab.network import alone, new_folder, remove, remove_leftovers
@@ -110,18 +111,23 @@ class RealHosts:
 
     def start(self) -> None:
         self.lab.start()
+        for host in self.lab.hosts.values():
+            compiled.for_host(host.root, self.python)
 
     def close(self) -> None:
         self.lab.close()
 
-    def inventory(self, host: str) -> dict[str, Any]:
-        # A host has this machine's files; a Python in somebody's home would be closed to the node's account.
+    @property
+    def python(self) -> str:
+        """A host has this machine's files; a Python in somebody's home would be closed to the node's account."""
         packaged = Path("/usr/bin/python3.11")
-        python = str(packaged if packaged.exists() else Path(sys.executable).resolve())
+        return str(packaged if packaged.exists() else Path(sys.executable).resolve())
+
+    def inventory(self, host: str) -> dict[str, Any]:
         return {
             "ansible_host": self.addresses[host],
-            "ansible_python_interpreter": python,
-            "queue_manager_python": python,
+            "ansible_python_interpreter": self.python,
+            "queue_manager_python": self.python,
         }
 
     def environment(self) -> dict[str, str]:
@@ -254,6 +260,7 @@ class LabEnterprise:
         self.folder.mkdir(mode=0o711)
         self.desk = self.folder / "desk"
         self._lay_out_desk()
+        self._compiled = compiled.for_controller(self.folder / "compiled")
         self.directory = EmbeddedDirectory(self.folder / "directory")
         self.declaration = self._located(declaration)
         self.declared = self.desk / "inventory/contoso.yaml"
@@ -445,6 +452,7 @@ class LabEnterprise:
             "ANSIBLE_CALLBACKS_ENABLED": "lab_stats",
             "ANSIBLE_CALLBACK_PLUGINS": str(Path(__file__).parent / "callback_plugins"),
             "LAB_STATS": str(stats),
+            "PYTHONPATH": f"{self._compiled}:{PROJECT}",
         }
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=limit, check=False, cwd=PROJECT,

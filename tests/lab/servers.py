@@ -108,18 +108,22 @@ def shared_servers() -> list[Shared]:
     return []
 
 
+@pytest.fixture(scope="session")
+def writing_modules(request: pytest.FixtureRequest) -> set[Path]:
+    """Those with a test that can write into a shared directory."""
+    servers = {"slapd", "domain_controller", "directory_server"}
+    return {item.path for item in request.session.items if servers & set(getattr(item, "fixturenames", ()))}
+
+
 @pytest.fixture(scope="module", autouse=True)
-def swept_servers(request: pytest.FixtureRequest, shared_servers: list[Shared]) -> Iterator[None]:
+def swept_servers(
+    request: pytest.FixtureRequest, shared_servers: list[Shared], writing_modules: set[Path]
+) -> Iterator[None]:
     """Nothing that a module wrote into a shared directory is there for the next one."""
     yield
-    if any(asks_for_a_server(item) for item in request.session.items if item.path == request.path):
+    if request.path in writing_modules:
         for server in shared_servers:
             server.sweep()
-
-
-def asks_for_a_server(item: pytest.Item) -> bool:
-    """Whether a test can write into a shared directory."""
-    return not {"slapd", "domain_controller", "directory_server"}.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ from mqenterprise.certificates.hosts import Authority, issue_for_host
 from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import Site
+from tests.lab import compiled
 from tests.lab.enterprise import DIRECTORY_PORT, PLAYBOOKS, PROJECT, LoopbackHosts, RealHosts
 from tests.lab.hosts import why_no_hosts
 from tests.lab.waiting import wait_until
@@ -50,6 +51,7 @@ class Servers:
         self.folder = self.hosts.folder / "controller"
         self.folder.mkdir(mode=0o711)
         self.state = self.folder / "mqenterprise/directory_server"
+        self._compiled = compiled.for_controller(self.folder / "compiled")
 
     def start(self) -> None:
         self.hosts.start()
@@ -82,7 +84,7 @@ class Servers:
             ],
             env={
                 **os.environ,
-                "PYTHONPATH": str(PROJECT),
+                "PYTHONPATH": f"{self._compiled}:{PROJECT}",
                 "XDG_STATE_HOME": str(self.folder),
                 "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
                 "ANSIBLE_HOME": str(self.folder / "ansible"),
