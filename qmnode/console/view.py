@@ -139,6 +139,7 @@ class Seen:
         arrived, left = self.rates
         return {
             "machine": self.machine.name,
+            "identifier": _text(document.get("identifier")),
             "site": self.machine.site,
             "gate": self.machine.gate,
             "routing_server": self.machine.routing_server,

@@ -26,6 +26,7 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import QueueManager, RoutingLink, Site
 from qmnode.structures.guid import Guid
 from tests.directory.test_commands import written_settings
+from tests.lab.addresses import free_alias
 from tests.lab.nodes import PROJECT, NodeProcess
 from tests.lab.waiting import wait_until
 from tests.management.conftest import write_certificate
@@ -166,6 +167,12 @@ class ConsoleLab:
 
         asyncio.run(do())
 
+    def keys(self, machine: str) -> dict[str, str]:
+        """The state of each key by its fingerprint, as the node says."""
+        url = f"https://{HOST}:{self.ports[machine]}/v1/keys"
+        answer = httpx.get(url, headers={"Authorization": f"Bearer {TOKENS['read']}"}, verify=self.trust())
+        return {key["fingerprint"]: key["state"] for key in answer.raise_for_status().json()["keys"]}
+
     def count(self, queue: str, at: str = "ALPHA") -> int:
         """Messages in a queue, as the node says."""
 
@@ -221,6 +228,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory, slapd: EmbeddedDirectory) -> I
             lab.nodes[name] = node = NodeProcess(
                 home,
                 computer_name=name,
+                transport={"enabled": True, "address": free_alias((1801, 3527))}
+                if name == "BETA"
+                else {"enabled": False},
+                security={"key_reload_interval": 1},
                 management={
                     "socket": str(home / "management.sock"),
                     "listen": f"{HOST}:{lab.ports[name]}",

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
 import qmnode
+from mqenterprise.commands.opening import directory_settings
+from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.keys.publication import Publication
 from qmnode import Message
 from tests.console.browser import awaited, browser, done, person
+from tests.lab.nodes import PROJECT
 from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -246,6 +252,47 @@ def test_a_queue_is_made_filled_edited_purged_and_deleted(filled: ConsoleLab, wi
 async def label_of(lab: ConsoleLab, queue: str) -> str:
     async with await lab.nodes["ALPHA"].connect() as qm:
         return (await qm.queue(rf".\private$\{queue}")).label
+
+
+def test_keys_rotate_with_the_command_that_the_page_shows(filled: ConsoleLab, window: Browser) -> None:
+    keys_file = filled.folder / "keys.yaml"
+    keys_file.write_text(json.dumps({"directory": f"{filled.folder}/{{computer}}/store", "reload_interval": 1}))
+    options = ["--directory", str(filled.folder / "directory.yaml"), "--keys", str(keys_file)]
+
+    def run(*command: str) -> None:
+        whole = [sys.executable, "-m", *command, *options]
+        ran = subprocess.run(whole, cwd=PROJECT, capture_output=True, text=True, timeout=120)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+    run("mqenterprise", "keys", "rotate", "BETA")
+    done(lambda: wait_until(lambda: "current" in filled.keys("BETA").values(), 60, "the node has its first key"))
+    before = done(lambda: filled.keys("BETA"))
+    with person(filled, window) as someone:
+        someone.go("keys")
+        panel = someone.page.get_by_role("region", name="BETA", exact=True)
+        rows = panel.locator("tbody tr").filter(has=someone.page.locator(".mono"))
+        expect(rows).to_have_count(len(before))
+        someone.button("Rotate…", panel).click()
+        expect(someone.dialog().get_by_role("listitem")).to_have_count(4)
+        command = someone.dialog().get_by_text("mqenterprise keys rotate").inner_text().split()
+        assert command == ["mqenterprise", "keys", "rotate", "BETA"]
+        someone.page.keyboard.press("Escape")
+        run(*command)
+        someone.button("Read the key store again", panel).click()
+        expect(rows).to_have_count(len(before) + 1)
+        after = done(lambda: filled.keys("BETA"))
+        (new,) = after.keys() - before.keys()
+        assert after[new] == "current"
+        expect(rows.filter(has=someone.page.locator(f"[title='{new}']"))).to_contain_text("current")
+        assert new in done(lambda: published(filled, "BETA"))
+
+
+def published(lab: ConsoleLab, machine: str) -> frozenset[str]:
+    """The fingerprints of the keys that the directory shows for a node."""
+    with EnterpriseDirectory(directory_settings(lab.folder / "directory.yaml")) as directory:
+        publication = Publication(directory)
+        (node,) = publication.nodes(computers=[machine])
+        return publication.read(node).fingerprints
 
 
 def test_everything_is_reached_by_keyboard(filled: ConsoleLab, window: Browser) -> None:

@@ -20,10 +20,13 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
+import qmnode
 from mqenterprise.directory.embedded import EmbeddedDirectory
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.keys.publication import Publication
-from tests.console.browser import browser
+from qmnode.management.documents import identifier_text
+from qmnode.structures.guid import guid_from_text
+from tests.console.browser import awaited, browser
 from tests.lab.demo.declared import BEFORE, MACHINES, MIDDLE, RECEIVER, SENDER
 from tests.lab.hosts import why_no_hosts
 from tests.lab.waiting import wait_until
@@ -337,6 +340,57 @@ def test_keys_that_rotate(scene: Scene) -> None:
         publication = Publication(directory)
         (node,) = publication.nodes(computers=[MIDDLE])
         assert new in publication.read(node).fingerprints
+
+
+async def sent_with_traces(scene: Scene) -> str:
+    """The identifier of a message to Córdoba whose way is reported, and that asks for every acknowledgment."""
+    offers, reports = (scene.ask(host, place_of(rf"{host}\{queue}")) for host, queue in WAY)
+    assert offers is not None
+    assert reports is not None
+    async with (
+        qmnode.connect(socket_of(scene, SENDER)) as node,
+        await node.open_queue(f"PUBLIC={offers['identifier']}", qmnode.Access.SEND) as queue,
+    ):
+        sent = await queue.send(
+            qmnode.Message(
+                b"followed",
+                label="followed",
+                recoverable=True,
+                positive_journaling_requested=True,
+                tracing_requested=True,
+                tracing_queue_identifier=guid_from_text(reports["identifier"]),
+                acknowledgements_requested=3,
+                administration_queue_format_name=f"PUBLIC={reports['identifier']}",
+            )
+        )
+    return identifier_text(sent)
+
+
+WAY = ((RECEIVER, "offers"), (SENDER, "reports"))
+"""Where a traced message goes, and where its reports and acknowledgments come."""
+
+
+def socket_of(scene: Scene, host: str) -> Path:
+    """Where applications reach a node."""
+    return scene.folder.parent / "hosts" / host / "run/qmnode.sock"
+
+
+def test_a_message_is_followed_over_its_gates_until_it_is_received(scene: Scene) -> None:
+    identifier = awaited(lambda: sent_with_traces(scene))
+    scene.open("life")
+    scene.page.get_by_label("Message identifier").fill(identifier)
+    life = scene.page.locator(".life")
+
+    def shows(*texts: str) -> bool:
+        scene.page.get_by_role("button", name="Find it").click()
+        scene.page.wait_for_timeout(500)
+        return all(text in "\n".join(life.all_inner_texts()) for text in texts)
+
+    way = " → ".join((SENDER, BEFORE, MIDDLE, LAST_GATE, RECEIVER))
+    wait_until(lambda: shows(way, "Copy in a journal", "In a queue", "ACK_REACH_QUEUE"), 60, "it has arrived")
+    scene.run(f"qmnode receive '{RECEIVER}\\offers' -n 1000 --socket {socket_of(scene, RECEIVER)}")
+    wait_until(lambda: shows(way, "Copy in a journal", "ACK_RECEIVE"), 60, "it was received")
+    assert "In a queue" not in life.inner_text()
 
 
 def test_nothing_of_it_stays(scene: Scene) -> None:

@@ -352,19 +352,22 @@ export const strings = {
   },
   life: {
     title: "A message's life",
-    about: "All nodes are asked for a message and its acknowledgments: queues, journals and dead letters.",
+    about:
+      "All nodes are asked for a message, its acknowledgments and its trace reports: queues, journals and dead letters.",
     identifier: "Message identifier",
     example: "7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e\\65537",
     find: "Find it",
     sent: "Sent",
     to: "to",
     in: "in",
+    passed: "Passed, as nodes have reported:",
     kinds: {
       here: "In a queue",
       outgoing: "Waits to be sent",
       journal: "Copy in a journal",
       dead: "Died",
       answer: "Acknowledged",
+      answering: "An acknowledgment waits to be sent",
     },
     cut: "There are too many messages to search all of them: the life may lack a part.",
     none: "No node knows this message now. It may have been received without a journal.",

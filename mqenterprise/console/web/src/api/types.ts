@@ -18,6 +18,8 @@ export type Health = "up" | "trouble" | "down" | "unknown";
 
 export interface NodeState {
   readonly machine: string;
+  /** Of the queue manager; null until the node has answered. */
+  readonly identifier: string | null;
   readonly site: string;
   readonly state: Health;
   readonly reason: string;

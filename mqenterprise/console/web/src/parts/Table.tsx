@@ -1,7 +1,7 @@
 import { Checkbox } from "@mantine/core";
 import { useElementSize, useMergedRef } from "@mantine/hooks";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type KeyboardEvent, type ReactNode, useCallback, useEffect, useRef } from "react";
+import { type KeyboardEvent, type MouseEvent, type ReactNode, useCallback, useEffect, useRef } from "react";
 import { strings } from "../strings";
 
 export interface Column<R> {
@@ -55,6 +55,13 @@ function fitting<R>(columns: readonly Column<R>[], width: number): readonly Colu
   return kept;
 }
 
+/** A text that does not fit its cell is shown whole to the mouse. */
+function showWhole(event: MouseEvent<HTMLDivElement>): void {
+  const cell = (event.target as HTMLElement).closest<HTMLElement>("[role=cell]");
+  if (cell && cell.scrollWidth > cell.clientWidth) cell.title = cell.innerText;
+  else if (cell?.title) cell.removeAttribute("title");
+}
+
 /** A table of any length: only the rows that are seen are in the page. Arrow keys go from row to row. */
 export function Table<R>(props: TableProps<R>): ReactNode {
   const { columns, row, total, keyOf, sort, onSort, onSeen, selection, onSelect, onOpen, height = 44 } = props;
@@ -102,7 +109,7 @@ export function Table<R>(props: TableProps<R>): ReactNode {
 
   const wholeSelected = selection !== undefined && total > 0 && selection.size >= total;
   return (
-    <div className="table" ref={merged} onKeyDown={go}>
+    <div className="table" ref={merged} onKeyDown={go} onMouseOver={showWhole}>
       <div role="table" aria-label={props.label} aria-rowcount={total + 1}>
         <div className="table-head" role="row" style={{ gridTemplateColumns: template }} aria-rowindex={1}>
           {onSelect && (

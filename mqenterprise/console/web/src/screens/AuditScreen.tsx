@@ -54,7 +54,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
   {
     id: "machine",
     title: strings.queues.machine,
-    least: 110,
+    least: 122,
     rank: 4,
     grow: 0.6,
     cell: (entry) => <Foreign text={entry.machine} most={60} />,

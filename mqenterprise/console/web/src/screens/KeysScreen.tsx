@@ -34,7 +34,7 @@ export function KeysScreen(): ReactNode {
       {overview.error && <Failure error={overview.error} />}
       <Age updated={overview.dataUpdatedAt} failed={Boolean(overview.error)} />
       {!overview.data && !overview.error && <Waiting />}
-      <div className="columns">
+      <div className="columns wide">
         {nodes.map((node, index) => (
           <KeysOfNode key={node.machine} node={node} result={results[index]} onRotate={() => setRotated(node)} />
         ))}

@@ -9,6 +9,7 @@ import { Nothing, StaleNotice } from "../parts/Stale";
 import { Foreign, Moment } from "../parts/Texts";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
+import { useOverview } from "./enterprise";
 import { shortName } from "./queue/names";
 
 const s = strings.life;
@@ -17,8 +18,15 @@ const MOST_PAGES = 200;
 
 type Step = Found & { readonly kind: keyof typeof s.kinds };
 
+/** A node that has reported that the message passed it. */
+interface Passed {
+  readonly identifier: string;
+  readonly report: Found;
+}
+
 interface Life {
   readonly steps: readonly Step[];
+  readonly passed: readonly Passed[];
   readonly stale: readonly Stale[];
   readonly whole: boolean;
 }
@@ -42,15 +50,55 @@ function kindOf(found: Found): Step["kind"] {
   return /^(direct|public|private|dl|multicast)=/.test(name) ? "outgoing" : "here";
 }
 
+/** How the labels of trace reports of a message begin: four digits of its source, its number, and then the hop. */
+function labelOf(id: string): string {
+  const [source = "", number = ""] = id.toUpperCase().split("\\");
+  return `${source.slice(0, 4)}:${Number(number).toString(16).toUpperCase().padStart(8, "0")}:`;
+}
+
+/** The nodes that a message passed, in their order: each hop is reported by its sender and by its receiver. */
+function passedBy(id: string, reports: readonly Found[]): Passed[] {
+  const source = (id.split("\\")[0] ?? "").toLowerCase();
+  const start = labelOf(id).length;
+  const found = reports
+    .filter(({ message }) => message.message_class === "MQMSG_CLASS_REPORT")
+    .filter(({ message }) => message.label.toLowerCase().includes(` ${source} `))
+    .map((report) => ({
+      report,
+      identifier: (report.message.identifier.split("\\")[0] ?? "").toLowerCase(),
+      hop: Number.parseInt(report.message.label.slice(start, start + 2), 16),
+    }));
+  const isFirst = (one: { readonly identifier: string }) => Number(one.identifier !== source);
+  found.sort((one, other) => one.hop - other.hop || isFirst(one) - isFirst(other));
+  return found.filter((one, index) => found.findIndex((other) => other.identifier === one.identifier) === index);
+}
+
 /** Copies of the message and the acknowledgments that name it, in the order of their times. */
 async function lifeOf(id: string, signal: AbortSignal): Promise<Life> {
-  const [copies, answers] = await Promise.all([all(`id=${id}`, signal), all(`correlation=${id}`, signal)]);
+  const [copies, answers, reports] = await Promise.all([
+    all(`id=${id}`, signal),
+    all(`correlation=${id}`, signal),
+    all(`label=${labelOf(id)}*`, signal),
+  ]);
   const steps: Step[] = [
     ...copies.pages.flatMap((page) => page.found.map((one) => ({ ...one, kind: kindOf(one) }))),
-    ...answers.pages.flatMap((page) => page.found.map((one) => ({ ...one, kind: "answer" as const }))),
+    ...answers.pages.flatMap((page) =>
+      page.found.map((one) => ({
+        ...one,
+        kind: kindOf(one) === "outgoing" ? ("answering" as const) : ("answer" as const),
+      })),
+    ),
   ];
   steps.sort((one, other) => (one.message.arrival_time ?? "").localeCompare(other.message.arrival_time ?? ""));
-  return { steps, stale: copies.pages.at(-1)?.stale ?? [], whole: copies.whole && answers.whole };
+  return {
+    steps,
+    passed: passedBy(
+      id,
+      reports.pages.flatMap((page) => page.found),
+    ),
+    stale: copies.pages.at(-1)?.stale ?? [],
+    whole: copies.whole && answers.whole && reports.whole,
+  };
 }
 
 /** What the nodes know of one message: where it is or was, what became of it, and who acknowledged it. */
@@ -68,6 +116,10 @@ export function LifeScreen(): ReactNode {
     void navigate({ search: { id: draft.trim() || undefined } });
     if (draft.trim() === id) void life.refetch();
   };
+  const nodes = useOverview().data?.nodes ?? [];
+  const nameOf = (identifier: string) =>
+    nodes.find((node) => node.identifier?.toLowerCase() === identifier)?.machine ?? identifier;
+  const isEmpty = life.data?.steps.length === 0 && life.data.passed.length === 0;
   const first = life.data?.steps.find((step) => step.kind !== "answer")?.message;
   return (
     <Page title={s.title} about={s.about}>
@@ -89,12 +141,12 @@ export function LifeScreen(): ReactNode {
       {life.isFetching && !life.data && <Waiting />}
       <StaleNotice stale={life.data?.stale} />
       {life.data && !life.data.whole && <p>{s.cut}</p>}
-      {life.data && life.data.steps.length === 0 && (
+      {life.data && isEmpty && (
         <p role="status">
           <Nothing text={s.none} stale={life.data.stale} />
         </p>
       )}
-      {life.data && life.data.steps.length > 0 && (
+      {life.data && !isEmpty && (
         <section className="panel" aria-label={s.title}>
           <ol className="life">
             {first?.sent_time && (
@@ -105,6 +157,27 @@ export function LifeScreen(): ReactNode {
                 </span>
                 <br />
                 {s.to} <Foreign text={first.destination} most={200} />
+              </li>
+            )}
+            {life.data.passed.length > 0 && (
+              <li>
+                <strong>{s.passed}</strong>
+                <br />
+                {life.data.passed.map(({ identifier, report }, index) => (
+                  <span key={identifier}>
+                    {index > 0 && " → "}
+                    <Link
+                      to="/queues/$machine/$queue/$lookup"
+                      params={{
+                        machine: report.machine,
+                        queue: report.queue,
+                        lookup: report.message.lookup_identifier,
+                      }}
+                    >
+                      <Foreign text={nameOf(identifier)} most={60} />
+                    </Link>
+                  </span>
+                ))}
               </li>
             )}
             {life.data.steps.map((step) => (

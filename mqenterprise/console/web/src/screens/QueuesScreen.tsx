@@ -29,7 +29,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "pathname",
     title: s.name,
-    least: 190,
+    least: 130,
     grow: 4,
     rank: 9,
     sorts: true,
@@ -46,7 +46,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "machine",
     title: s.machine,
-    least: 96,
+    least: 116,
     grow: 1.5,
     rank: 7,
     sorts: true,
@@ -70,7 +70,7 @@ const COLUMNS: readonly Column<Row>[] = [
     rank: 1,
     cell: (row) => (row.label ? <Foreign text={row.label} most={120} /> : <None />),
   },
-  { id: "kind", title: s.kind, least: 166, rank: 3, cell: (row) => kindOf(row) },
+  { id: "kind", title: s.kind, least: 176, rank: 3, cell: (row) => kindOf(row) },
   {
     id: "message_count",
     title: s.messages,
@@ -83,7 +83,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "total_bytes",
     title: s.bytes,
-    least: 88,
+    least: 78,
     rank: 4,
     numeric: true,
     sorts: true,

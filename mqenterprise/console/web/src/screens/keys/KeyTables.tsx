@@ -15,10 +15,16 @@ function shortened(fingerprint: string): string {
   return fingerprint.replace(/^SHA256:/, "").slice(0, 16);
 }
 
+/** The keys in use come first. */
+function byUse(keys: readonly KeyFacts[]): KeyFacts[] {
+  const order: readonly KeyFacts["state"][] = ["current", "next", "previous"];
+  return [...keys].sort((one, other) => order.indexOf(one.state) - order.indexOf(other.state));
+}
+
 export function KeyTable({ keys }: { keys: readonly KeyFacts[] }): ReactNode {
   const now = useNow();
   return (
-    <table className="plain">
+    <table className="plain keys">
       <thead>
         <tr>
           <th scope="col">{s.key}</th>
@@ -28,14 +34,14 @@ export function KeyTable({ keys }: { keys: readonly KeyFacts[] }): ReactNode {
         </tr>
       </thead>
       <tbody>
-        {keys.map((key) => (
+        {byUse(keys).map((key) => (
           <tr key={key.fingerprint}>
             <td>
               {s.purposes[key.purpose] ?? <Foreign text={key.purpose} most={40} />}, {s.bits(key.length)}
-              <div className="dim mono" title={key.fingerprint}>
+              <div className="dim mono nowrap" title={key.fingerprint}>
                 <Foreign text={shortened(key.fingerprint)} />
               </div>
-              <div className="dim">
+              <div className="dim provider">
                 <Foreign text={key.provider} most={80} />
               </div>
             </td>

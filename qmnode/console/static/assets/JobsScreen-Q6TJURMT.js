@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-H4DLUJXR.js";import"./chunk-6TLHF7TG.js";import"./chunk-QUMXCA2F.js";import"./chunk-WB7QKDWC.js";import"./chunk-235SHKRU.js";import"./chunk-HCQL6ZJO.js";import"./chunk-RWXYXXJV.js";export{a as JobTitle,b as JobsScreen};
