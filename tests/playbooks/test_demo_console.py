@@ -56,7 +56,7 @@ SCREENS = {
     "search?queue=*": "Search messages",
     "failures": "Failures",
     f"routes?from={SENDER}&to={RECEIVER}": "Routes",
-    "keys": "Keys",
+    "keys": "Keys and certificates",
     "plan": "Plan",
     "jobs": "Jobs",
     "audit": "Audit",

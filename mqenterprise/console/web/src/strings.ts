@@ -25,7 +25,7 @@ export const strings = {
     failures: "Failures",
     life: "A message's life",
     routes: "Routes",
-    keys: "Keys",
+    keys: "Keys and certificates",
     plan: "Plan",
     jobs: "Jobs",
     audit: "Audit",
@@ -72,8 +72,8 @@ export const strings = {
   stale: {
     title: (number: number) =>
       number === 1
-        ? "One node does not answer. Its part is old or missing."
-        : `${number} nodes do not answer. Their parts are old or missing.`,
+        ? "One node gives no answer. Its part is old or missing."
+        : `${number} nodes give no answer. Their parts are old or missing.`,
     asOf: "Last read",
     missing: "Its part is missing.",
     old: "What you see may be old. It was read",
@@ -210,7 +210,7 @@ export const strings = {
     unrestricted: "This queue has no access list: everybody may do everything.",
     kind: "Effect",
     trustee: "Who",
-    trusteeHelp: "A SID, or a name such as everyone",
+    trusteeHelp: "user:alice, group:ops, a SID, or a name such as everyone",
     rights: "Rights",
     allow: "allowed",
     deny: "denied",
@@ -272,7 +272,7 @@ export const strings = {
     recoverable: "recoverable",
     express: "express",
     where: "Only messages where",
-    whereHelp: "Such as label=order*, older=1h, body=invoice or value.Order.Id=7",
+    whereHelp: "A word of the body, or such as label=order*, older=1h, body=invoice or value.Order.Id=7",
     find: "Find",
     clear: "Clear",
     actions: "Operations on messages",
@@ -467,7 +467,7 @@ export const strings = {
     overloaded: "overloaded",
   },
   keys: {
-    title: "Keys",
+    title: "Keys and certificates",
     about: "The keys and certificates that each node uses. Private keys never leave the node.",
     fault: "The key store cannot be read; the node goes on with what it read before:",
     none: "This node has no keys: it neither decrypts nor signs messages.",

@@ -10,6 +10,8 @@ export interface Column<R> {
   readonly cell: (row: R) => ReactNode;
   /** The least width in pixels; columns of the lowest `rank` leave a narrow table first. */
   readonly least: number;
+  /** The same on a phone. */
+  readonly tight?: number;
   /** The share of the width that is left over. */
   readonly grow?: number;
   readonly rank?: number;
@@ -43,6 +45,8 @@ interface TableProps<R> {
 }
 
 const CHECK = 44;
+/** The width in pixels up to which a table counts as one on a phone. */
+const PHONE = 500;
 
 /** The columns that fit: those of the lowest rank go first. */
 function fitting<R>(columns: readonly Column<R>[], width: number): readonly Column<R>[] {
@@ -74,7 +78,8 @@ export function Table<R>(props: TableProps<R>): ReactNode {
     estimateSize: () => height,
     overscan: 8,
   });
-  const shown = fitting(columns, (width || 1000) - (onSelect ? CHECK : 0) - 16);
+  const fitted = width && width < PHONE ? columns.map((one) => ({ ...one, least: one.tight ?? one.least })) : columns;
+  const shown = fitting(fitted, (width || 1000) - (onSelect ? CHECK : 0) - 16);
   const template = [
     ...(onSelect ? [`${CHECK}px`] : []),
     ...shown.map((column) => `minmax(${column.least}px, ${column.grow ?? 0.001}fr)`),

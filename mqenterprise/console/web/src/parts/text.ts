@@ -36,6 +36,12 @@ export function pieces(text: string, lines = false): Piece[] {
   return found;
 }
 
+/** A condition for messages. A word alone is one for their bodies. */
+export function condition(text: string): string {
+  const wanted = text.trim();
+  return !wanted || /[=<>]/.test(wanted) ? wanted : `body=${wanted}`;
+}
+
 /** The same as one string, for titles and labels of controls. */
 export function visible(text: string, lines = false): string {
   return pieces(text, lines)

@@ -29,7 +29,8 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "pathname",
     title: s.name,
-    least: 130,
+    least: 184,
+    tight: 130,
     grow: 4,
     rank: 9,
     sorts: true,
@@ -46,7 +47,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "machine",
     title: s.machine,
-    least: 116,
+    least: 112,
     grow: 1.5,
     rank: 7,
     sorts: true,
@@ -61,7 +62,7 @@ const COLUMNS: readonly Column<Row>[] = [
       </>
     ),
   },
-  { id: "site", title: s.site, least: 100, grow: 1, rank: 2, cell: (row) => <Foreign text={row.site} most={60} /> },
+  { id: "site", title: s.site, least: 98, grow: 1, rank: 2, cell: (row) => <Foreign text={row.site} most={60} /> },
   {
     id: "label",
     title: s.label,
@@ -70,7 +71,7 @@ const COLUMNS: readonly Column<Row>[] = [
     rank: 1,
     cell: (row) => (row.label ? <Foreign text={row.label} most={120} /> : <None />),
   },
-  { id: "kind", title: s.kind, least: 176, rank: 3, cell: (row) => kindOf(row) },
+  { id: "kind", title: s.kind, least: 168, rank: 3, cell: (row) => kindOf(row) },
   {
     id: "message_count",
     title: s.messages,
@@ -83,7 +84,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "total_bytes",
     title: s.bytes,
-    least: 78,
+    least: 84,
     rank: 4,
     numeric: true,
     sorts: true,
@@ -92,7 +93,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "arrived_rate",
     title: s.arrived,
-    least: 74,
+    least: 72,
     rank: 6,
     numeric: true,
     sorts: true,
@@ -101,7 +102,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "left_rate",
     title: s.left,
-    least: 74,
+    least: 72,
     rank: 5,
     numeric: true,
     sorts: true,

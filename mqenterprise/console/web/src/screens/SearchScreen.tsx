@@ -9,7 +9,7 @@ import { Failure } from "../parts/Notices";
 import { Nothing, StaleNotice } from "../parts/Stale";
 import { type Column, Table } from "../parts/Table";
 import { Foreign } from "../parts/Texts";
-import { visible } from "../parts/text";
+import { condition, visible } from "../parts/text";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { useOverview } from "./enterprise";
@@ -71,8 +71,10 @@ export function SearchScreen(): ReactNode {
   const refused = new Set(found.data?.pages.flatMap((page) => page.refused));
   const submit = (event: FormEvent) => {
     event.preventDefault();
+    const wanted = condition(where);
+    setWhere(wanted);
     void navigate({
-      search: { queue: queue.trim() || "*", where: where.trim() || undefined, machine: machine || undefined },
+      search: { queue: queue.trim() || "*", where: wanted || undefined, machine: machine || undefined },
     });
     if (asked) void found.refetch();
   };

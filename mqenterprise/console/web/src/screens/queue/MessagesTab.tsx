@@ -10,7 +10,7 @@ import { Failure, Waiting } from "../../parts/Notices";
 import { Age, StaleNotice } from "../../parts/Stale";
 import { type Column, Table } from "../../parts/Table";
 import { Foreign, Moment, None } from "../../parts/Texts";
-import { beginning, visible } from "../../parts/text";
+import { beginning, condition, visible } from "../../parts/text";
 import { strings } from "../../strings";
 import { REFRESH } from "../enterprise";
 import { type Kind, OperationDialog } from "../operation/OperationDialog";
@@ -100,7 +100,9 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
   };
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    begin(draft.trim());
+    const wanted = condition(draft);
+    setDraft(wanted);
+    begin(wanted);
   };
   const choose = (keys: readonly string[], chosen: boolean) =>
     setSelection((old) => {

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-CREB6LGC.js";import"./chunk-YEDWULAM.js";import"./chunk-WB7QKDWC.js";import"./chunk-ZECXFZ6H.js";import"./chunk-R7OE5COY.js";import"./chunk-PEKL7UJM.js";export{a as JobTitle,b as JobsScreen};
