@@ -119,6 +119,11 @@ _MAPS: Final = {0xC1: _ONE, 0xD1: _FOUR}
 _ARRAYS: Final = {0xE0: _ONE, 0xF0: _FOUR}
 
 
+_UNREADABLE: Final = (UnicodeDecodeError, struct.error, OverflowError)
+_SMALL_DESCRIPTOR: Final = b"\x00\x53"
+"""The beginning of a described value whose descriptor is a number of 8 bits."""
+
+
 def _character(four: bytes) -> str:
     try:
         return four.decode("utf-32-be")
@@ -143,8 +148,23 @@ class Decoder:
         """The next value. CodecError."""
         try:
             return self._value(0)
-        except (UnicodeDecodeError, struct.error, OverflowError) as error:
+        except _UNREADABLE as error:
             raise CodecError(f"a value that cannot be read: {error}") from None
+
+    def described(self) -> tuple[Any, Any]:
+        """The descriptor and the value of the next value, a section of a message. CodecError if it is not described."""
+        data, at = self.data, self.position
+        if data[at : at + 2] == _SMALL_DESCRIPTOR and at + 3 < len(data):  # as sections come
+            self.position = at + 4
+            self._items += 2
+            try:
+                return data[at + 2], self._of(data[at + 3], 1)
+            except _UNREADABLE as error:
+                raise CodecError(f"a value that cannot be read: {error}") from None
+        found = self.value()
+        if not isinstance(found, Described):
+            raise CodecError("a message consists of sections, and this is none")
+        return found
 
     def _take(self, size: int) -> bytes:
         start, end = self.position, self.position + size
@@ -154,6 +174,10 @@ class Decoder:
         return self.data[start:end]
 
     def _number(self, form: struct.Struct) -> int:
+        at = self.position
+        if form is _ONE and at < len(self.data):
+            self.position = at + 1
+            return self.data[at]
         return int(form.unpack(self._take(form.size))[0])
 
     def _value(self, depth: int) -> Any:
@@ -166,10 +190,10 @@ class Decoder:
             raise CodecError(f"more than {MAXIMUM_DEPTH} values within values, or {MAXIMUM_ITEMS} values")
         if code in _EMPTY:
             return _EMPTY[code]
-        if (fixed := _FIXED.get(code)) is not None:
-            return fixed[1](fixed[0].unpack(self._take(fixed[0].size))[0])
         if (variable := _VARIABLE.get(code)) is not None:
             return variable[1](self._take(self._number(variable[0])))
+        if (fixed := _FIXED.get(code)) is not None:
+            return fixed[1](fixed[0].unpack(self._take(fixed[0].size))[0])
         if code == 0x00:
             descriptor = self._value(depth + 1)
             if not isinstance(descriptor, int | str):
@@ -201,7 +225,17 @@ class Decoder:
         end, count = self._head(form)
         if count > end - self.position:
             raise CodecError(f"a list of {count} values in {end - self.position} bytes")
-        values = [self._value(depth + 1) for _ in range(count)]
+        if self._items + count > MAXIMUM_ITEMS:
+            raise CodecError(f"more than {MAXIMUM_ITEMS} values")
+        data, values = self.data, []
+        for _ in range(count):
+            at = self.position
+            if at < end and (code := data[at]) in _EMPTY:  # a field that is not set, or a boolean
+                self.position = at + 1
+                self._items += 1
+                values.append(_EMPTY[code])
+            else:
+                values.append(self._value(depth + 1))
         self._ended(end)
         return values
 

@@ -1,7 +1,8 @@
 """The parts of Qpid Proton's engine that each message needs, as its C interface has them.
 
 An ``Event`` of the Python interface makes an object for its connection, session, link, delivery and transport, and
-``Sender.delivery`` one with two dispositions. That takes longer than the rest of a message's way.
+``Sender.delivery`` one with two dispositions; a ``Delivery`` keeps a dictionary and two dispositions for the time that
+it is under way. That takes longer than the rest of a message's way.
 """
 
 from __future__ import annotations
@@ -12,30 +13,94 @@ from cproton import (
     isnull,
     pn_collector_peek,
     pn_delivery,
+    pn_delivery_link,
+    pn_delivery_local,
+    pn_delivery_remote,
     pn_delivery_settle,
+    pn_delivery_update,
     pn_event_delivery,
     pn_event_type,
+    pn_incref,
     pn_link_advance,
+    pn_link_recv,
     pn_link_send,
 )
-from proton import Delivery, Event, EventType
+from proton import Delivery, Disposition, Event, EventType
 
 if TYPE_CHECKING:
-    from proton import Collector, Sender
+    from collections.abc import Container
+
+    from proton import Collector, Link, Receiver, Sender
 
 _TYPES: Final[dict[int, EventType]] = EventType.TYPES
+_ACCEPTED: Final = int(Delivery.ACCEPTED)
 
 
-def next_event(collector: Collector) -> tuple[EventType, Any] | None:
+class PlainDelivery(Delivery):  # type: ignore[misc]
+    """A delivery whose dispositions are made when they are asked for, and kept by this object alone."""
+
+    def __init__(self, impl: Any) -> None:
+        pn_incref(impl)  # the base class gives it back
+        self.__dict__["_impl"] = impl
+
+    @property
+    def local(self) -> Disposition:
+        """The outcome that the node sends with ``update``."""
+        own = self.__dict__
+        if "_local" not in own:
+            own["_local"] = Disposition(pn_delivery_local(self._impl), True)
+        return own["_local"]
+
+    @property
+    def remote(self) -> Disposition:
+        """The outcome that the peer has sent."""
+        return Disposition(pn_delivery_remote(self._impl), False)
+
+    def update(self, state: Any) -> None:
+        """Set the outcome, with what ``local`` says about it."""
+        if "_local" in self.__dict__:
+            super().update(state)
+        else:
+            pn_delivery_update(self._impl, state)
+
+
+def next_event(collector: Collector, wanted: Container[EventType]) -> tuple[EventType, Any] | None:
     """The type of the next event, and the event; of a ``DELIVERY``, the delivery. None if there is none.
 
-    The event stays the next one until it is taken out of the collector.
+    The event is None if its type is not ``wanted``. It stays the next one until it is taken out of the collector.
     """
     event = pn_collector_peek(collector._impl)
     if isnull(event):
         return None
     kind = _TYPES[pn_event_type(event)]
-    return kind, Delivery.wrap(pn_event_delivery(event)) if kind is Event.DELIVERY else Event.wrap(event)
+    if kind is Event.DELIVERY:
+        return kind, PlainDelivery(pn_event_delivery(event))
+    return kind, Event.wrap(event) if kind in wanted else None
+
+
+def key_of(link: Link) -> Any:
+    """The key of a link, as ``link_key`` of its deliveries has it, until the engine frees it."""
+    return link._impl
+
+
+def link_key(delivery: Delivery) -> Any:
+    """The key of a delivery's link."""
+    return pn_delivery_link(delivery._impl)
+
+
+def receive(link: Receiver, size: int) -> bytes:
+    """Take a whole message of this size off a link, and go on to the next one."""
+    impl = link._impl
+    _, data = pn_link_recv(impl, size)
+    pn_link_advance(impl)
+    return bytes(data)
+
+
+def accept(delivery: Delivery) -> None:
+    """Tell the sender of a message that it is accepted, and settle it."""
+    impl = delivery._impl
+    pn_delivery_update(impl, _ACCEPTED)
+    pn_delivery_settle(impl)
 
 
 def send(link: Sender, tag: str, data: bytes, *, settled: bool) -> None:

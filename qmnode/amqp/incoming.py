@@ -8,6 +8,7 @@ from proton import Delivery, Described, ulong
 
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import DECODE, SIZE, RefusedError, of_message
+from qmnode.amqp.engine import accept, receive
 from qmnode.amqp.links import Sent, credit_to_give, refuse, reject, send_all
 from qmnode.amqp.sections import parse
 from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
@@ -42,6 +43,8 @@ class Body:
     def read(self, delivery: Delivery) -> bytes | None:
         """The whole message, once it is there. RefusedError if it is too large."""
         pending = delivery.pending
+        if not self._partial and pending <= self._limit and not delivery.partial and not delivery.aborted:
+            return receive(self._link, pending)  # as most come: in one piece
         if pending:
             self._host.take_partial(pending)
             self._partial += self._link.recv(pending) or b""
@@ -196,7 +199,8 @@ class IncomingLink:
                 delivery.local.data = [transaction, Described(ulong(ACCEPTED), [])]
                 delivery.update(TRANSACTIONAL)
             else:
-                delivery.update(Delivery.ACCEPTED)
+                accept(delivery)
+                return
         delivery.settle()
 
     # Credit

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from proton import Condition, Delivery, Endpoint, Link, Terminus
 
@@ -59,8 +58,7 @@ class Host(Protocol):
         """Count bytes of a message that is not whole, or no longer. RefusedError if there are too many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """A message that a queue is to take."""
 
     message: Message

@@ -15,7 +15,8 @@ from uuid import UUID
 from qmnode.administration.names import is_format_name
 from qmnode.amqp.addresses import address_of, reply_name
 from qmnode.amqp.codec import Byte, CodecError, Symbol, Timestamp, UByte, UInt, ULong
-from qmnode.amqp.sections import DATA, VALUE, AmqpMessage
+from qmnode.amqp.sections import DATA, VALUE, AmqpMessage, parse
+from qmnode.bodies import activex
 from qmnode.bodies.choice import HEADER_FORMATS, read_headers, write_headers
 from qmnode.bodies.limits import BodyError
 from qmnode.errors import MessageQueuingError
@@ -152,9 +153,31 @@ def from_amqp(message: AmqpMessage, place: Place) -> Message:
     """The message to be sent. MessageQueuingError or CodecError if there is none for it."""
     properties: dict[str, Any] = {"recoverable": bool(message.header.get("durable", False))}
     headers, types = _application_headers(message.application_properties)
-    if "priority" in message.header:
-        properties["priority"] = min(max(message.header["priority"] - 1, 0), 7)
-    properties["time_to_be_received"] = _lifetime(message, place.now())
+    priority = message.header.get("priority", _NO_PRIORITY)
+    if priority != _NO_PRIORITY:
+        properties["priority"] = min(max(priority - 1, 0), 7)
+    if (lifetime := _lifetime(message, place)) != INFINITE:
+        properties["time_to_be_received"] = lifetime
+    if message.properties:
+        _read_properties(message, properties, headers, types, place)
+    if message.annotations:
+        _read_annotations(message, properties)
+        kind = message.annotations.get(JMS_TYPE)
+        if isinstance(kind, int) and kind in range(_JMS_TYPES):
+            headers[_JMS_TYPE] = str(int(kind))
+    body, body_type = _body_in(message, headers, properties.pop("body_type", 0))
+    if body_type:
+        properties["body_type"] = body_type
+    if types:
+        headers[_TYPES] = json.dumps(types, separators=(",", ":"))
+    if headers:
+        properties["extension"] = _extension(headers)
+    return Message(body, **properties)
+
+
+def _read_properties(
+    message: AmqpMessage, properties: dict[str, Any], headers: dict[str, str], types: dict[str, str], place: Place
+) -> None:
     if subject := message.properties.get("subject"):
         properties["label"] = subject[:_LONGEST_LABEL].replace("\0", " ")
         if properties["label"] != subject:
@@ -167,19 +190,11 @@ def from_amqp(message: AmqpMessage, place: Place) -> Message:
             properties["response_queue_format_name"] = _reply_name(reply_to, place)
         except MessageQueuingError:  # a topic, a temporary queue of another broker: kept for the way back
             headers[_REPLY_TO] = reply_to
-    headers |= {name: message.properties[field] for field, name in _KEPT.items() if message.properties.get(field)}
+    for field, name in _KEPT.items():
+        if value := message.properties.get(field):
+            headers[name] = value
     if "group_sequence" in message.properties:
         headers[_GROUP_SEQUENCE] = str(message.properties["group_sequence"])
-    _read_annotations(message, properties)
-    kind = message.annotations.get(JMS_TYPE)
-    if isinstance(kind, int) and kind in range(_JMS_TYPES):
-        headers[_JMS_TYPE] = str(int(kind))
-    body, body_type = _body_in(message, headers, properties.pop("body_type", 0))
-    if types:
-        headers[_TYPES] = json.dumps(types, separators=(",", ":"))
-    if headers:
-        properties["extension"] = _extension(headers)
-    return Message(body, body_type=body_type, **properties)
 
 
 def _reply_name(address: str, place: Place) -> str:
@@ -193,14 +208,14 @@ def _reply_name(address: str, place: Place) -> str:
     return name
 
 
-def _lifetime(message: AmqpMessage, now: float) -> int:
+def _lifetime(message: AmqpMessage, place: Place) -> int:
     """TimeToBeReceived, in seconds: the shorter of ttl and what is left until absolute-expiry-time."""
-    left = [INFINITE]
-    if message.header.get("ttl"):  # clients send 0 for none
-        left.append(math.ceil(message.header["ttl"] / 1000))
-    if message.properties.get("absolute_expiry_time"):
-        left.append(max(0, math.ceil(message.properties["absolute_expiry_time"] / 1000 - now)))
-    return min(left)
+    left = INFINITE
+    if ttl := message.header.get("ttl"):  # clients send 0 for none
+        left = min(left, math.ceil(ttl / 1000))
+    if expires := message.properties.get("absolute_expiry_time"):
+        left = min(left, max(0, math.ceil(expires / 1000 - place.now())))
+    return left
 
 
 def _application_headers(properties: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
@@ -251,8 +266,6 @@ def _extension(headers: dict[str, str]) -> bytes:
 
 
 def _body_in(message: AmqpMessage, headers: dict[str, str], body_type: int) -> tuple[bytes, int]:
-    from qmnode.bodies import activex
-
     if message.body_kind == DATA:
         return message.body, body_type
     if message.body_kind == VALUE:
@@ -359,8 +372,6 @@ def _write_annotations(message: Message, out: AmqpMessage, *, is_opaque: bool) -
 
 def _body_out(message: Message, headers: dict[str, str], out: AmqpMessage) -> None:
     if _BODY in headers:
-        from qmnode.amqp.sections import parse
-
         try:
             sections = parse(message.body)
         except CodecError:  # somebody else changed the body

@@ -23,7 +23,7 @@ from qmnode.amqp.conditions import (
     of_endpoint,
 )
 from qmnode.amqp.coordinator import CoordinatorLink
-from qmnode.amqp.engine import next_event
+from qmnode.amqp.engine import key_of, link_key, next_event
 from qmnode.amqp.incoming import IncomingLink
 from qmnode.amqp.links import is_gone, refuse
 from qmnode.amqp.outgoing import OutgoingLink
@@ -63,6 +63,7 @@ class Peer:
         self._connection.collect(self._collector)
         self._transport.bind(self._connection)
         self._links: dict[int, DoorLink] = {}
+        self._by_key: dict[Any, DoorLink] = {}
         self._last_number = 0
         self._attached = 0
         """Links that the engine has, those that were refused included."""
@@ -89,10 +90,11 @@ class Peer:
         while len(view):
             capacity = self._transport.capacity()
             if capacity <= 0:
-                return
+                break
             self._transport.push(bytes(view[:capacity]))
             view = view[capacity:]
-            self.dispatch()
+            self._handle_events()
+        self._end_pass()
 
     def take_output(self) -> bytes:
         """Return the bytes that are to be sent now."""
@@ -121,6 +123,7 @@ class Peer:
     async def close(self) -> None:
         """The connection is lost: everything that it holds is returned."""
         links, self._links = list(self._links.values()), {}
+        self._by_key = {}
         for link in links:
             self._host.counts.links -= 1
             await link.close()
@@ -133,10 +136,14 @@ class Peer:
 
     def dispatch(self) -> None:
         """Do what the events of the engine ask for."""
-        collector = self._collector
-        while collector is not None and (event := next_event(collector)) is not None:
+        self._handle_events()
+        self._end_pass()
+
+    def _handle_events(self) -> None:
+        collector, handlers = self._collector, self._handlers
+        while collector is not None and (event := next_event(collector, handlers)) is not None:
             kind, found = event
-            handler = self._handlers.get(kind)
+            handler = handlers.get(kind)
             if handler is not None:
                 try:
                     handler(found)
@@ -148,6 +155,8 @@ class Peer:
                     log.exception("an AMQP connection fails", principal=self._host.principal.name)
                     self.refuse(RefusedError(INTERNAL, "the node could not do this: its log says why"))
             collector.pop()
+
+    def _end_pass(self) -> None:
         for link in list(self._links.values()):
             link.pass_ended()
 
@@ -215,7 +224,7 @@ class Peer:
             if self._host.closed or is_gone(link):
                 await opened.close()
                 return
-            self._links[number] = opened
+            self._links[number] = self._by_key[key_of(link)] = opened
             self._host.counts.links += 1
             opened.flow()
             self.dispatch()
@@ -292,6 +301,7 @@ class Peer:
     def _end(self, link: Any) -> None:
         self._attached -= 1
         opened = self._links.pop(getattr(link, "number", 0), None)
+        self._by_key.pop(key_of(link), None)
         if opened is not None:
             self._host.counts.links -= 1
             self._host.spawn(opened.close())
@@ -307,7 +317,7 @@ class Peer:
             link.flow()
 
     def _delivery(self, delivery: Any) -> None:
-        if (link := self._of(delivery.link)) is not None:
+        if (link := self._by_key.get(link_key(delivery))) is not None:
             link.delivery(delivery)
 
 

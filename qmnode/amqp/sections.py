@@ -9,7 +9,6 @@ from qmnode.amqp.codec import (
     UNENCODABLE,
     CodecError,
     Decoder,
-    Described,
     Symbol,
     Timestamp,
     UByte,
@@ -28,6 +27,7 @@ DATA: Final = 0x75
 SEQUENCE: Final = 0x76
 VALUE: Final = 0x77
 _FOOTER: Final = 0x78
+_BODIES: Final = (DATA, SEQUENCE, VALUE)
 
 _NAMES: Final = {
     Symbol("amqp:header:list"): _HEADER,
@@ -95,17 +95,15 @@ def parse(data: bytes) -> AmqpMessage:
     first = last = 0
     while not decoder.at_end:
         start = decoder.position
-        section = decoder.value()
-        if not isinstance(section, Described):
-            raise CodecError("a message consists of sections, and this is none")
-        number = _NAMES.get(section.descriptor, section.descriptor)
-        if number in (DATA, SEQUENCE, VALUE):
+        descriptor, value = decoder.described()
+        number = _NAMES.get(descriptor, descriptor)
+        if number in _BODIES:
             if kind not in (0, number) or (kind == VALUE):
                 raise CodecError("a message has sections of data, or of sequences, or one value")
             first, last, kind = (first if kind else start), decoder.position, number
-            parts.append(section.value)
+            parts.append(value)
         else:
-            _place(message, number, section.value)
+            _place(message, number, value)
     if kind == 0:
         return message  # no body at all: some clients leave out an empty one
     message.body_kind = kind
@@ -119,6 +117,8 @@ def _body(kind: int, parts: list[Any]) -> Any:
     if kind == VALUE:
         return parts[0]
     if kind == DATA:
+        if len(parts) == 1 and type(parts[0]) is bytes:
+            return parts[0]
         if not all(isinstance(part, bytes) for part in parts):
             raise CodecError("a data section holds binary data")
         return b"".join(parts)
@@ -130,9 +130,9 @@ def _body(kind: int, parts: list[Any]) -> Any:
 def _place(message: AmqpMessage, number: Any, value: Any) -> None:
     match number:
         case 0x70:
-            message.header = _fields(HEADER_FIELDS, value)
+            message.header = _fields(_HEADER_READERS, value)
         case 0x73:
-            message.properties = _fields(PROPERTY_FIELDS, value)
+            message.properties = _fields(_PROPERTY_READERS, value)
         case 0x72:
             message.annotations = _map(value)
         case 0x74:
@@ -153,14 +153,29 @@ def _map(value: Any) -> dict[Any, Any]:
     return value
 
 
-def _fields(names: tuple[str, ...], values: Any) -> dict[str, Any]:
-    if not isinstance(values, list) or len(values) > len(names):
-        raise CodecError(f"a section with {names[0]} is a list of at most {len(names)} fields")
-    found = {name: value for name, value in zip(names, values, strict=False) if value is not None}
-    for name, value in found.items():
-        accepted = _ACCEPTED.get(name, (str,))
-        if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
+_Readers = tuple[tuple[str, tuple[type[Any], ...], bool], ...]
+"""Fields in order, each with its types and whether it may be a boolean, which is an int in Python."""
+
+
+def _readers(names: tuple[str, ...]) -> _Readers:
+    types = [_ACCEPTED.get(name, (str,)) for name in names]
+    return tuple((name, accepted, bool in accepted) for name, accepted in zip(names, types, strict=True))
+
+
+_HEADER_READERS: Final = _readers(HEADER_FIELDS)
+_PROPERTY_READERS: Final = _readers(PROPERTY_FIELDS)
+
+
+def _fields(readers: _Readers, values: Any) -> dict[str, Any]:
+    if not isinstance(values, list) or len(values) > len(readers):
+        raise CodecError(f"a section with {readers[0][0]} is a list of at most {len(readers)} fields")
+    found: dict[str, Any] = {}
+    for (name, accepted, takes_boolean), value in zip(readers, values, strict=False):
+        if value is None:
+            continue
+        if not isinstance(value, accepted) or (not takes_boolean and isinstance(value, bool)):
             raise CodecError(f"{name.replace('_', '-')} of a message cannot be {value!r:.80}")
+        found[name] = value
     return found
 
 

@@ -7,6 +7,7 @@ batch in RocksDB: messages that came, or those that a client has accepted and th
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import struct
 import sys
@@ -25,7 +26,15 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 200
 """Messages under way."""
-MESSAGE: Final = Message(body=bytes(1024), durable=True).encode()
+SIZES: Final = range(512, 1537)
+"""Of the bodies that are sent, in an order that mixes them: 1 KiB on average."""
+
+
+def _messages() -> list[bytes]:
+    sizes = random.Random(1024).sample(SIZES, len(SIZES))
+    return [bytes(Message(body=bytes(size), durable=True).encode()) for size in sizes]
+
+
 _KEY: Final = struct.Struct(">Q").pack
 
 
@@ -80,6 +89,7 @@ class Client:
         (self._link.target if sends else self._link.source).address = address
         self._link.open()
         self._number = 0
+        self._messages = _messages() if sends else []
         self._under_way = 0
 
     def _events(self) -> Iterator[Any]:
@@ -98,7 +108,7 @@ class Client:
             while self._link.credit > 0 and sent < count and self._under_way < WINDOW:
                 self._number += 1
                 self._link.delivery(str(self._number))
-                self._link.send(MESSAGE)
+                self._link.send(self._messages[self._number % len(self._messages)])
                 self._link.advance()
                 sent += 1
                 self._under_way += 1
