@@ -99,6 +99,43 @@ async def test_a_message_that_does_not_arrive_in_time_is_rejected(pair: Pair, tm
     assert refused.value.state == Delivery.REJECTED
 
 
+async def condition(url: str, address: str, option: Arrival, body: bytes) -> str:
+    """That of the message, which is rejected."""
+
+    def work() -> str:
+        with connected(url, **LOGIN) as client:
+            sender = client.create_sender(address, options=option)
+            delivery = sender.link.send(amqp_message(body))
+            client.wait(lambda: delivery.settled, timeout=60)
+            assert delivery.remote_state == Delivery.REJECTED
+            return str(delivery.remote.condition.name)
+
+    return str(await in_thread(work))
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ("refused", "MQMSG_CLASS_NACK_Q_EXCEED_QUOTA"),
+        ("late", "MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT"),
+        ("no report", "MQ_ERROR_IO_TIMEOUT"),
+    ],
+)
+async def test_a_message_that_is_not_in_the_queue_is_rejected_with_the_reason(
+    pair: Pair, tmp_path: Path, case: str, expected: str  # noqa: F811
+) -> None:  # fmt: skip
+    address = pair.direct("BOB", PLAIN)
+    if case == "refused":
+        await pair.bob.set_queue(PLAIN, quota=1)
+    elif case == "late":
+        await pair.stop("BOB")
+    else:
+        address = pair.direct("BOB", r".\private$\nothing")
+    async with opened(pair, tmp_path) as url:
+        option = Arrival(20 if case == "refused" else 1)
+        assert await condition(url, address, option, bytes(5000)) == expected
+
+
 @pytest.mark.parametrize("message_class", [0, MessageClass.MQMSG_CLASS_REPORT, MessageClass.MQMSG_CLASS_ACK_RECEIVE])
 async def test_only_an_acknowledgment_says_that_a_message_has_arrived(
     pair: Pair, tmp_path: Path, message_class: int  # noqa: F811

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from qmnode.amqp.bridge_in import decoded
 from qmnode.amqp.bridges import Bridge, Bridges
-from qmnode.amqp.client_links import Arrival
-from qmnode.amqp.sections import AmqpMessage, write
+from qmnode.amqp.client_links import Arrival, ClientSender, Outcome
+from qmnode.amqp.conditions import RefusedError
+from qmnode.amqp.sections import AmqpMessage, parse, write
 from qmnode.bodies.choice import read_headers
 from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
@@ -186,6 +187,58 @@ async def test_a_message_that_the_peer_refuses_is_a_dead_letter(node: Door, peer
 
         await holds(is_dead, 10, "the large message is a dead letter")
         assert node.manager.amqp.bridges["out"].rejected == 1
+
+
+@pytest.mark.parametrize(("failed", "count"), [(False, 0), (True, 1)], ids=["released", "modified"])
+async def test_each_answer_of_a_peer_has_its_outcome(
+    node: Door, peer: Door, monkeypatch: pytest.MonkeyPatch, failed: bool, count: int
+) -> None:
+    answered: list[bytes] = []
+    send = ClientSender.send
+
+    def returned_first(sender: ClientSender, data: bytes, transaction: bytes | None = None) -> asyncio.Future[Any]:
+        answered.append(data)
+        if len(answered) > 1:
+            return send(sender, data, transaction)
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_result(Outcome(accepted=False, failed=failed))
+        return answer
+
+    monkeypatch.setattr(ClientSender, "send", returned_first)
+    async with bridged(node, out=bridge_settings(direction="out", peer=peer.url)):
+        await node.send("orders", b"1")
+        await arrived(peer, "orders", 1)
+        await carried(node, "out", 1)
+        assert node.manager.amqp.bridges["out"].rejected == 0
+    assert [parse(one).header.get("delivery_count", 0) for one in answered] == [0, count]
+    assert await node.bodies(r".\SYSTEM$;DEADLETTER") == []
+
+
+async def test_the_first_messages_of_a_connection_may_have_come_before(node: Door, peer: Door) -> None:
+    settings = bridge_settings(direction="in", peer=peer.url, window=2)
+    async with bridged(node, inward=settings):
+        await peer.send("orders", b"1", b"2", b"3")
+        await arrived(node, "orders", 3)
+        for connection in list(peer.door.connections):
+            connection.abort()
+        await _interrupted(node, "inward", 0)
+        await peer.send("orders", b"4", b"5", b"6")
+        await arrived(node, "orders", 6)
+    named = ["qmnode-redelivered" in read_headers(one.extension).values for one in await node.messages("orders")]
+    assert named == [True, True, False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"no message", write(AmqpMessage(application_properties={"list": [1]}, body=b"order"))],
+    ids=["malformed", "a list as a property"],
+)
+async def test_a_message_of_the_peer_that_no_queue_takes_is_refused(node: Door, data: bytes) -> None:
+    bridge = Bridge("inward", bridge_settings(direction="in", peer="amqp://127.0.0.1"), node.manager)
+    delivery: Any = None
+    with pytest.raises(RefusedError) as refused:
+        decoded(bridge, Arrival(delivery, data))
+    assert refused.value.condition == "amqp:decode-error"
 
 
 async def test_a_full_queue_holds_messages_back_at_the_peer(node: Door, peer: Door) -> None:

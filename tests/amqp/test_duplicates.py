@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from proton import ulong
 from proton.reactor import Container
+from proton.utils import SendException
 
 from qmnode import Access, Message
 from qmnode.management.context import Context
@@ -69,6 +70,14 @@ async def test_ids_of_different_types_differ(door: Door) -> None:
     one = UUID(int=1)
     await send(door, "orders", (b"1", "1"), (b"2", ulong(1)), (b"3", one), (b"4", str(one)), (b"5", one))
     assert await door.bodies("orders") == [b"1", b"2", b"3", b"4"]
+
+
+async def test_a_message_that_was_rejected_may_come_again(door: Door) -> None:
+    await door.manager.set_queue(r".\private$\orders", quota=8)
+    with pytest.raises(SendException):
+        await send(door, "orders", (bytes(9000), "a"))
+    await send(door, "orders", (b"again", "a"), (b"and again", "a"))
+    assert await door.bodies("orders") == [b"again"]
 
 
 async def test_in_a_transaction_the_commit_drops_duplicates(door: Door) -> None:

@@ -108,6 +108,23 @@ async def test_each_outcome_does_what_the_table_says(
     assert all(letter.message_class == MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED for letter in letters)
 
 
+@pytest.mark.parametrize("queue", ["orders", "exact"])
+async def test_a_message_that_is_settled_without_an_outcome_returns(door: Door, queue: str) -> None:
+    await door.send(queue, b"1")
+
+    def work() -> list[int]:
+        counts = []
+        with connected(door.url) as client:
+            receiver = client.create_receiver(queue, credit=0)
+            for _ in range(2):
+                receiver.link.flow(1)
+                counts.append(receiver.receive(timeout=60).delivery_count)
+                receiver.fetcher.unsettled.popleft().settle()
+        return counts
+
+    assert await in_thread(work) == [0, 0]
+
+
 @pytest.mark.parametrize(("target", "place"), [("subqueue", "orders;poison"), ("dead-letter", r".\SYSTEM$;DEADXACT")])
 async def test_a_message_that_fails_too_often_is_poison(door: Door, target: Any, place: str) -> None:
     door.manager.outcomes.poison.settings = PoisonSettings(aborts=2, target=target)

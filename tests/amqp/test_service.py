@@ -7,18 +7,23 @@ import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import yaml
 
+from qmnode.console.view import Seen
 from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
 from qmnode.settings.node import ManagementSettings
-from tests.amqp.conftest import SECRET, amqp_message, connected, in_thread, tokens_file
+from tests.amqp.bridging import QUICK
+from tests.amqp.conftest import SECRET, amqp_message, connected, in_thread, open_door, tokens_file
 from tests.lab.waiting import holds
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from tests.amqp.conftest import Door
@@ -27,13 +32,14 @@ MAIN = "from qmnode.cli import main; main()"
 WITHOUT = "import sys; sys.modules['proton'] = None; from qmnode.cli import main; main()"
 
 
-async def node(path: Path, code: str) -> asyncio.subprocess.Process:
+async def node(path: Path, code: str, **more: Any) -> asyncio.subprocess.Process:
     settings = {
         "data": str(path / "data"),
         "local": {"socket": str(path / "node.sock")},
         "management": {"socket": None},
         "transport": {"enabled": False},
         "amqp": {"enabled": True, "address": "127.0.0.1", "port": 0, "tokens": str(tokens_file(path / "tokens.yaml"))},
+        **more,
     }
     (path / "node.yaml").write_text(yaml.safe_dump(settings))
     return await asyncio.create_subprocess_exec(
@@ -78,6 +84,56 @@ async def test_a_node_opens_its_door_and_says_so(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()
+
+
+@pytest.mark.servers
+async def test_a_bridge_that_is_cut_is_shown_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "peer").mkdir()
+    async with open_door(tmp_path / "peer", anonymous=True) as peer:
+        bridge = {"direction": "out", "queue": "orders", "peer": peer.url, "address": "orders", **QUICK}
+        process = await node(tmp_path, MAIN, bridges={"outward": bridge})
+        status: dict[str, Any] = {}
+
+        async def is_connected() -> bool:
+            assert process.returncode is None
+            if (tmp_path / "node.sock").exists():
+                status.update(json.loads(await command(tmp_path, "status", "--json", "--wait", "20")))
+            return bool(status and status["bridges"][0]["connected"])
+
+        try:
+            await holds(lambda: _exists(tmp_path / "node.sock"), 60, "the node runs")
+            await command(tmp_path, "status", "--wait", "20")
+            await command(tmp_path, "queue", "create", "orders")
+            await holds(is_connected, 60, "the bridge is connected")
+            assert "outward to orders: connected" in await command(tmp_path, "status")
+            assert _in_console(status)["state"] == "up"
+
+            await peer.door.stop()
+
+            await holds(lambda: _not(is_connected), 60, "the bridge is down")
+            (reason,) = (one["reason"] for one in status["bridges"])
+            assert reason
+            assert f"outward to orders: down ({reason})" in await command(tmp_path, "status")
+            shown = _in_console(status)
+            assert shown["state"] == "trouble"
+            assert any(one.startswith(f"bridge outward: {reason}") for one in shown["warnings"])
+        finally:
+            process.kill()
+            await process.communicate()
+
+
+async def _exists(path: Path) -> bool:
+    return path.exists()
+
+
+async def _not(work: Callable[[], Awaitable[bool]]) -> bool:
+    return not await work()
+
+
+def _in_console(status: dict[str, Any]) -> dict[str, Any]:
+    """The node in the overview of the console, which has the same document as ``status --json``."""
+    machine = SimpleNamespace(name="HERE", site="here", gate=False, routing_server=False)
+    return Seen(cast("Any", machine), cast("Any", None), document=status, as_of=time.time()).state()
 
 
 @pytest.mark.servers
