@@ -241,19 +241,25 @@ async def test_a_message_of_the_peer_that_no_queue_takes_is_refused(node: Door, 
     assert refused.value.condition == "amqp:decode-error"
 
 
-async def test_a_full_queue_holds_messages_back_at_the_peer(node: Door, peer: Door) -> None:
-    await node.manager.set_queue(r".\private$\orders", quota=20)
-    await peer.send("orders", *[bytes(8_000)] * 4)
-    async with bridged(node, inward=bridge_settings(direction="in", peer=peer.url)):
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+async def test_a_full_queue_holds_messages_back_at_the_peer(node: Door, peer: Door, guarantee: str) -> None:
+    queue, ledger = ("exact", {"ledger": "ledger"}) if guarantee == "exactly-once" else ("orders", {})
+    settings = bridge_settings(
+        direction="in", peer=peer.url, queue=queue, address=queue, guarantee=guarantee, **ledger
+    )  # fmt: skip
+    await node.manager.set_queue(f".\\private$\\{queue}", quota=20)
+    await peer.send(queue, *[bytes(8_000)] * 4)
+    async with bridged(node, inward=settings):
 
         async def is_full() -> bool:
             return "MQ_ERROR_INSUFFICIENT_RESOURCES" in node.manager.amqp.bridges["inward"].reason
 
         await holds(is_full, 20, "the bridge says that the queue is full")
         assert any(one.startswith("bridge inward: ") for one in (await node.manager.status()).warnings)
-        await node.manager.set_queue(r".\private$\orders", quota=0xFFFFFFFF)
-        await arrived(node, "orders", 4)
-    assert await peer.bodies("orders") == []
+        await node.manager.set_queue(f".\\private$\\{queue}", quota=0xFFFFFFFF)
+        await arrived(node, queue, 4)
+    assert await peer.bodies(queue) == []
+    assert len(await node.bodies(queue)) == 4
     assert (await node.manager.status()).warnings == ()
 
 

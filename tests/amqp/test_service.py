@@ -151,12 +151,20 @@ async def test_status_and_metrics_count_what_goes_through_the_door(door: Door) -
     def work() -> None:
         with connected(door.url) as client:
             client.create_sender("orders").send(amqp_message(b"1"))
+            receiver = client.create_receiver("orders", credit=1)
+            receiver.receive(timeout=60)
+            receiver.release(delivered=False)
+            receiver.link.flow(1)
+            receiver.receive(timeout=60)
+            receiver.accept()
+            receiver.close()
             found["status"] = asyncio.run_coroutine_threadsafe(door.manager.status(), loop).result()
 
     await in_thread(work)
     status = found["status"]
     assert (status.amqp_port, status.amqp_connections, status.amqp_links) == (door.door.port, 1, 1)
     metrics = (await exposition(Context(door.manager, ManagementSettings()))).decode()
-    assert 'qmnode_amqp_messages_total{outcome="accepted"} 1.0' in metrics
+    for outcome, count in (("accepted", 1), ("rejected", 0), ("delivered", 2), ("taken", 1)):
+        assert f'qmnode_amqp_messages_total{{outcome="{outcome}"}} {count}.0' in metrics
     await door.door.stop()
     assert (await door.manager.status()).amqp_port == 0
