@@ -25,7 +25,7 @@ export const strings = {
     failures: "Failures",
     life: "A message's life",
     routes: "Routes",
-    keys: "Keys and certificates",
+    keys: "Keys & certificates",
     plan: "Plan",
     jobs: "Jobs",
     audit: "Audit",

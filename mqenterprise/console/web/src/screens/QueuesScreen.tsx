@@ -47,7 +47,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "machine",
     title: s.machine,
-    least: 112,
+    least: 116,
     grow: 1.5,
     rank: 7,
     sorts: true,
@@ -71,11 +71,11 @@ const COLUMNS: readonly Column<Row>[] = [
     rank: 1,
     cell: (row) => (row.label ? <Foreign text={row.label} most={120} /> : <None />),
   },
-  { id: "kind", title: s.kind, least: 168, rank: 3, cell: (row) => kindOf(row) },
+  { id: "kind", title: s.kind, least: 176, grow: 1, rank: 3, cell: (row) => kindOf(row) },
   {
     id: "message_count",
     title: s.messages,
-    least: 104,
+    least: 110,
     rank: 8,
     numeric: true,
     sorts: true,
@@ -84,7 +84,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "total_bytes",
     title: s.bytes,
-    least: 84,
+    least: 78,
     rank: 4,
     numeric: true,
     sorts: true,
@@ -93,7 +93,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "arrived_rate",
     title: s.arrived,
-    least: 72,
+    least: 66,
     rank: 6,
     numeric: true,
     sorts: true,
@@ -102,7 +102,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "left_rate",
     title: s.left,
-    least: 72,
+    least: 66,
     rank: 5,
     numeric: true,
     sorts: true,

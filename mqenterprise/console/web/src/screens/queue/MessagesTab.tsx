@@ -13,7 +13,7 @@ import { Foreign, Moment, None } from "../../parts/Texts";
 import { beginning, condition, visible } from "../../parts/text";
 import { strings } from "../../strings";
 import { REFRESH } from "../enterprise";
-import { type Kind, OperationDialog } from "../operation/OperationDialog";
+import { type Chosen, type Kind, OperationDialog } from "../operation/OperationDialog";
 
 const s = strings.messages;
 const PAGE = 100;
@@ -74,7 +74,8 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
   const [draft, setDraft] = useState(where);
   const [cursors, setCursors] = useState<readonly string[]>([""]);
   const [selection, setSelection] = useState<ReadonlySet<string>>(new Set());
-  const [operation, setOperation] = useState<Kind | null>(null);
+  // What an operation began with: its dialog goes on saying it when the selection is gone.
+  const [operation, setOperation] = useState<{ readonly kind: Kind; readonly chosen: Chosen } | null>(null);
   const conditions = where.split("\n").filter(Boolean);
   const cursor = cursors.at(-1) ?? "";
   const page = useQuery({
@@ -154,7 +155,16 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
                 size="compact-sm"
                 variant="default"
                 color={kind === "delete" ? "red" : undefined}
-                onClick={() => setOperation(kind)}
+                onClick={() =>
+                  setOperation({
+                    kind,
+                    chosen: {
+                      machine,
+                      queues: [queue],
+                      ...(selection.size ? { messages: [...selection] } : { where: conditions }),
+                    },
+                  })
+                }
               >
                 {strings.operation.verb[kind]}…
               </Button>
@@ -224,12 +234,8 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
       </nav>
       {operation && (
         <OperationDialog
-          kind={operation}
-          chosen={{
-            machine,
-            queues: [queue],
-            ...(selection.size ? { messages: [...selection] } : { where: conditions }),
-          }}
+          kind={operation.kind}
+          chosen={operation.chosen}
           onClose={() => setOperation(null)}
           onDone={() => setSelection(new Set())}
         />

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-DHFFK462.js";import"./chunk-GJZ6SLS4.js";import"./chunk-WB7QKDWC.js";import"./chunk-7IUFWXJP.js";import"./chunk-WR535GR7.js";import"./chunk-H7FQ6P2P.js";export{a as JobTitle,b as JobsScreen};
