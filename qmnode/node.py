@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from qmnode.directory.port import Directory
-from qmnode.model.ports import Clock, SystemClock
+from qmnode.model.context import SystemClock
+from qmnode.model.ports import Clock
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
 from qmnode.security.principals import Principals
 from qmnode.security.queue_policy import ANYBODY, NOBODY_KNOWN, QueueAccessPolicy

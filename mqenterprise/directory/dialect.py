@@ -26,7 +26,7 @@ from mqenterprise.directory.schema import load_schema
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.directory.wire import SEQUENCE, Control, element, integer
 from qmnode.structures.guid import guid_to_text, new_guid
-from qmnode.structures.names.parts import utf16_length
+from qmnode.structures.names.direct import utf16_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

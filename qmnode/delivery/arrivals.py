@@ -20,11 +20,11 @@ from qmnode.model.record import REPORT, RecordFlag
 from qmnode.model.traffic import RefusedSender
 from qmnode.protocol.admission import Admission, Destination, DestinationKind, Verdict
 from qmnode.protocol.received import DestinationName, ReceivedHeaders, ReceivedMessage
-from qmnode.security.admission import Arrival, QueueRules
 from qmnode.security.errors import MessageDeferredError
 from qmnode.security.outcomes import Admitted, Deferred, Refused
 from qmnode.security.outcomes import Verdict as SecurityVerdict
 from qmnode.security.sections import without_answers
+from qmnode.security.service import Arrival, QueueRules
 from qmnode.storage.errors import StoreError
 from qmnode.structures.acks import is_order_queue
 from qmnode.structures.guid import Guid, guid_to_text

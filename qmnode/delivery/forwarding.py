@@ -1,10 +1,17 @@
-"""Messages for other queue managers: into the outgoing queue of their destination, or into a connector queue."""
+"""Messages for other queue managers: into the outgoing queue of their destination, or into a connector queue; and the
+peers that are declared: queue managers of the directory that speak from their own addresses, and TLS peers.
+
+A session names the queue manager that opened it, but any host can claim any name. The evidence is the address of the
+connection: the queue manager's name must resolve to it. Any other peer is a stranger; it is served, but gets less
+information.
+"""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from qmnode.delivery.neighbours import Neighbours
+from qmnode.delivery.machine_addresses import MachineAddresses
 from qmnode.delivery.strangers import Strangers
 from qmnode.delivery.topology import Topology
 from qmnode.delivery.transit_queues import TransitQueues
@@ -17,14 +24,95 @@ from qmnode.model.packet import value_of_packet
 from qmnode.model.packet_parts import SOURCE
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
+from qmnode.model.quotas import OWN, Account
 from qmnode.model.record import FLAGS, PREFIX_SIZE, TRANSACTIONAL, expiry, with_prefix
 from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.protocol.received import ReceivedMessage
+from qmnode.security.outcomes import Neighbour
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.names import ConnectorFormatName, FormatName
 from qmnode.transport.blocks import block_of
 from qmnode.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from qmnode.delivery.network import Network
+
+_STRANGERS: Final = 4096
+"""Queue managers whose speaking address block is remembered."""
+
+
+class Neighbours:
+    """Determines which peers are declared."""
+
+    def __init__(self, network: "Network") -> None:
+        self._network = network
+        self.addresses: MachineAddresses | None = None
+        """None if there is no directory."""
+        self._blocks: dict[Guid, str] = {}
+        """The address blocks of strangers: the first from which a session named each queue manager."""
+
+    def opened(self, connection: "Connection") -> None:
+        """A session has opened: find out whether its peer is declared."""
+        machine = connection.session.remote
+        block = self._blocks.pop(machine, block_of(connection.address))
+        self._blocks[machine] = block  # moved to the end of the order
+        if len(self._blocks) > _STRANGERS:
+            del self._blocks[next(iter(self._blocks))]
+        addresses = self._addresses_for(connection)
+        if addresses is not None and not addresses.is_fresh(machine):
+            addresses.look_up(machine)
+
+    def is_declared(self, connection: "Connection") -> bool:
+        """Whether the peer is declared, as far as is known now. The previous answer holds during a new look-up, since a
+        session may last for days.
+        """
+        if connection.encrypted:
+            # It presented a certificate; one that outlived its machine in the directory declares nobody.
+            certified, topology = connection.session.certified, self._network.topology
+            return certified is None or topology is None or topology.knows(certified)
+        machine, addresses = connection.session.remote, self._addresses_for(connection)
+        if addresses is None:
+            return False
+        if not addresses.is_fresh(machine):
+            addresses.look_up(machine)
+        return connection.address in addresses.last(machine)
+
+    def is_pending(self, connection: "Connection") -> bool:
+        """Whether the addresses of the peer's machine have not been looked up yet, or the first answer is still
+        pending.
+        """
+        addresses = self._addresses_for(connection)
+        return addresses is not None and not addresses.was_asked(connection.session.remote)
+
+    def account_of(self, source: Guid) -> Account:
+        """The account that is charged for notices about messages of a queue manager."""
+        network = self._network
+        if source == network.manager.identifier:
+            return OWN
+        if network.is_in_directory(source):
+            return Account(source.hex(), declared=True)
+        return Account(self._blocks.get(source, ""), declared=False, has_directory=network.has_read_directory)
+
+    def is_address_of_one(self, block: str) -> bool:
+        """Whether a declared peer that connected recently has an address in this block."""
+        return self.addresses is not None and any(block_of(address) == block for address in self.addresses.fresh())
+
+    def of(self, connection: "Connection") -> Neighbour:
+        """The peer in the form that security uses."""
+        return Neighbour(block_of(connection.address), self.is_declared(connection))
+
+    async def settle(self, connection: "Connection") -> None:
+        """Wait until it is known whether the peer is declared."""
+        addresses = self._addresses_for(connection)
+        if addresses is not None:
+            await addresses.of(connection.session.remote)
+
+    def _addresses_for(self, connection: "Connection") -> MachineAddresses | None:
+        """The machine addresses to check the peer against, if they decide whether it is declared."""
+        is_asked = not connection.encrypted and self._network.is_in_directory(connection.session.remote)
+        return self.addresses if is_asked else None
+
 
 log = structlog.get_logger(__name__)
 

@@ -12,14 +12,12 @@ import structlog
 from qmnode.delivery.acknowledgments import Acknowledgments
 from qmnode.delivery.arrivals import Arrivals
 from qmnode.delivery.astray import Astray
-from qmnode.delivery.copies import CopyWatch
 from qmnode.delivery.distrust import Distrust
-from qmnode.delivery.forwarding import Forwarding
-from qmnode.delivery.identities import Identities
+from qmnode.delivery.forwarding import Forwarding, Neighbours
+from qmnode.delivery.identities import CopyWatch, Identities
 from qmnode.delivery.information import connection_information, incoming_sequences, sequences_of, transfer_information
 from qmnode.delivery.key_reading import KeyReading
 from qmnode.delivery.machine_addresses import MachineAddresses
-from qmnode.delivery.neighbours import Neighbours
 from qmnode.delivery.next_hops import Resolver
 from qmnode.delivery.notices import Notices, source_of
 from qmnode.delivery.peer_tls import PeerTls
@@ -60,14 +58,12 @@ from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.user_message import UserMessage
-from qmnode.transport.alarm import Alarm
-from qmnode.transport.connection import Connection, Handler
+from qmnode.transport.connection import Alarm, Connection, Handler, Rates
 from qmnode.transport.dialing import is_reachable
 from qmnode.transport.incomplete import IncompletePackets
 from qmnode.transport.listener import Listener
 from qmnode.transport.ping import PingServer, ping
 from qmnode.transport.places import Place, Places
-from qmnode.transport.rate import Rates
 
 log = structlog.get_logger(__name__)
 

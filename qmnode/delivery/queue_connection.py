@@ -25,8 +25,7 @@ from qmnode.protocol.states import Role
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.names import PublicFormatName, parse_single_format_name
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
-from qmnode.transport.alarm import Alarm
-from qmnode.transport.connection import Connection, Handler
+from qmnode.transport.connection import Alarm, Connection, Handler
 from qmnode.transport.dialing import DialingError
 
 if TYPE_CHECKING:

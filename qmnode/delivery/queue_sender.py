@@ -14,9 +14,8 @@ import structlog
 
 from qmnode.delivery.credibility import Credibility
 from qmnode.delivery.malformed import set_aside
-from qmnode.delivery.precedence import Precedence
+from qmnode.delivery.precedence import Precedence, RoundTrips
 from qmnode.delivery.queue_connection import QueueConnection, report_failure
-from qmnode.delivery.round_trips import RoundTrips
 from qmnode.delivery.transit_repeats import Repeats
 from qmnode.delivery.unacknowledged import FOLLOWED, UNACKNOWLEDGED_LIMIT, Unacknowledged, fate_of
 from qmnode.model.outgoing import OutgoingQueue

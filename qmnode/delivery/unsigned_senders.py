@@ -9,8 +9,8 @@ from qmnode.model.queue import Queue
 from qmnode.model.traffic import Standing
 from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.protocol.received import DestinationName, ReceivedHeaders, ReceivedMessage
-from qmnode.security.admission import asks_who_sends
 from qmnode.security.identity import Sender
+from qmnode.security.service import asks_who_sends
 from qmnode.settings.security import SecuritySettings, UnsignedSenders
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import fold

@@ -28,8 +28,8 @@ from qmnode.model.queue_manager import QueueManager as ModelQueueManager
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import DistributionListFormatName, FormatName
+from qmnode.structures.names.direct import FormatNameError
 from qmnode.structures.names.multiple import parse_single_format_name
-from qmnode.structures.names.parts import FormatNameError
 
 log = structlog.get_logger(__name__)
 

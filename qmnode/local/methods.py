@@ -26,7 +26,6 @@ from qmnode.local.frames import (
     pack_received,
     unpack_sent,
 )
-from qmnode.local.receives import Receives
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueManagerApi, Share, TransactionApi
 from qmnode.model.message import DEFAULTS, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
@@ -37,7 +36,7 @@ from qmnode.structures.errors import PacketError
 
 if TYPE_CHECKING:
     from qmnode.administration.operations import Operations
-    from qmnode.local.server import LocalServer
+    from qmnode.local.server import LocalServer, Receives
 
 NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.error)
 """Exceptions for what an application asks that means nothing here."""
@@ -51,7 +50,7 @@ log = structlog.get_logger(__name__)
 class Methods:
     """The calls of one application."""
 
-    def __init__(self, server: "LocalServer", user_id: int, groups: frozenset[int], receives: Receives) -> None:
+    def __init__(self, server: "LocalServer", user_id: int, groups: frozenset[int], receives: "Receives") -> None:
         self.encode = values.encode_for_first_release
         self._server = server
         self.user_id = user_id

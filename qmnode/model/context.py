@@ -9,9 +9,11 @@ addition, and a crash skips the rest of a block.
 
 import asyncio
 import json
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Network, Recorder, Signing
+from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Network, Recorder, Signing, TimerHandle
 from qmnode.model.positions import LANE_SHIFT, ReadAhead
 from qmnode.model.quotas import NoticeBudget, Quotas
 from qmnode.model.traffic import Traffic
@@ -156,3 +158,15 @@ class Context:
         """Identifies a transaction in its messages (TransactionHeader.Flags.ID, 20 bits)."""
         self._transaction_number = self._transaction_number + 1 & 0xFFFFF or 1
         return self._transaction_number
+
+
+class SystemClock:
+    """Wall time and the timers of the running event loop."""
+
+    def time(self) -> float:
+        """Seconds since 1970 (UTC)."""
+        return time.time()
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> TimerHandle:
+        """Call ``callback`` after ``delay`` seconds."""
+        return asyncio.get_running_loop().call_later(delay, callback)

@@ -24,7 +24,7 @@ from qmnode.structures.names import (
     PathName,
     PublicFormatName,
 )
-from qmnode.structures.names.parts import fold
+from qmnode.structures.names.direct import fold
 
 if TYPE_CHECKING:
     from qmnode.model.queue_manager import QueueManager

@@ -1,7 +1,6 @@
 """The ports of the model: a store, a clock, the network, access checks and signing."""
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -346,15 +345,3 @@ class RemoteReader(Protocol):
 
     async def close(self) -> None:
         """Close the connections to other queue managers."""
-
-
-class SystemClock:
-    """Wall time and the timers of the running event loop."""
-
-    def time(self) -> float:
-        """Seconds since 1970 (UTC)."""
-        return time.time()
-
-    def call_later(self, delay: float, callback: Callable[[], object]) -> TimerHandle:
-        """Call ``callback`` after ``delay`` seconds."""
-        return asyncio.get_running_loop().call_later(delay, callback)

@@ -32,7 +32,7 @@ from qmnode.structures.names import (
     QueueNameError,
     parse_format_name,
 )
-from qmnode.structures.names.parts import fold, utf16_length
+from qmnode.structures.names.direct import fold, utf16_length
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from qmnode.errors import MessageQueuingError, MessageTooLargeError
-from qmnode.model.addressing import Addressing, is_addressable
 from qmnode.model.message import DEFAULT_PRIORITY, Message
-from qmnode.model.packet import packed
+from qmnode.model.packet import Addressing, is_addressable, packed
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
     BASE_HEADER_SIZE,

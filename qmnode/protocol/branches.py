@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from qmnode.protocol.incoming_sequences import IncomingSequence, Turn
-from qmnode.protocol.latest import is_the_same
+from qmnode.protocol.message_id_history import is_the_same
 from qmnode.protocol.received import ReceivedMessage
 
 SPEAKING: Final = 20.0

@@ -28,9 +28,8 @@ from qmnode.protocol.content import content_of
 from qmnode.protocol.disposition import Fate, has_expired, refused_here
 from qmnode.protocol.envelope import with_user_flags
 from qmnode.protocol.incoming_sequences import IncomingSequence, IncomingSequences, Route, Turn
-from qmnode.protocol.latest import Latest, is_the_same
 from qmnode.protocol.limits import MAXIMUM_HOPS
-from qmnode.protocol.message_id_history import MessageIdHistory
+from qmnode.protocol.message_id_history import Latest, MessageIdHistory, is_the_same
 from qmnode.protocol.neighbour import Brought, Neighbour, Speakers, passing
 from qmnode.protocol.received import DIRECT, DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.protocol.tracing import received_report

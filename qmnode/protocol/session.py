@@ -29,10 +29,9 @@ from qmnode.protocol.envelope import (
 )
 from qmnode.protocol.errors import LocalProtocolError, RemoteProtocolError
 from qmnode.protocol.establishment import ESTABLISHMENT_LIMIT, Establishment
-from qmnode.protocol.framing import Framer
-from qmnode.protocol.received import ReceivedMessage
-from qmnode.protocol.receiving import ReceiveSequence
-from qmnode.protocol.sending import Disposition, SendSequence
+from qmnode.protocol.incoming_sequences import ReceiveSequence
+from qmnode.protocol.outgoing_sequences import Disposition, SendSequence
+from qmnode.protocol.received import Framer, ReceivedMessage
 from qmnode.protocol.states import SESSION, Action, Input, Role, SessionState
 from qmnode.protocol.timers import Timer, Timers
 from qmnode.settings.protocol import SessionSettings

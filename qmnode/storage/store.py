@@ -51,8 +51,7 @@ from qmnode.storage.losses import (
 )
 from qmnode.storage.origin import COPY_MARKER, SEQUENCE_TIME_STAMP, take_origin
 from qmnode.storage.space import space
-from qmnode.storage.synced import SyncedMark, write_synced
-from qmnode.storage.writer import Writer
+from qmnode.storage.writer import SyncedMark, Writer, write_synced
 
 log = structlog.get_logger(__name__)
 

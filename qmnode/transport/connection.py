@@ -1,20 +1,97 @@
-"""A TCP connection that carries a session: bytes in and out, timers, and back-pressure both ways."""
+"""A TCP connection that carries a session: bytes in and out, timers, rates, and back-pressure both ways."""
 
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Final, cast
+from weakref import WeakValueDictionary
 
 from qmnode.protocol.commands import Closed, Command
 from qmnode.protocol.envelope import Packet
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.session import Session
 from qmnode.structures.guid import Guid
-from qmnode.transport.alarm import Alarm
 from qmnode.transport.blocks import block_of
 from qmnode.transport.certificate import queue_manager_of
 from qmnode.transport.incomplete import SMALL, IncompletePackets
-from qmnode.transport.rate import Rate, Rates
+
+
+class Rate:
+    """Allows ``limit`` messages per second on average, with bursts of one second's worth."""
+
+    __slots__ = ("__weakref__", "_last", "_limit", "_tokens")
+
+    def __init__(self, limit: float, now: float) -> None:
+        self._limit = limit
+        self._tokens = limit
+        self._last = now
+
+    def take(self, count: int, now: float) -> float:
+        """Count messages that arrived. Return the seconds for which reading should pause; 0 for none."""
+        self._tokens = min(self._limit, self._tokens + (now - self._last) * self._limit) - count
+        self._last = now
+        return max(0.0, -self._tokens / self._limit)
+
+
+class Rates:
+    """One rate for all connections of an address block, kept while there is one of them."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._rates: WeakValueDictionary[str, Rate] = WeakValueDictionary()
+
+    def of(self, block: str, now: float) -> Rate:
+        """The rate of an address block."""
+        rate = self._rates.get(block)
+        if rate is None:
+            rate = self._rates[block] = Rate(self._limit, now)
+        return rate
+
+
+class Alarm:
+    """Calls back at a deadline that is set again and again, mostly to a later time.
+
+    A later deadline does not touch the loop's timer: when the timer fires early, the alarm sets it again. So moving a
+    deadline with every message costs only a comparison.
+    """
+
+    __slots__ = ("_armed", "_callback", "_deadline", "_handle", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._deadline: float | None = None
+        self._armed = 0.0
+        self._handle: asyncio.TimerHandle | None = None
+
+    def set(self, deadline: float | None) -> None:
+        """Set the deadline, by the loop's clock; None for never."""
+        self._deadline = deadline
+        if deadline is None or (self._handle is not None and self._armed <= deadline):
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._armed = max(deadline, self._loop.time())
+        self._handle = self._loop.call_at(self._armed, self._fire)
+
+    def stop(self) -> None:
+        """Cancel the deadline until it is set again."""
+        self._deadline = None
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _fire(self) -> None:
+        self._handle = None
+        deadline = self._deadline
+        if deadline is None:
+            return
+        if deadline > self._loop.time():
+            self.set(deadline)
+            return
+        self._deadline = None
+        self._callback()
+
 
 BUFFER_SIZE: Final = 256 * 1024
 UNSETTLED_BYTES: Final = 16 * 1024 * 1024

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
-from qmnode.transport.rate import Rate
+from qmnode.transport.connection import Rate
 
 if TYPE_CHECKING:
     from qmnode.transport.connection import Connection

@@ -21,10 +21,9 @@ from mqenterprise.cli import app
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.entities import User
 from mqenterprise.directory.port import LdapPort, PortSettings
-from qmnode.security.admission import Arrival, QueueRules
 from qmnode.security.file_key_store import FileKeyStore
 from qmnode.security.outcomes import Admitted, Protected, ProtectionRequest, Refused, Signer
-from qmnode.security.service import SecurityService
+from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import AuthenticationLevel, SenderIdentifierType

@@ -8,7 +8,7 @@ import pytest
 
 from qmnode import Access, QueueManager
 from qmnode.directory.file import FileDirectory
-from qmnode.model.ports import SystemClock
+from qmnode.model.context import SystemClock
 from qmnode.structures.message_classes import MessageClass
 from tests.adversary.lab import enterprise_in, packets_of, send
 from tests.transport.conftest import PLAIN, eventually, settings_of

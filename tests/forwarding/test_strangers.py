@@ -20,8 +20,8 @@ from qmnode.delivery.routes import DirectoryResolver
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import DirectoryObject, Filter
 from qmnode.model.api import QueueType
+from qmnode.model.context import SystemClock
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.ports import SystemClock
 from qmnode.protocol.connection import NextHop
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.message_classes import MessageClass

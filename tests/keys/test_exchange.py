@@ -20,11 +20,10 @@ from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.keys.publication import Node, Publication
 from mqenterprise.keys.rotation import Rotation
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, WorkgroupDirectory, equals
-from qmnode.security.admission import Arrival, QueueRules
 from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.outcomes import Admitted, Deferred, Protected, ProtectionRequest, Refused
 from qmnode.security.public_key_lists import PublishedKeys
-from qmnode.security.service import SecurityService
+from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass

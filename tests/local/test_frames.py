@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import qmnode
 from qmnode.local import values
+from qmnode.local.connection import RemoteQueue, to_travel
 from qmnode.local.frames import (
     HEAD,
     PROTOCOL_VERSION,
@@ -24,7 +25,6 @@ from qmnode.local.frames import (
     unpack_received,
     unpack_sent,
 )
-from qmnode.local.remote import RemoteQueue, to_travel
 from qmnode.structures.error_codes import ErrorCode
 from tests.local.conftest import FORMAT, NAME, Service
 

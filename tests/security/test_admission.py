@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
-from qmnode.security.admission import Admission, Arrival, QueueRules
 from qmnode.security.identity import Sender, SenderDirectory
 from qmnode.security.outcomes import Admitted, Deferred, Refused, Signer, Verdict
 from qmnode.security.protector import MessageProtector
+from qmnode.security.service import Admission, Arrival, QueueRules
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.message_classes import MessageClass

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from qmnode.protocol.received import ReceivedMessage
-from qmnode.security.admission import Arrival
+from qmnode.security.service import Arrival
 from qmnode.structures.guid import new_guid
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from qmnode.structures.security_header import SecurityFlags, SecurityHeader

@@ -16,8 +16,7 @@ from qmnode.settings.security import SecuritySettings
 from qmnode.structures.guid import new_guid
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from qmnode.structures.security_header import SecurityHeader
-from qmnode.transport.connection import BUFFER_SIZE, UNSETTLED_BYTES
-from qmnode.transport.rate import Rates
+from qmnode.transport.connection import BUFFER_SIZE, UNSETTLED_BYTES, Rates
 from tests.conformance.frames import FRAMES
 from tests.protocol.machines import message
 from tests.security.test_tls import node as tls_settings

@@ -3,7 +3,18 @@
 Parsing raises a QueueNameError with the error code, the position, and the expected text.
 """
 
-from qmnode.structures.names.direct import DirectFormatName, DirectProtocol
+from qmnode.structures.names.direct import (
+    LOCAL_COMPUTER,
+    DirectFormatName,
+    DirectProtocol,
+    FormatNameError,
+    MachineQueue,
+    PathName,
+    PathNameError,
+    QueueKind,
+    QueueNameError,
+    fold,
+)
 from qmnode.structures.names.format_names import (
     ConnectorFormatName,
     DistributionListFormatName,
@@ -18,8 +29,6 @@ from qmnode.structures.names.multiple import (
     parse_format_name,
     parse_single_format_name,
 )
-from qmnode.structures.names.parts import FormatNameError, MachineQueue, PathNameError, QueueNameError, fold
-from qmnode.structures.names.path_names import LOCAL_COMPUTER, PathName, QueueKind
 
 __all__ = [
     "LOCAL_COMPUTER",

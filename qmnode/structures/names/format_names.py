@@ -6,7 +6,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import ClassVar, Final
 
 from qmnode.structures.guid import Guid, guid_from_text, guid_to_text
-from qmnode.structures.names.parts import DOMAIN, FormatNameError, MachineQueue, NameReader, fold
+from qmnode.structures.names.direct import DOMAIN, FormatNameError, MachineQueue, NameReader, fold
 from qmnode.structures.queue_format_types import QueueFormatType
 
 _GUID_TEXT_LENGTH: Final = 36

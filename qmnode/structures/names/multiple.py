@@ -3,8 +3,14 @@
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from qmnode.structures.names.direct import (
+    MAX_NAME_LENGTH,
+    DirectFormatName,
+    FormatNameError,
+    NameReader,
+    read_direct_name,
+)
 from qmnode.structures.names.direct import PREFIX as DIRECT_PREFIX
-from qmnode.structures.names.direct import DirectFormatName, read_direct_name
 from qmnode.structures.names.format_names import (
     ConnectorFormatName,
     DistributionListFormatName,
@@ -13,7 +19,6 @@ from qmnode.structures.names.format_names import (
     PrivateFormatName,
     PublicFormatName,
 )
-from qmnode.structures.names.parts import MAX_NAME_LENGTH, FormatNameError, NameReader
 
 FormatName: TypeAlias = (
     DirectFormatName

@@ -21,7 +21,7 @@ from qmnode.structures.names import (
     QueueKind,
     parse_format_name,
 )
-from qmnode.structures.names.parts import COMPUTER, DOMAIN, QUEUE, RESERVED_SUFFIXES, SUBQUEUE, fold
+from qmnode.structures.names.direct import COMPUTER, DOMAIN, QUEUE, RESERVED_SUFFIXES, SUBQUEUE, fold
 
 
 def part(kind):
