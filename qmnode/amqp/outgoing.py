@@ -90,23 +90,24 @@ class OutgoingLink:
         """A receiver said what becomes of a message."""
         if self._closed or not delivery.updated:
             return
-        found = self._held.get(int(delivery.tag))
+        tag = int(delivery.tag)
+        found = self._held.get(tag)
         if found is None:
             if delivery.settled:
                 delivery.settle()
             return
         if delivery.remote_state == TRANSACTIONAL:
-            self._receive_in_transaction(delivery, found[0])
+            self._receive_in_transaction(delivery, tag, found[0])
         elif (outcome := outcome_of(delivery)) is not None:
             if outcome is ReadOutcome.REJECTED:
                 self._report(delivery, found[0])
             if not self._browses:
                 self._queue.end_read(found[0], outcome)
-            self._let_go(delivery)
+            self._let_go(delivery, tag)
             if outcome is ReadOutcome.TAKEN:
                 self._host.counts.taken += 1
 
-    def _receive_in_transaction(self, delivery: Delivery, lookup_identifier: int) -> None:
+    def _receive_in_transaction(self, delivery: Delivery, tag: int, lookup_identifier: int) -> None:
         """The message is received if the transaction commits."""
         state = delivery.remote.data
         identifier = transaction_of(state)
@@ -119,14 +120,14 @@ class OutgoingLink:
             self._host.transactions.doom(identifier, refused.description)
             refuse(self._link, refused)
             return
-        self._let_go(delivery, settle=False)
+        self._let_go(delivery, tag, settle=False)
         if not delivery.settled:
             delivery.local.data = [identifier, Described(ulong(ACCEPTED), [])]
             delivery.update(TRANSACTIONAL)
         delivery.settle()
 
-    def _let_go(self, delivery: Delivery, *, settle: bool = True) -> None:
-        _, size = self._held.pop(int(delivery.tag))
+    def _let_go(self, delivery: Delivery, tag: int, *, settle: bool = True) -> None:
+        _, size = self._held.pop(tag)
         self._host.held_bytes -= size
         if settle:
             self._ended.append(delivery)

@@ -47,9 +47,14 @@ PROPERTY_FIELDS: Final = (
     "absolute_expiry_time", "creation_time", "group_id", "group_sequence", "reply_to_group_id",
 )  # fmt: skip
 _TYPES: Final[dict[str, type[Any]]] = {
+    "durable": bool,
     "priority": UByte,
     "ttl": UInt,
+    "first_acquirer": bool,
     "delivery_count": UInt,
+    "to": str,
+    "subject": str,
+    "reply_to": str,
     "content_type": Symbol,
     "content_encoding": Symbol,
     "absolute_expiry_time": Timestamp,
@@ -183,28 +188,29 @@ def _section(number: int, value: bytes) -> bytes:
     return b"\x00\x53" + bytes((number,)) + value
 
 
-def _writers(names: tuple[str, ...]) -> tuple[tuple[str, Callable[[Any], bytes]], ...]:
-    return tuple((name, encoder_of(_TYPES[name]) if name in _TYPES else encode) for name in names)
+_Writers = dict[str, tuple[int, Callable[[Any], bytes]]]
+"""The place of each field in its list, and what encodes it."""
+
+
+def _writers(names: tuple[str, ...]) -> _Writers:
+    return {name: (place, encoder_of(_TYPES[name]) if name in _TYPES else encode) for place, name in enumerate(names)}
 
 
 _HEADER_WRITERS: Final = _writers(HEADER_FIELDS)
 _PROPERTY_WRITERS: Final = _writers(PROPERTY_FIELDS)
 
 
-def _fields_of(writers: tuple[tuple[str, Callable[[Any], bytes]], ...], fields: dict[str, Any]) -> bytes:
+def _fields_of(writers: _Writers, fields: dict[str, Any]) -> bytes:
     """A list of fields, up to the last that is set."""
-    values: list[bytes] = []
-    left = len(fields)
-    for name, encoded in writers:
-        value = fields.get(name)
-        values.append(NULL if value is None else encoded(value))
-        if name in fields:
-            left -= 1
-            if not left:
-                break
-    while values and values[-1] == NULL:
-        values.pop()
-    return encoded_list(values)
+    values = [NULL] * len(writers)
+    count = 0
+    for name, value in fields.items():
+        if value is not None:
+            place, encoded = writers[name]
+            values[place] = encoded(value)
+            if place >= count:
+                count = place + 1
+    return encoded_list(values[:count])
 
 
 def write(message: AmqpMessage) -> bytes:
