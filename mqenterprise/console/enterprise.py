@@ -48,6 +48,8 @@ LONGEST_FRESH: Final = 10.0
 """The same for a directory that takes long to read."""
 _REST: Final = 5.0
 """The directory is read for at most one part in so many of the time."""
+_SHORT: Final = 0.2
+"""Seconds of a reading that is not said to take long."""
 _PATIENCE: Final = 3.0
 """Seconds that the first request waits for the directory."""
 _LATE: Final = 1.0
@@ -163,7 +165,8 @@ class DirectoryEnterprise:
     async def _read_again(self) -> None:
         try:
             self._read = await asyncio.to_thread(self._read_directory)
-            self._took = time.monotonic() - self._asked
+            # One that was held up says little about the next one.
+            self._took = min(time.monotonic() - self._asked, 2 * max(self._took, _SHORT))
         except (DirectoryOperationError, DirectoryError) as error:
             self._read = replace(self._read, outline=replace(self._read.outline, reason=error.sentence))
 

@@ -13,6 +13,7 @@ import pytest
 import qmnode
 from mqenterprise.console.crossings import Crossings, look_up
 from mqenterprise.console.enterprise import DirectoryEnterprise
+from mqenterprise.directory.errors import DirectoryUnavailable
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.operations.settings import OperationsSettings
 from mqenterprise.routes.enterprise import of_directory
@@ -85,9 +86,21 @@ def test_a_directory_that_hangs_is_said_to_and_its_last_answer_stays(slapd: Embe
             began = time.monotonic()
             assert (await enterprise.outline()).reason
             assert time.monotonic() - began < 0.5, "once it is late, no request waits for it"
+            while time.monotonic() - began < 2.5:  # it goes on
+                assert (await enterprise.outline()).reason
+                await asyncio.sleep(0.1)
             awake.set()
             while (await enterprise.outline()).reason:
                 assert time.monotonic() - began < TIMEOUT
+                await asyncio.sleep(0.1)
+            began = time.monotonic()
+
+            def fail() -> Any:
+                raise DirectoryUnavailable("it is down")
+
+            enterprise._read_directory = fail  # type: ignore[method-assign]
+            while "it is down" not in (await enterprise.outline()).reason:
+                assert time.monotonic() - began < 5.0, "a reading that hung makes no later one rare"
                 await asyncio.sleep(0.1)
         finally:
             awake.set()
