@@ -4,6 +4,7 @@ Sending runs this once for each message, so headers that every packet has are pa
 depend only on the destination are prepared when the queue is opened.
 """
 
+import functools
 import struct
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -68,8 +69,7 @@ class Destination:
     """The destination of messages: the parts that are equal in all packets sent through an open queue."""
 
     __slots__ = (
-        "_addressings", "_names", "address", "flags", "name", "plain", "plain_transactional", "security", "sender",
-        "source", "transit",
+        "_addressings", "_names", "address", "flags", "name", "security", "sender", "source", "transit",
     )  # fmt: skip
 
     def __init__(
@@ -90,7 +90,6 @@ class Destination:
         """The SecurityHeader with that SID."""
         self._names: dict[str, tuple[int, bytes]] = {}
         self._addressings: dict[tuple[Shape, bool], Addressing | None] = {}
-        self._prepare()
 
     def name_sender(self, identifier: bytes) -> None:
         """Have unsigned messages name this SID as their sender, and no other (MS-MQDMPR 3.1.1.12)."""
@@ -98,12 +97,6 @@ class Destination:
         if identifier:
             self.security = header_naming(identifier)
             self.flags |= HAS_SECURITY
-        self._prepare()
-
-    def _prepare(self) -> None:
-        size = len(self.name) + len(self.security)
-        self.plain = _plain_pack(size)
-        self.plain_transactional = _plain_pack(size + TRANSACTION.size)
         self._addressings.clear()
 
     def addressing_of(self, message: Message, transactional: bool) -> Addressing | None:
@@ -174,7 +167,11 @@ def serialize(
         raise TypeError(f"the body of a message is bytes, and this is {type(body).__name__}: encode a text first")
     if message.__dict__.keys() <= _PLAIN:
         return _plain_value(body, get("recoverable"), destination, identifier, now, transaction, first, last)
-    if not message.__dict__.keys().isdisjoint(_CHECKED):
+    if message.__dict__.keys() <= _NEARLY_PLAIN:
+        names = _other_names(message, destination)
+        return _plain_value(body, get("recoverable"), destination, identifier, now, transaction, first, last, names)
+    usual = message.__dict__.keys() <= _USUAL
+    if not usual:
         _check_numbers(get("message_class", 0), get("privacy_level", 0))
     label = get("label")
     extension = get("extension", b"")
@@ -267,12 +264,11 @@ def serialize(
             padding,
         )
     )
-    if message.__dict__.keys().isdisjoint(RARE_PROPERTIES):
+    if usual or message.__dict__.keys().isdisjoint(RARE_PROPERTIES):
         return value
     return with_rare_headers(value, message, destination.sender)
 
 
-_CHECKED: Final = frozenset(("message_class", "privacy_level"))
 _PRIVACY_LEVELS: Final = frozenset(map(int, PrivacyLevel))
 
 
@@ -286,6 +282,20 @@ def _check_numbers(message_class: int, privacy_level: int) -> None:
 
 _PLAIN: Final = frozenset(("body", "recoverable"))
 """The properties of most messages, whose headers are packed in one call."""
+_OTHER_QUEUES: Final = (
+    ("administration_queue_format_name", "administration_multi_queue_format_name", ADMINISTRATION_SHIFT),
+    ("response_queue_format_name", "response_multi_queue_format_name", RESPONSE_SHIFT),
+)
+"""Properties with the name of a queue, or with those of several, and where the UserHeader has its type."""
+_NAMES: Final = frozenset((*(name for item in _OTHER_QUEUES for name in item[:2]), "connector_type_identifier"))
+_NEARLY_PLAIN: Final = _PLAIN | {item[0] for item in _OTHER_QUEUES}
+_USUAL: Final = _PLAIN | {
+    "acknowledgements_requested", "administration_queue_format_name", "app_specific", "body_type",
+    "correlation_identifier", "extension", "label", "priority", "response_queue_format_name", "time_to_be_received",
+    "time_to_reach_queue",
+}  # fmt: skip
+"""Properties whose numbers need no check, and that need no rare header."""
+_NO_NAMES: Final = (0, b"")
 _SHA_512: Final = int(HashAlgorithm.SHA_512)
 _AES_256: Final = int(EncryptionAlgorithm.AES256)
 _SIZES_AT: Final = offset_of(MessagePropertiesHeader, "message_size")
@@ -296,9 +306,10 @@ _AFTER_SIZES: Final = _DEFAULT_PROPERTIES[_AFTER_SIZES_AT:]
 """MessagePropertiesHeader around the size of the body and its allocated size."""
 
 
+@functools.lru_cache(256)
 def _plain_pack(between: int) -> Callable[..., bytes]:
-    """Packs the headers of a message that has only a body; ``between`` are the bytes from the UserHeader's last number
-    to the MessagePropertiesHeader.
+    """Packs the headers of a message that has only a body and names; ``between`` are the bytes from the UserHeader's
+    last number to the MessagePropertiesHeader.
     """
     before, after = between + len(_BEFORE_SIZES), len(_AFTER_SIZES)
     return struct.Struct(f"{HEAD.format}{before}sII{after}s").pack
@@ -313,12 +324,13 @@ def _plain_value(
     transaction: TransactionFields | None,
     first: bool,
     last: bool,
+    names: tuple[int, bytes] = _NO_NAMES,
 ) -> bytes:
-    name, pack, flags = destination.name, destination.plain, destination.flags
+    more, tail = names
+    name, flags = destination.name + tail, destination.flags | more
     record_flags, priority = 0, DEFAULT_PRIORITY
     if transaction is not None:
         name += _transaction_header(transaction, first, last)
-        pack = destination.plain_transactional
         flags |= RECOVERABLE_FLAG | HAS_TRANSACTION
         record_flags, priority = TRANSACTIONAL, 0
     elif recoverable:
@@ -332,7 +344,7 @@ def _plain_value(
     size += len(padding)
     if size > MAXIMUM_PACKET_SIZE:
         raise _too_large(size)
-    head = pack(
+    head = _plain_pack(len(name))(
         VERSION,
         record_flags,
         0,
@@ -438,36 +450,19 @@ def _transaction_header(transaction: TransactionFields, first: bool, last: bool)
     return TRANSACTION.pack(flags, transaction.sequence, transaction.number, transaction.previous)
 
 
-_NAMES: Final = frozenset(
-    (
-        "administration_queue_format_name",
-        "administration_multi_queue_format_name",
-        "response_queue_format_name",
-        "response_multi_queue_format_name",
-        "connector_type_identifier",
-    )
-)
-
-
 def _other_names(message: Message, destination: Destination) -> tuple[int, bytes]:
     """Flags and bytes of the administration queue, the response queue and the connector type."""
     flags, tail = 0, b""
-    for text, several, shift in (
-        (
-            message.administration_queue_format_name,
-            message.administration_multi_queue_format_name,
-            ADMINISTRATION_SHIFT,
-        ),
-        (message.response_queue_format_name, message.response_multi_queue_format_name, RESPONSE_SHIFT),
-    ):
-        text = text or several.partition(",")[0]
-        if text:
+    get = message.__dict__.get
+    for one, several, shift in _OTHER_QUEUES:
+        if text := get(one) or get(several, "").partition(",")[0]:
             kind, name = destination.name_bytes(text)
             flags |= kind << shift
             tail += name
-    if message.connector_type_identifier != ZERO_GUID:
+    connector = get("connector_type_identifier", ZERO_GUID)
+    if connector != ZERO_GUID:
         flags |= HAS_CONNECTOR
-        tail += message.connector_type_identifier
+        tail += connector
     return flags, tail
 
 
