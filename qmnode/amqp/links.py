@@ -151,11 +151,12 @@ def credit_to_give(window: int, given: int, under_way: int, room: int | None) ->
 
     ``window`` is what one link may have under way at most, of which ``given`` is credit that is not used and
     ``under_way`` waits for the disk. ``room`` is what the queue has room for; None for any number. New credit is given
-    when half of the window is used, so that not each message costs a frame.
+    when a quarter of the window is unused: not each message costs a frame, and a sender that uses the whole window need
+    not wait until half of it is on disk.
     """
     used = given + under_way
     wanted = window - used
     if room is not None:
         wanted = min(wanted, room - used)
         return max(0, wanted)
-    return wanted if wanted * 2 >= window else 0
+    return wanted if wanted * 4 >= window else 0

@@ -26,10 +26,11 @@ NAME = r"DIRECT=OS:.\private$\orders"
     ("given", "under_way", "room", "more"),
     [
         (0, 0, None, 100),
-        (60, 0, None, 0),  # not each message costs a frame
+        (76, 0, None, 0),  # not each message costs a frame
+        (75, 0, None, 25),
         (50, 0, None, 50),
         (0, 100, None, 0),
-        (0, 60, None, 0),
+        (0, 76, None, 0),
         (0, 0, 0, 0),
         (0, 0, 3, 3),
         (2, 0, 3, 1),
