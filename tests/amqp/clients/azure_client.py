@@ -13,7 +13,7 @@ from typing import Any
 from azure.servicebus._pyamqp import ReceiveClient, SendClient
 from azure.servicebus._pyamqp.authentication import SASLPlainAuth
 from azure.servicebus._pyamqp.endpoints import Source
-from azure.servicebus._pyamqp.error import AMQPException
+from azure.servicebus._pyamqp.error import AMQPException, RetryPolicy
 from azure.servicebus._pyamqp.message import Header, Message, Properties
 
 BODIES = [b"", b"azure", b"x" * (1 << 20), b"y" * 4_000_000]
@@ -44,9 +44,9 @@ class Client:
             "max_message_size": 5 << 20,
         }
 
-    def sender(self, queue: str) -> Any:
+    def sender(self, queue: str, **options: Any) -> Any:
         """A client that sends."""
-        return SendClient(self._host, queue, **self._options)
+        return SendClient(self._host, queue, **self._options, **options)
 
     def receiver(self, credit: int, *, browses: bool = False) -> Any:
         """A client that receives or browses."""
@@ -68,8 +68,11 @@ class Client:
                 receiver.settle_messages(frame[1], frame[2], outcome)
 
     def cut(self) -> None:
-        """Wait until the door has cut the connection."""
-        with self.sender("cut") as last, suppress(AMQPException, OSError):
+        """Wait until the door has cut the connection.
+
+        The cut can come before the disposition of the message: sent again over a new connection, it would not be cut.
+        """
+        with self.sender("cut", retry_policy=RetryPolicy(retry_total=0)) as last, suppress(AMQPException, OSError):
             last.send_message(message(b"cut"))
             until = time.monotonic() + 60
             while time.monotonic() < until:
