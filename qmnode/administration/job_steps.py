@@ -213,7 +213,9 @@ class Steps:
         entry: dict[str, Any] = {"queue": queue.pathname, "lookup": lookup_identifier}
         if job.dry_run:
             job.done += 1
-            return entry | {"result": "would be done", "way": way.value, "target": target.name if target else ""}
+            entry |= {"result": "would be done", "way": way.value, "target": target.name if target else ""}
+            onward = self._targets.onward(target, message) if target is not None else ""
+            return entry | {"detail": onward} if onward else entry
         if target is None:
             queue.take_this(lookup_identifier)
             queue.delete(lookup_identifier, value, MessageClass.MQMSG_CLASS_NACK_Q_PURGED)
@@ -276,6 +278,8 @@ def _told(outcome: Outcome) -> dict[str, Any]:
         told["to_lookup"] = outcome.lookup_identifier
     if outcome.identifier:
         told["identifier"] = outcome.identifier.hex()
+    if outcome.detail:
+        told["detail"] = outcome.detail
     return told
 
 

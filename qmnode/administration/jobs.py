@@ -132,8 +132,14 @@ class Jobs:
         targets = Targets(self._manager, asker.principal, transactional)
         opened = await targets.open(target)
         await targets.close()
-        if opened.error is not None:
-            raise opened.error
+        if opened.error is None:
+            return
+        if opened.error.code is ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
+            raise MessageQueuingError(
+                opened.error.code,
+                f"{self._manager.computer_name} has no queue {target}: create it first, or name another target",
+            )
+        raise opened.error
 
     async def _sources(self, asker: Asker, kind: str, queues: Sequence[str], target: str) -> list[Queue]:
         manager, one = self._manager, len(queues) == 1 and "*" not in queues[0] and "?" not in queues[0]

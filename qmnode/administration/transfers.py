@@ -38,6 +38,8 @@ class Outcome(NamedTuple):
     """In the target, if that is a queue of this node."""
     identifier: bytes = b""
     """Of the message that was sent anew."""
+    detail: str = ""
+    """Where to look for the message if it does not arrive; empty for a target on this node."""
 
 
 @dataclass(slots=True)
@@ -97,6 +99,19 @@ class Targets:
         self._targets.clear()
 
     # One message
+
+    def onward(self, target: Target, message: Message) -> str:
+        """Where to look for a message that goes to another machine; empty for a target on this node.
+
+        Nobody can check here whether the other machine has the queue.
+        """
+        if target.descriptor is None or not isinstance(target.descriptor.queue, OutgoingQueue):
+            return ""
+        keeper = "this node" if self._sends_in_transaction(message) else "that machine"
+        return f"it leaves for another machine: if the queue does not exist there, look in the dead letters of {keeper}"
+
+    def _sends_in_transaction(self, message: Message) -> bool:
+        return message.transactional if self._transactional is None else self._transactional
 
     def check_return(self, source: Queue, target: Queue, size: int) -> None:
         """Whether a moved message may go back. Raises what forbids it."""
@@ -161,10 +176,12 @@ class Targets:
         assert target.descriptor is not None
         context, descriptor = self._manager.context, target.descriptor
         queue = descriptor.queue
-        copy = message.copy(**changes)
         outgoing = isinstance(queue, OutgoingQueue)
-        wanted = message.transactional if self._transactional is None else self._transactional
-        unit = Transaction(context, new_guid()) if (wanted if outgoing else queue.transactional) else None
+        if outgoing:  # a mistake in the name of its queue must not be its end
+            changes = {"negative_journaling_requested": True} | changes
+        copy = message.copy(**changes)
+        wanted = self._sends_in_transaction(message) if outgoing else queue.transactional
+        unit = Transaction(context, new_guid()) if wanted else None
         try:
             lookup_identifier, value, identifier = descriptor.accept(copy, unit)
         except BaseException:
@@ -174,7 +191,8 @@ class Targets:
         descriptor.put(lookup_identifier, value, unit)
         if unit is not None:
             unit.transaction_commit()
-        return Outcome(Way.ANEW, queue.pathname, 0 if outgoing else lookup_identifier, identifier)
+        place = 0 if outgoing else lookup_identifier
+        return Outcome(Way.ANEW, queue.pathname, place, identifier, self.onward(target, message))
 
 
 def take_out(queue: Queue, lookup_identifier: int, value: bytes, *, received: bool = False) -> None:

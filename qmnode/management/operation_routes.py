@@ -214,7 +214,7 @@ class LogEntry(Document):
     to_lookup_identifier: str | None = Field(default=None, description="In the target, if that is on this node")
     identifier: str | None = Field(default=None, description="Of the message that was sent anew; hexadecimal")
     name: str | None = Field(default=None, description="MQ_ERROR code's name, if it failed")
-    detail: str | None = None
+    detail: str | None = Field(default=None, description="Why it failed, or where to look for it if it does not arrive")
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> "LogEntry":

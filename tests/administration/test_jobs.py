@@ -237,8 +237,39 @@ async def test_a_move_to_another_machine_waits_in_the_outgoing_queue(qm: qmnode.
     assert job["done"] == 2 and labels(qm, "tx") == [] and labels(qm, outgoing) == ["m0", "m1"]
     numbers = [m.transaction_sequence_number for m in await _peek_all(qm, outgoing)]
     assert numbers == [1, 2]
+    assert {entry["detail"].rpartition("look in ")[2] for entry in await log(qm, job["job"])} == {
+        "the dead letters of this node"
+    }
     back = await run(qm, "move", outgoing, target="txlater")
     assert back["done"] == 2 and labels(qm, "txlater") == ["m0", "m1"]
+
+
+async def test_what_leaves_for_another_machine_becomes_a_dead_letter_if_there_is_no_such_queue(
+    qm: qmnode.QueueManager,
+) -> None:
+    await send(qm, "orders", *numbered(2))
+    target = r"BETA\private$\mistyped"
+
+    rehearsal = await run(qm, "copy", "orders", target=target, dry_run=True)
+    job = await run(qm, "copy", "orders", target=target)
+
+    for one in (rehearsal, job):
+        details = [entry["detail"] for entry in await log(qm, one["job"])]
+        assert [detail.rpartition("look in ")[2] for detail in details] == ["the dead letters of that machine"] * 2
+    assert all(m.negative_journaling_requested for m in await _peek_all(qm, f"DIRECT=OS:{target}"))
+    at_home = await run(qm, "copy", "orders", target="tx")
+    assert not any(m.negative_journaling_requested for m in await _peek_all(qm, r".\private$\tx"))
+    assert not any(entry.get("detail") for entry in await log(qm, at_home["job"]))
+
+
+async def test_a_target_that_this_node_does_not_have_is_refused_with_a_sentence(qm: qmnode.QueueManager) -> None:
+    await send(qm, "orders", *numbered(1))
+
+    for target in ("mistyped", rf"{qm.computer_name}\private$\mistyped"):
+        with pytest.raises(MessageQueuingError, match=r"has no queue .*mistyped: create it first") as refused:
+            await qm.operations.start_job(ASKER, "copy", ["orders"], target=target)
+        assert refused.value.name == "MQ_ERROR_QUEUE_NOT_FOUND"
+    assert labels(qm, "orders") == ["m0"]
 
 
 async def _peek_all(qm: qmnode.QueueManager, name: str) -> list[Message]:
