@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -14,9 +15,6 @@ from mqenterprise.certificates.errors import CertificateError
 from qmnode.security.algorithms import SMALLEST_STRONG_MODULUS, Policy
 from qmnode.security.key_making import make_internal_certificate
 from qmnode.security.rsa_keys import PrivateKey
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _STRONG_ONLY: Final = Policy(frozenset(), "weak_algorithms_sent")
 _CLOCK_SKEW: Final = 300.0

@@ -11,13 +11,11 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
 from mqenterprise.certificates.errors import CertificateError
-from mqenterprise.directory.authority import create_authority, issue, load_authority
+from mqenterprise.directory.authority import Issued, create_authority, issue, load_authority
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    from mqenterprise.directory.authority import Issued
 
 
 @dataclass(frozen=True, slots=True)

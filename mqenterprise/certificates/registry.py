@@ -14,7 +14,7 @@ from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.directory.entities import User, equals
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.swap import swap
-from qmnode.security.certificates import parse_certificate
+from qmnode.security.certificates import SenderCertificate, parse_certificate
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mqenterprise.directory.service import EnterpriseDirectory
-    from qmnode.security.certificates import SenderCertificate
 
 LARGEST_LIST: Final = 1_048_576
 """Bytes of mSMQSignCertificates (rangeUpper of its schema)."""

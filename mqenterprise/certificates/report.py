@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from mqenterprise.certificates.registry import fingerprint_of
+from mqenterprise.certificates.registry import Registered, fingerprint_of
 from qmnode.structures.guid import guid_to_text
-
-if TYPE_CHECKING:
-    from mqenterprise.certificates.registry import Registered
 
 DAY: Final = 86_400
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,9 +17,6 @@ from mqenterprise.certificates.report import row_of
 from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
 from qmnode.commands.complaint import complain
 from qmnode.security.process import forbid_core_dumps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Certificates that users sign messages with.")
 

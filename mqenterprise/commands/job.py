@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Awaitable, Callable
+from typing import Annotated
 
 import typer
 
@@ -20,17 +21,13 @@ from mqenterprise.commands.over_nodes import (
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.operations.jobs import job_name, log_entries, parse_job_name
 from mqenterprise.operations.many import each
+from mqenterprise.operations.node_client import NodeClient
+from mqenterprise.operations.settings import OperationsSettings
 from qmnode.commands.groups import Commands
 from qmnode.commands.job import PAST
 from qmnode.commands.output import counted, print_facts, print_json, print_table, say
+from qmnode.management.operation_routes import JobDocument, LogEntry
 from qmnode.structures.text import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from mqenterprise.operations.node_client import NodeClient
-    from mqenterprise.operations.settings import OperationsSettings
-    from qmnode.management.operation_routes import JobDocument, LogEntry
 
 app = Commands(
     no_args_is_help=True,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,7 +20,7 @@ from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, Direc
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.fleet import Fleet, Outcome
 from mqenterprise.keys.life_cycle import Waiting
-from mqenterprise.keys.publication import Publication
+from mqenterprise.keys.publication import Node, Publication
 from mqenterprise.keys.report import COLUMNS, brief, rows_of
 from mqenterprise.keys.settings import COMPUTER, load_key_settings
 from qmnode.commands.complaint import complain
@@ -27,12 +28,6 @@ from qmnode.commands.output import print_table
 from qmnode.commands.target import YesOption, at_a_terminal
 from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.process import forbid_core_dumps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
-    from typing import Any
-
-    from mqenterprise.keys.publication import Node
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Encryption keys of the nodes, and their rotation.")
 

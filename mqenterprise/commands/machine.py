@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -12,10 +14,6 @@ from mqenterprise.commands.opening import AsJson, DirectoryFile, opened, show
 from mqenterprise.directory.machine_access import RIGHTS, MachineAccess
 from mqenterprise.topology.trustees import Trustees
 from qmnode.administration.access_control import Change
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Queue managers in the directory.")
 acl = typer.Typer(no_args_is_help=True, add_completion=False, help="Access lists of queue managers.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,7 +19,9 @@ from mqenterprise.commands.over_nodes import (
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.operations.failures import merged
 from mqenterprise.operations.many import each
+from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.search import Search
+from mqenterprise.operations.settings import OperationsSettings
 from qmnode.administration.failures import BY
 from qmnode.commands.groups import Commands
 from qmnode.commands.message_files import FAILURE_QUEUES
@@ -27,13 +29,9 @@ from qmnode.commands.messages import lookup
 from qmnode.commands.output import counted, print_body, print_facts, print_json, print_table, say, size_text
 from qmnode.commands.selecting import WhereOption
 from qmnode.management.documents import lookup_text
+from qmnode.management.message_documents import MessageDocument
+from qmnode.management.operation_routes import FailureGroups
 from qmnode.structures.text import printable
-
-if TYPE_CHECKING:
-    from mqenterprise.operations.node_client import NodeClient
-    from mqenterprise.operations.settings import OperationsSettings
-    from qmnode.management.message_documents import MessageDocument
-    from qmnode.management.operation_routes import FailureGroups
 
 app = Commands(
     no_args_is_help=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -22,18 +22,14 @@ from mqenterprise.commands.over_nodes import (
     with_machine,
 )
 from mqenterprise.operations.errors import NodeError
+from mqenterprise.operations.node_client import NodeClient
+from mqenterprise.operations.settings import OperationsSettings
 from qmnode.commands.message_files import NO_EDIT, Edit, batches, opened_source, written
 from qmnode.commands.message_operations import DryRunOption, TransactionalOption
 from qmnode.commands.messages import lookup
 from qmnode.commands.output import counted, json_text, print_json, progress, say
 from qmnode.commands.selecting import WhereOption
 from qmnode.management.documents import lookup_text
-
-if TYPE_CHECKING:
-    from typing import TextIO
-
-    from mqenterprise.operations.node_client import NodeClient
-    from mqenterprise.operations.settings import OperationsSettings
 
 
 @app.command(epilog="Example: mqenterprise message export 'orders*' --where older=1d --all --output orders.ndjson")

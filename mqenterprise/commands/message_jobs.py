@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -22,19 +23,15 @@ from mqenterprise.commands.over_nodes import (
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.operations.jobs import job_name, log_entries, watch
 from mqenterprise.operations.many import each
+from mqenterprise.operations.node_client import NodeClient
+from mqenterprise.operations.settings import OperationsSettings
 from qmnode.commands.message_operations import DryRunOption, Lookups, TargetOption, TransactionalOption, WaitOption
 from qmnode.commands.messages import lookup
 from qmnode.commands.output import print_json, progress, say
 from qmnode.commands.selecting import WhereOption
 from qmnode.commands.target import YesOption, confirm
 from qmnode.management.documents import lookup_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from mqenterprise.operations.node_client import NodeClient
-    from mqenterprise.operations.settings import OperationsSettings
-    from qmnode.management.operation_routes import JobDocument
+from qmnode.management.operation_routes import JobDocument
 
 Name = Annotated[
     str, typer.Argument(metavar="QUEUE", help="Name, or a pattern with * and ? for several queues; of each machine.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import structlog
 import typer
@@ -16,15 +17,11 @@ from mqenterprise.directory.configuration import ENVIRONMENT, default_state, loa
 from mqenterprise.directory.embedded import EmbeddedDirectory
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.settings import DirectorySettings
 from qmnode.commands.complaint import complain
 from qmnode.commands.output import print_table
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.structures.text import printable_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from mqenterprise.directory.settings import DirectorySettings
 
 FAILED, SOMETHING_TO_DO = 1, 2
 

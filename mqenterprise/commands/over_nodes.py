@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
 from mqenterprise.commands.completion import complete_computer
 from mqenterprise.commands.opening import FAILED, DirectoryFile, opened
 from mqenterprise.operations.errors import NodeError, OperationsError
+from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.nodes import chosen_nodes, connected
 from mqenterprise.operations.settings import ENVIRONMENT, OperationsSettings, load_settings
 from qmnode.administration.where import parse_where
 from qmnode.commands.complaint import complain
 from qmnode.errors import MessageQueuingError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-
-    from mqenterprise.operations.node_client import NodeClient
 
 T = TypeVar("T")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,17 +19,13 @@ from mqenterprise.commands.opening import (
 )
 from mqenterprise.directory.entities import Queue, equals
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, ObjectAlreadyExists
+from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.commands.complaint import complain
 from qmnode.commands.groups import Commands
 from qmnode.model.message import INFINITE
 from qmnode.settings.sizes import quota_from_text, quota_text
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from mqenterprise.directory.service import EnterpriseDirectory
 
 app = Commands(no_args_is_help=True, help="Public queues in the directory.")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -27,12 +28,8 @@ from mqenterprise.topology.check import load
 from mqenterprise.topology.problems import DeclarationError
 from qmnode.commands.complaint import complain
 from qmnode.routing import NoRouteError, Router
+from qmnode.structures.guid import Guid
 from qmnode.structures.text import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from qmnode.structures.guid import Guid
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Where messages go, and why.")
 

@@ -6,14 +6,16 @@ Exit codes: 0 done, or nothing to do; 1 it failed; 2 there is something to do (p
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from mqenterprise.commands.opening import (
     FAILED,
@@ -30,7 +32,7 @@ from mqenterprise.topology.check import Checked, load
 from mqenterprise.topology.export import export as exported
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.plan import FixedError, Plan, PlanFileError, from_json
-from mqenterprise.topology.problems import DeclarationError
+from mqenterprise.topology.problems import DeclarationError, Problem
 from mqenterprise.topology.render import done_summary, plan_lines, summary
 from mqenterprise.topology.session import Agree, Applied, agreed, apply_declared, apply_plan, plan_declared
 from mqenterprise.topology.target import TargetError
@@ -40,13 +42,6 @@ from qmnode.commands.output import counted
 from qmnode.commands.target import YesOption, at_a_terminal
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.structures.text import printable_json, printable_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from rich.text import Text
-
-    from mqenterprise.topology.problems import Problem
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 

@@ -9,8 +9,10 @@ import sqlite3
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from mqenterprise.directory.mapping import satisfies
 from mqenterprise.directory.names import normalized
@@ -27,13 +29,8 @@ from qmnode.directory.port import (
     Site,
     User,
 )
+from qmnode.structures.guid import Guid
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from qmnode.structures.guid import Guid
 
 Kind = TypeVar("Kind", bound=DirectoryObject)
 

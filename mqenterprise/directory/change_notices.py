@@ -7,7 +7,9 @@ Here a node of this machine sends the messages, if the directory's settings name
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -18,13 +20,7 @@ from qmnode.structures.change_notification import (
     ChangeEvent,
     Notification,
 )
-from qmnode.structures.guid import guid_to_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from qmnode.structures.guid import Guid
+from qmnode.structures.guid import Guid, guid_to_text
 
 log = structlog.get_logger(__name__)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import yaml
 from pydantic import ValidationError
@@ -13,9 +14,6 @@ from mqenterprise.directory.embedded import EmbeddedDirectory
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.settings import DirectorySettings, OtherServers
 from qmnode.structures.text import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ENVIRONMENT: Final = "MQENTERPRISE_DIRECTORY"
 

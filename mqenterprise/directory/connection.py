@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from mqenterprise.directory.dialect import ROOT_DSE_ATTRIBUTES, Dialect, dialect_of
 from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
@@ -13,7 +14,8 @@ from mqenterprise.directory.errors import DirectoryUnavailable, ObjectNotFound, 
 from mqenterprise.directory.names import canonical, normalized
 from mqenterprise.directory.pool import Pool
 from mqenterprise.directory.results import BUSY, NO_SUCH_OBJECT, SUCCESS, error_of
-from mqenterprise.directory.session import host_of
+from mqenterprise.directory.session import Session, host_of
+from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.directory.wire import (
     DONE,
     ENTRY,
@@ -32,12 +34,6 @@ from mqenterprise.directory.wire import (
     octets,
     search_request,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-
-    from mqenterprise.directory.session import Session
-    from mqenterprise.directory.settings import DirectorySettings
 
 Answer = TypeVar("Answer")
 

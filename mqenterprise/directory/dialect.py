@@ -16,8 +16,9 @@ accounts               sAMAccountName, unicodePwd         userPassword
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from mqenterprise.directory.errors import ConstraintViolated, SchemaMissing
 from mqenterprise.directory.names import canonical, child, escape_filter, parent_of
@@ -25,13 +26,8 @@ from mqenterprise.directory.passwords import hashed
 from mqenterprise.directory.schema import load_schema
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.directory.wire import SEQUENCE, Control, element, integer
-from qmnode.structures.guid import guid_to_text, new_guid
+from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.names.direct import utf16_length
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from qmnode.structures.guid import Guid
 
 ACTIVE_DIRECTORY_CAPABILITY: Final = b"1.2.840.113556.1.4.800"
 SECURITY_DESCRIPTOR_FLAGS: Final = "1.2.840.113556.1.4.801"

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
 from mqenterprise.directory.names import normalized
-from qmnode.structures.guid import guid_from_bytes, guid_to_text
+from qmnode.structures.guid import Guid, guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.directory.entries import Entry
-    from qmnode.structures.guid import Guid
 
 ASKED: Final = ("objectClass", "objectGUID", "member", "msMQ-Recipient-FormatName")
 MOST_QUEUES: Final = 10_000

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final
 
 from mqenterprise.directory.connection import LdapConnection
-from mqenterprise.directory.entries import Entry, Scope
+from mqenterprise.directory.entries import Change, Entry, Scope
 from mqenterprise.directory.errors import DirectoryUnavailable, ObjectNotFound
 from mqenterprise.directory.names import child, normalized
 from mqenterprise.directory.settings import CATALOGUE, DirectorySettings
 from qmnode.structures.guid import guid_from_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from mqenterprise.directory.entries import Change
 
 DOMAINS_FOR: Final = 3600.0
 """Seconds for which the list of the forest's domains is good."""

@@ -6,8 +6,9 @@ import calendar
 import enum
 import re
 import struct
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mqenterprise.directory.entities import DistributionList, QueueAlias, QueueManagerSettings
 from mqenterprise.directory.errors import ConstraintViolated
@@ -26,9 +27,6 @@ from qmnode.directory.port import (
 )
 from qmnode.structures.guid import guid_from_bytes
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 Values = tuple[bytes, ...]
 

@@ -37,14 +37,13 @@ from mqenterprise.directory.wire import (
     octets,
     search_request,
 )
-from qmnode.structures.guid import guid_from_bytes
+from qmnode.structures.guid import Guid, guid_from_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.directory.session import Session
-    from qmnode.structures.guid import Guid
 
 log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from mqenterprise.directory.mapping import (
     satisfies,
 )
 from qmnode.directory.port import DirectoryObject
-from qmnode.structures.guid import guid_from_bytes, guid_to_text
+from qmnode.structures.guid import Guid, guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.directory.entities import Filter
     from mqenterprise.directory.references import References
-    from qmnode.structures.guid import Guid
 
 Entity = TypeVar("Entity", bound=DirectoryObject)
 

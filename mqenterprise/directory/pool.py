@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from mqenterprise.directory.errors import BindRefused, DirectoryError, DirectoryUnavailable
 from mqenterprise.directory.session import Session, open_session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from mqenterprise.directory.settings import DirectorySettings
+from mqenterprise.directory.settings import DirectorySettings
 
 
 class Pool:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -53,11 +54,7 @@ from qmnode.directory.port import (
     User,
     equals,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from qmnode.structures.guid import Guid
+from qmnode.structures.guid import Guid
 
 Answer = TypeVar("Answer")
 Kind = TypeVar("Kind", bound=DirectoryObject)

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 from mqenterprise.directory.certificates import digests_of
-from mqenterprise.directory.change_notices import NOTIFIED_FIELDS
+from mqenterprise.directory.change_notices import NOTIFIED_FIELDS, ChangeNotices
 from mqenterprise.directory.entities import QueueManagerSettings
 from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectAlreadyExists, ObjectNotFound
@@ -31,7 +31,6 @@ from qmnode.structures.change_notification import ChangeEvent
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from mqenterprise.directory.change_notices import ChangeNotices
     from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.directory.references import References
 

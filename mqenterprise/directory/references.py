@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from mqenterprise.directory.errors import ObjectNotFound
 from mqenterprise.directory.mapping import Refers
 from mqenterprise.directory.names import escape_filter, normalized
-from qmnode.structures.guid import guid_from_bytes, guid_to_text
+from qmnode.structures.guid import Guid, guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mqenterprise.directory.connection import LdapConnection
-    from qmnode.structures.guid import Guid
 
 Key = TypeVar("Key")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mqenterprise.directory.entities import DistributionList, QueueAlias
-from mqenterprise.directory.entries import Scope
+from mqenterprise.directory.entries import Entry, Scope
 from mqenterprise.directory.errors import ConstraintViolated, ObjectNotFound
 from mqenterprise.directory.mapping import ALIAS, DISTRIBUTION_LIST, QUEUE, ROUTING_LINK, SITE, USER, Refers
 from mqenterprise.directory.names import (
@@ -22,16 +22,14 @@ from mqenterprise.directory.new_descriptors import NewDescriptors
 from mqenterprise.directory.objects import ObjectRepository
 from qmnode.directory.port import Queue, RoutingLink, Site, User
 from qmnode.structures.change_notification import ChangeEvent
-from qmnode.structures.guid import ZERO_GUID, guid_to_text
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from mqenterprise.directory.change_notices import ChangeNotices
     from mqenterprise.directory.connection import LdapConnection
-    from mqenterprise.directory.entries import Entry
     from mqenterprise.directory.references import References
-    from qmnode.structures.guid import Guid
 
 HIGHEST_COST = 999_999
 

@@ -8,8 +8,9 @@ what MS-MQDSSM 5.1 asks for: to read an object takes RIGHT_GENERIC_READ, to chan
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mqenterprise.directory.schema import load_schema
 from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess, SiteAccess
@@ -28,9 +29,6 @@ from qmnode.structures.security_descriptor import (
     allow,
 )
 from qmnode.structures.sid import Sid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 CREATE_CHILD: Final = 0x0001
 LIST_CONTENTS: Final = 0x0004

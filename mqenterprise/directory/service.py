@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 from mqenterprise.directory.change_notices import ChangeNotices
-from mqenterprise.directory.errors import ObjectAlreadyExists, ObjectNotFound
+from mqenterprise.directory.entries import Entry
+from mqenterprise.directory.errors import HalfWritten, ObjectAlreadyExists, ObjectNotFound
 from mqenterprise.directory.forest import connection_of
 from mqenterprise.directory.mapping import ENTERPRISE
 from mqenterprise.directory.names import name_of, split_dn
@@ -23,15 +26,8 @@ from mqenterprise.directory.repositories import (
     SiteRepository,
     UserRepository,
 )
+from mqenterprise.directory.settings import DirectorySettings
 from qmnode.directory.port import Enterprise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from types import TracebackType
-
-    from mqenterprise.directory.entries import Entry
-    from mqenterprise.directory.errors import HalfWritten
-    from mqenterprise.directory.settings import DirectorySettings
 
 
 class _EnterpriseRepository(ObjectRepository[Enterprise]):

@@ -7,7 +7,8 @@ import select
 import socket
 import ssl
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import ldap3
@@ -17,9 +18,6 @@ from mqenterprise.directory.errors import BindRefused, CertificateRefused, Direc
 from mqenterprise.directory.settings import BindMethod, DirectorySettings
 from mqenterprise.directory.wire import Wire
 from qmnode.errors import reason_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DEFAULT_PORTS: Final = {"ldap": 389, "ldaps": 636}
 # TLS alerts by which a server says that it does not like *our* certificate or has none itself.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.passwords import hashed
 from mqenterprise.directory.schema import openldap_ldif
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 SCHEMA_FOLDERS: Final = (Path("/etc/ldap/schema"), Path("/etc/openldap/schema"), Path("/usr/local/etc/openldap/schema"))
 MODULE_FOLDERS: Final = (

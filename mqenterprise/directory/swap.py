@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from mqenterprise.directory.entries import Change, ChangeKind
+from mqenterprise.directory.entries import Change, ChangeKind, Connection
 from mqenterprise.directory.errors import ConditionFailed, ConstraintViolated
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from mqenterprise.directory.entries import Connection
 
 
 def swap(

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from mqenterprise.directory.errors import DirectoryUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Answer = TypeVar("Answer")
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import ssl
+from asyncio import Semaphore
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -22,11 +25,6 @@ from qmnode.management.operation_routes import (
     JobList,
     JobLog,
 )
-
-if TYPE_CHECKING:
-    from asyncio import Semaphore
-    from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
-    from types import TracebackType
 
 D = TypeVar("D", bound=BaseModel)
 _LARGEST_ANSWER: Final = 64 * 1024 * 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +13,6 @@ from mqenterprise.topology.problems import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence
-    from contextlib import AbstractContextManager
 
     from mqenterprise.directory.service import EnterpriseDirectory
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
-
-if TYPE_CHECKING:
-    from pyspark import SparkConf
 
 _NOISE: Final = (
     # Spark itself requests the module, and Java warns of it every time.

@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import uuid4
 
@@ -20,18 +22,13 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 from pyarrow import compute, parquet
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from qmnode.errors import ConfigurationError
 from qmnode.export.events import shown
 from qmnode.export.places import Place, below
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from pyspark.sql import DataFrame, SparkSession
 
 PARTITION: Final = ("date", "site")
 _STATE: Final = "mqenterprise"

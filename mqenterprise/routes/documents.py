@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mqenterprise.routes.explanation import SECTIONS
+from mqenterprise.routes.explanation import SECTIONS, Explanation
 from qmnode.structures.guid import guid_to_text
 
 if TYPE_CHECKING:
     from mqenterprise.routes.enterprise import NamedTopology
-    from mqenterprise.routes.explanation import Explanation
     from mqenterprise.routes.journeys import Way
     from mqenterprise.routes.simulation import ChangedJourney, Simulation
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qmnode.routing import CIRCLE_HINT, NoRouteError, Router, RoutingTable, Rule, follow
+from qmnode.routing import CIRCLE_HINT, Machine, NextHops, NoRouteError, Router, RoutingLink, RoutingTable, Rule, follow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mqenterprise.routes.enterprise import NamedTopology
-    from qmnode.routing import Machine, NextHops, RoutingLink
     from qmnode.structures.guid import Guid
 
 SECTIONS = {

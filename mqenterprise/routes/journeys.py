@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qmnode.routing import NoRouteError, Router, follow, step
+from qmnode.routing import NoRouteError, Router, RoutingTable, follow, step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
 
     from mqenterprise.routes.least_costs import LeastCosts
-    from qmnode.routing import RoutingTable
     from qmnode.structures.guid import Guid
 
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from qmnode.routing import Route
-
-if TYPE_CHECKING:
-    from qmnode.routing import RoutingLink, RoutingTable, TopologySnapshot
-    from qmnode.structures.guid import Guid
+from qmnode.routing import Route, RoutingLink, RoutingTable, TopologySnapshot
+from qmnode.structures.guid import Guid
 
 KEPT: Final = 1_000
 """The number of sites whose costs are cached, and of destinations whose ways are cached."""

@@ -18,15 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mqenterprise.topology.plan import Plan, Standing, from_json, standing, to_json
-from mqenterprise.topology.target import MovedOn, TargetError, TargetUnavailable
+from mqenterprise.topology.plan import Plan, Standing, Step, from_json, standing, to_json
+from mqenterprise.topology.target import MovedOn, Snapshot, Target, TargetError, TargetUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from mqenterprise.topology.lease import Lease
-    from mqenterprise.topology.plan import Step
-    from mqenterprise.topology.target import Snapshot, Target
 
 WORKERS = 4
 """The number of concurrent steps: as many as the directory keeps connections open for."""

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path as FilePath
 
 from mqenterprise.topology.certificates import read_certificates
 from mqenterprise.topology.collector import paused_collector
-from mqenterprise.topology.loader import Loaded, load_models
+from mqenterprise.topology.declaration import Declaration, Machine, RoutingLink
+from mqenterprise.topology.loader import Loaded, Sources, load_models
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError, Path, Problem, did_you_mean, in_order
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path as FilePath
-
-    from mqenterprise.topology.collector import paused_collector
-    from mqenterprise.topology.declaration import Declaration, Machine, RoutingLink
-from mqenterprise.topology.loader import Sources
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
 
 from mqenterprise.topology import declaration
 from mqenterprise.topology.problems import Path, did_you_mean
 from qmnode.settings.bridges import SecretSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pydantic import BaseModel
-    from pydantic_core import ErrorDetails
 
 _MODELS: dict[str, type[BaseModel]] = {
     "enterprise": declaration.Enterprise,

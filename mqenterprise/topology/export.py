@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
 from mqenterprise.topology import access, declaration
 from mqenterprise.topology.certificates import as_pem
@@ -15,9 +16,6 @@ from mqenterprise.topology.check import load
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import Kind, Resource, Table
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _ROLES = ("routing_server", "supporting_server", "directory_server")

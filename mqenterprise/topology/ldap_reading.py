@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from mqenterprise.directory.entries import Scope
+from mqenterprise.directory.entries import Entry, Scope
 from mqenterprise.directory.names import (
     escape_filter,
     join_queue_name,
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from mqenterprise.directory.connection import LdapConnection
-    from mqenterprise.directory.entries import Entry
     from mqenterprise.topology.trustees import Trustees
 
 CONFIGURATION: Final = "msmq"

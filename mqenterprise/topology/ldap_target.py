@@ -16,7 +16,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from mqenterprise.directory.entries import Change, ChangeKind, Scope
+from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
 from mqenterprise.directory.errors import (
     ConditionFailed,
     DirectoryError,
@@ -28,11 +28,11 @@ from mqenterprise.directory.names import child, parent_of, split_queue_name
 from mqenterprise.directory.new_descriptors import NewDescriptors
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.topology import ldap_fields as fields
-from mqenterprise.topology.ldap_fields import MARK, encode, mark, token_of
+from mqenterprise.topology.ldap_fields import MARK, Field, encode, mark, token_of
 from mqenterprise.topology.ldap_machines import Machines
 from mqenterprise.topology.ldap_reading import Index, Place, read_all
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.plan import Action
+from mqenterprise.topology.plan import Action, Step, Values
 from mqenterprise.topology.resources import Kind
 from mqenterprise.topology.target import MovedOn, Snapshot, TargetError, TargetUnavailable
 from mqenterprise.topology.trustees import Trustees
@@ -43,10 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from mqenterprise.directory.dialect import Contexts
-    from mqenterprise.directory.entries import Entry
     from mqenterprise.directory.service import EnterpriseDirectory
-    from mqenterprise.topology.ldap_fields import Field
-    from mqenterprise.topology.plan import Step, Values
 
 LONGEST_ACCOUNT_NAME: Final = 20
 """The greatest length of a user's sAMAccountName."""

@@ -19,16 +19,12 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from mqenterprise.topology.target import TargetError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mqenterprise.topology.target import LeaseEntry
+from mqenterprise.topology.target import LeaseEntry, TargetError
 
 TIME_TO_LIVE = 20.0
 """Seconds without renewal after which a lease can be taken over."""

@@ -10,8 +10,10 @@ when an error in them needs a line.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from pathlib import Path
+from typing import Any, get_args
 
 import yaml
 from pydantic import ValidationError
@@ -22,10 +24,6 @@ from mqenterprise.topology.explain import explain
 from mqenterprise.topology.problems import DeclarationError, Problem
 from mqenterprise.topology.reading import Unreadable, decoded, deepest_line, in_plain_words, unfolding_line
 from mqenterprise.topology.salvage import salvage
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-    from pathlib import Path
 
 MAXIMUM_FILE = 64 << 20
 """The greatest size of one file in bytes."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.resources import (
@@ -22,9 +22,6 @@ from mqenterprise.topology.resources import (
     rank_of,
     same,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 FORMAT = 1
 """Version of the plan's file format."""

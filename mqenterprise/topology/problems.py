@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from qmnode.structures.text import nearest as nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Path = tuple[str | int, ...]
 """A place in a document: mapping keys and list positions from its root."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from rich.text import Text
 
 from mqenterprise.topology.certificates import described
 from mqenterprise.topology.plan import Action, Note, Plan, Step
+from mqenterprise.topology.resources import Value
 from qmnode.settings.sizes import quota_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mqenterprise.topology.resources import Value
 
 SIGNS = {Action.CREATE: ("+", "green"), Action.UPDATE: ("~", "yellow"), Action.DELETE: ("-", "red")}
 WORDS = {Action.CREATE: "to create", Action.UPDATE: "to change", Action.DELETE: "to delete"}

@@ -8,14 +8,10 @@ equal values mean equal objects.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from mqenterprise.topology.names import fold
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Value = str | int | bool | None | tuple[str, ...]
 Key = tuple[str, ...]

@@ -6,17 +6,14 @@ item thus keeps its position, and its references are checked together with those
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from mqenterprise.topology import declaration
 from mqenterprise.topology.names import fold
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pydantic_core import ErrorDetails
 
 _MODELS: dict[str, type[BaseModel]] = {
     "sites": declaration.Site,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 LINE: Final = 17.0
 """The height of a line of text."""

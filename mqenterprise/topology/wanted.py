@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqenterprise.topology import access
-from mqenterprise.topology.declaration import ForeignSite, Machine, Queue, RoutingLink
+from mqenterprise.topology.declaration import Enterprise, ForeignSite, Machine, Queue, RoutingLink, Site
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError, Problem
 from mqenterprise.topology.resources import Kind, Table, Value, resource
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from mqenterprise.topology.check import Checked
-    from mqenterprise.topology.declaration import Enterprise, Site
 
 
 def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:

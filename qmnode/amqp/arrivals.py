@@ -12,8 +12,8 @@ import structlog
 
 from qmnode.amqp.conditions import NOT_ALLOWED, NOT_IMPLEMENTED, RefusedError
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import Access
-from qmnode.model.message import Acknowledgment
+from qmnode.model.api import Access, InTransaction, QueueApi
+from qmnode.model.message import Acknowledgment, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.structures.error_codes import ErrorCode
@@ -21,8 +21,6 @@ from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass, is_negative_acknowledgment
 
 if TYPE_CHECKING:
-    from qmnode.model.api import InTransaction, QueueApi
-    from qmnode.model.message import Message
     from qmnode.model.queue_manager import QueueManager
 
 log = structlog.get_logger(__name__)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qmnode.amqp.addresses import opened_name
 from qmnode.amqp.bridge_in import decoded, is_of_the_message, reject
 from qmnode.amqp.bridge_out import encoded, open_source, report_rejected
-from qmnode.amqp.client_links import PeerError, to_its_end
+from qmnode.amqp.client_links import Arrival, ClientReceiver, ClientSender, Outcome, PeerError, to_its_end
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import RefusedError, of_message
 from qmnode.amqp.sections import AmqpMessage, parse, write
@@ -36,7 +36,6 @@ from qmnode.structures.guid import guid_to_text
 if TYPE_CHECKING:
     from qmnode.amqp.bridges import Bridge
     from qmnode.amqp.client import AmqpClient
-    from qmnode.amqp.client_links import Arrival, ClientReceiver, ClientSender, Outcome
 
 _NEW: Final = "A bridge that has no ledger yet"
 _BEGUN: Final = "A bridge with a ledger"

@@ -13,21 +13,19 @@ import structlog
 from proton import Condition, Delivery
 
 from qmnode.amqp.addresses import opened_name
-from qmnode.amqp.client_links import to_its_end
+from qmnode.amqp.client_links import Arrival, ClientReceiver, to_its_end
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import DECODE, RefusedError, of_message
 from qmnode.amqp.links import Sent, send_all
 from qmnode.amqp.sections import parse
 from qmnode.errors import MessageQueuingError, MessageTooLargeError
-from qmnode.model.api import Access
+from qmnode.model.api import Access, QueueApi
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from qmnode.amqp.bridges import Bridge
     from qmnode.amqp.client import AmqpClient
-    from qmnode.amqp.client_links import Arrival, ClientReceiver
-    from qmnode.model.api import QueueApi
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from qmnode.amqp.addresses import opened_name
-from qmnode.amqp.client_links import PeerError
+from qmnode.amqp.client_links import Outcome, PeerError
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.mapping import to_amqp
 from qmnode.amqp.sections import AmqpMessage, write
@@ -28,7 +28,6 @@ from qmnode.structures.error_codes import ErrorCode
 if TYPE_CHECKING:
     from qmnode.amqp.bridges import Bridge
     from qmnode.amqp.client import AmqpClient
-    from qmnode.amqp.client_links import Outcome
     from qmnode.model.message import Message
 
 log = structlog.get_logger(__name__)

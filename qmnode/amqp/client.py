@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from proton import SASL, Collector, Connection, Endpoint, Event, Link, Terminus, Transport, symbol
 
@@ -15,10 +17,6 @@ from qmnode.amqp.conditions import DECODE
 from qmnode.amqp.peer import MALFORMED
 from qmnode.amqp.sections import VALUE, AmqpMessage, write
 from qmnode.version import program_version
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
 
 _FRAME: Final = 64 * 1024
 _WINDOW: Final = 400 * _FRAME

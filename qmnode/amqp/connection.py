@@ -10,7 +10,7 @@ import structlog
 
 from qmnode.amqp.conditions import FORCED, INTERNAL, RESOURCE_LIMIT, RefusedError
 from qmnode.amqp.peer import Peer
-from qmnode.amqp.principals import name_in_certificate
+from qmnode.amqp.principals import Principal, name_in_certificate
 from qmnode.amqp.sasl import Attempt, SaslServer, SaslState
 from qmnode.amqp.transactions import Transactions
 from qmnode.errors import MessageQueuingError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from qmnode.amqp.door import AmqpDoor
-    from qmnode.amqp.principals import Principal
 
 log = structlog.get_logger(__name__)
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from proton import Delivery
+from proton import Delivery, Receiver
 
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import DECODE, RefusedError
 from qmnode.amqp.incoming import Body
-from qmnode.amqp.links import refuse, reject
+from qmnode.amqp.links import Host, refuse, reject
 from qmnode.amqp.sections import parse
 from qmnode.amqp.transactions import DECLARED, Declare, read_request
-
-if TYPE_CHECKING:
-    from proton import Receiver
-
-    from qmnode.amqp.links import Host
 
 _CREDIT: Final = 100
 _LONGEST: Final = 4096

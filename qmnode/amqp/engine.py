@@ -7,7 +7,8 @@ it is under way. That takes longer than the rest of a message's way.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Container
+from typing import Any, Final
 
 from cproton import (
     isnull,
@@ -25,12 +26,7 @@ from cproton import (
     pn_link_recv,
     pn_link_send,
 )
-from proton import Delivery, Disposition, Event, EventType
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from proton import Collector, Link, Receiver, Sender
+from proton import Collector, Delivery, Disposition, Event, EventType, Link, Receiver, Sender
 
 _TYPES: Final[dict[int, EventType]] = EventType.TYPES
 _ACCEPTED: Final = int(Delivery.ACCEPTED)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from proton import Delivery, Described, ulong
+from proton import Delivery, Described, Receiver, ulong
 
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import DECODE, SIZE, RefusedError, of_message
 from qmnode.amqp.engine import accept, receive
-from qmnode.amqp.links import Sent, credit_to_give, refuse, reject, send_all
+from qmnode.amqp.links import Host, Sent, credit_to_give, refuse, reject, send_all
 from qmnode.amqp.sections import parse
 from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
 from qmnode.errors import MessageQueuingError
+from qmnode.model.api import InTransaction, QueueApi
 from qmnode.model.message import INFINITE
 from qmnode.model.open_queue import OpenQueueDescriptor
-
-if TYPE_CHECKING:
-    from proton import Receiver
-
-    from qmnode.amqp.links import Host
-    from qmnode.model.api import InTransaction, QueueApi
 
 _LOOK_AGAIN: Final = 0.5
 """Seconds between two looks whether a full queue, or a full disk, has room again."""

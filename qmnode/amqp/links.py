@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from proton import Condition, Delivery, Endpoint, Link, Terminus
 
 from qmnode.amqp.conditions import RefusedError
-from qmnode.amqp.mapping import from_amqp, identity
+from qmnode.amqp.mapping import Place, from_amqp, identity
 from qmnode.errors import MessageQueuingError
 from qmnode.model.open_queue import OpenQueueDescriptor
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from qmnode.amqp.arrivals import Arrivals
-    from qmnode.amqp.mapping import Place
     from qmnode.amqp.principals import Principal
     from qmnode.amqp.sections import AmqpMessage
     from qmnode.amqp.transactions import Transactions

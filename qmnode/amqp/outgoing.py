@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import structlog
-from proton import Delivery, Described, Link, ulong
+from proton import Delivery, Described, Link, Sender, ulong
 
 from qmnode.administration.messages import browse
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import NOT_IMPLEMENTED, RefusedError, of_endpoint
 from qmnode.amqp.engine import send
-from qmnode.amqp.links import refuse
+from qmnode.amqp.links import Host, refuse
 from qmnode.amqp.mapping import to_amqp
 from qmnode.amqp.sections import AmqpMessage, write
 from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
 from qmnode.errors import MessageQueuingError
+from qmnode.model.message import Message
+from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.reading import ReadOutcome
 from qmnode.structures.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from proton import Sender
-
-    from qmnode.amqp.links import Host
-    from qmnode.model.message import Message
-    from qmnode.model.open_queue import OpenQueueDescriptor
 
 log = structlog.get_logger(__name__)
 

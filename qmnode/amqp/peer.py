@@ -6,7 +6,8 @@ The engine does the framing, the sessions' windows and the links' credit. The li
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import structlog
 from proton import Collector, Connection, Endpoint, Event, ProtonException, Terminus, Transport, symbol
@@ -25,18 +26,12 @@ from qmnode.amqp.conditions import (
 from qmnode.amqp.coordinator import CoordinatorLink
 from qmnode.amqp.engine import key_of, link_key, next_event
 from qmnode.amqp.incoming import IncomingLink
-from qmnode.amqp.links import is_gone, refuse
+from qmnode.amqp.links import DoorLink, Host, is_gone, refuse
 from qmnode.amqp.outgoing import OutgoingLink
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import Access
+from qmnode.model.api import Access, QueueApi
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.version import program_version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from qmnode.amqp.links import DoorLink, Host
-    from qmnode.model.api import QueueApi
 
 log = structlog.get_logger(__name__)
 

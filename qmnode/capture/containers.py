@@ -9,13 +9,11 @@ A file is read as a stream, one record at a time. Every length in it is checked 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from qmnode.capture.errors import CaptureError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LARGEST_RECORD = 16 << 20
 """Bytes of the largest accepted record or block; capture tools stop at 256 KiB per frame."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qmnode.capture.conversations import Conversations
 from qmnode.capture.meanings import explain_values
@@ -18,9 +19,6 @@ from qmnode.structures.layout import Structure
 from qmnode.structures.packets import read_packet
 from qmnode.structures.ping import Ping
 from qmnode.structures.rules import NOTES, RULES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 @dataclass(slots=True)

@@ -7,11 +7,9 @@ one that is too damaged. Frames of other protocols are normal in a capture, so t
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import NamedTuple
 
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 

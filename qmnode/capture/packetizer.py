@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from qmnode.structures.base_header import SIGNATURE, VERSION
 from qmnode.structures.errors import PacketError
 from qmnode.structures.packets import BASE_HEADER_SIZE, packet_size
 from qmnode.structures.ping import PING_SIGNATURE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PING_SIZE: Final = 24
 

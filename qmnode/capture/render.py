@@ -11,7 +11,7 @@ from rich.tree import Tree
 from qmnode.bodies.plain import shown
 from qmnode.capture.bodies import decoded_message
 from qmnode.capture.meanings import nanoseconds, queue_name
-from qmnode.structures.findings import Kind
+from qmnode.structures.findings import Finding, Kind
 from qmnode.structures.text import printable
 from qmnode.structures.user_header import UserFlags
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from qmnode.bodies.choice import Decoded, Headers
     from qmnode.capture.explain import Explained
     from qmnode.structures.annotate import Annotation, BitsAnnotation
-    from qmnode.structures.findings import Finding
 
 _SHOWN_BYTES = 24
 _SHOWN_TEXT = 200

@@ -6,21 +6,17 @@ of omissions. It raises CaptureError where a file cannot be read any further, af
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from qmnode.capture import containers, hexdump
 from qmnode.capture.errors import CaptureError
 from qmnode.capture.frames import Datagram, Fragment, Segment, knows_link, read_frame
-from qmnode.capture.packetizer import Damaged, Origin, Packetizer, is_ping, packet_length
+from qmnode.capture.packetizer import Damaged, Origin, Packetizer, Piece, is_ping, packet_length
 from qmnode.capture.streams import Data, Direction, End, Event, Gap, StreamFollower, StreamLimits
 from qmnode.structures.packets import BASE_HEADER_SIZE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from qmnode.capture.packetizer import Piece
 
 SESSION_PORT = 1801
 """TCP port of protocol sessions (MS-MQQB 2.1.1)."""

@@ -12,13 +12,12 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from qmnode.capture.frames import FIN, RST, SYN
+from qmnode.capture.frames import FIN, RST, SYN, Endpoint, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from qmnode.capture.containers import Frame
-    from qmnode.capture.frames import Endpoint, Segment
 
 _MASK = 0xFFFFFFFF
 _HALF = 1 << 31

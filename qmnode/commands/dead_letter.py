@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -18,8 +18,6 @@ from qmnode.management.documents import identifier_text, lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument
 
 if TYPE_CHECKING:
-    from typing import TextIO
-
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.message import Message
 

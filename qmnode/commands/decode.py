@@ -6,9 +6,10 @@ import io
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import Annotated, BinaryIO
 
 import typer
 from rich.console import Console
@@ -19,9 +20,6 @@ from qmnode.capture.explain import Explained, Explainer
 from qmnode.capture.render import Body, plain, summary, tree
 from qmnode.capture.source import PING_PORT, SESSION_PORT, Format, Notice, SourceOptions, read_packets
 from qmnode.structures.text import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -14,14 +14,12 @@ A parameter of a command whose type is a dataclass stands for an option of each 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import typer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Command = TypeVar("Command", bound="Callable[..., None]")
 

@@ -21,7 +21,7 @@ from qmnode.commands.target import NODE, JsonOption, Node, QueueName, run_async
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import lookup_from_text, lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument, body_text
-from qmnode.model.api import Access
+from qmnode.model.api import Access, QueueApi
 from qmnode.model.message import Message
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.text import printable
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from qmnode.local.remote import RemoteQueueManager
-    from qmnode.model.api import QueueApi
 
 receive_app = Commands()
 peek_app = Commands()

@@ -19,7 +19,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
 from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
 from qmnode.management.transfer_document import IncomingSequenceDocument
-from qmnode.model.api import LONGEST_DUPLICATE_WINDOW, Access, QueueType
+from qmnode.model.api import LONGEST_DUPLICATE_WINDOW, Access, QueueInformation, QueueType
 from qmnode.settings.sizes import quota_from_text, quota_text
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import PathName, QueueKind, QueueNameError
@@ -27,7 +27,6 @@ from qmnode.structures.names import PathName, QueueKind, QueueNameError
 if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.administration import IncomingSequenceInformation
-    from qmnode.model.api import QueueInformation
 
 app = Commands(
     no_args_is_help=True,

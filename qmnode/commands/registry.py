@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from qmnode.commands.complaint import complain
 from qmnode.commands.quick import exit_code
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 WIDEST_HELP: Final = 100
 """Columns of the widest help: longer lines are hard to read."""

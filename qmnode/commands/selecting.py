@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.errors import MessageQueuingError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 WhereOption = Annotated[list[str] | None, typer.Option("--where", "-w", metavar="NAME=VALUE", help=WHERE_HELP)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
@@ -22,7 +22,6 @@ from qmnode.structures.message_security import AuthenticationLevel, HashAlgorith
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import BinaryIO
 
     from qmnode.bodies.choice import Encoded
     from qmnode.local.remote import RemoteQueueManager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from qmnode.dcerpc import kerberos, ntlm
-from qmnode.dcerpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType
+from qmnode.dcerpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType, SecurityContext
 from qmnode.errors import MessageQueuingError
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.key_store import KeyStoreUnavailableError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qmnode.dcerpc.negotiation import Mechanism
-    from qmnode.dcerpc.protection import SecurityContext
     from qmnode.settings.remote_read import RemoteReadSettings
 
 log = structlog.get_logger(__name__)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import Any, Final, Self, cast
 
 from qmnode.dcerpc.errors import RpcError, RpcFault
 from qmnode.dcerpc.initiator import Bound, Faulted, Initiator, Returned
-from qmnode.dcerpc.protection import AuthenticationError
-
-if TYPE_CHECKING:
-    from qmnode.dcerpc.interface import Interface, Method
-    from qmnode.dcerpc.ndr import Parameters, Representation
-    from qmnode.dcerpc.protection import SecurityContext
+from qmnode.dcerpc.interface import Interface, Method
+from qmnode.dcerpc.ndr import Parameters, Representation
+from qmnode.dcerpc.protection import AuthenticationError, SecurityContext
 
 CONNECT_TIMEOUT: Final = 15.0
 """Seconds for a connection and its bind."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 from qmnode.dcerpc.errors import FaultStatus, RpcFault
 from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Opened = TypeVar("Opened")
 

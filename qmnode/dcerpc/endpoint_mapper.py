@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from qmnode.dcerpc.endpoint_mapper_interface import (
     ENDPOINT_MAPPER,
@@ -24,15 +25,10 @@ from qmnode.dcerpc.endpoint_mapper_interface import (
     interface_of,
     tower_of,
 )
-from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE, Room
+from qmnode.dcerpc.interface import Interface, SyntaxId
+from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE, Parameters, Room
 from qmnode.dcerpc.server import Caller, Service, service
 from qmnode.structures.guid import ZERO_GUID
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from qmnode.dcerpc.interface import Interface, SyntaxId
-    from qmnode.dcerpc.ndr import Parameters
 
 _OF_INTERFACE: Final = (InquiryType.OF_INTERFACE, InquiryType.OF_BOTH)
 _OF_OBJECT: Final = (InquiryType.OF_OBJECT, InquiryType.OF_BOTH)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from qmnode.dcerpc.errors import FaultStatus, PduError, RpcError
 from qmnode.dcerpc.interface import (
@@ -15,6 +16,7 @@ from qmnode.dcerpc.interface import (
     SyntaxId,
     features_syntax,
 )
+from qmnode.dcerpc.ndr import Representation
 from qmnode.dcerpc.pdu import (
     CONCURRENT_MULTIPLEXING,
     SUPPORT_HEADER_SIGN,
@@ -47,11 +49,6 @@ from qmnode.dcerpc.protection import (
 )
 from qmnode.dcerpc.reassembly import Reassembly, fragments
 from qmnode.structures.errors import PacketError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from qmnode.dcerpc.ndr import Representation
 
 FRAGMENT: Final = 65_535
 """The largest PDU in bytes that a client accepts here."""

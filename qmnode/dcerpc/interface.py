@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from qmnode.dcerpc.ndr import NDR, NDR64
+from qmnode.dcerpc.ndr import NDR, NDR64, Parameters, Representation
 from qmnode.structures.guid import Guid, guid_from_text
-
-if TYPE_CHECKING:
-    from qmnode.dcerpc.ndr import Parameters, Representation
 
 
 class SyntaxId(NamedTuple):

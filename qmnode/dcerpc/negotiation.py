@@ -8,15 +8,13 @@ themselves, and later the PDUs, are handled by the mechanism.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 from spnego._spnego import NegState, NegTokenInit, NegTokenResp, pack_mech_type_list, unpack_token
 
 from qmnode.dcerpc.ntlm import reported
 from qmnode.dcerpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType, SecurityContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 KERBEROS: Final = ("1.2.840.48018.1.2.2", "1.2.840.113554.1.2.2")
 """The two names of Kerberos: Windows prefers its own, which began as a mistake (MS-SPNG 1.9)."""

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hmac
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from spnego import CredentialCache
 from spnego._ntlm import NTLMProxy, _NTLMCredential
 from spnego._ntlm_raw.crypto import hmac_md5, ntowfv2, rc4k
 from spnego._ntlm_raw.messages import Authenticate, AvFlags, AvId, NegotiateFlags, NTClientChallengeV2
+from spnego.channel_bindings import GssChannelBindings
 from spnego.exceptions import InvalidTokenError
-
-if TYPE_CHECKING:
-    from spnego.channel_bindings import GssChannelBindings
 
 _PROOF: Final = 16
 _VERSION_1: Final = 24

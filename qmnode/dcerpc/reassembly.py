@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from qmnode.dcerpc.errors import PduError
 from qmnode.dcerpc.pdu import FIRST_FRAGMENT, HEADER_SIZE, LAST_FRAGMENT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _OVERHEAD: Final = HEADER_SIZE + 8 + 8
 _ALIGNMENT: Final = 16

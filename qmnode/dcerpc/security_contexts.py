@@ -6,17 +6,12 @@ it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from qmnode.dcerpc.errors import PduError
-from qmnode.dcerpc.pdu import SUPPORT_HEADER_SIGN, PduType
-from qmnode.dcerpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from qmnode.dcerpc.pdu import Pdu
-    from qmnode.dcerpc.protection import SecurityContext
+from qmnode.dcerpc.pdu import SUPPORT_HEADER_SIGN, Pdu, PduType
+from qmnode.dcerpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType, SecurityContext
 
 _LEVELS: Final = (AuthenticationLevel.INTEGRITY, AuthenticationLevel.PRIVACY)
 

@@ -12,10 +12,11 @@ import fcntl
 import os
 import types
 import typing
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import yaml
 
@@ -25,14 +26,11 @@ from qmnode.directory.port import (
     DirectoryOperationError,
     DirectoryOperationResult,
     DirectoryOptions,
+    Filter,
     Operator,
+    SortOrder,
 )
 from qmnode.structures.guid import Guid, guid_from_text, guid_to_text, new_guid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from qmnode.directory.port import Filter, SortOrder
 
 AnyObject = TypeVar("AnyObject", bound=DirectoryObject)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from qmnode.dcerpc.ndr import (
     GUID,
@@ -21,9 +22,6 @@ from qmnode.dcerpc.ndr import (
     member,
 )
 from qmnode.structures.variant_types import VariantType as V
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _I8: Final = Fixed("b", 1)
 _I16: Final = Fixed("h", 2)

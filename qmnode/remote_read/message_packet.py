@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from qmnode.model.message import Message
 from qmnode.model.packet import stored_value, value_of_any_packet, whole_value
 from qmnode.model.packet_parts import HEAD, PROPERTIES, PROPERTIES_OFFSET
 from qmnode.model.record import PREFIX, PREFIX_SIZE, with_prefix
@@ -24,9 +25,6 @@ from qmnode.structures.stored_headers import (
     SubqueueHeader,
     subqueue_name,
 )
-
-if TYPE_CHECKING:
-    from qmnode.model.message import Message
 
 _NUMBER: Final = struct.Struct("<I")
 _REACH_AT: Final = offset_of(BaseHeader, "time_to_reach_queue")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.open_queue import OpenQueueDescriptor
-from qmnode.remote_read.queue_format import to_format_name
+from qmnode.remote_read.queue_format import QueueFormatValue, to_format_name
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.names import (
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from qmnode.model.queue_manager import QueueManager
     from qmnode.remote_read.identities import Identities
     from qmnode.remote_read.opened import RemoteQueue, RemoteQueues
-    from qmnode.remote_read.queue_format import QueueFormatValue
 
 _READABLE: Final = (DirectFormatName, PublicFormatName, PrivateFormatName, MachineFormatName)
 

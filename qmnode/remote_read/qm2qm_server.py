@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
 from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
-from qmnode.dcerpc.server import Service, service
+from qmnode.dcerpc.server import Caller, Service, service
 from qmnode.errors import MessageQueuingError
 from qmnode.model.packet import stored_value
 from qmnode.model.record import PREFIX, PREFIX_SIZE
 from qmnode.remote_read import qm2qm
-from qmnode.remote_read.opened import OpenQueueEntry, RemoteQueue, RemoteReadEntry, RemoteReadState
+from qmnode.remote_read.opened import OpenQueueEntry, RemoteQueue, RemoteQueues, RemoteReadEntry, RemoteReadState
 from qmnode.remote_read.qm2qm import (
     Action,
     PortType,
@@ -28,12 +28,8 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from qmnode.dcerpc.server import Caller
     from qmnode.model.message import Message
     from qmnode.remote_read.identities import Identities
-    from qmnode.remote_read.opened import RemoteQueues
 
 log = structlog.get_logger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
+from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE, Parameters
 from qmnode.errors import MessageQueuingError
 from qmnode.model.packet import received_message, value_of_any_packet
 from qmnode.remote_read import qm2qm, qmcomm
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from qmnode.dcerpc.interface import Method
-    from qmnode.dcerpc.ndr import Parameters
     from qmnode.remote_read.remote_node import RemoteNode
 
 

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
-from qmnode.dcerpc.server import Service, service
+from qmnode.dcerpc.server import Caller, Service, service
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
 from qmnode.remote_read import qmcomm
-from qmnode.remote_read.opened import RemoteOpenContext, RemoteQueue, RemoteReadState
+from qmnode.remote_read.opened import RemoteOpenContext, RemoteQueue, RemoteQueues, RemoteReadState
 from qmnode.remote_read.qm2qm import PortType, Status
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qmnode.dcerpc.server import Caller
     from qmnode.remote_read.identities import Identities
-    from qmnode.remote_read.opened import RemoteQueues
     from qmnode.remote_read.opening import RemoteOpening
 
 log = structlog.get_logger(__name__)

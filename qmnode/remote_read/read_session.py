@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from qmnode.model.api import Seek
 from qmnode.model.message import Message
 from qmnode.model.packet_parts import PRIORITY
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.remote_read.qm2qm import Action
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from qmnode.model.api import Seek
 
 LAST: Final = 0xFFFFFFFFFFFFFFFF
 SEEKS: Final[dict[Seek, tuple[Action, Action]]] = {

@@ -15,7 +15,7 @@ from qmnode.dcerpc.client import RpcClient
 from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, NOT_REGISTERED, port_of, tower_of
 from qmnode.dcerpc.errors import RpcError, RpcFault
 from qmnode.dcerpc.initiator import BindRefusedError
-from qmnode.dcerpc.protection import AuthenticationError
+from qmnode.dcerpc.protection import AuthenticationError, SecurityContext
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
 from qmnode.remote_read import qm2qm, qmcomm, remoteread
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from qmnode.dcerpc.interface import Interface, Method
     from qmnode.dcerpc.ndr import Parameters, Representation
-    from qmnode.dcerpc.protection import SecurityContext
     from qmnode.remote_read.read_session import ReadSession
     from qmnode.remote_read.remote_queue import RemoteReadQueue
 

@@ -19,12 +19,11 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, Seek, Share
 from qmnode.model.message import Message
 from qmnode.remote_read.qm2qm import INFINITE, Action
-from qmnode.remote_read.read_session import LAST, SEEKS, Reading
+from qmnode.remote_read.read_session import LAST, SEEKS, Reading, ReadSession
 from qmnode.remote_read.remote_errors import check_status, rpc_error
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from qmnode.remote_read.read_session import ReadSession
     from qmnode.remote_read.remote_node import RemoteNode
 
 _LONGEST: Final = 0xFFFFFFFE

@@ -12,24 +12,21 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from qmnode.dcerpc.errors import RpcFault
-from qmnode.dcerpc.server import Service, service
+from qmnode.dcerpc.server import Caller, Service, service
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
 from qmnode.remote_read import remoteread
 from qmnode.remote_read.message_packet import arrival_of, sections_of
-from qmnode.remote_read.opened import QueueContext, RemoteQueue, RemoteReadEntry, RemoteReadState
+from qmnode.remote_read.opened import QueueContext, RemoteQueue, RemoteQueues, RemoteReadEntry, RemoteReadState
 from qmnode.remote_read.qm2qm import Action, RemoteReadAck, Status
-from qmnode.remote_read.reads import LOOKUPS, MQ_OK, SEQUENTIAL_ID, Read, by_lookup_id, by_position, locks
+from qmnode.remote_read.reads import LOOKUPS, MQ_OK, SEQUENTIAL_ID, Read, Reads, by_lookup_id, by_position, locks
 from qmnode.remote_read.remoteread import NO_TRANSACTION, StartReceiveResponse
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qmnode.dcerpc.server import Caller
-    from qmnode.remote_read.opened import RemoteQueues
     from qmnode.remote_read.opening import RemoteOpening
-    from qmnode.remote_read.reads import Reads
 
 log = structlog.get_logger(__name__)
 

@@ -9,7 +9,7 @@ import structlog
 
 from qmnode.dcerpc.acceptor import AcceptorLimits
 from qmnode.dcerpc.endpoint_mapper import EndpointMapper
-from qmnode.dcerpc.server import RpcServer, ServerLimits
+from qmnode.dcerpc.server import RpcServer, ServerLimits, Service
 from qmnode.errors import MessageQueuingError
 from qmnode.remote_read.identities import Identities
 from qmnode.remote_read.opened import RemoteQueues
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
-    from qmnode.dcerpc.server import Service
     from qmnode.directory.port import Directory
     from qmnode.model.queue_manager import QueueManager
     from qmnode.settings.remote_read import RemoteReadSettings

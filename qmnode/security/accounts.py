@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, User, equals
+from qmnode.directory.port import Directory, DirectoryOperationError, DirectoryOperationResult, User, equals
 from qmnode.errors import MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.sid import Sid
 
 if TYPE_CHECKING:
-    from qmnode.directory.port import Directory
     from qmnode.settings.security import SecuritySettings
 
 

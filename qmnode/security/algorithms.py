@@ -5,20 +5,16 @@ The algorithm ids are CryptoAPI's CALG_* (MS-MQMQ 2.2.19.3, MS-MQQB 2.4.2); the 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cryptography.hazmat.primitives import hashes
 
 from qmnode.security.errors import WeakAlgorithmError
-from qmnode.settings.security import WeakAlgorithm
+from qmnode.settings.security import SecuritySettings, WeakAlgorithm
 from qmnode.structures import public_keys
 from qmnode.structures.message_security import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from qmnode.settings.security import SecuritySettings
 
 SMALLEST_STRONG_MODULUS: Final = 1024
 """The bits of keys of the enhanced providers; a smaller key counts as weak."""

@@ -6,7 +6,8 @@ what an encrypted message must be protected from is change, too, and only a sign
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4, RC2
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, modes
@@ -15,12 +16,8 @@ from cryptography.hazmat.primitives.padding import PKCS7
 
 from qmnode.security import legacy
 from qmnode.security.algorithms import CIPHERS
+from qmnode.structures.fields import Octets
 from qmnode.structures.message_security import EncryptionAlgorithm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from qmnode.structures.fields import Octets
 
 _LIBRARY_RC2_KEY: Final = 16
 """Bytes: the one length of RC2 keys that ``cryptography`` takes."""

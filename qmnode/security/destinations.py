@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, QueueManager, equals
+from qmnode.directory.port import Directory, DirectoryOperationError, DirectoryOperationResult, QueueManager, equals
 from qmnode.security.errors import MessageDeferredError
 from qmnode.security.key_caches import AgedCache
 from qmnode.security.public_key_lists import PublishedKeys
 from qmnode.security.shared_reads import SharedReads
-
-if TYPE_CHECKING:
-    from qmnode.directory.port import Directory
-    from qmnode.settings.security import SecuritySettings
-    from qmnode.structures.guid import Guid
+from qmnode.settings.security import SecuritySettings
+from qmnode.structures.guid import Guid
 
 DESTINATIONS_KEPT: Final = 4096
 """Queue managers whose keys are kept; each takes about 2 KiB."""

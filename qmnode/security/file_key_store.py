@@ -8,10 +8,13 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from typing import TYPE_CHECKING, Final, NoReturn
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NoReturn
 
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.key_records import decode_contents, encode_contents
+from qmnode.security.key_ring import KeyPair
 from qmnode.security.key_store import (
     KeyStoreConflictError,
     KeyStoreContents,
@@ -19,14 +22,7 @@ from qmnode.security.key_store import (
     KeyStoreUnavailableError,
 )
 from qmnode.security.private_files import as_owner_of, read_private
-from qmnode.security.sealing import NoSealing, PassphraseSealing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from qmnode.security.key_ring import KeyPair
-    from qmnode.security.sealing import Sealing
+from qmnode.security.sealing import NoSealing, PassphraseSealing, Sealing
 
 MODE: Final = 0o600
 

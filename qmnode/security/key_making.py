@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -13,11 +13,7 @@ from cryptography.x509.oid import NameOID
 from qmnode.security.algorithms import PROVIDERS, Provider, modulus_weakness, sending_policy, usable_algorithms
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
 from qmnode.security.rsa_keys import PrivateKey
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from qmnode.settings.security import SecuritySettings
+from qmnode.settings.security import SecuritySettings
 
 LONGEST_NAME = 64
 """Characters of a certificate's common name (RFC 5280, ub-common-name)."""

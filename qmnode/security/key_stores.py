@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.file_key_store import open_file_key_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from qmnode.security.key_store import KeyStore, KeyStoreOptions
+from qmnode.security.key_store import KeyStore, KeyStoreOptions
 
 ENTRY_POINT_GROUP: Final = "qmnode.key_store"
 """An entry point is a function from :class:`KeyStoreOptions` to a :class:`KeyStore`."""

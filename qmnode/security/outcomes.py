@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.security.sections import Sections
-from qmnode.structures.message_security import AuthenticationLevel
+from qmnode.structures.message_security import AuthenticationLevel, SenderIdentifierType
 from qmnode.structures.user_message import UserMessage
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from qmnode.security.public_key_lists import PublishedKeys
     from qmnode.security.rsa_keys import PrivateKey
     from qmnode.structures.message_classes import MessageClass
-    from qmnode.structures.message_security import SenderIdentifierType
 
 
 class Neighbour(NamedTuple):

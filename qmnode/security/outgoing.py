@@ -9,7 +9,7 @@ from qmnode.security.algorithms import HASHES, PROVIDER_BY_PRIVACY_LEVEL, PROVID
 from qmnode.security.encryption import Choice, choose, session_key
 from qmnode.security.errors import LegacyUnavailableError, WeakAlgorithmError
 from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, SendKey
-from qmnode.security.outcomes import Protected, ProtectionRequest, Unprotectable
+from qmnode.security.outcomes import Protected, ProtectionRequest, Signer, Unprotectable
 from qmnode.security.sections import DIRECT, SECURITY_SIZE, Sections
 from qmnode.security.signing import sign
 from qmnode.structures.base_header import MAX_PACKET_SIZE
@@ -19,7 +19,6 @@ from qmnode.structures.security_header import ProviderInfo, SecurityFlags, Secur
 from qmnode.structures.user_message import UserMessage
 
 if TYPE_CHECKING:
-    from qmnode.security.outcomes import Signer
     from qmnode.security.public_key_lists import PublishedKeys
     from qmnode.settings.security import SecuritySettings
     from qmnode.structures.guid import Guid

@@ -7,26 +7,14 @@ and after (``identity``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from qmnode.security.incoming import IncomingSecurity
 from qmnode.security.key_ring import KeyRing
+from qmnode.security.outcomes import Deferred, Neighbour, Opened, Protected, ProtectionRequest, Refused, Unprotectable
 from qmnode.security.outgoing import OutgoingSecurity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from qmnode.security.outcomes import (
-        Deferred,
-        Neighbour,
-        Opened,
-        Protected,
-        ProtectionRequest,
-        Refused,
-        Unprotectable,
-    )
-    from qmnode.settings.security import SecuritySettings
-    from qmnode.structures.guid import Guid
+from qmnode.settings.security import SecuritySettings
+from qmnode.structures.guid import Guid
 
 
 class MessageProtector:

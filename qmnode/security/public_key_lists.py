@@ -5,22 +5,18 @@ Senders pick a key by its provider's name; publishing a new one *replaces* the p
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from qmnode.security.algorithms import PROVIDER_BY_NAME, Provider
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
 from qmnode.security.rsa_keys import fingerprint_of, public_key_from_wire
 from qmnode.structures.errors import PacketError
+from qmnode.structures.guid import Guid
 from qmnode.structures.key_blobs import CALG_RSA_KEYX, CALG_RSA_SIGN, PublicKeyBlob
 from qmnode.structures.public_keys import MqdsPublicKey, MqdsPublicKeys
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-
-    from qmnode.structures.guid import Guid
 
 _KEY_ALGORITHMS = {KeyPurpose.ENCRYPTION: CALG_RSA_KEYX, KeyPurpose.SIGNING: CALG_RSA_SIGN}
 

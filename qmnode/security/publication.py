@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from qmnode.directory.port import QueueManager, equals
+from qmnode.directory.port import Directory, QueueManager, equals
 from qmnode.security.key_making import first_pairs
 from qmnode.security.key_ring import KeyPurpose
-from qmnode.security.key_store import KeyStoreUnavailableError
+from qmnode.security.key_store import KeyStore, KeyStoreUnavailableError
 from qmnode.security.public_key_lists import public_key_list
-
-if TYPE_CHECKING:
-    from qmnode.directory.port import Directory
-    from qmnode.security.key_store import KeyStore
-    from qmnode.settings.security import SecuritySettings
-    from qmnode.structures.guid import Guid
+from qmnode.settings.security import SecuritySettings
+from qmnode.structures.guid import Guid
 
 
 async def publish_first_keys(

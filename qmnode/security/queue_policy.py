@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.security.access_check import (
@@ -28,10 +28,7 @@ from qmnode.security.principals import Principal
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.security_descriptor import Control, SecurityDescriptor
-from qmnode.structures.sid import ANONYMOUS, BUILTIN_ADMINISTRATORS, EVERYONE
-
-if TYPE_CHECKING:
-    from qmnode.structures.sid import Sid
+from qmnode.structures.sid import ANONYMOUS, BUILTIN_ADMINISTRATORS, EVERYONE, Sid
 
 ANYBODY: Final = Token(frozenset({ANONYMOUS, EVERYONE}))
 """The sender of a message that proves no identity, where ``security.everyone_includes_anonymous`` is on."""

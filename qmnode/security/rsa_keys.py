@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import TYPE_CHECKING, Final, NoReturn
+from collections.abc import Callable
+from typing import Final, NoReturn
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from qmnode.security import legacy
-from qmnode.security.algorithms import PKCS1_OVERHEAD, SMALLEST_STRONG_MODULUS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from qmnode.security.algorithms import Policy
+from qmnode.security.algorithms import PKCS1_OVERHEAD, SMALLEST_STRONG_MODULUS, Policy
 
 PUBLIC_EXPONENT: Final = 65537
 _PADDING: Final = padding.PKCS1v15()

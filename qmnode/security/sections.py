@@ -7,12 +7,13 @@ places come from the declarations of the structures, and the tests compare with 
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_properties_header import MessagePropertiesHeader
 from qmnode.structures.message_security import AuthenticationLevel
+from qmnode.structures.multi_queue_format_header import MultiQueueFormatHeader
 from qmnode.structures.packet_view import (
     ADDRESS,
     FLAGS_AT,
@@ -32,9 +33,6 @@ from qmnode.structures.signature_properties import FLAGS_COVERED, signed_bytes
 from qmnode.structures.transaction_header import TransactionFlags
 from qmnode.structures.user_header import UserFlags
 from qmnode.structures.user_message import UserMessage
-
-if TYPE_CHECKING:
-    from qmnode.structures.multi_queue_format_header import MultiQueueFormatHeader
 
 _LONG: Final = Struct("<I")
 _SHORT: Final = Struct("<H")

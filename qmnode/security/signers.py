@@ -8,31 +8,25 @@ from __future__ import annotations
 import asyncio
 import pwd
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, User, equals
+from qmnode.directory.port import Directory, DirectoryOperationError, DirectoryOperationResult, User, equals
 from qmnode.errors import MessageQueuingError
 from qmnode.security.accounts import security_identifier_of
-from qmnode.security.certificates import parse_certificate
+from qmnode.security.certificates import SenderCertificate, parse_certificate
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.outcomes import Signer
 from qmnode.security.private_files import read_private
 from qmnode.security.rsa_keys import PrivateKey, public_key_to_wire
+from qmnode.settings.security import SecuritySettings, SignerSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.message_security import SenderIdentifierType
 from qmnode.structures.user_certificates import MqUserSignCerts
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from qmnode.directory.port import Directory
-    from qmnode.security.certificates import SenderCertificate
-    from qmnode.settings.security import SecuritySettings, SignerSettings
 
 log = structlog.get_logger(__name__)
 

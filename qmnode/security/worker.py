@@ -7,10 +7,8 @@ thread pays only while there is a core and time to spare; a node that is at its 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 Result = TypeVar("Result")
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from qmnode.errors import ConfigurationError
 from qmnode.structures.text import nearest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Place = tuple[int | str, ...]
 

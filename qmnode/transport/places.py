@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from qmnode.transport.connection import Rate
-
-if TYPE_CHECKING:
-    from qmnode.transport.connection import Connection
+from qmnode.transport.connection import Connection, Rate
 
 GRACE: Final = 3.0
 """Seconds that a connection has to send its first message before others are preferred to it."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import Final
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from mqenterprise.pipeline.jobs.message_life import UNKNOWN
 from qmnode.export.events import EventKind
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pyspark.sql import Column, DataFrame
 
 KINDS: Final = (EventKind.SAMPLE,)
 COLUMNS: Final = ("time", "kind", "node", "site", "queue", "count", "bytes", "quota")

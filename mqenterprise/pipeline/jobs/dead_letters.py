@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from qmnode.structures.message_classes import MessageClass
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 CAUSES: Final[dict[int, str]] = {
     MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q: "no such queue",

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pyspark.sql import Column, DataFrame
 
 
 def key_use(lives: DataFrame, keys: DataFrame) -> DataFrame:

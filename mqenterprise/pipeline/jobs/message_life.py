@@ -10,17 +10,14 @@ because a message that is sent to several destinations has one identifier.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import Final
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from qmnode.export.events import EventKind
 from qmnode.structures.message_classes import MessageClass
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pyspark.sql import Column, DataFrame
 
 KEY: Final = ("source_id", "message_number", "destination")
 """The columns that identify a message."""

@@ -7,18 +7,15 @@ same destination, the name in the directory, the name inside a direct format nam
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from mqenterprise.pipeline.jobs.message_life import UNKNOWN
 from qmnode.export.events import EventKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
-
-    from pyspark.sql import DataFrame
 
 KINDS: Final = (EventKind.REACHED,)
 COLUMNS: Final = ("time", "kind", "destination", "queue")

@@ -6,18 +6,15 @@ cheapest; a tie is none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from mqenterprise.pipeline.graph import Link, SiteGraph, least_cost_trees
 from qmnode.export.events import EventKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from pyspark.sql import Column, DataFrame
 
 INPUT: Final = ("source_id", "message_number", "destination", "date", "site", "origin", "hops", "status")
 PRICED: Final = "sites array<string>, expected array<string>, cost long, least_cost long"

@@ -6,14 +6,12 @@ microseconds. Percentiles are observed values (no interpolation), so they are ex
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from mqenterprise.pipeline.jobs.message_life import UNKNOWN
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _DIGITS: Final = 3
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}

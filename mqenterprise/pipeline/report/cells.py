@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pandas as pd
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FEW: Final = 12
 """The number of rows that are shown until the reader expands the table or filters it."""

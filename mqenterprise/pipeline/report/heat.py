@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from mqenterprise.pipeline.report.cells import seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 STEPS: Final = 7
 """The number of shades in ``report.css``."""

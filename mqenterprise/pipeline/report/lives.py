@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mqenterprise.pipeline.jobs.dead_letters import CAUSES
 from mqenterprise.pipeline.report.cells import Cell, Column, number, seconds, sized, table, text
 from qmnode.export.events import EventKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
 
 _HAPPENED: Final[Mapping[str, str]] = {
     EventKind.SENT: "sent",

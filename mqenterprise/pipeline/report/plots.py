@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib import ticker
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mqenterprise.pipeline.report.cells import seconds
 from mqenterprise.pipeline.report.places import places
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from matplotlib.axes import Axes
 
 _VARIABLES: Final = ("ink", "muted", "line", "paper", "accent", "sent", "red")
 _VARIABLES_OF_LINKS: Final = ("unused", "fine", "some", "dark", "foreign", "foreign-edge")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Self
+from pathlib import Path
+from typing import Annotated, Self
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from qmnode.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Seconds = Annotated[float, Field(ge=0)]

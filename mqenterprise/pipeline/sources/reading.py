@@ -8,30 +8,23 @@ aside.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeVar
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from mqenterprise.pipeline.sources.segments import check_footer, fair_share, partitions_of, read_pieces
+from mqenterprise.pipeline.sources.quarantine import Quarantine
+from mqenterprise.pipeline.sources.segments import Piece, Pieces, check_footer, fair_share, partitions_of, read_pieces
 from qmnode.export.places import Place
-from qmnode.export.segment import SCHEMA
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import datetime
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from mqenterprise.pipeline.sources.quarantine import Quarantine
-    from mqenterprise.pipeline.sources.segments import Piece, Pieces
-    from qmnode.export.segment import Footer
+from qmnode.export.segment import SCHEMA, Footer
 
 _PARTITION: Final = 16 << 20
 """The most bytes of segments for one Python task."""
