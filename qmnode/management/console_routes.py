@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import Node, caller_of
 from qmnode.management.documents import Document, NodeDocument
-from qmnode.management.problems import responses
+from qmnode.management.problems import about
 from qmnode.management.tokens import Role
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import Queue
@@ -64,20 +64,14 @@ class AuditEntries(Document):
     entries: list[dict[str, Any]]
 
 
-@router.get("/v1/caller", tags=["node"], summary="Who the caller is", responses=responses())
+@router.get("/v1/caller", **about("node", "Who the caller is"))
 async def show_caller(request: Request, node: Node) -> CallerDocument:
     """The name and the role of the token, or of the user on the Unix socket."""
     caller = caller_of(request)
     return CallerDocument(name=caller.name, role=caller.role, machine=node.manager.computer_name)
 
 
-@router.get(
-    "/v1/queue-summary",
-    tags=["queues"],
-    summary="Show all queues in short",
-    response_model=QueueSummary,
-    responses=responses(),
-)
+@router.get("/v1/queue-summary", response_model=QueueSummary, **about("queues", "Show all queues in short"))
 async def summarize_queues(
     node: Node,
     known: Annotated[
@@ -126,7 +120,7 @@ def _columns(queues: Sequence[Queue]) -> Iterator[tuple[str, list[Any]]]:
     yield "state", [queue.state.value if isinstance(queue, OutgoingQueue) else None for queue in queues]
 
 
-@router.get("/v1/audit", tags=["node"], summary="Read the audit log", responses=responses(404))
+@router.get("/v1/audit", **about("node", "Read the audit log", 404))
 async def read_audit(
     request: Request,
     node: Node,

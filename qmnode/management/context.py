@@ -8,13 +8,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Protocol, TypeVar, cast
 
-from fastapi import Depends, HTTPException, Request
+from fastapi import Depends, HTTPException, Query, Request
 
 from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.administration.names import format_name, queue_name
 from qmnode.administration.operations import Operations
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.errors import MessageQueuingError
+from qmnode.management.message_documents import BodyForm
 from qmnode.management.tokens import Caller, Role
 from qmnode.model.administration import ConnectionList
 from qmnode.model.api import Access, QueueApi, QueueType
@@ -160,3 +161,16 @@ def require_bodies(request: Request, what: str) -> None:
             ErrorCode.MQ_ERROR_ACCESS_DENIED,
             f"the role of {caller.name} is {caller.role}, and {what} is for {Role.BODIES} and {Role.OPERATE}",
         )
+
+
+def _body_form(
+    request: Request,
+    body: Annotated[BodyForm, Query(description="Bodies are for the role bodies")] = BodyForm.NONE,
+) -> BodyForm:
+    if body is not BodyForm.NONE:
+        require_bodies(request, "the body of a message")
+    return body
+
+
+BodyForms = Annotated[BodyForm, Depends(_body_form)]
+"""How bodies are to be shown, which the caller's role has to allow."""

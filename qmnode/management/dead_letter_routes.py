@@ -1,7 +1,7 @@
 """Dead letters: list them, send them again, write them out."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
@@ -9,16 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from qmnode.administration.dead_letters import chosen, dead_letters, retry
 from qmnode.errors import MessageQueuingError
-from qmnode.management.context import Context, Node, note, require_bodies
-from qmnode.management.documents import LookupText, identifier_text, lookup_from_text, lookup_text
+from qmnode.management.context import BodyForms, Context, Node, note, require_bodies
+from qmnode.management.documents import LookupText, identifier_text, lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument, MessageList
-from qmnode.management.problems import responses
+from qmnode.management.message_routes import lookup_of
+from qmnode.management.problems import about
 from qmnode.model.message import Message
-from qmnode.structures.error_codes import ErrorCode
 
 router = APIRouter()
 
-_PLACES: Final[dict[str, Any]] = {"tags": ["dead letters"]}
 LINES: Final = "application/x-ndjson"
 
 
@@ -46,16 +45,14 @@ class RetriedList(BaseModel):
     results: list[Retried]
 
 
-@router.get("/v1/dead-letters", **_PLACES, summary="List dead letters", responses=responses())
+@router.get("/v1/dead-letters", **about("dead letters", "List dead letters"))
 async def list_dead_letters(
     request: Request,
     node: Node,
+    body: BodyForms,
     limit: Annotated[int, Query(ge=1, le=100_000, description="At most; the node may give fewer")] = 100,
-    body: Annotated[BodyForm, Query(description="Bodies are for the role bodies")] = BodyForm.NONE,
 ) -> MessageList:
     """Of both dead-letter queues. `message_class` says why each is one."""
-    if body is not BodyForm.NONE:
-        require_bodies(request, "the body of a message")
     limit = min(limit, node.settings.batch)
     size, found = 0, []
     async for message in dead_letters(node.manager):
@@ -66,10 +63,10 @@ async def list_dead_letters(
     return MessageList.of(found, body, limits=node.body_limits)
 
 
-@router.post("/v1/dead-letters/retry", **_PLACES, summary="Send dead letters again", responses=responses())
+@router.post("/v1/dead-letters/retry", **about("dead letters", "Send dead letters again"))
 async def retry_dead_letters(retrying: Retrying, request: Request, node: Node) -> RetriedList:
     """Each to the queue that it was sent to, or all to another one. One that cannot be sent stays a dead letter."""
-    wanted = None if retrying.messages is None else [_lookup(text) for text in retrying.messages]
+    wanted = None if retrying.messages is None else [lookup_of(text) for text in retrying.messages]
     lookups = (await chosen(node.manager, wanted))[: node.settings.batch]
     results = [await _retry(node, lookup, retrying.destination) for lookup in lookups]
     note(request, retried=sum(one.identifier is not None for one in results), of=len(results))
@@ -87,10 +84,8 @@ async def _retry(node: Context, lookup_identifier: int, destination: str | None)
 
 @router.get(
     "/v1/dead-letters/export",
-    **_PLACES,
-    summary="Write out dead letters",
     response_class=StreamingResponse,
-    responses=responses() | {200: {"content": {LINES: {"schema": {"type": "string"}}}}},
+    **about("dead letters", "Write out dead letters", answer={"content": {LINES: {"schema": {"type": "string"}}}}),
 )
 async def export_dead_letters(request: Request, node: Node) -> StreamingResponse:
     """All of them with their bodies (base64), one JSON document a line. For the role bodies."""
@@ -110,10 +105,3 @@ async def _lines(first: Message | None, others: AsyncIterator[Message]) -> Async
 
 def _line(message: Message) -> str:
     return MessageDocument.of(message, BodyForm.BASE64).model_dump_json() + "\n"
-
-
-def _lookup(text: str) -> int:
-    try:
-        return lookup_from_text(text)
-    except ValueError as error:
-        raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, str(error)) from None

@@ -4,7 +4,6 @@ Names are those of the data model. Quotas are in KB and null is none; times are 
 hexadecimal text, since their 64 bits do not fit the numbers of every JSON reader. Keys are added, never changed.
 """
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self, cast
@@ -91,6 +90,11 @@ class Document(BaseModel):
     """The base of all documents: unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def from_attributes(cls, source: object, /, **others: Any) -> Self:
+        """Make the document from the attributes of the same names, and from these values of other fields."""
+        return cls(**{name: getattr(source, name) for name in cls.model_fields.keys() - others.keys()}, **others)
 
 
 class Privacy(StrEnum):
@@ -183,32 +187,16 @@ class QueueDocument(Document):
     @classmethod
     def of(cls, queue: QueueInformation) -> Self:
         """Make the document from the object of the model."""
-        return cls(
-            pathname=queue.pathname,
-            format_name=queue.format_name,
-            queue_type=queue.queue_type,
+        return cls.from_attributes(
+            queue,
             identifier=_guid_or_none(queue.identifier),
-            label=queue.label,
             type=_guid_or_none(queue.type),
-            transactional=queue.transactional,
-            journaling=queue.journaling,
             quota=quota_or_none(queue.quota),
             journal_quota=quota_or_none(queue.journal_quota),
-            authentication=queue.authentication,
             privacy_level=Privacy[QueuePrivacyLevel(queue.privacy_level).name],
-            multicast_address=queue.multicast_address,
-            base_priority=queue.base_priority,
-            duplicate_window=queue.duplicate_window,
             create_time=time_or_none(queue.create_time),
             modify_time=time_or_none(queue.modify_time),
-            message_count=queue.message_count,
-            total_bytes=queue.total_bytes,
-            journal_message_count=queue.journal_message_count,
-            journal_total_bytes=queue.journal_total_bytes,
-            active=queue.active,
-            subqueues=list(queue.subqueues),
             state=queue.state or None,
-            next_hops=list(queue.next_hops),
         )
 
 
@@ -275,11 +263,14 @@ class NodeDocument(Document):
     @classmethod
     def of(cls, status: NodeStatus, version: str) -> Self:
         """Make the document from the object of the model."""
-        names = cls.model_fields.keys() - {"identifier", "version", "storage_failure", "tls_mode", "bridges"}
-        values: dict[str, Any] = {name: getattr(status, name) for name in names}
-        values["bridges"] = [BridgeDocument(**asdict(bridge)) for bridge in status.bridges]
-        values["storage_failure"], values["tls_mode"] = status.storage_failure or None, status.tls_mode or None
-        return cls(identifier=guid_to_text(status.identifier), version=version, **values)
+        return cls.from_attributes(
+            status,
+            identifier=guid_to_text(status.identifier),
+            version=version,
+            storage_failure=status.storage_failure or None,
+            tls_mode=status.tls_mode or None,
+            bridges=[BridgeDocument.from_attributes(bridge) for bridge in status.bridges],
+        )
 
 
 class QuotaDocument(Document):
@@ -295,14 +286,8 @@ class QuotaDocument(Document):
     @classmethod
     def of(cls, status: NodeStatus) -> Self:
         """Make the document from the object of the model."""
-        return cls(
-            quota=quota_or_none(status.quota),
-            quota_used=status.quota_used,
-            journal_quota=quota_or_none(status.journal_quota),
-            journal_quota_used=status.journal_quota_used,
-            throttled=status.throttled,
-            journal_copies_dropped=status.journal_copies_dropped,
-        )
+        quota, journal_quota = quota_or_none(status.quota), quota_or_none(status.journal_quota)
+        return cls.from_attributes(status, quota=quota, journal_quota=journal_quota)
 
 
 class AttemptDocument(Document):
@@ -316,12 +301,9 @@ class AttemptDocument(Document):
     @classmethod
     def of(cls, attempt: ConnectionAttempt) -> Self:
         """Make the document from the object of the model."""
-        return cls(
-            status=attempt.status.name.lower(),
-            time=time_or_none(attempt.time),
-            error=f"0x{attempt.error:08X}" if attempt.error else None,
-            addresses=list(attempt.addresses),
-        )
+        error = f"0x{attempt.error:08X}" if attempt.error else None
+        name, time = attempt.status.name.lower(), time_or_none(attempt.time)
+        return cls.from_attributes(attempt, status=name, time=time, error=error)
 
 
 class ConnectionHistory(Document):
@@ -342,13 +324,7 @@ class TransactionDocument(Document):
     @classmethod
     def of(cls, transaction: TransactionInformation) -> Self:
         """Make the document from the object of the model."""
-        return cls(
-            identifier=guid_to_text(transaction.identifier),
-            state=transaction.state,
-            in_doubt=transaction.in_doubt,
-            operation_count=transaction.operation_count,
-            queues=list(transaction.queues),
-        )
+        return cls.from_attributes(transaction, identifier=guid_to_text(transaction.identifier))
 
 
 class ConnectionDocument(Document):
@@ -369,10 +345,8 @@ class ConnectionDocument(Document):
     @classmethod
     def of(cls, connection: ConnectionInformation) -> Self:
         """Make the document from the list of connections."""
-        names = cls.model_fields.keys() - {"queue_manager_identifier", "established"}
-        values: dict[str, Any] = {name: getattr(connection, name) for name in names}
-        return cls(
+        return cls.from_attributes(
+            connection,
             queue_manager_identifier=_guid_or_none(connection.queue_manager_identifier),
             established=time_or_none(connection.established),
-            **values,
         )

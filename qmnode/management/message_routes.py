@@ -1,6 +1,6 @@
 """Messages: for administrators and tests. Applications use ``qmnode.connect()``, which is many times faster."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -8,10 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from qmnode.administration.messages import browse, unit_for
 from qmnode.administration.names import format_name, queue_name
 from qmnode.errors import MessageQueuingError
-from qmnode.management.context import Context, Node, note, require_bodies
+from qmnode.management.context import BodyForms, Context, Node, note
 from qmnode.management.documents import LOOKUP_PATTERN, LookupText, identifier_text, lookup_from_text
 from qmnode.management.message_documents import BodyForm, MessageDocument, MessageList, NewMessage
-from qmnode.management.problems import responses
+from qmnode.management.problems import about
 from qmnode.management.queue_routes import QueueName
 from qmnode.model.api import Access, QueueApi
 from qmnode.model.message import Message
@@ -19,7 +19,6 @@ from qmnode.structures.error_codes import ErrorCode
 
 router = APIRouter()
 
-_PLACES: Final[dict[str, Any]] = {"tags": ["messages"]}
 _CHUNK: Final = 16
 """Messages received at a time, so that what a request holds in memory has a limit in bytes too."""
 
@@ -67,13 +66,15 @@ class Moving(BaseModel):
 Lookup = Annotated[str, Path(pattern=LOOKUP_PATTERN, description="Lookup identifier", examples=["0x400000000000012"])]
 
 
-@router.post(
-    "/v1/queues/{name}/messages",
-    **_PLACES,
-    summary="Send messages",
-    status_code=201,
-    responses=responses(404, 409, 413),
-)
+def lookup_of(text: str) -> int:
+    """A lookup identifier that a caller wrote. MQ_ERROR_INVALID_PARAMETER if it is none."""
+    try:
+        return lookup_from_text(text)
+    except ValueError as error:
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, str(error)) from None
+
+
+@router.post("/v1/queues/{name}/messages", status_code=201, **about("messages", "Send messages", 404, 409, 413))
 async def send_messages(name: QueueName, sending: Sending, request: Request, node: Node) -> Sent:
     """To a queue of this node, or of another machine by its format name: one message or a batch.
 
@@ -92,7 +93,7 @@ async def send_messages(name: QueueName, sending: Sending, request: Request, nod
     return Sent(identifiers=[identifier_text(identifier) for identifier in identifiers])
 
 
-@router.post("/v1/queues/{name}/receive", **_PLACES, summary="Receive messages", responses=responses(404, 409, 429))
+@router.post("/v1/queues/{name}/receive", **about("messages", "Receive messages", 404, 409, 429))
 async def receive_messages(name: QueueName, receiving: Receiving, request: Request, node: Node) -> MessageList:
     """Take the first messages out of a queue, waiting for one if there is none; an empty list when time is over.
 
@@ -127,22 +128,20 @@ async def _receive(node: Context, request: Request, queue: QueueApi, limit: int,
     return messages
 
 
-@router.get("/v1/queues/{name}/messages", **_PLACES, summary="Peek at messages", responses=responses(404))
+@router.get("/v1/queues/{name}/messages", **about("messages", "Peek at messages", 404))
 async def peek_messages(
     name: QueueName,
     request: Request,
     node: Node,
+    body: BodyForms,
     after: Annotated[LookupText | None, Query(description="`next` of the list before")] = None,
     limit: Annotated[int, Query(ge=1, le=100_000, description="At most; the node may give fewer")] = 100,
-    body: Annotated[BodyForm, Query(description="Bodies are for the role bodies")] = BodyForm.NONE,
 ) -> MessageList:
     """Without taking them, in the order of delivery."""
-    if body is not BodyForm.NONE:
-        require_bodies(request, "the body of a message")
     limit = min(limit, node.settings.batch)
     size, messages = 0, []
     async with await node.open(name, Access.PEEK) as queue:
-        async for message in browse(queue, _lookup(after) if after else None):
+        async for message in browse(queue, lookup_of(after) if after else None):
             messages.append(message)
             size += len(message.body)
             if len(messages) >= limit or size > node.settings.request_size:
@@ -150,40 +149,32 @@ async def peek_messages(
     return MessageList.of(messages, body, limits=node.body_limits)
 
 
-@router.get("/v1/queues/{name}/messages/{lookup}", **_PLACES, summary="Peek at one message", responses=responses(404))
+@router.get("/v1/queues/{name}/messages/{lookup}", **about("messages", "Peek at one message", 404))
 async def peek_message(
     name: QueueName,
     lookup: Lookup,
     request: Request,
     node: Node,
-    body: Annotated[BodyForm, Query(description="Bodies are for the role bodies")] = BodyForm.NONE,
+    body: BodyForms,
 ) -> MessageDocument:
     """By its lookup identifier."""
-    if body is not BodyForm.NONE:
-        require_bodies(request, "the body of a message")
     async with await node.open(name, Access.PEEK) as queue:
-        return MessageDocument.of(await queue.peek_by_lookup_id(_lookup(lookup)), body, node.body_limits)
+        return MessageDocument.of(await queue.peek_by_lookup_id(lookup_of(lookup)), body, node.body_limits)
 
 
 @router.delete(
-    "/v1/queues/{name}/messages/{lookup}",
-    **_PLACES,
-    summary="Delete one message",
-    status_code=204,
-    responses=responses(404, 409),
+    "/v1/queues/{name}/messages/{lookup}", status_code=204, **about("messages", "Delete one message", 404, 409)
 )
 async def delete_message(name: QueueName, lookup: Lookup, node: Node) -> None:
     """As if it were received: a copy goes to the journal, and who asked for it gets an acknowledgment."""
     async with await node.open(name, Access.RECEIVE) as queue:
-        await queue.receive_by_lookup_id(_lookup(lookup))
+        await queue.receive_by_lookup_id(lookup_of(lookup))
 
 
 @router.post(
     "/v1/queues/{name}/messages/{lookup}/move",
-    **_PLACES,
-    summary="Move a message to a subqueue or back",
     status_code=204,
-    responses=responses(404, 409),
+    **about("messages", "Move a message to a subqueue or back", 404, 409),
 )
 async def move_message(name: QueueName, lookup: Lookup, moving: Moving, request: Request, node: Node) -> None:
     """Messages move between a queue and its subqueues, which are made when they are first needed."""
@@ -192,11 +183,4 @@ async def move_message(name: QueueName, lookup: Lookup, moving: Moving, request:
         await node.open(name, Access.RECEIVE) as queue,
         await node.manager.open_queue(format_name(moving.target), Access.MOVE) as target,
     ):
-        await queue.move(_lookup(lookup), target)
-
-
-def _lookup(text: str) -> int:
-    try:
-        return lookup_from_text(text)
-    except ValueError as error:
-        raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, str(error)) from None
+        await queue.move(lookup_of(lookup), target)

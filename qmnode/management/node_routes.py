@@ -12,7 +12,7 @@ from qmnode.management.context import Node, note
 from qmnode.management.documents import ConnectionDocument, NodeDocument, QuotaDocument, TransactionDocument
 from qmnode.management.key_documents import Keys
 from qmnode.management.metrics import exposition
-from qmnode.management.problems import http_problem, responses
+from qmnode.management.problems import about, http_problem
 from qmnode.security.service import KeyStoreStatus
 from qmnode.version import program_version
 
@@ -54,7 +54,7 @@ class Online(BaseModel):
     online: bool
 
 
-@router.get("/healthz", tags=["health"], summary="Is the process alive, and its disk?", responses=responses())
+@router.get("/healthz", **about("health", "Is the process alive, and its disk?"))
 async def health(node: Node) -> Health:
     """Answers as long as the node's event loop runs; 503 when it can store nothing. Needs no token.
 
@@ -64,9 +64,7 @@ async def health(node: Node) -> Health:
     return Health()
 
 
-@router.get(
-    "/readyz", tags=["health"], summary="Does the node take messages?", response_model=Readiness, responses=responses()
-)
+@router.get("/readyz", response_model=Readiness, **about("health", "Does the node take messages?"))
 async def readiness(node: Node) -> Readiness | JSONResponse:
     """503 while the node starts or stops, and after its store could no longer be written. Needs no token."""
     if not node.ready():
@@ -75,7 +73,7 @@ async def readiness(node: Node) -> Readiness | JSONResponse:
     return Readiness(warnings=list((await node.manager.status()).warnings))
 
 
-@router.get("/v1/keys", tags=["node"], summary="The keys and certificates of the node", responses=responses())
+@router.get("/v1/keys", **about("node", "The keys and certificates of the node"))
 async def show_keys(node: Node) -> Keys:
     """Keys as the last reading of the key store found them; certificates as their files are now."""
     node.require("keys")
@@ -83,7 +81,7 @@ async def show_keys(node: Node) -> Keys:
     return await asyncio.to_thread(Keys.of, status, node)
 
 
-@router.post("/v1/keys/reload", tags=["node"], summary="Read the key store again", responses=responses())
+@router.post("/v1/keys/reload", **about("node", "Read the key store again"))
 async def reload_keys(node: Node) -> Keys:
     """Now, and not only when ``security.key_reload_interval`` has passed: the answer says what was found."""
     node.require("reload_keys")
@@ -93,23 +91,21 @@ async def reload_keys(node: Node) -> Keys:
 
 @router.get(
     "/metrics",
-    tags=["health"],
-    summary="Prometheus metrics",
     response_class=Response,
-    responses=responses() | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    **about("health", "Prometheus metrics", answer={"content": {"text/plain": {"schema": {"type": "string"}}}}),
 )
 async def metrics(node: Node) -> Response:
     """In the text format. Queues have metrics of their own up to ``management.metrics_queues``, the fullest first."""
     return Response(await exposition(node), media_type=CONTENT_TYPE_LATEST)
 
 
-@router.get("/v1/node", tags=["node"], summary="The node and its totals", responses=responses())
+@router.get("/v1/node", **about("node", "The node and its totals"))
 async def show_node(node: Node) -> NodeDocument:
     """Name, identifier, version, and how much there is of everything."""
     return NodeDocument.of(await node.manager.status(), program_version())
 
 
-@router.put("/v1/node/online", tags=["node"], summary="Connect the node, or take it off", responses=responses())
+@router.put("/v1/node/online", **about("node", "Connect the node, or take it off"))
 async def set_online(wanted: Online, request: Request, node: Node) -> NodeDocument:
     """Offline, no messages go to or come from other machines; those for others wait. It ends with the node's stop."""
     note(request, online=wanted.online)
@@ -117,13 +113,13 @@ async def set_online(wanted: Online, request: Request, node: Node) -> NodeDocume
     return NodeDocument.of(await node.manager.status(), program_version())
 
 
-@router.get("/v1/quotas", tags=["node"], summary="Limits of the node, and their use", responses=responses())
+@router.get("/v1/quotas", **about("node", "Limits of the node, and their use"))
 async def show_quotas(node: Node) -> QuotaDocument:
     """Limits are set in the configuration (``quotas``) and taken over on SIGHUP; those of a queue with the queue."""
     return QuotaDocument.of(await node.manager.status())
 
 
-@router.get("/v1/connections", tags=["node"], summary="Connections to other queue managers", responses=responses())
+@router.get("/v1/connections", **about("node", "Connections to other queue managers"))
 async def list_connections(node: Node) -> Connections:
     """Sessions of the binary protocol (MS-MQQB)."""
     node.require("connections")
@@ -131,9 +127,7 @@ async def list_connections(node: Node) -> Connections:
     return Connections(connections=[ConnectionDocument.of(connection) for connection in found])
 
 
-@router.get(
-    "/v1/transactions", tags=["transactions"], summary="Transactions that have not ended", responses=responses()
-)
+@router.get("/v1/transactions", **about("transactions", "Transactions that have not ended"))
 async def list_transactions(node: Node) -> Transactions:
     """The transactions that applications began and have not ended."""
     found = await node.manager.list_transactions()

@@ -16,11 +16,11 @@ from qmnode.administration.names import queue_name
 from qmnode.administration.operations import Operations
 from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.errors import MessageQueuingError
-from qmnode.management.context import Context, Node, note, require_bodies
-from qmnode.management.documents import Document, LookupText, lookup_from_text, lookup_text, time_or_none
-from qmnode.management.message_documents import BodyForm, MessageDocument, exported
-from qmnode.management.message_routes import Lookup
-from qmnode.management.problems import responses
+from qmnode.management.context import BodyForms, Context, Node, note, require_bodies
+from qmnode.management.documents import Document, LookupText, lookup_text, time_or_none
+from qmnode.management.message_documents import MessageDocument, exported
+from qmnode.management.message_routes import Lookup, lookup_of
+from qmnode.management.problems import about
 from qmnode.management.queue_routes import QueueName
 from qmnode.management.tokens import Caller
 from qmnode.model.packet import received_message
@@ -28,7 +28,6 @@ from qmnode.structures.error_codes import ErrorCode
 
 router = APIRouter()
 
-_PLACES: Final[dict[str, Any]] = {"tags": ["messages"]}
 _LINES: Final = "application/x-ndjson"
 _EXPORT_PAGE: Final = 100
 _LONGEST_HEADER: Final = 4096
@@ -67,22 +66,20 @@ def operations_of(node: Context) -> Operations:
     return node.operations
 
 
-@router.get("/v1/messages", **_PLACES, summary="Find messages", responses=responses(404))
+@router.get("/v1/messages", **about("messages", "Find messages", 404))
 async def find_messages(
     request: Request,
     node: Node,
+    body: BodyForms,
     queue: Annotated[
         list[str], Query(description="Names, or patterns with * and ?; may be given again", examples=[["orders*"]])
     ],
     where: Annotated[list[str] | None, Query(description=WHERE_HELP, examples=[["label=order*"]])] = None,
     cursor: Annotated[str, Query(max_length=40, description="`next` of the page before")] = "",
     limit: Annotated[int, Query(ge=1, le=1000, description="At most; the node may give fewer")] = 100,
-    body: Annotated[BodyForm, Query(description="Bodies are for the role bodies")] = BodyForm.NONE,
 ) -> FoundList:
     """In one queue or many, without taking them. A page comes after half a second at the latest, also when it is empty:
     ask again with `next` until that is null. Criteria that read bodies are for the role `bodies`."""
-    if body is not BodyForm.NONE:
-        require_bodies(request, "the body of a message")
     criteria = parse_where(where or (), time.time())
     page = await operations_of(node).find(asker_of(request, node), queue, criteria, cursor, limit)
     return FoundList(
@@ -103,10 +100,10 @@ async def find_messages(
 
 @router.get(
     "/v1/messages/export",
-    **_PLACES,
-    summary="Export messages",
     response_class=StreamingResponse,
-    responses=responses(404) | {200: {"content": {_LINES: {}}, "description": "A JSON object a line"}},
+    **about(
+        "messages", "Export messages", 404, answer={"content": {_LINES: {}}, "description": "A JSON object a line"}
+    ),
 )
 async def export_messages(
     request: Request,
@@ -139,7 +136,6 @@ async def export_messages(
     return StreamingResponse(lines(), media_type=_LINES, headers=left_out)
 
 
-_JOBS: Final[dict[str, Any]] = {"tags": ["jobs"]}
 Number = Annotated[int, Path(ge=1, le=1 << 53, description="Number of the job")]
 
 
@@ -241,7 +237,7 @@ class JobAction(Document):
     action: Literal["pause", "resume", "cancel", "undo"]
 
 
-@router.post("/v1/jobs", **_JOBS, summary="Begin a job", status_code=201, responses=responses(404, 409))
+@router.post("/v1/jobs", status_code=201, **about("jobs", "Begin a job", 404, 409))
 async def start_job(new: NewJob, request: Request, node: Node) -> JobDocument:
     """Move, copy, delete, return or replay messages. The job goes on in the node, also after a restart."""
     note(request, kind=new.kind, queues=new.queues, target=new.target, where=len(new.where), dry_run=new.dry_run)
@@ -250,7 +246,7 @@ async def start_job(new: NewJob, request: Request, node: Node) -> JobDocument:
         new.kind,
         new.queues,
         parse_where(new.where, time.time()),
-        lookups=[_lookup(text) for text in new.messages],
+        lookups=[lookup_of(text) for text in new.messages],
         target=new.target,
         transactional=new.transactional,
         dry_run=new.dry_run,
@@ -259,20 +255,20 @@ async def start_job(new: NewJob, request: Request, node: Node) -> JobDocument:
     return JobDocument.of(job)
 
 
-@router.get("/v1/jobs", **_JOBS, summary="List jobs", responses=responses())
+@router.get("/v1/jobs", **about("jobs", "List jobs"))
 async def list_jobs(request: Request, node: Node) -> JobList:
     """The latest first; jobs that ended long ago are forgotten."""
     jobs = await operations_of(node).list_jobs(asker_of(request, node))
     return JobList(jobs=[JobDocument.of(job) for job in jobs])
 
 
-@router.get("/v1/jobs/{number}", **_JOBS, summary="Show a job", responses=responses())
+@router.get("/v1/jobs/{number}", **about("jobs", "Show a job"))
 async def show_job(number: Number, request: Request, node: Node) -> JobDocument:
     """With its progress, its rate and an estimate."""
     return JobDocument.of(await operations_of(node).show_job(asker_of(request, node), number))
 
 
-@router.get("/v1/jobs/{number}/log", **_JOBS, summary="Show what a job did to each message", responses=responses())
+@router.get("/v1/jobs/{number}/log", **about("jobs", "Show what a job did to each message"))
 async def show_job_log(
     number: Number,
     request: Request,
@@ -284,7 +280,7 @@ async def show_job_log(
     return JobLog(entries=[LogEntry.of(entry) for entry in page["entries"]], next=page["next"])
 
 
-@router.post("/v1/jobs/{number}", **_JOBS, summary="Pause, resume, cancel or undo a job", responses=responses())
+@router.post("/v1/jobs/{number}", **about("jobs", "Pause, resume, cancel or undo a job"))
 async def control_job(number: Number, wanted: JobAction, request: Request, node: Node) -> JobDocument:
     """Undo begins another job, which is returned."""
     note(request, action=wanted.action)
@@ -316,7 +312,7 @@ class FailureGroups(Document):
     refused: list[str] = Field(description="Queues that were left out, since the caller may not read them")
 
 
-@router.get("/v1/failures", **_PLACES, summary="Show failed messages in groups", responses=responses(404))
+@router.get("/v1/failures", **about("messages", "Show failed messages in groups", 404))
 async def list_failures(
     request: Request,
     node: Node,
@@ -355,7 +351,7 @@ class HistoryDocument(Document):
     queues: list[QueueHistory]
 
 
-@router.get("/v1/history", **_PLACES, summary="Show counters over time", responses=responses(404))
+@router.get("/v1/history", **about("messages", "Show counters over time", 404))
 async def show_history(
     request: Request,
     node: Node,
@@ -400,10 +396,7 @@ class Edited(Document):
 
 
 @router.post(
-    "/v1/queues/{name}/messages/{lookup}/edit",
-    **_PLACES,
-    summary="Change a message and send it again",
-    responses=responses(404, 409),
+    "/v1/queues/{name}/messages/{lookup}/edit", **about("messages", "Change a message and send it again", 404, 409)
 )
 async def edit_message(name: QueueName, lookup: Lookup, editing: Editing, request: Request, node: Node) -> Edited:
     """The changed message takes the place of the old one in one write."""
@@ -412,7 +405,7 @@ async def edit_message(name: QueueName, lookup: Lookup, editing: Editing, reques
     answer = await operations_of(node).edit(
         asker_of(request, node),
         queue_name(name),
-        _lookup(lookup),
+        lookup_of(lookup),
         changes,
         target=queue_name(editing.target) if editing.target else "",
         keep=editing.keep,
@@ -454,7 +447,7 @@ class ImportResults(Document):
     results: list[ImportResult]
 
 
-@router.post("/v1/messages/import", **_PLACES, summary="Import messages", responses=responses(413))
+@router.post("/v1/messages/import", **about("messages", "Import messages", 413))
 async def import_messages(importing: Importing, request: Request, node: Node) -> ImportResults:
     """Each is sent anew, once: a message that was imported into the same queue before is known, and not sent."""
     note(request, messages=len(importing.messages), dry_run=importing.dry_run)
@@ -469,10 +462,3 @@ async def import_messages(importing: Importing, request: Request, node: Node) ->
         dry_run=importing.dry_run,
     )
     return ImportResults(results=[ImportResult(**one) for one in results])
-
-
-def _lookup(text: str) -> int:
-    try:
-        return lookup_from_text(text)
-    except ValueError as error:
-        raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, str(error)) from None

@@ -144,9 +144,13 @@ def install_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For OpenAPI: these errors, beside those that every resource may answer with."""
-    return {status: problem_response(HTTPStatus(status).phrase) for status in (*_EVERYWHERE, *statuses)}
+def about(tag: str, summary: str, *errors: int, answer: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What OpenAPI says of a route, with these errors beside those that every resource may answer with.
+
+    ``answer`` describes an answer that is no JSON document.
+    """
+    responses = {status: problem_response(HTTPStatus(status).phrase) for status in (*_EVERYWHERE, *errors)}
+    return {"tags": [tag], "summary": summary, "responses": responses | ({200: answer} if answer else {})}
 
 
 def problem_response(description: str) -> dict[str, Any]:

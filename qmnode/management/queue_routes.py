@@ -1,7 +1,7 @@
 """Queues, outgoing queues and journals."""
 
 from fnmatch import fnmatch
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
@@ -17,7 +17,7 @@ from qmnode.management.documents import (
     QueueList,
     QueueSettings,
 )
-from qmnode.management.problems import responses
+from qmnode.management.problems import about
 from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
 from qmnode.management.transfer_document import IncomingSequenceDocument, IncomingSequences, TransferDocument
 from qmnode.model.administration import SequencePlace, TransferInformation
@@ -53,10 +53,7 @@ class Journals(BaseModel):
     journals: list[Journal]
 
 
-_PLACES: Final[dict[str, Any]] = {"tags": ["queues"]}
-
-
-@router.get("/v1/queues", **_PLACES, summary="List queues", responses=responses())
+@router.get("/v1/queues", **about("queues", "List queues"))
 async def list_queues(
     node: Node,
     kind: Annotated[list[QueueType] | None, Query(description="Only of these types; may be given again")] = None,
@@ -83,7 +80,7 @@ async def list_queues(
     return QueueList(queues=page, next=page[-1].pathname if len(chosen) > limit else None)
 
 
-@router.post("/v1/queues", **_PLACES, summary="Create a queue", status_code=201, responses=responses(409))
+@router.post("/v1/queues", status_code=201, **about("queues", "Create a queue", 409))
 async def create_queue(queue: NewQueue, request: Request, response: Response, node: Node) -> QueueDocument:
     """A private queue. 409 (MQ_ERROR_QUEUE_EXISTS) if there is one of this name."""
     note(request, queue=queue.name, properties=sorted(queue.model_fields_set - {"name"}))
@@ -91,7 +88,7 @@ async def create_queue(queue: NewQueue, request: Request, response: Response, no
     return QueueDocument.of(created)
 
 
-@router.get("/v1/queues/{name}", **_PLACES, summary="Show a queue", responses=responses(404))
+@router.get("/v1/queues/{name}", **about("queues", "Show a queue", 404))
 async def show_queue(name: QueueName, node: Node) -> QueueDocument:
     """Its properties, and how much is in it."""
     return QueueDocument.of(await node.manager.queue(queue_name(name)))
@@ -99,9 +96,7 @@ async def show_queue(name: QueueName, node: Node) -> QueueDocument:
 
 @router.get(
     "/v1/queues/{name}/incoming-sequences",
-    **_PLACES,
-    summary="Show how far the transactional messages that come to a queue are",
-    responses=responses(404),
+    **about("queues", "Show how far the transactional messages that come to a queue are", 404),
 )
 async def show_incoming_sequences(name: QueueName, node: Node) -> IncomingSequences:
     """By the queue manager that sends them: what was accepted last, when, and how many were not since then."""
@@ -111,9 +106,7 @@ async def show_incoming_sequences(name: QueueName, node: Node) -> IncomingSequen
 
 @router.get(
     "/v1/queues/{name}/refused-messages",
-    **_PLACES,
-    summary="Show which messages of other machines a queue refused",
-    responses=responses(404),
+    **about("queues", "Show which messages of other machines a queue refused", 404),
 )
 async def show_refused_messages(name: QueueName, node: Node) -> RefusedMessagesList:
     """Since the node started, by sender and reason. The messages themselves are not kept."""
@@ -121,26 +114,20 @@ async def show_refused_messages(name: QueueName, node: Node) -> RefusedMessagesL
     return RefusedMessagesList(refused_messages=[RefusedMessagesDocument.of(one) for one in found])
 
 
-@router.patch("/v1/queues/{name}", **_PLACES, summary="Change a queue", responses=responses(404))
+@router.patch("/v1/queues/{name}", **about("queues", "Change a queue", 404))
 async def set_queue(name: QueueName, settings: QueueSettings, request: Request, node: Node) -> QueueDocument:
     """Only what is given changes. Whether a queue is transactional never does."""
     note(request, properties=sorted(settings.model_fields_set))
     return QueueDocument.of(await node.manager.set_queue(queue_name(name), **settings.properties()))
 
 
-@router.delete("/v1/queues/{name}", **_PLACES, summary="Delete a queue", status_code=204, responses=responses(404, 409))
+@router.delete("/v1/queues/{name}", status_code=204, **about("queues", "Delete a queue", 404, 409))
 async def delete_queue(name: QueueName, node: Node) -> None:
     """With its messages, its journal and its subqueues."""
     await node.manager.delete_queue(queue_name(name))
 
 
-@router.delete(
-    "/v1/queues/{name}/messages",
-    **_PLACES,
-    summary="Purge a queue",
-    status_code=204,
-    responses=responses(404, 409),
-)
+@router.delete("/v1/queues/{name}/messages", status_code=204, **about("queues", "Purge a queue", 404, 409))
 async def purge_queue(name: QueueName, request: Request, node: Node) -> None:
     """Delete every message. Those that asked for it become dead letters; those in a transaction go when it aborts."""
     async with await node.open(name, Access.RECEIVE) as queue:
@@ -148,10 +135,7 @@ async def purge_queue(name: QueueName, request: Request, node: Node) -> None:
         await queue.purge()
 
 
-_OUTGOING: Final[dict[str, Any]] = {"tags": ["outgoing queues"]}
-
-
-@router.get("/v1/outgoing-queues", **_OUTGOING, summary="List outgoing queues", responses=responses())
+@router.get("/v1/outgoing-queues", **about("outgoing queues", "List outgoing queues"))
 async def list_outgoing_queues(node: Node) -> QueueList:
     """Queues of messages on their way to other machines, with their states; all of them, up to `management.batch`."""
     found = await node.manager.queues([QueueType.OUTGOING])
@@ -161,9 +145,7 @@ async def list_outgoing_queues(node: Node) -> QueueList:
 
 @router.get(
     "/v1/outgoing-queues/{name}/connection-history",
-    **_OUTGOING,
-    summary="Show how an outgoing queue got on with its next hops",
-    responses=responses(404),
+    **about("outgoing queues", "Show how an outgoing queue got on with its next hops", 404),
 )
 async def show_connection_history(name: QueueName, node: Node) -> ConnectionHistory:
     """The last ten attempts to connect, and what became of each."""
@@ -173,9 +155,7 @@ async def show_connection_history(name: QueueName, node: Node) -> ConnectionHist
 
 @router.get(
     "/v1/outgoing-queues/{name}/transfer",
-    **_OUTGOING,
-    summary="Show how far the transactional messages of an outgoing queue are",
-    responses=responses(404),
+    **about("outgoing queues", "Show how far the transactional messages of an outgoing queue are", 404),
 )
 async def show_transfer(name: QueueName, node: Node) -> TransferDocument:
     """Messages that were acknowledged, those that wait for it, and when they are sent again."""
@@ -186,11 +166,7 @@ async def show_transfer(name: QueueName, node: Node) -> TransferDocument:
 
 
 @router.post(
-    "/v1/outgoing-queues/{name}/pause",
-    **_OUTGOING,
-    summary="Pause an outgoing queue",
-    status_code=204,
-    responses=responses(404),
+    "/v1/outgoing-queues/{name}/pause", status_code=204, **about("outgoing queues", "Pause an outgoing queue", 404)
 )
 async def pause_queue(name: QueueName, node: Node) -> None:
     """No message leaves it, until it is resumed; messages can still be sent to it."""
@@ -198,18 +174,14 @@ async def pause_queue(name: QueueName, node: Node) -> None:
 
 
 @router.post(
-    "/v1/outgoing-queues/{name}/resume",
-    **_OUTGOING,
-    summary="Resume an outgoing queue",
-    status_code=204,
-    responses=responses(404),
+    "/v1/outgoing-queues/{name}/resume", status_code=204, **about("outgoing queues", "Resume an outgoing queue", 404)
 )
 async def resume_queue(name: QueueName, node: Node) -> None:
     """Its messages leave again."""
     await node.manager.resume_queue(queue_name(name))
 
 
-@router.get("/v1/journals", tags=["journals"], summary="List journals", responses=responses())
+@router.get("/v1/journals", **about("journals", "List journals"))
 async def list_journals(node: Node) -> Journals:
     """Their messages are those of the queue `NAME;journal`, and of `system$;journal` for what this node sent."""
     machine = node.manager.journal_queue

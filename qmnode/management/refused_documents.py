@@ -4,8 +4,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from qmnode.management.documents import Document
 from qmnode.model.traffic import RefusedMessages, Standing
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_to_text
@@ -15,10 +16,8 @@ from qmnode.structures.sid import Sid
 _PREFIX = "MQMSG_CLASS_NACK_"
 
 
-class RefusedMessagesDocument(BaseModel):
+class RefusedMessagesDocument(Document):
     """Messages of one sender that a queue refused for one reason, since the node started."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(description="As in the metrics", examples=["access_denied"])
     standing: str = Field(
@@ -37,14 +36,12 @@ class RefusedMessagesDocument(BaseModel):
     @classmethod
     def of(cls, refused: RefusedMessages) -> Self:
         """Make the document from the object of the model."""
-        return cls(
+        return cls.from_attributes(
+            refused,
             reason=MessageClass(refused.reason).name.removeprefix(_PREFIX).lower(),
-            standing=refused.standing,
             explanation=_explanation(refused.standing),
             sender=_sid(refused.claimed_sender),
             source=guid_to_text(refused.source),
-            address=refused.address,
-            count=refused.count,
             total_bytes=refused.size,
             first_time=datetime.fromtimestamp(refused.first_time, UTC),
             last_time=datetime.fromtimestamp(refused.last_time, UTC),

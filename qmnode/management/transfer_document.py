@@ -1,18 +1,17 @@
 """The progress of transactional messages, on their way out and in, as JSON."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from qmnode.management.documents import Document, time_or_none
 from qmnode.model.administration import IncomingSequenceInformation, SequencePlace, TransferInformation
 from qmnode.structures.guid import guid_to_text
 
 
-class PlaceDocument(BaseModel):
+class PlaceDocument(Document):
     """The place of a message in a transactional sequence (SEQUENCE_INFO, MS-MQMQ 2.2.5)."""
-
-    model_config = ConfigDict(extra="forbid")
 
     sequence: str = Field(description="TxSequenceID, hexadecimal", examples=["0x6921a4c200000007"])
     number: int
@@ -21,15 +20,11 @@ class PlaceDocument(BaseModel):
     @classmethod
     def of(cls, place: SequencePlace | None) -> Self | None:
         """Make the document from the object of the model."""
-        if place is None:
-            return None
-        return cls(sequence=f"{place.sequence_identifier:#x}", number=place.number, previous=place.previous)
+        return place and cls.from_attributes(place, sequence=f"{place.sequence_identifier:#x}")
 
 
-class TransferDocument(BaseModel):
+class TransferDocument(Document):
     """The progress of the transactional messages of an outgoing queue (OutgoingTransferInfo, MS-MQDMPR 3.1.1.4)."""
-
-    model_config = ConfigDict(extra="forbid")
 
     unacknowledged_messages: int = Field(description="Sent; their order acknowledgment has not come")
     first_unacknowledged: PlaceDocument | None
@@ -46,25 +41,22 @@ class TransferDocument(BaseModel):
     @classmethod
     def of(cls, information: TransferInformation) -> Self:
         """Make the document from the object of the model."""
-        return cls(
+        return cls.from_attributes(
+            information,
             unacknowledged_messages=information.unacknowledged_count,
             first_unacknowledged=PlaceDocument.of(information.first_unacknowledged),
             last_unacknowledged=PlaceDocument.of(information.last_unacknowledged),
             last_acknowledged=PlaceDocument.of(information.last_acknowledged),
-            last_acknowledged_time=_moment(information.last_acknowledged_time),
+            last_acknowledged_time=time_or_none(information.last_acknowledged_time),
             acknowledgments=information.acknowledgment_count,
             unread_messages=information.unread_count,
             next=PlaceDocument.of(information.next if information.next.sequence_identifier else None),
-            resend_count=information.resend_count,
-            resend_interval=information.resend_interval,
-            resend_time=_moment(information.resend_time),
+            resend_time=time_or_none(information.resend_time),
         )
 
 
-class IncomingSequenceDocument(BaseModel):
+class IncomingSequenceDocument(Document):
     """A sequence of transactional messages that come to a queue (IncomingTransactionalTransferInfo, 3.1.1.5)."""
-
-    model_config = ConfigDict(extra="forbid")
 
     source: str = Field(description="Identifier of the queue manager that sends them")
     destination: str = Field(description="Format name by which it knows the queue")
@@ -84,26 +76,15 @@ class IncomingSequenceDocument(BaseModel):
     @classmethod
     def of(cls, information: IncomingSequenceInformation) -> Self:
         """Make the document from the object of the model."""
-        return cls(
+        return cls.from_attributes(
+            information,
             source=guid_to_text(information.source),
-            destination=information.destination,
-            address=information.address,
             sequence=f"{information.sequence_identifier:#x}",
-            number=information.number,
-            reject_count=information.reject_count,
-            last_access_time=_moment(information.last_access_time),
-            is_known=information.is_known,
-            refused_count=information.refused_count,
+            last_access_time=time_or_none(information.last_access_time),
         )
 
 
-class IncomingSequences(BaseModel):
+class IncomingSequences(Document):
     """The sequences of a queue, used last first."""
 
-    model_config = ConfigDict(extra="forbid")
-
     incoming_sequences: list[IncomingSequenceDocument] = Field(description="A thousand at most")
-
-
-def _moment(seconds: float) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if seconds else None
