@@ -145,7 +145,7 @@ def install_handlers(app: FastAPI) -> None:
 
 
 def about(tag: str, summary: str, *errors: int, answer: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What OpenAPI says of a route, with these errors beside those that every resource may answer with.
+    """The description of a route for OpenAPI, with these errors beside those that every resource may answer with.
 
     ``answer`` describes an answer that is no JSON document.
     """
