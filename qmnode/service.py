@@ -30,6 +30,7 @@ from qmnode.structures.error_codes import ErrorCode
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from qmnode.administration.key_rotation import KeyRotations, Run
     from qmnode.amqp.bridges import Bridges
     from qmnode.amqp.door import AmqpDoor
     from qmnode.dcerpc.server import Service as RpcService
@@ -160,7 +161,7 @@ class Service:
                 await self._join(directory, rooms)
                 await local.start()
             local.complete(self.manager.operations)
-            await self._start_management(rooms)
+            await self._start_management(directory, rooms)
             if self.settings.transport.enabled and not self.settings.hardened_security:
                 await self._start_network()
                 rooms.push_async_callback(self.manager.network.stop)
@@ -221,12 +222,52 @@ class Service:
 
         return WithConsole(api, self.manager.computer_name, self.settings.management)
 
-    async def _start_management(self, rooms: contextlib.AsyncExitStack) -> None:
+    def _rotations(self, directory: Directory | None) -> "KeyRotations | None":
+        """Return the rotations of the node's keys through the management API, if the settings permit them."""
+        settings = self.settings.management.key_rotation
+        if not settings.enabled:
+            return None
+        from qmnode.administration.key_rotation import KeyRotations
+        from qmnode.security.key_rotation import KeyRotationOptions, RotatesKeys
+
+        if not isinstance(directory, RotatesKeys):
+            raise ConfigurationError(
+                f"management.key_rotation.enabled: keys in the directory {self.settings.directory.name!r} cannot be "
+                "rotated through the management API: set it to false"
+            )
+        options = KeyRotationOptions(
+            computer_name=self.manager.computer_name,
+            identifier=lambda: self.manager.identifier,
+            data=self.settings.data,
+            security=self.settings.security,
+            settings=settings,
+        )
+        return KeyRotations(directory.key_rotation(options), self.manager.network.keys, self._write_rotation)
+
+    def _write_rotation(self, run: "Run") -> None:
+        """Write the end of a rotation to the audit log; its start is there as a request."""
+        self.audit_log.write(
+            audit_entry(
+                who=run.who,
+                channel=run.channel,
+                action="key_rotation",
+                target={},
+                details={
+                    "action": run.action.value,
+                    "keys": [{"fingerprint": one.fingerprint, "state": one.state.value} for one in run.changes],
+                },
+                outcome="done" if run.fault is None else "failed",
+                problem=run.fault,
+            )
+        )
+
+    async def _start_management(self, directory: Directory | None, rooms: contextlib.AsyncExitStack) -> None:
         """Only now, and applications are served meanwhile: its libraries take longer to load than all the rest."""
         await _load_beside("qmnode.management.server")
         from qmnode.management.server import ManagementServer
 
         network = self.manager.network
+        rotations = self._rotations(directory)
         self.management = ManagementServer(
             self.manager,
             self.settings.management,
@@ -238,8 +279,11 @@ class Service:
             self.manager.operations,
             self.manager.principals,
             self._beside_management,
+            rotations,
         )
         rooms.push_async_callback(self.management.stop)
+        if rotations is not None:
+            rooms.push_async_callback(rotations.stop)
         await self.management.start()
 
     async def _join(self, directory: Directory, rooms: contextlib.AsyncExitStack) -> None:

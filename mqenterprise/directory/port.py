@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -54,6 +54,7 @@ from qmnode.directory.port import (
     User,
     equals,
 )
+from qmnode.security.key_rotation import KeyRotation, KeyRotationOptions
 from qmnode.structures.guid import Guid
 
 Answer = TypeVar("Answer")
@@ -115,8 +116,11 @@ class LdapPort:
         settings: PortSettings,
         cache: DirectoryCache,
         service: EnterpriseDirectory | None = None,
+        given: Mapping[str, Any] | None = None,
     ) -> None:
+        """``given`` are the settings as the node's configuration states them."""
         self._settings = settings
+        self._given = given or {}
         self._cache = cache
         self._service = service or EnterpriseDirectory(settings.directory)
         self._workers = Workers(settings.threads, settings.waiting)
@@ -250,6 +254,12 @@ class LdapPort:
                 return found
         assert known is not None
         return known.groups
+
+    def key_rotation(self, options: KeyRotationOptions) -> KeyRotation:
+        """The rotation of the node's own keys (:class:`qmnode.security.key_rotation.RotatesKeys`)."""
+        from mqenterprise.keys.own_node import OwnKeys  # only nodes that permit rotations load it
+
+        return OwnKeys(options, self._given)
 
     async def check_password(self, account: str, password: str) -> bytes | None:
         """The SID of the user with this account name and password, or None (:mod:`mqenterprise.directory.logins`).
@@ -473,4 +483,4 @@ def open_port(options: DirectoryOptions) -> LdapPort:
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, part['loc'])) or 'settings'}: {part['msg']}" for part in error.errors())
         raise DirectoryError(f"the node's directory settings are wrong: {wrong}") from error
-    return LdapPort(settings, DirectoryCache(options.cache_path))
+    return LdapPort(settings, DirectoryCache(options.cache_path), given=options.settings)

@@ -95,6 +95,17 @@ class Publication:
             raise KeyRotationError(f"no queue manager of {where} is named {', '.join(missing)}{near}")
         return sorted(found, key=lambda each: each.computer_name.casefold())
 
+    def node(self, identifier: Guid, computer_name: str) -> Node:
+        """Return the queue manager with this identifier. Raises :class:`KeyRotationError` when there is none."""
+        try:
+            found = self._directory.queue_managers.get(identifier, _NODE_FIELDS)
+        except ObjectNotFound:
+            raise KeyRotationError(
+                f"{computer_name} is not in the directory: 'mqenterprise directory admit' puts it there"
+            ) from None
+        assert found.full_path is not None
+        return Node(found.computer_name, identifier, found.full_path, found.site_identifier_list)
+
     def _site(self, name: str) -> Guid:
         found = self._directory.sites.find(name)
         if found is None or found.identifier is None:

@@ -21,7 +21,7 @@ from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.key_store import KeyStoreConflictError, KeyStoreContents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from mqenterprise.keys.life_cycle import Pairs, Waiting
     from mqenterprise.keys.publication import Node
@@ -54,6 +54,8 @@ class KeysOfNode:
     node: Node
     pairs: Pairs
     shown: frozenset[str]
+    version: int = 0
+    """The version of the key store's contents."""
 
 
 class Rotation:
@@ -76,7 +78,7 @@ class Rotation:
     async def look(self) -> KeysOfNode:
         """The state of the node's keys."""
         contents, shown = await asyncio.gather(self._store.read(), asyncio.to_thread(self._lists.read, self.node))
-        return KeysOfNode(self.node, contents.pairs, shown.fingerprints)
+        return KeysOfNode(self.node, contents.pairs, shown.fingerprints, contents.version)
 
     async def prepare(self, begun: float) -> None:
         """Make a next pair for each provider that has none and whose current pair was published before ``begun``.
@@ -94,22 +96,26 @@ class Rotation:
                 return
         raise self._contended()
 
-    async def publish(self) -> float | None:
+    async def publish(self, read: Collection[str] = ()) -> float | None:
         """Publish next pairs that have waited long enough, and correct a directory that shows other keys.
 
-        Return the time from which the remaining pairs may be published, or None when none is left.
+        A pair whose fingerprint is in ``read`` waits no longer: every reader of the key store has read it. Return the
+        time from which the remaining pairs may be published, or None when none is left.
         """
         for _ in range(ATTEMPTS):
             contents = await self._store.read()
             shown = await asyncio.to_thread(self._lists.read, self.node)
             now = self._clock()
-            waiting = [self._waiting.publishable_from(pair) for pair in _next(contents.pairs)]
-            ready = [pair for pair in _next(contents.pairs) if self._waiting.publishable_from(pair) <= now]
+            times = {
+                pair.fingerprint: 0.0 if pair.fingerprint in read else self._waiting.publishable_from(pair)
+                for pair in _next(contents.pairs)
+            }
             after = contents.pairs
-            for pair in ready:
-                after = life_cycle.settled(after, pair.fingerprint, now)
+            for fingerprint, moment in times.items():
+                if moment <= now:
+                    after = life_cycle.settled(after, fingerprint, now)
             if await self._published(contents, shown, after):
-                return max((time for time in waiting if time > now), default=None)
+                return max((moment for moment in times.values() if moment > now), default=None)
         raise self._contended()
 
     async def retire(self) -> None:

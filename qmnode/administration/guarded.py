@@ -68,6 +68,7 @@ BESIDE: Final[dict[str, QueueManagerAccess | None]] = {
     "connections": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
     "keys": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
     "reload_keys": None,
+    "rotate_keys": None,
     "audit": None,
 }
 """The same for parts of the node that are no operation of the queue manager."""

@@ -43,7 +43,7 @@ _PASSED: Final = re.compile(
     "|".join(
         (
             r"node(/online)?",
-            r"caller|quotas|connections|transactions|keys(/reload)?|history|journals|failures|audit",
+            r"caller|quotas|connections|transactions|keys(/reload|/rotation)?|history|journals|failures|audit",
             r"dead-letters(/retry)?",
             r"messages(/export|/import)?",
             rf"queues(/{_NAME}(/(access|receive|incoming-sequences|refused-messages"

@@ -13,6 +13,7 @@ from qmnode.management import (
     node_routes,
     operation_routes,
     queue_routes,
+    rotation_routes,
 )
 from qmnode.management.context import OPEN_PATHS, Context
 from qmnode.management.problems import Problem, install_handlers, problem_response
@@ -26,8 +27,8 @@ and dead letters.
 (`security.administrators`) may do everything, other users what the access list of each queue allows. Over TCP every
 request needs `Authorization: Bearer TOKEN`. Tokens with the role `read` see everything but the bodies of messages,
 those with `bodies` see these too, those with `operate` may do everything, and those with `administer` also read the
-audit log. A token with a `principal` may do what the access list of each queue allows
-that SID and its groups. Every change is written to the audit log.
+audit log, and rotate the keys of a node that permits it. A token with a `principal` may do what the access list of
+each queue allows that SID and its groups. Every change is written to the audit log.
 
 **Names.** Queues are named by path name or format name, percent-encoded in paths. `orders` is short for
 `.\\private$\\orders`; `orders;journal` is its journal, `orders;later` a subqueue, `system$;deadletter` a system queue.
@@ -75,6 +76,7 @@ def build_app(context: Context) -> FastAPI:
         operation_routes,
         dead_letter_routes,
         node_routes,
+        rotation_routes,
         console_routes,
     ):
         app.include_router(module.router)

@@ -12,7 +12,7 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from qmnode.errors import MessageQueuingError
-from qmnode.management.context import Node, caller_of
+from qmnode.management.context import Node, caller_of, require_administer
 from qmnode.management.documents import Document, NodeDocument
 from qmnode.management.problems import about
 from qmnode.management.tokens import Role
@@ -128,12 +128,7 @@ async def read_audit(
 ) -> AuditEntries:
     """The last entries of the file ``management.audit_log``, the newest first. For the role `administer`."""
     node.require("audit")
-    caller = caller_of(request)
-    if caller.role is not Role.ADMINISTER:
-        raise MessageQueuingError(
-            ErrorCode.MQ_ERROR_ACCESS_DENIED,
-            f"the role of {caller.name} is {caller.role}, and the audit log is for {Role.ADMINISTER}",
-        )
+    require_administer(request, "the audit log")
     path = node.settings.audit_log
     if path is None:
         raise MessageQueuingError(

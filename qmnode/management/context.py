@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Protocol, TypeVar, cast
 from fastapi import Depends, HTTPException, Query, Request
 
 from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.administration.key_rotation import KeyRotations
 from qmnode.administration.names import format_name, queue_name
 from qmnode.administration.operations import Operations
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
@@ -56,6 +57,8 @@ class Context:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the node stops: requests that wait for a message end."""
     principals: Principals | None = None
+    rotations: KeyRotations | None = None
+    """None where the settings do not permit rotations through the API."""
     _waiting: list[None] = field(default_factory=list)
 
     @property
@@ -151,6 +154,16 @@ def note(request: Request, **details: Any) -> None:
 def caller_of(request: Request) -> Caller:
     """The caller, as the door identified it."""
     return cast("Caller", request.scope["state"]["caller"])
+
+
+def require_administer(request: Request, what: str) -> None:
+    """Raise MQ_ERROR_ACCESS_DENIED unless the caller has the role ``administer``."""
+    caller = caller_of(request)
+    if caller.role is not Role.ADMINISTER:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_ACCESS_DENIED,
+            f"the role of {caller.name} is {caller.role}, and {what} is for {Role.ADMINISTER}",
+        )
 
 
 def require_bodies(request: Request, what: str) -> None:

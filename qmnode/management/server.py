@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from qmnode.administration.key_rotation import KeyRotations
 from qmnode.administration.operations import Operations
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.management.app import build_app
@@ -132,6 +133,7 @@ class ManagementServer:
         operations: Operations | None = None,
         principals: Principals | None = None,
         beside: Callable[[ASGIApp], ASGIApp] | None = None,
+        rotations: KeyRotations | None = None,
     ) -> None:
         """``principals`` says who callers are; without it that is as in a workgroup. ``beside`` puts something beside
         the API over TCP, such as the console.
@@ -139,6 +141,7 @@ class ManagementServer:
         self.settings = settings
         self._beside = beside
         self.context = Context(manager, settings, ready, connection_list, key_reader, body_limits, operations)
+        self.context.rotations = rotations
         self.context.principals = principals or Principals(manager.settings.security)
         self.audit_log = audit_log or AuditLog(settings.audit_log)
         self.tokens = Tokens(settings.tokens) if settings.listen is not None and settings.tokens is not None else None

@@ -215,6 +215,29 @@ class LocalSettings(_Settings):
     """Queues, cursors and transactions that one application may have open."""
 
 
+class KeyRotationSettings(_Settings):
+    """Rotations of this node's own keys through the management API (docs/keys.md). Times are in seconds and have the
+    meaning, and should have the values, that ``keys.yaml`` of ``mqenterprise keys`` gives them.
+    """
+
+    enabled: bool = False
+    """Whether callers with the role `administer` may rotate the keys of this node. Needs a directory."""
+    directory: Path | None = None
+    """Settings of the directory with the account that publishes the keys: a file as for ``mqenterprise --directory``.
+    By default the node's own account, which may publish its own keys if ``mqenterprise directory admit`` made it."""
+    modulus_length: int | None = Field(default=None, ge=1_024, le=16_384)
+    """Bits of new keys; the provider's default if not set."""
+    replication_delay: float = Field(default=14_400.0, ge=0)
+    """The longest time for which a replica of the directory may show a replaced key."""
+    offline_cache_age: float = Field(default=86_400.0, ge=0)
+    """The longest time for which other nodes use keys that they have read while their directory is unavailable: at
+    least their ``directory.settings.keys_for``."""
+    destroy_after: float = Field(default=86_400.0, ge=0)
+    """The time for which a retired key can be brought back."""
+    maximum_age: float = Field(default=31_536_000.0, gt=0)
+    """The age at which a published key is due for replacement."""
+
+
 class ManagementSettings(_Settings):
     """The management API. The Unix socket needs no token: ``security.administrators`` may do everything there, other
     users that may open it what the access list of each queue allows."""
@@ -238,6 +261,7 @@ class ManagementSettings(_Settings):
     """Whether the TCP side also serves the console of this node to browsers."""
     console_hosts: list[str] = []
     """More names under which browsers may know this node, beside its computer name and its address."""
+    key_rotation: KeyRotationSettings = KeyRotationSettings()
     request_size: Bytes = Field(default=16 * _MIB, ge=1024)
     """The largest request in bytes, and the most bytes of bodies in an answer."""
     batch: int = Field(default=1000, ge=1, le=100_000)
@@ -305,6 +329,14 @@ class NodeSettings(Settings):
     """Bridges between queues of this node and AMQP 1.0 peers, by name (docs/amqp.md); need the extra ``amqp``."""
     log: LogSettings = LogSettings()
     directory: DirectoryMembershipSettings = DirectoryMembershipSettings()
+
+    @model_validator(mode="after")
+    def _keys_are_published_somewhere(self) -> Self:
+        if self.management.key_rotation.enabled and self.directory.name is None:
+            raise ValueError(
+                "management.key_rotation.enabled needs a directory, where keys are published: set directory.name"
+            )
+        return self
 
 
 def read_settings(path: Path | None) -> NodeSettings:

@@ -138,6 +138,30 @@ async def test_a_change_without_the_token_of_the_page_is_refused() -> None:
 
 @attack(
     Area.CONSOLE,
+    can="make a signed-in browser rotate the keys of a node",
+    promised="a rotation needs the token that only the console's own page has, and the console's own origin",
+)
+async def test_keys_are_not_rotated_from_another_page() -> None:
+    node = PlayedNode()
+    wanted = {"action": "rotate", "version": 1}
+    async with browser(console(ALPHA=node)) as client:
+        await sign_in(client)
+        asked = len(node.asked)
+        for headers in (
+            {"X-CSRF-Token": ""},
+            {"X-CSRF-Token": client.headers["X-CSRF-Token"][:-1]},
+            {"Origin": "https://evil.test"},
+            {"Origin": "null"},
+        ):
+            answer = await client.post("/api/nodes/ALPHA/v1/keys/rotation", json=wanted, headers=headers)
+            assert answer.status_code == 403, headers
+        assert len(node.asked) == asked
+        await client.post("/api/nodes/ALPHA/v1/keys/rotation", json=wanted)
+        assert len(node.asked) == asked + 1
+
+
+@attack(
+    Area.CONSOLE,
     can="use the page's token of another session",
     promised="such a token is valid for its own session only",
 )
@@ -331,7 +355,8 @@ async def test_no_path_leads_out_of_the_api() -> None:
         for path in (
             "../../metrics", "node/../../../openapi.json", "%2e%2e/metrics", "..%2f..%2fmetrics", "/evil.test/",
             "node%2f..%2f..%2fmetrics", "metrics", "openapi.json", "queues/a/b", "jobs/1/%2e%2e/%2e%2e/node/online", "",
-            "node%00", "node/online/x", "queues/a/messages/1/2/3", "keys/reload/x", "https:%2f%2fevil.test",
+            "node%00", "node/online/x", "queues/a/messages/1/2/3", "keys/reload/x", "keys/rotation/x",
+            "https:%2f%2fevil.test",
         ):  # fmt: skip
             target = httpx.URL(URL).copy_with(raw_path=f"/api/nodes/ALPHA/v1/{path}".encode())
             request = client.build_request("GET", target)
