@@ -169,22 +169,26 @@ async def _queues(request: Request, session: Session) -> Response:
     if sort not in _SORTS:
         raise HTTPException(422, f"sort by {', '.join(_SORTS)}")
     search, kinds = asked.get("search", "").casefold(), set(asked.getlist("type"))
-    filled = asked.get("filled") == "true"
+    filled, descending = asked.get("filled") == "true", asked.get("descending") == "true"
     machines, site = {name.casefold() for name in asked.getlist("machine")}, asked.get("site", "").casefold()
     nodes = [
         seen
         for seen in await session.view.refresh()
         if (not machines or seen.machine.name.casefold() in machines) and site in ("", seen.machine.site.casefold())
     ]
-    found: list[tuple[Any, Seen, int]] = []
-    for seen in nodes:
+    found: list[tuple[str, Any, Seen, int]] = []
+    for seen in nodes:  # in the order of their names
         if seen.columns:
-            keys = seen.column("" if sort in ("pathname", "machine") else sort)
-            found += [(keys[number], seen, number) for number in _matching(seen, search, kinds, filled=filled)]
-    first = (lambda one: (one[1].machine.name.casefold(), one[0])) if sort == "machine" else itemgetter(0)
-    found.sort(key=first, reverse=asked.get("descending") == "true")
+            names = seen.shown_names
+            keys = [seen.machine.name.casefold()] * len(names) if sort == "machine" else seen.column(sort)
+            matching = _matching(seen, search, kinds, filled=filled)
+            found += [(names[number], keys[number], seen, number) for number in matching]
+    # Sorting keeps the order of equals: by name, then by node, whatever the column.
+    found.sort(key=itemgetter(0), reverse=sort == "pathname" and descending)
+    if sort != "pathname":
+        found.sort(key=itemgetter(1), reverse=descending)
     offset, limit = _integer(asked, "offset", 0), min(_integer(asked, "limit", _PAGE), _LARGEST_PAGE)
-    rows = [seen.row(number) for _, seen, number in found[offset : offset + limit]]
+    rows = [seen.row(number) for _, _, seen, number in found[offset : offset + limit]]
     return JSONResponse({"queues": rows, "total": len(found), "stale": _stale(nodes)})
 
 

@@ -18,6 +18,9 @@ PATIENCE: Final = 1.0
 _UNAUTHORIZED: Final = 401
 _MOST_QUEUES: Final = 200_000
 """Queues of one node that are shown."""
+_MOST_BRIDGES: Final = 200
+_LATEST: Final = 1 << 33
+"""Seconds since 1970 that a time is taken for one."""
 
 Columns = dict[str, list[Any]]
 _COLUMNS: Final[dict[str, tuple[type, ...]]] = {
@@ -74,6 +77,7 @@ class Seen:
     _names: str = ""
     """The state of the names of its queues: they are sent again when they have another."""
     _texts: tuple[list[str], list[str], list[str]] | None = None
+    _shown: tuple[list[str], list[str]] | None = None
     task: asyncio.Task[None] | None = None
 
     def begin(self) -> asyncio.Task[None] | None:
@@ -153,6 +157,7 @@ class Seen:
             "arrived_rate": round(sum(arrived), 1) if arrived else None,
             "left_rate": round(sum(left), 1) if left else None,
             "warnings": warnings,
+            "bridges": _bridges(document.get("bridges")),
         }
 
     def stale(self) -> dict[str, Any] | None:
@@ -175,6 +180,16 @@ class Seen:
             self._texts = names, labels, texts
         return self._texts[2]
 
+    @property
+    def shown_names(self) -> list[str]:
+        """The name of each queue as lists show it, folded: without what all queues of its machine have in common."""
+        names = self.columns["pathname"]
+        if self._shown is None or self._shown[0] != names:
+            start = f"{self.machine.name}\\".casefold()
+            folded = [name.casefold().removeprefix(start).removeprefix("private$\\") for name in names]
+            self._shown = names, folded
+        return self._shown[1]
+
     def column(self, name: str) -> list[Any]:
         """A column to sort by. Rates that are not known yet count as nothing."""
         if name in ("arrived_rate", "left_rate"):
@@ -182,7 +197,7 @@ class Seen:
             return rates or [0.0] * len(self.columns["pathname"])
         if name == "label":
             return [label.casefold() for label in self.columns["label"]]
-        return self.columns[name] if name in _COLUMNS else self.searched
+        return self.columns[name] if name in _COLUMNS and name != "pathname" else self.shown_names
 
     def row(self, number: int) -> dict[str, Any]:
         """A queue of the node."""
@@ -284,6 +299,21 @@ def _rates(before: Columns, after: Columns, seconds: float) -> tuple[list[float]
 
 def _texts(value: Any) -> list[str]:
     return [str(one)[:500] for one in value[:20]] if isinstance(value, list) else []
+
+
+def _bridges(value: Any) -> list[dict[str, Any]]:
+    """The bridges of a node, of which only what the console shows."""
+    found = [one for one in value[:_MOST_BRIDGES] if isinstance(one, dict)] if isinstance(value, list) else []
+    return [
+        {name: str(one.get(name, ""))[:500] for name in ("name", "direction", "queue", "peer", "address", "reason")}
+        | {"connected": one.get("connected") is True, "since": _seconds(one.get("since"))}
+        | {name: _number(one.get(name)) for name in ("carried", "repeated", "rejected", "failures")}
+        for one in found
+    ]
+
+
+def _seconds(value: Any) -> str | None:
+    return timestamp(value) if isinstance(value, int | float) and 0 < value < _LATEST else None
 
 
 def _text(value: Any) -> str | None:

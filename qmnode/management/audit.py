@@ -121,7 +121,7 @@ def _entry(scope: Scope, status: int) -> dict[str, Any]:
         who=caller.name if caller else None,
         channel=caller.channel if caller else "tcp",
         action=getattr(route, "name", None) or f"{scope['method']} {scope['path'][:200]}",
-        target=scope.get("path_params", {}),
+        target=scope.get("path_params", {}) | state.get("audit_target", {}),
         details=state.get("audit", {}),
         outcome=outcome,
         problem=state.get("problem"),

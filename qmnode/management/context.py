@@ -151,6 +151,11 @@ def note(request: Request, **details: Any) -> None:
     request.scope["state"].setdefault("audit", {}).update(details)
 
 
+def note_target(request: Request, name: str) -> None:
+    """The object of the entry in the audit log, where the path does not name it."""
+    request.scope["state"]["audit_target"] = {"name": name}
+
+
 def caller_of(request: Request) -> Caller:
     """The caller, as the door identified it."""
     return cast("Caller", request.scope["state"]["caller"])

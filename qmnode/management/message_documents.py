@@ -181,6 +181,9 @@ class MessageDocument(Document):
     time_to_be_received: int | None
     dead_letter_queue: str | None = Field(default=None, description="Path name, if its sender named one")
     aborted_receives: int
+    moves: int = Field(
+        default=0, description="Moves as it is between queues of the node since its arrival, which `arrival_time` tells"
+    )
     extension_size: int = Field(default=0, description="Bytes beside the body")
     extension: str | None = Field(default=None, description="Those bytes as base64, if the body was asked for")
     authenticated: bool = Field(default=False, description="Whether its signature proved who sent it")
@@ -230,6 +233,7 @@ class MessageDocument(Document):
             time_to_be_received=quota_or_none(message.time_to_be_received),
             dead_letter_queue=message.application_dead_letter_queue or None,
             aborted_receives=message.aborted_receives,
+            moves=message.move_count,
             extension_size=len(message.extension),
             extension=_base64(message.extension) if is_with_body and message.extension else None,
             authenticated=bool(message.authentication_level),

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from qmnode.administration.names import queue_name
-from qmnode.management.context import Node, note
+from qmnode.management.context import Node, note, note_target
 from qmnode.management.documents import (
     ORDERS,
     AttemptDocument,
@@ -83,6 +83,7 @@ async def list_queues(
 @router.post("/v1/queues", status_code=201, **about("queues", "Create a queue", 409))
 async def create_queue(queue: NewQueue, request: Request, response: Response, node: Node) -> QueueDocument:
     """A private queue. 409 (MQ_ERROR_QUEUE_EXISTS) if there is one of this name."""
+    note_target(request, queue.name)
     note(request, queue=queue.name, properties=sorted(queue.model_fields_set - {"name"}))
     created = await node.manager.create_queue(queue_name(queue.name), **queue.properties())
     return QueueDocument.of(created)

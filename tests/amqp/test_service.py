@@ -111,14 +111,16 @@ async def test_a_bridge_that_is_cut_is_shown_with_the_reason(tmp_path: Path) -> 
             await command(tmp_path, "queue", "create", "orders")
             await holds(is_connected, 60, "the bridge is connected")
             assert "outward to orders: connected" in await command(tmp_path, "status")
-            assert _in_console(status)["state"] == "up"
+            shown = _in_console(status)
+            (listed,) = shown["bridges"]
+            assert (shown["state"], listed["name"], listed["connected"]) == ("up", "outward", True)
 
             await peer.door.stop()
 
             await holds(is_down_for_a_reason, 60, "the bridge is down, and the text says why")
             (reason,) = (one["reason"] for one in status["bridges"])
             shown = _in_console(status)
-            assert shown["state"] == "trouble"
+            assert (shown["state"], shown["bridges"][0]["reason"]) == ("trouble", reason)
             assert any(one.startswith(f"bridge outward: {reason}") for one in shown["warnings"])
         finally:
             process.kill()

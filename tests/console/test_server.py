@@ -73,6 +73,20 @@ def test_the_queues_of_all_nodes_in_one_list(lab: ConsoleLab) -> None:
         assert [row["machine"] for row in rows()] == ["ALPHA", "BETA"]
         one = client.get("queues", params={"machine": "beta", "search": "list", "limit": 1}).json()
         assert one["queues"][0]["machine"] == "BETA"
+        for name in ("sorted b", "sorted a"):
+            for machine in ("BETA", "ALPHA"):
+                lab.fill(name, at=machine)
+
+        def order(**asked: str) -> list[tuple[str, str]]:
+            page = client.get("queues", params={"search": "private$\\sorted", **asked}).json()
+            return [(row["pathname"].rpartition("\\")[2], row["machine"]) for row in page["queues"]]
+
+        expected = [(name, machine) for name in ("sorted a", "sorted b") for machine in ("ALPHA", "BETA")]
+        wait_until(lambda: len(order()) == 4, 20, "all queues are listed")
+        assert order() == expected, "by the name that is shown, and not by the machine before it"
+        assert order(sort="message_count") == expected, "equals are by name"
+        assert order(sort="message_count", descending="true") == expected
+        assert order(sort="machine") == sorted(expected, key=lambda one: one[::-1])
         wrong = client.get("queues", params={"sort": "color"})
         assert wrong.status_code == 422
         assert "message_count" in wrong.json()["detail"]

@@ -222,7 +222,7 @@ async def test_every_change_is_written_down(managed: Managed, client: httpx.Asyn
     created, sent, deleted = managed.audited()
     assert (created["who"], created["channel"], created["action"]) == ("alice", "tcp", "create_queue")
     assert (created["outcome"], created["status"], created["from"]) == ("done", 201, "127.0.0.1")
-    assert created["details"] == {"queue": "orders", "properties": ["label"]}
+    assert (created["target"], created["details"]) == ({"name": "orders"}, {"queue": "orders", "properties": ["label"]})
     assert (sent["target"], sent["details"]) == ({"name": "orders"}, {"messages": 1})
     assert (deleted["who"].startswith("uid:"), deleted["channel"]) == (True, "unix")
     assert (deleted["outcome"], deleted["problem"]) == ("failed", "MQ_ERROR_QUEUE_NOT_FOUND")
