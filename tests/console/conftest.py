@@ -125,6 +125,26 @@ def write_sign_in(folder: Path, directory_file: Path, url: str, provider: str) -
     return path
 
 
+def write_declaration(folder: Path) -> Path:
+    """A declaration that differs from the directory: a link of another cost, and a queue."""
+    sites = {"ALPHA": "Amsterdam", "BETA": "Berlin"}
+    path = folder / "enterprise.yaml"
+    path.write_text(
+        json.dumps(
+            {
+                "enterprise": {"name": "Contoso"},
+                "sites": [{"name": name} for name in sites.values()],
+                "routing_links": [{"sites": list(sites.values()), "cost": 3, "site_gates": list(sites)}],
+                "machines": [
+                    {"name": name, "sites": [site], "roles": ["routing_server"]} for name, site in sites.items()
+                ],
+                "queues": [{"machine": "ALPHA", "name": "orders", "label": "Orders", "transactional": True}],
+            }
+        )
+    )
+    return path
+
+
 @dataclass
 class ConsoleLab:
     """An enterprise, and the console that serves it."""
@@ -261,6 +281,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, slapd: EmbeddedDirectory) -> I
                 sys.executable, "-m", "mqenterprise", "console", "--listen", f"{HOST}:{port}",
                 "--certificate", str(certificate), "--private-key", str(key),
                 "--sign-in", str(sign_in), "--nodes", str(folder / "nodes.yaml"), "--directory", str(directory_file),
+                "--declared", str(write_declaration(folder)),
             ],
             cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
@@ -17,6 +18,7 @@ from mqenterprise.commands.opening import directory_settings
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.keys.publication import Publication
 from qmnode import Message
+from qmnode.structures.guid import guid_to_text
 from tests.console.browser import awaited, browser, done, person
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import wait_until
@@ -24,7 +26,7 @@ from tests.lab.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Route
 
     from tests.console.conftest import ConsoleLab
 
@@ -84,6 +86,7 @@ SCREENS = {
     "routes?from=ALPHA&to=GAMMA": "Routes",
     "routes?without=GAMMA": "Routes",
     "keys": "Keys and certificates",
+    "plan": "Plan",
     "jobs": "Jobs",
     "audit": "Audit",
     "queues/ALPHA/ALPHA%5Cprivate%24%5Corders": "orders",
@@ -98,6 +101,8 @@ CLIPPED = """
   .map((cell) => cell.innerText)
 """
 """The cells of tables that do not show the whole of their text."""
+HEIGHTS = 'new Set([...document.querySelectorAll(".side .nav-link")].map((one) => one.offsetHeight)).size'
+"""How many heights the entries of the navigation have; none on a phone."""
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1180, "light"), (2560, "dark")])
@@ -114,6 +119,11 @@ def test_each_screen_opens_by_its_address_and_axe_finds_nothing_serious(
                 assert widest <= width, f"{place} is {widest} pixels wide"
             if place == "queues":
                 assert "system, transactional" not in someone.page.evaluate(CLIPPED)
+            if place == "keys":
+                assert someone.page.evaluate(HEIGHTS) in (0, 1), "an entry of the navigation needs two lines"
+            if place == "plan":
+                step = someone.page.get_by_role("listitem").filter(has_text="Change routing link Amsterdam · Berlin")
+                expect(step.locator("dd")).to_have_text("5 → 3")
             assert someone.serious() == [], place
 
 
@@ -151,6 +161,9 @@ def test_each_role_sees_and_receives_what_it_may(filled: ConsoleLab, window: Bro
             someone.queue("secrets")
             someone.page.get_by_role("link", name="sealed").click()
             someone.sees("Size of the body")
+            facts = someone.page.get_by_role("region", name="Properties").locator("dl")
+            expect(facts).to_contain_text("NORMAL")
+            expect(facts).not_to_contain_text(re.compile("MQMSG_CLASS|B \\("))
             if role == "read":
                 someone.sees("you need the role bodies")
                 assert SECRET not in someone.wire()
@@ -168,14 +181,36 @@ def test_selected_messages_are_moved_after_the_node_has_said_what_will_happen(
         someone.queue("scratch")
         someone.select("order 1", "order 3")
         someone.click("Move…")
-        someone.dialog().get_by_label("Target").fill("later")
+        target = someone.dialog().get_by_label("Target")
+        preview = someone.button("Show what will happen", someone.dialog())
+        target.fill(r"BETA\private$\mistyped")
+        preview.click()
+        expect(someone.dialog()).to_contain_text(r"No such queue is known: BETA lists no queue private$\mistyped")
+        expect(someone.dialog()).to_contain_text("look in the dead letters of that machine")
+        target.fill("mistyped")
+        preview.click()
+        expect(someone.dialog().get_by_role("alert")).to_contain_text("has no queue mistyped: create it first")
+        for text, offered in (("inv", r"BETA\private$\invoices"), ("la", "later")):
+            target.fill(text)
+            expect(someone.dialog().locator("datalist option").first).to_have_attribute("value", offered)
+        target.fill("later")
         someone.button("Show what will happen", someone.dialog()).click()
         someone.button("Move 2 messages", someone.dialog()).click()
         expect(someone.dialog().locator(".job-progress .state").first).to_have_text("done")
         expect(someone.dialog()).to_contain_text("2 selected messages of")  # and not all of them
         someone.button("Close", someone.dialog().locator(".dialog-actions")).click()
         assert done(lambda: (filled.count("scratch"), filled.count("later"))) == (4, 2)
-        someone.go("jobs")
+        someone.go("jobs?show=previews")
+        expect(someone.page.get_by_role("row").filter(has_text="Move scratch → later")).to_contain_text("preview")
+        someone.queue("later")
+        someone.page.get_by_role("link", name="order 1").click()
+        someone.page.get_by_role("link", name="Its life").click()
+        someone.page.get_by_role("listitem").filter(has_text="Moved").get_by_role("link", name="Job").wait_for()
+        story = someone.page.locator("ol.life > li")
+        expect(story.filter(has_text="Arrived")).to_contain_text("in scratch")
+        expect(story.filter(has_text="Moved")).to_contain_text("scratch → later, by operate")
+        expect(story.filter(has_text="In a queue")).to_contain_text("since")
+        someone.go("jobs?show=changes")
         someone.page.get_by_role("link", name=re.compile("Move scratch → later")).first.click()
         someone.sees("moved")
         someone.click("Undo the job…")
@@ -248,6 +283,7 @@ def test_a_queue_is_made_filled_edited_purged_and_deleted(filled: ConsoleLab, wi
         someone.queue("made")
         for item, button in (("Purge…", "Delete all messages"), ("Delete the queue…", "Delete the queue")):
             someone.click("More actions")
+            expect(someone.page.get_by_role("menuitem", name="Purge…")).to_contain_text("the queue stays")
             someone.page.get_by_role("menuitem", name=item).click()
             expect(someone.button(button, someone.dialog())).to_be_disabled()
             someone.dialog().get_by_label("Type made to confirm").fill("made")
@@ -260,6 +296,16 @@ def test_a_queue_is_made_filled_edited_purged_and_deleted(filled: ConsoleLab, wi
             done(lambda: filled.count("made"))
         someone.go("audit?what=delete+queue")
         someone.sees("delete queue")
+        someone.go("audit?what=create+queue")
+        row = someone.page.get_by_role("row").filter(has=someone.page.get_by_text("made", exact=True))
+        row.get_by_text("ALPHA").click()
+        expect(someone.dialog()).to_contain_text("properties")
+        someone.page.keyboard.press("Escape")
+        someone.go("audit?show=previews")
+        row = someone.page.get_by_role("row").filter(has_text="edit message")
+        expect(row.get_by_text("preview", exact=True)).to_be_visible()
+        someone.go("audit?show=changes&what=edit")
+        expect(row.get_by_text("done", exact=True)).to_be_visible()
 
 
 async def label_of(lab: ConsoleLab, queue: str) -> str:
@@ -315,6 +361,88 @@ def test_a_word_alone_is_looked_for_in_bodies(filled: ConsoleLab, window: Browse
         expect(someone.page.get_by_role("link", name="order 0", exact=True).first).to_be_visible()
 
 
+def test_the_order_of_queues_is_shown_and_is_in_the_address(filled: ConsoleLab, window: Browser) -> None:
+    with person(filled, window) as someone:
+        someone.go("queues")
+        expect(someone.page).to_have_url(re.compile("sort=pathname"))
+        someone.sees("sorted by Queue ▲")
+        column = someone.page.get_by_role("columnheader", name="Messages")
+        column.get_by_role("button").click()
+        expect(column).to_have_attribute("aria-sort", "descending")
+        expect(someone.page).to_have_url(re.compile("sort=-message_count"))
+        someone.sees("sorted by Messages ▼")
+        expect(someone.page.locator('[data-row="0"]')).to_contain_text("orders")
+
+
+def test_an_outgoing_queue_says_where_its_messages_go(filled: ConsoleLab, window: Browser) -> None:
+    async def send() -> str:
+        async with await filled.nodes["BETA"].connect() as qm:
+            number = (await qm.queue(r".\private$\invoices")).private_queue_number
+            name = rf"PRIVATE={guid_to_text(qm.identifier)}\{number:08x}"
+        async with await filled.nodes["ALPHA"].connect() as qm, await qm.open_queue(name, qmnode.Access.SEND) as queue:
+            await queue.send(Message(b"x", recoverable=True))
+        return name
+
+    name = awaited(send)
+
+    def with_hops(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"next_hops": ["192.0.2.1:1801", "192.0.2.2:1801"]})
+
+    with person(filled, window) as someone:
+        place = quote(name, safe="")
+        someone.page.route(f"**/api/nodes/ALPHA/v1/queues/{place}", with_hops)
+        someone.go(f"queues/ALPHA/{place}")
+        expect(someone.page.get_by_role("heading", level=1)).to_have_text(r"BETA\private$\invoices")
+        expect(someone.page.locator(".page-head p")).to_have_text(f"outgoing queue on ALPHA · {name}")
+        expect(someone.page.locator("dl.figures")).to_contain_text("192.0.2.1:1801, 192.0.2.2:1801")
+        expect(someone.button("Pause")).to_be_visible()
+        expect(someone.button("Send a message")).to_have_count(0)
+
+
+def test_the_map_shows_bridges_and_says_where_no_node_is(filled: ConsoleLab, window: Browser) -> None:
+    bridge = {"name": "shop", "direction": "out", "queue": "orders", "peer": "amqps://broker.example:5671"}
+    bridge |= {"address": "orders.in", "connected": True, "since": "2026-01-01T00:00:00+00:00", "reason": ""}
+
+    def seen(route: Route) -> None:
+        answer = route.fetch()
+        document = answer.json()
+        document["sites"].append({"name": "Mainframe", "foreign": True})
+        document["nodes"][0]["bridges"] = [bridge | {"carried": 12, "repeated": 0, "rejected": 0, "failures": 0}]
+        route.fulfill(response=answer, json=document)
+
+    with person(filled, window) as someone:
+        someone.page.route("**/api/overview", seen)
+        someone.go()
+        entry = someone.page.locator(".map-list").get_by_role("button", name="Mainframe")
+        expect(entry).to_have_text("Mainframeno node")
+        expect(someone.page.locator("g.site").filter(has_text="Mainframe")).to_contain_text("no node")
+        entry.click()
+        detail = someone.page.locator(".map-list .detail")
+        expect(detail).to_contain_text("no node")
+        expect(detail.locator(".state")).to_have_count(0)
+        someone.go("?at=Amsterdam")
+        expect(someone.page.locator("li.bridge")).to_contain_text(re.compile("shop connected.*orders → orders.in"))
+        assert someone.serious() == []
+
+
+def test_a_page_that_is_older_than_the_console_asks_to_be_loaded_again(filled: ConsoleLab, window: Browser) -> None:
+    with person(filled, window) as someone:
+        someone.go("queues")
+        expect(someone.page.get_by_role("heading", level=1)).to_have_text("Queues")
+        someone.page.route("**/assets/JobsScreen-*", lambda route: route.fulfill(status=404))
+        jobs = someone.page.get_by_role("link", name="Jobs", exact=True)
+        jobs.click()
+        someone.sees("the console does not answer")  # the file alone is missing
+        someone.page.route(filled.url, lambda route: route.fulfill(body="<html>another one</html>"))
+        someone.page.route("**/assets/AuditScreen-*", lambda route: route.fulfill(status=404))
+        someone.page.get_by_role("link", name="Audit", exact=True).click()
+        someone.sees("The console was upgraded while this page was open")
+        someone.page.unroute_all()
+        someone.click("Reload")
+        expect(someone.page.get_by_role("heading", level=1)).to_have_text("Audit")
+
+
 def test_everything_is_reached_by_keyboard(filled: ConsoleLab, window: Browser) -> None:
     with person(filled, window) as someone:
         page = someone.page
@@ -331,6 +459,12 @@ def test_everything_is_reached_by_keyboard(filled: ConsoleLab, window: Browser) 
         page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1)).to_have_text("invoices")
+        checkbox = page.get_by_role("checkbox", name="Select order 0", exact=True)
+        checkbox.focus()
+        page.keyboard.press("Control+k")
+        expect(page.get_by_role("dialog").get_by_role("textbox")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(checkbox).to_be_focused()
         page.get_by_role("link", name="order 0").focus()
         page.keyboard.press("ArrowDown")
         expect(page.locator('[data-row="1"] a').or_(page.locator('[data-row="1"] input'))).not_to_have_count(0)

@@ -26,7 +26,11 @@ def state_of(client: httpx.Client, machine: str) -> dict[str, Any]:
 def test_who_is_signed_in(lab: ConsoleLab) -> None:
     with lab.browser() as client:
         nobody = client.get("session").json()
-        assert (nobody["signed_in"], nobody["csrf"], nobody["features"]) == (False, "", ["map", "routes", "audit"])
+        assert (nobody["signed_in"], nobody["csrf"], nobody["features"]) == (
+            False,
+            "",
+            ["map", "routes", "audit", "plan"],
+        )
         assert client.get("overview").status_code == 401
     for role, roles in {
         "read": ["read"],

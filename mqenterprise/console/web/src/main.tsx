@@ -22,7 +22,8 @@ const queries = new QueryClient({
 
 const place = document.getElementById("root");
 if (place) {
-  createRoot(place).render(
+  // A screen that cannot be shown says so in its place.
+  createRoot(place, { onCaughtError: () => undefined }).render(
     <StrictMode>
       {/* All styles are in files: the policy allows no style that is made while the page runs. */}
       <MantineProvider defaultColorScheme="auto" withCssVariables={false} withGlobalClasses={false}>

@@ -5,7 +5,9 @@ import {
   createRouter,
   lazyRouteComponent,
 } from "@tanstack/react-router";
+import { Broken } from "./shell/Broken";
 import { Missing } from "./shell/Missing";
+import { fileOf } from "./shell/screenFiles";
 import { Shell } from "./shell/Shell";
 
 /** Texts of an address, and nothing else: what is not known is left out. */
@@ -26,75 +28,75 @@ const map = createRoute({
   getParentRoute: () => root,
   path: "/",
   validateSearch: texts("at", "find"),
-  component: lazyRouteComponent(() => import("./screens/MapScreen"), "MapScreen"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/MapScreen")), "MapScreen"),
 });
 const queues = createRoute({
   getParentRoute: () => root,
   path: "/queues",
   validateSearch: texts("name", "kind", "site", "machine", "only", "sort"),
-  component: lazyRouteComponent(() => import("./screens/QueuesScreen"), "QueuesScreen"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/QueuesScreen")), "QueuesScreen"),
 });
 const queue = createRoute({
   getParentRoute: () => root,
   path: "/queues/$machine/$queue",
   validateSearch: texts("tab", "where", "span"),
-  component: lazyRouteComponent(() => import("./screens/QueueScreen"), "QueueScreen"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/QueueScreen")), "QueueScreen"),
 });
 const message = createRoute({
   getParentRoute: () => root,
   path: "/queues/$machine/$queue/$lookup",
-  component: lazyRouteComponent(() => import("./screens/MessageScreen"), "MessageScreen"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/MessageScreen")), "MessageScreen"),
 });
 const search = createRoute({
   getParentRoute: () => root,
   path: "/search",
   validateSearch: texts("queue", "where", "machine", "site"),
-  component: lazyRouteComponent(() => import("./screens/SearchScreen"), "SearchScreen"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/SearchScreen")), "SearchScreen"),
 });
 const life = createRoute({
   getParentRoute: () => root,
   path: "/life",
   validateSearch: texts("id"),
-  component: lazyRouteComponent(() => import("./screens/LifeScreen"), "LifeScreen"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/LifeScreen")), "LifeScreen"),
 });
 const failures = createRoute({
   getParentRoute: () => root,
   path: "/failures",
   validateSearch: texts("by", "queue"),
-  component: lazyRouteComponent(() => import("./screens/FailuresScreen"), "FailuresScreen"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/FailuresScreen")), "FailuresScreen"),
 });
 const routes = createRoute({
   getParentRoute: () => root,
   path: "/routes",
   validateSearch: texts("from", "to", "without", "links"),
-  component: lazyRouteComponent(() => import("./screens/RoutesScreen"), "RoutesScreen"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/RoutesScreen")), "RoutesScreen"),
 });
 const keys = createRoute({
   getParentRoute: () => root,
   path: "/keys",
-  component: lazyRouteComponent(() => import("./screens/KeysScreen"), "KeysScreen"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/KeysScreen")), "KeysScreen"),
 });
 const plan = createRoute({
   getParentRoute: () => root,
   path: "/plan",
-  component: lazyRouteComponent(() => import("./screens/PlanScreen"), "PlanScreen"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/PlanScreen")), "PlanScreen"),
 });
 const jobs = createRoute({
   getParentRoute: () => root,
   path: "/jobs",
-  validateSearch: texts("state"),
-  component: lazyRouteComponent(() => import("./screens/JobsScreen"), "JobsScreen"),
+  validateSearch: texts("state", "show"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/JobsScreen")), "JobsScreen"),
 });
 const job = createRoute({
   getParentRoute: () => root,
   path: "/jobs/$machine/$number",
-  component: lazyRouteComponent(() => import("./screens/JobScreen"), "JobScreen"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/JobScreen")), "JobScreen"),
 });
 const audit = createRoute({
   getParentRoute: () => root,
   path: "/audit",
-  validateSearch: texts("who", "machine", "what"),
-  component: lazyRouteComponent(() => import("./screens/AuditScreen"), "AuditScreen"),
+  validateSearch: texts("who", "machine", "what", "show"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/AuditScreen")), "AuditScreen"),
 });
 
 export const router = createRouter({
@@ -115,6 +117,7 @@ export const router = createRouter({
     audit,
   ]),
   defaultPreload: "intent",
+  defaultErrorComponent: Broken,
   scrollRestoration: false,
 });
 

@@ -54,7 +54,8 @@ export const calls = {
     ),
   exported: (machine: string, query: Query) => address(`${node(machine)}/messages/export`, query),
   startJob: (machine: string, job: NewJob) => post<Job>(`${node(machine)}/jobs`, job),
-  jobs: (signal?: AbortSignal) => get<{ jobs: readonly Job[]; stale: readonly Stale[] }>("jobs", {}, signal),
+  jobs: (signal?: AbortSignal, query: Query = {}) =>
+    get<{ jobs: readonly Job[]; stale: readonly Stale[] }>("jobs", query, signal),
   job: (machine: string, number: number, signal?: AbortSignal) =>
     get<Job>(`${node(machine)}/jobs/${number}`, {}, signal),
   jobLog: (machine: string, number: number, after: number, signal?: AbortSignal) =>

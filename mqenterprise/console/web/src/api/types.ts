@@ -34,6 +34,24 @@ export interface NodeState {
   readonly arrived_rate: number | null;
   readonly left_rate: number | null;
   readonly warnings: readonly string[];
+  readonly bridges: readonly BridgeState[];
+}
+
+/** A bridge of a node to an AMQP peer. Counts are since the start of the node. */
+export interface BridgeState {
+  readonly name: string;
+  readonly direction: string;
+  readonly queue: string;
+  readonly peer: string;
+  readonly address: string;
+  readonly connected: boolean;
+  /** When it was connected, or lost the connection. */
+  readonly since: string | null;
+  readonly reason: string;
+  readonly carried: number | null;
+  readonly repeated: number | null;
+  readonly rejected: number | null;
+  readonly failures: number | null;
 }
 
 export interface Site {
@@ -140,6 +158,8 @@ export interface Message {
   readonly time_to_be_received: number | null;
   readonly dead_letter_queue: string | null;
   readonly aborted_receives: number;
+  /** Moves as it is between queues of the node; its arrival time is that of before. Older nodes do not tell. */
+  readonly moves?: number;
   readonly extension_size: number;
   readonly extension: string | null;
   readonly authenticated: boolean;
@@ -346,6 +366,8 @@ export interface AuditEntry {
   readonly details: Readonly<Record<string, unknown>>;
   readonly outcome: string;
   readonly problem: string | null;
+  readonly from?: string | null;
+  readonly status?: number;
 }
 
 export interface Access {

@@ -234,12 +234,18 @@ function SiteDot({
       transform={`translate(${at.x} ${at.y})`}
       onClick={() => onSelect(site.id)}
     >
-      <title>{`${name}: ${strings.state[site.state]}, ${strings.map.nodes(site.nodes.length)}`}</title>
+      <title>
+        {site.nodes.length
+          ? `${name}: ${strings.state[site.state]}, ${strings.map.nodes(site.nodes.length)}`
+          : `${name}: ${strings.map.noNode}`}
+      </title>
       {site.state === "down" && <circle className="halo" r={radius + 8} />}
       <circle className="card" r={radius} />
-      <g className={`mark ${site.state}`}>
-        <Sign state={site.state} />
-      </g>
+      {site.nodes.length > 0 && (
+        <g className={`mark ${site.state}`}>
+          <Sign state={site.state} />
+        </g>
+      )}
       {named && (
         <text className="site-name" textAnchor="middle" y={radius + letters} fontSize={letters}>
           {beginning(name, LETTERS)}

@@ -56,6 +56,7 @@ const TONES: Record<string, Tone> = {
   running: "plain",
   trouble: "warn",
   paused: "warn",
+  preview: "warn",
   due: "warn",
   down: "bad",
   failed: "bad",

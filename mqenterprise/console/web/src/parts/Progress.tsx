@@ -15,7 +15,11 @@ export function JobProgress({ job }: { job: Job }): ReactNode {
     <div className="job-progress">
       <div className="row">
         <StateMark state={job.state} />
-        <span>{s.progress(count(job.scanned), count(job.total))}</span>
+        <span>
+          {s.progress(count(job.scanned), count(job.total))}
+          {", "}
+          {job.dry_run ? s.wouldBe(count(job.done)) : s.done(count(job.done))}
+        </span>
         {job.failed > 0 && <span className="state bad">{s.failed(count(job.failed))}</span>}
         {job.state === "running" && (
           <span className="dim">

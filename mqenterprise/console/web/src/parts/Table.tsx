@@ -199,13 +199,15 @@ function Head<R>({
       {canSort ? (
         <button
           type="button"
+          className={sorted ? "sorted" : undefined}
+          title={sorted ? strings.table.turn : strings.table.sort}
           onClick={() =>
             onSort({ by: column.id, descending: sorted ? sorted === "ascending" : Boolean(column.numeric) })
           }
         >
           {column.title}
           <span aria-hidden="true" className="sort-mark">
-            {sorted === "ascending" ? "▲" : sorted === "descending" ? "▼" : ""}
+            {sorted === "ascending" ? "▲" : sorted === "descending" ? "▼" : "↕"}
           </span>
         </button>
       ) : (

@@ -21,6 +21,16 @@ export function size(bytes: number): string {
   return `${unit && value < 100 ? value.toFixed(1) : Math.round(value)} ${UNITS[unit]}`;
 }
 
+/** The same with the exact number beside it, where that says more. */
+export function exactSize(bytes: number): string {
+  return Math.abs(bytes) < 1000 ? size(bytes) : `${size(bytes)} (${count(bytes)} B)`;
+}
+
+/** A message class without what all of them begin with. */
+export function classWord(name: string): string {
+  return name.replace(/^MQMSG_CLASS_/, "");
+}
+
 /** A rate per second: few digits, so that a column of them can be compared. */
 export function rate(value: number): string {
   if (value === 0) return "0";

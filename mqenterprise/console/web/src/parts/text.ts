@@ -49,6 +49,11 @@ export function visible(text: string, lines = false): string {
     .join("");
 }
 
+/** A text of a node as a sentence of its own. */
+export function sentence(text: string): string {
+  return text && `${text[0]?.toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+}
+
 /** The beginning of a text that is too long to be shown whole. */
 export function beginning(text: string, most: number): string {
   const letters = Array.from(text.slice(0, most * 2));

@@ -69,11 +69,16 @@ export function FailuresScreen(): ReactNode {
           <>
             <Button
               disabled={some.length === 0}
+              title={s.aboutRetry}
               onClick={() => setWaiting({ kind: "return", chosen: some.map(chosenOf) })}
             >
               {s.retrySome(some.length)}
             </Button>
-            <Button variant="default" onClick={() => setWaiting({ kind: "return", chosen: wholeOf(groups) })}>
+            <Button
+              variant="default"
+              title={s.aboutRetry}
+              onClick={() => setWaiting({ kind: "return", chosen: wholeOf(groups) })}
+            >
               {s.retryAll}
             </Button>
           </>
@@ -152,13 +157,18 @@ export function FailuresScreen(): ReactNode {
                 </span>
                 {mayOperate && (
                   <span className="row">
-                    <Button size="compact-sm" onClick={() => setWaiting({ kind: "return", chosen: [chosenOf(group)] })}>
+                    <Button
+                      size="compact-sm"
+                      title={s.aboutRetry}
+                      onClick={() => setWaiting({ kind: "return", chosen: [chosenOf(group)] })}
+                    >
                       {s.retry}
                     </Button>
                     <Button
                       size="compact-sm"
                       variant="default"
                       color="red"
+                      title={strings.operation.about.delete}
                       onClick={() => setWaiting({ kind: "delete", chosen: [chosenOf(group)] })}
                     >
                       {strings.operation.verb.delete}

@@ -6,7 +6,7 @@ import { calls } from "../api/calls";
 import { useMay } from "../api/session";
 import type { JobLogEntry } from "../api/types";
 import { Dialog } from "../parts/Dialog";
-import { Failure, Notice, Waiting } from "../parts/Notices";
+import { Failure, Notice, StateMark, Waiting } from "../parts/Notices";
 import { JobProgress } from "../parts/Progress";
 import { Age } from "../parts/Stale";
 import { type Column, Table } from "../parts/Table";
@@ -14,17 +14,21 @@ import { Foreign, Moment, None } from "../parts/Texts";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { JobTitle } from "./JobsScreen";
+import { Ways } from "./operation/OperationDialog";
 import { isOver, useJob } from "./operation/useJob";
-import { shortName } from "./queue/names";
+import { shortName, wordOf } from "./queue/names";
 
 const s = strings.jobs;
 
-function columns(machine: string): readonly Column<JobLogEntry>[] {
-  return [
+function columns(machine: string, rows: readonly JobLogEntry[]): readonly Column<JobLogEntry>[] {
+  // What no message has needs no room.
+  const some = (has: (entry: JobLogEntry) => unknown) => rows.some((entry) => Boolean(has(entry)));
+  const all: readonly (Column<JobLogEntry> | false)[] = [
     {
       id: "result",
       title: s.result,
       least: 130,
+      tight: 112,
       rank: 9,
       cell: (entry) => (
         <span className={entry.result === "failed" ? "state bad" : "state"}>
@@ -36,8 +40,9 @@ function columns(machine: string): readonly Column<JobLogEntry>[] {
       id: "queue",
       title: strings.queues.name,
       least: 120,
+      tight: 90,
       grow: 2,
-      rank: 5,
+      rank: 8,
       cell: (entry) => <Foreign text={shortName({ machine, pathname: entry.queue })} most={100} />,
     },
     {
@@ -47,28 +52,28 @@ function columns(machine: string): readonly Column<JobLogEntry>[] {
       rank: 4,
       cell: (entry) => <span className="mono">{entry.lookup_identifier}</span>,
     },
-    {
+    some((entry) => entry.way) && {
       id: "way",
       title: s.way,
       least: 100,
       rank: 3,
       cell: (entry) => (entry.way ? <Foreign text={entry.way} /> : <None />),
     },
-    {
+    some((entry) => entry.target) && {
       id: "target",
       title: strings.operation.target,
       least: 120,
+      tight: 90,
       grow: 2,
       rank: 6,
-      cell: (entry) =>
-        entry.target ? <Foreign text={shortName({ machine, pathname: entry.target })} most={100} /> : <None />,
+      cell: (entry) => (entry.target ? <Foreign text={wordOf(machine, entry.target)} most={100} /> : <None />),
     },
-    {
+    some((entry) => entry.detail ?? entry.name) && {
       id: "detail",
       title: s.detail,
       least: 130,
       grow: 3,
-      rank: 7,
+      rank: 2,
       cell: (entry) =>
         entry.detail || entry.name ? (
           <Foreign text={[entry.name, entry.detail].filter(Boolean).join(": ")} most={300} />
@@ -77,6 +82,7 @@ function columns(machine: string): readonly Column<JobLogEntry>[] {
         ),
     },
   ];
+  return all.filter((column) => column !== false);
 }
 
 export function JobScreen(): ReactNode {
@@ -158,6 +164,12 @@ export function JobScreen(): ReactNode {
       {found && (
         <section className="panel" aria-label={s.progressLabel}>
           <JobProgress job={found} />
+          {found.dry_run && (
+            <p className="gap-above">
+              <StateMark state="preview" /> {s.preview}
+            </p>
+          )}
+          {log.data?.pages[0] && <Ways log={log.data.pages[0]} />}
           {found.undone_by > 0 && (
             <p className="gap-above">
               {s.undoneBy}{" "}
@@ -172,7 +184,7 @@ export function JobScreen(): ReactNode {
       <div className="panel flush grows table-panel">
         <Table
           label={s.log}
-          columns={columns(machine)}
+          columns={columns(machine, rows)}
           total={rows.length}
           row={(index) => rows[index]}
           keyOf={(entry) => `${entry.queue}/${entry.lookup_identifier}`}

@@ -1,4 +1,4 @@
-import { SegmentedControl } from "@mantine/core";
+import { NativeSelect, SegmentedControl } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
@@ -12,9 +12,14 @@ import { Foreign, Moment } from "../parts/Texts";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { REFRESH } from "./enterprise";
-import { shortName } from "./queue/names";
+import { wordOf } from "./queue/names";
 
 const s = strings.jobs;
+const PREVIEWS = [
+  { value: "", label: strings.queues.all },
+  { value: "changes", label: strings.previews.without },
+  { value: "previews", label: strings.previews.only },
+];
 const STATES = ["", "running", "paused", "done", "cancelled"] as const;
 
 /** What a job does, in a few words. */
@@ -23,15 +28,12 @@ export function JobTitle({ job }: { job: Job }): ReactNode {
     <>
       {(strings.operation.verb as Record<string, string>)[job.kind] ??
         (job.kind === "undo" ? s.undoOf(job.undoes) : job.kind)}
-      {job.dry_run && ` (${s.dryRun})`}{" "}
-      <Foreign
-        text={job.queues.map((queue) => shortName({ machine: job.machine, pathname: queue })).join(", ")}
-        most={100}
-      />
+      {!job.target && job.kind !== "undo" ? ` ${s.from} ` : " "}
+      <Foreign text={job.queues.map((queue) => wordOf(job.machine, queue)).join(", ")} most={100} />
       {job.target && (
         <>
           {" → "}
-          <Foreign text={shortName({ machine: job.machine, pathname: job.target })} most={80} />
+          <Foreign text={wordOf(job.machine, job.target)} most={80} />
         </>
       )}
     </>
@@ -42,13 +44,22 @@ const COLUMNS: readonly Column<Job>[] = [
   {
     id: "title",
     title: s.job,
-    least: 170,
+    least: 290,
+    tight: 170,
     grow: 4,
     rank: 9,
     cell: (job) => (
-      <Link to="/jobs/$machine/$number" params={{ machine: job.machine, number: String(job.job) }}>
-        <JobTitle job={job} />
-      </Link>
+      <>
+        <Link to="/jobs/$machine/$number" params={{ machine: job.machine, number: String(job.job) }}>
+          <JobTitle job={job} />
+        </Link>
+        <br />
+        <span className="dim">
+          {job.dry_run && <StateMark state="preview" />}{" "}
+          {job.dry_run ? s.wouldBe(count(job.done)) : s.done(count(job.done))}
+          {job.failed > 0 && <span className="failed"> · {s.failed(count(job.failed))}</span>}
+        </span>
+      </>
     ),
   },
   {
@@ -62,19 +73,18 @@ const COLUMNS: readonly Column<Job>[] = [
   { id: "state", title: s.state, least: 110, rank: 8, cell: (job) => <StateMark state={job.state} /> },
   {
     id: "progress",
-    title: s.progressLabel,
+    title: s.examined,
     least: 130,
     rank: 5,
     numeric: true,
     cell: (job) => `${count(job.scanned)} / ${count(job.total)}`,
   },
-  { id: "failed", title: s.failedTitle, least: 80, rank: 4, numeric: true, cell: (job) => count(job.failed) },
   { id: "asker", title: s.asker, least: 120, grow: 1, rank: 2, cell: (job) => <Foreign text={job.asker} most={60} /> },
   { id: "created", title: s.created, least: 206, rank: 3, cell: (job) => <Moment at={job.created} /> },
 ];
 
 export function JobsScreen(): ReactNode {
-  const { state = "" } = useSearch({ from: "/jobs" });
+  const { state = "", show = "" } = useSearch({ from: "/jobs" });
   const navigate = useNavigate({ from: "/jobs" });
   const jobs = useQuery({
     queryKey: ["jobs"],
@@ -82,16 +92,30 @@ export function JobsScreen(): ReactNode {
     refetchInterval: REFRESH,
     placeholderData: keepPreviousData,
   });
-  const found = (jobs.data?.jobs ?? []).filter((job) => !state || job.state === state);
+  const found = (jobs.data?.jobs ?? []).filter(
+    (job) => (!state || job.state === state) && (!show || (show === "previews") === job.dry_run),
+  );
   return (
     <Page title={s.title} about={s.about}>
-      <SegmentedControl
-        className="self-start"
-        aria-label={s.state}
-        value={state}
-        onChange={(value) => void navigate({ search: { state: value || undefined }, replace: true })}
-        data={STATES.map((one) => ({ value: one, label: one === "" ? strings.queues.all : strings.state[one] }))}
-      />
+      <div className="row end">
+        <SegmentedControl
+          aria-label={s.state}
+          value={state}
+          onChange={(value) =>
+            void navigate({ search: (old) => ({ ...old, state: value || undefined }), replace: true })
+          }
+          data={STATES.map((one) => ({ value: one, label: one === "" ? strings.queues.all : strings.state[one] }))}
+        />
+        <NativeSelect
+          label={strings.previews.label}
+          value={show}
+          onChange={(event) => {
+            const value = event.currentTarget.value;
+            void navigate({ search: (old) => ({ ...old, show: value || undefined }), replace: true });
+          }}
+          data={PREVIEWS}
+        />
+      </div>
       {jobs.error && <Failure error={jobs.error} retry={() => void jobs.refetch()} />}
       <Age updated={jobs.dataUpdatedAt} failed={Boolean(jobs.error)} />
       <StaleNotice stale={jobs.data?.stale} />
@@ -102,6 +126,7 @@ export function JobsScreen(): ReactNode {
           total={found.length}
           row={(index) => found[index]}
           keyOf={(job) => `${job.machine}/${job.job}`}
+          height={60}
           onOpen={(job) =>
             void navigate({ to: "/jobs/$machine/$number", params: { machine: job.machine, number: String(job.job) } })
           }

@@ -3,20 +3,23 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, type ReactNode, useState } from "react";
 import { calls } from "../api/calls";
+import { useSession } from "../api/session";
 import type { Found, FoundPage, Stale } from "../api/types";
+import { classWord } from "../parts/format";
 import { Failure, Waiting } from "../parts/Notices";
 import { Nothing, StaleNotice } from "../parts/Stale";
 import { Foreign, Moment } from "../parts/Texts";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { useOverview } from "./enterprise";
+import { type Move, movesOf } from "./life/moves";
 import { shortName } from "./queue/names";
 
 const s = strings.life;
 const EVERYWHERE = ["*", "*;journal", "*;deadletter", "*;deadxact"];
 const MOST_PAGES = 200;
 
-type Step = Found & { readonly kind: keyof typeof s.kinds };
+type Step = Found & { readonly kind: keyof typeof s.kinds; readonly moves: readonly Move[] };
 
 /** A node that has reported that the message passed it. */
 interface Passed {
@@ -74,13 +77,13 @@ function passedBy(id: string, reports: readonly Found[]): Passed[] {
 }
 
 /** Copies of the message and the acknowledgments that name it, in the order of their times. */
-async function lifeOf(id: string, signal: AbortSignal): Promise<Life> {
+async function lifeOf(id: string, withAudit: boolean, signal: AbortSignal): Promise<Life> {
   const [copies, answers, reports] = await Promise.all([
     all(`id=${id}`, signal),
     all(`correlation=${id}`, signal),
     all(`label=${labelOf(id)}*`, signal),
   ]);
-  const steps: Step[] = [
+  const found = [
     ...copies.pages.flatMap((page) => page.found.map((one) => ({ ...one, kind: kindOf(one) }))),
     ...answers.pages.flatMap((page) =>
       page.found.map((one) => ({
@@ -89,6 +92,9 @@ async function lifeOf(id: string, signal: AbortSignal): Promise<Life> {
       })),
     ),
   ];
+  const steps: Step[] = await Promise.all(
+    found.map(async (one) => ({ ...one, moves: await movesOf(one, withAudit, signal) })),
+  );
   steps.sort((one, other) => (one.message.arrival_time ?? "").localeCompare(other.message.arrival_time ?? ""));
   return {
     steps,
@@ -101,14 +107,68 @@ async function lifeOf(id: string, signal: AbortSignal): Promise<Life> {
   };
 }
 
+/** The arrival of a message at its node, and its moves there. */
+function movesBefore({ machine, message, moves }: Step): ReactNode[] {
+  const short = (pathname: string) => <Foreign text={shortName({ machine, pathname })} most={150} />;
+  const key = `${machine}/${message.lookup_identifier}`;
+  const first = moves[0];
+  const unknown = (message.moves ?? 0) - moves.length;
+  return [
+    <li key={`${key}/arrived`}>
+      <strong>{s.arrived}</strong>{" "}
+      <span className="dim">
+        <Moment at={message.arrival_time} />
+      </span>
+      <br />
+      {unknown <= 0 && first && (
+        <>
+          {s.in} {short(first.from)}{" "}
+        </>
+      )}
+      {strings.queue.on} <Foreign text={machine} most={60} />
+    </li>,
+    ...(unknown > 0
+      ? [
+          <li key={`${key}/unknown`}>
+            <strong>{s.movedTimes(unknown)}</strong>
+            <br />
+            <span className="dim">{s.unknownMove}</span>
+          </li>,
+        ]
+      : []),
+    ...moves.map((move, index) => (
+      <li key={`${key}/${index}`}>
+        <strong>{s.moved}</strong>{" "}
+        <span className="dim">
+          <Moment at={move.at} />
+        </span>
+        <br />
+        {short(move.from)}
+        {" → "}
+        {short(move.to)}, {s.by} <Foreign text={move.who || strings.none} most={60} />
+        {move.job !== undefined && (
+          <>
+            {", "}
+            <Link to="/jobs/$machine/$number" params={{ machine, number: String(move.job) }}>
+              {strings.jobs.number(move.job)}
+            </Link>
+          </>
+        )}
+      </li>
+    )),
+  ];
+}
+
 /** What the nodes know of one message: where it is or was, what became of it, and who acknowledged it. */
 export function LifeScreen(): ReactNode {
   const { id } = useSearch({ from: "/life" });
   const navigate = useNavigate({ from: "/life" });
+  const session = useSession();
+  const withAudit = session.roles.includes("administer") && session.features.includes("audit");
   const [draft, setDraft] = useState(id ?? "");
   const life = useQuery({
     queryKey: ["life", id],
-    queryFn: ({ signal }) => lifeOf(id ?? "", signal),
+    queryFn: ({ signal }) => lifeOf(id ?? "", withAudit, signal),
     enabled: Boolean(id),
   });
   const submit = (event: FormEvent) => {
@@ -180,14 +240,23 @@ export function LifeScreen(): ReactNode {
                 ))}
               </li>
             )}
-            {life.data.steps.map((step) => (
+            {life.data.steps.flatMap((step) => [
+              ...(step.message.moves ? movesBefore(step) : []),
               <li
                 key={`${step.machine}/${step.queue}/${step.message.lookup_identifier}`}
                 className={step.kind === "dead" || step.message.message_class.includes("NACK") ? "bad" : undefined}
               >
                 <strong>{s.kinds[step.kind]}</strong>{" "}
                 <span className="dim">
-                  <Moment at={step.message.arrival_time} />
+                  {step.message.moves ? (
+                    step.moves.length > 0 && (
+                      <>
+                        {s.since} <Moment at={step.moves.at(-1)?.at} />
+                      </>
+                    )
+                  ) : (
+                    <Moment at={step.message.arrival_time} />
+                  )}
                 </span>
                 <br />
                 <Link
@@ -199,10 +268,10 @@ export function LifeScreen(): ReactNode {
                 {s.in} <Foreign text={shortName({ machine: step.machine, pathname: step.queue })} most={150} />{" "}
                 {strings.queue.on} <Foreign text={step.machine} most={60} />
                 <div className="dim">
-                  <Foreign text={step.message.message_class} most={100} />
+                  <Foreign text={classWord(step.message.message_class)} most={100} />
                 </div>
-              </li>
-            ))}
+              </li>,
+            ])}
           </ol>
         </section>
       )}

@@ -1,7 +1,7 @@
 import { TextInput } from "@mantine/core";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
-import type { NodeState, Overview } from "../api/types";
+import type { BridgeState, NodeState, Overview } from "../api/types";
 import { EnterpriseMap } from "../map/EnterpriseMap";
 import { byTrouble, type MapLink, type MapSite, worst } from "../map/model";
 import { count, rate } from "../parts/format";
@@ -187,7 +187,7 @@ function SiteList({
               <span className="grow">
                 <Foreign text={site.name} most={80} />
                 <br />
-                <span className="dim">{s.nodes(site.nodes.length)}</span>
+                <span className="dim">{site.nodes.length ? s.nodes(site.nodes.length) : s.noNode}</span>
               </span>
               <SiteMark site={site} />
             </button>
@@ -217,8 +217,9 @@ function SiteList({
   );
 }
 
-/** The state of a site. One that is down in part is not down. */
+/** The state of a site. One that is down in part is not down, and one without nodes has no state. */
 function SiteMark({ site }: { site: MapSite }): ReactNode {
+  if (site.nodes.length === 0) return null;
   const down = site.nodes.filter((node) => node.state === "down").length;
   const isPart = site.state === "down" && down < site.nodes.length;
   return <StateMark state={site.state} {...(isPart && { word: s.downOf(down, site.nodes.length) })} />;
@@ -250,6 +251,7 @@ function SiteDetail({
       <h2>
         <Foreign text={site.name} /> <SiteMark site={site} />
       </h2>
+      {site.nodes.length === 0 && <p>{s.noNode}</p>}
       {site.foreign && <p>{s.foreign}</p>}
       {links
         .filter((link) => link.first === site.id || link.second === site.id)
@@ -289,6 +291,18 @@ function SiteDetail({
             <dd>
               <Moment at={node.as_of} ago />
             </dd>
+            {node.bridges.length > 0 && (
+              <>
+                <dt>{s.bridges}</dt>
+                <dd>
+                  <ul className="list-plain">
+                    {node.bridges.map((bridge) => (
+                      <Bridge key={bridge.name} bridge={bridge} />
+                    ))}
+                  </ul>
+                </dd>
+              </>
+            )}
           </dl>
           <Link to="/queues" search={{ machine: node.machine }}>
             {s.queuesOf(node.queue_count === null ? "" : count(node.queue_count))}
@@ -296,6 +310,36 @@ function SiteDetail({
         </section>
       ))}
     </div>
+  );
+}
+
+/** A bridge to an AMQP peer: what it connects, whether it does, and what it has carried. */
+function Bridge({ bridge }: { bridge: BridgeState }): ReactNode {
+  const [from, to] = [bridge.queue, bridge.address];
+  return (
+    <li className="bridge">
+      <Foreign text={bridge.name} most={60} />{" "}
+      <StateMark
+        state={bridge.connected ? "up" : "down"}
+        word={bridge.connected ? strings.state.connected : strings.state.down}
+      />
+      <br />
+      <Foreign text={bridge.direction === "out" ? from : to} most={80} />
+      {" → "}
+      <Foreign text={bridge.direction === "out" ? to : from} most={80} /> {s.at}{" "}
+      <Foreign text={bridge.peer} most={120} />
+      <br />
+      <span className="dim">
+        {bridge.carried !== null && <>{s.carried(count(bridge.carried))}, </>}
+        {bridge.rejected ? <>{s.rejected(count(bridge.rejected))}, </> : null}
+        {s.since} <Moment at={bridge.since} ago />
+      </span>
+      {bridge.reason && (
+        <p>
+          <Foreign text={bridge.reason} most={300} />
+        </p>
+      )}
+    </li>
   );
 }
 

@@ -7,7 +7,7 @@ import { useMay } from "../api/session";
 import type { Message } from "../api/types";
 import { base64Of, bytesOf, save } from "../parts/bytes";
 import { Dump } from "../parts/Dump";
-import { count, size } from "../parts/format";
+import { classWord, count, exactSize, size } from "../parts/format";
 import { Failure, Notice, Waiting } from "../parts/Notices";
 import { Age } from "../parts/Stale";
 import { Foreign, Moment, None } from "../parts/Texts";
@@ -67,13 +67,20 @@ export function MessageScreen(): ReactNode {
                 key={kind}
                 variant="default"
                 color={kind === "delete" ? "red" : undefined}
+                title={strings.operation.about[kind]}
                 onClick={() => setOperation(kind)}
               >
                 {strings.operation.verb[kind]}…
               </Button>
             ))}
           {found && (
-            <Button component={Link} to="/life" search={{ id: found.identifier } as never} variant="default">
+            <Button
+              component={Link}
+              to="/life"
+              search={{ id: found.identifier } as never}
+              variant="default"
+              title={strings.life.about}
+            >
               {s.life}
             </Button>
           )}
@@ -128,7 +135,7 @@ function Facts({ message }: { message: Message }): ReactNode {
         <dd className="mono">{message.lookup_identifier}</dd>
         <dt>{f.class}</dt>
         <dd>
-          <Text text={message.message_class} />
+          <Text text={classWord(message.message_class)} />
         </dd>
         <dt>{f.sent}</dt>
         <dd>
@@ -176,9 +183,7 @@ function Facts({ message }: { message: Message }): ReactNode {
           )}
         </dd>
         <dt>{f.size}</dt>
-        <dd>
-          {size(message.body_size)} ({count(message.body_size)} B)
-        </dd>
+        <dd>{exactSize(message.body_size)}</dd>
         <dt>{f.aborted}</dt>
         <dd>{message.aborted_receives}</dd>
         <dt>{f.app}</dt>

@@ -12,6 +12,8 @@ import { strings } from "../strings";
 import { paced, timed } from "./enterprise";
 
 const s = strings.plan;
+/** The number that stands for no limit. */
+const NO_QUOTA = 0xffffffff;
 const SIGNS = { create: "+", update: "~", delete: "−" } as const;
 
 /** The declaration against the directory, as a diff. Nothing is applied here. */
@@ -73,34 +75,39 @@ export function PlanScreen(): ReactNode {
 }
 
 function Step({ step }: { step: PlanStep }): ReactNode {
-  const names = Object.keys({ ...step.before, ...step.after });
+  const names = Object.keys({ ...step.before, ...step.after }).filter(
+    // Of what is made anew, only what it has.
+    (name) => step.action === "update" || !(isEmpty(step.after[name]) || step.after[name] === false),
+  );
   return (
     <li className={step.action === "update" ? "change" : step.action}>
       <strong>
-        {SIGNS[step.action]} {s.actions[step.action]} <Foreign text={step.kind.replaceAll("_", " ")} />{" "}
-        <Foreign text={step.name.join(" · ")} />
+        <span aria-hidden="true">{SIGNS[step.action]}</span> {s.actions[step.action]}{" "}
+        <Foreign text={step.kind.replaceAll("_", " ")} /> <Foreign text={step.name.join(" · ")} />
       </strong>
       {step.action !== "delete" && (
-        <ul>
-          {names
-            .filter((name) => step.action === "update" || !isEmpty(step.after[name]))
-            .map((name) => (
-              <li key={name}>
-                <Foreign text={name} />:{" "}
+        <dl>
+          {names.map((name) => (
+            <div key={name}>
+              <dt>
+                <Foreign text={(s.fields as Record<string, string>)[name] ?? name.replaceAll("_", " ")} />
+              </dt>
+              <dd>
                 {step.action === "update" && (
                   <>
                     <span className="old">
-                      <Foreign text={shown(step.before[name])} most={400} />
+                      <Foreign text={shown(name, step.before[name])} most={400} />
                     </span>
                     {" → "}
                   </>
                 )}
                 <span className="new">
-                  <Foreign text={shown(step.after[name])} most={400} />
+                  <Foreign text={shown(name, step.after[name])} most={400} />
                 </span>
-              </li>
-            ))}
-        </ul>
+              </dd>
+            </div>
+          ))}
+        </dl>
       )}
     </li>
   );
@@ -110,7 +117,9 @@ function isEmpty(value: unknown): boolean {
   return value === null || value === undefined || value === "" || (Array.isArray(value) && value.length === 0);
 }
 
-function shown(value: unknown): string {
+function shown(name: string, value: unknown): string {
+  if (/(^|_)quota$/.test(name) && typeof value === "number")
+    return value === NO_QUOTA ? s.noQuota : `${count(value)} KB`;
   if (isEmpty(value)) return strings.none;
   if (typeof value === "boolean") return value ? strings.yes : strings.no;
   return Array.isArray(value) ? value.join(", ") : String(value);

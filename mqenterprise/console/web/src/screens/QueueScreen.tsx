@@ -14,6 +14,7 @@ import { REFRESH } from "./enterprise";
 import { type Kind, OperationDialog } from "./operation/OperationDialog";
 import { AccessTab } from "./queue/AccessTab";
 import { HistoryTab } from "./queue/HistoryTab";
+import { useDestination } from "./queue/destination";
 import { MessagesTab } from "./queue/MessagesTab";
 import { shortName } from "./queue/names";
 import { PropertiesTab } from "./queue/PropertiesTab";
@@ -42,25 +43,39 @@ export function QueueScreen(): ReactNode {
     mutationFn: () => (isOnHold ? calls.resumeQueue(machine, name) : calls.pauseQueue(machine, name)),
     onSettled: () => queries.invalidateQueries({ queryKey: ["queue", machine, name] }),
   });
+  const destination = useDestination(name, isOutgoing);
+  const shown = isOutgoing ? destination.name : shortName({ machine, pathname: name });
+  const label = queue.data?.label;
   const close = () => setOpen(null);
   const whole = { machine, queues: [name] };
   return (
     <Page
-      title={shortName({ machine, pathname: name })}
-      heading={<Foreign text={shortName({ machine, pathname: name })} />}
+      title={shown}
+      heading={<Foreign text={shown} />}
       about={
         <>
           {queue.data && (
-            <>{(strings.queues.kinds as Record<string, string>)[queue.data.queue_type] ?? queue.data.queue_type} </>
+            <>
+              {isOutgoing
+                ? s.outgoing
+                : ((strings.queues.kinds as Record<string, string>)[queue.data.queue_type] ??
+                  queue.data.queue_type)}{" "}
+            </>
           )}
           {s.on}{" "}
           <Link to="/queues" search={{ machine }}>
             <Foreign text={machine} />
           </Link>
-          {queue.data?.label && (
+          {isOutgoing && !destination.isOwn && (
             <>
               {" · "}
-              <Foreign text={queue.data.label} most={150} />
+              <Foreign text={name} most={200} />
+            </>
+          )}
+          {label && label !== name && (
+            <>
+              {" · "}
+              <Foreign text={label} most={150} />
             </>
           )}
         </>
@@ -68,13 +83,13 @@ export function QueueScreen(): ReactNode {
       actions={
         mayOperate && (
           <>
-            {!isSub && <Button onClick={() => setOpen("send")}>{s.send}</Button>}
+            {queue.data && !isSub && !isOutgoing && <Button onClick={() => setOpen("send")}>{s.send}</Button>}
             {isOutgoing && (
               <Button variant="default" loading={hold.isPending} onClick={() => hold.mutate()}>
                 {isOnHold ? s.resume : s.pause}
               </Button>
             )}
-            <Menu position="bottom-end">
+            <Menu position="bottom-end" width={330}>
               <Menu.Target>
                 <Button variant="default">{s.more}</Button>
               </Menu.Target>
@@ -82,18 +97,19 @@ export function QueueScreen(): ReactNode {
                 <Menu.Label>{s.allMessages}</Menu.Label>
                 {(["move", "copy", "return", "replay", "delete"] as const).map((kind) => (
                   <Menu.Item key={kind} color={kind === "delete" ? "red" : undefined} onClick={() => setOpen(kind)}>
-                    {strings.operation.verb[kind]}…
+                    {strings.operation.verb[kind]}…<small className="item-about">{strings.operation.short[kind]}</small>
                   </Menu.Item>
                 ))}
                 <Menu.Item component="a" href={calls.exported(machine, { queue: [name] })} download>
                   {s.export}
+                  <small className="item-about">{s.aboutExport}</small>
                 </Menu.Item>
                 <Menu.Item color="red" onClick={() => setOpen("purge")}>
-                  {s.purge}…
+                  {s.purge}…<small className="item-about">{s.aboutPurge}</small>
                 </Menu.Item>
                 <Menu.Divider />
                 <Menu.Item color="red" disabled={isOutgoing || isSub} onClick={() => setOpen("remove")}>
-                  {s.remove}…
+                  {s.remove}…<small className="item-about">{s.aboutRemove}</small>
                 </Menu.Item>
               </Menu.Dropdown>
             </Menu>
@@ -108,13 +124,16 @@ export function QueueScreen(): ReactNode {
         <dl className="figures panel">
           <Figure name={s.messages} value={count(queue.data.message_count)} />
           <Figure name={s.bytes} value={size(queue.data.total_bytes)} />
-          <Figure name={s.journal} value={count(queue.data.journal_message_count)} />
+          {!isOutgoing && <Figure name={s.journal} value={count(queue.data.journal_message_count)} />}
           {queue.data.state && <Figure name={s.state} value={<Foreign text={queue.data.state} />} />}
           {queue.data.next_hops.length > 0 && (
             <Figure
               name={s.nextHops}
-              value={queue.data.next_hops.map((hop) => (
-                <Foreign key={hop} text={hop} />
+              value={queue.data.next_hops.map((hop, index) => (
+                <span key={hop}>
+                  {index > 0 && ", "}
+                  <Foreign text={hop} />
+                </span>
               ))}
             />
           )}

@@ -20,6 +20,7 @@ import { shortName } from "./queue/names";
 
 const s = strings.queues;
 const PAGE = 200;
+const SORT = "pathname";
 const KINDS = ["private", "public", "outgoing", "system"] as const;
 
 /** A row of the table; `old` if its node does not answer. */
@@ -75,7 +76,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "message_count",
     title: s.messages,
-    least: 110,
+    least: 122,
     rank: 8,
     numeric: true,
     sorts: true,
@@ -84,7 +85,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "total_bytes",
     title: s.bytes,
-    least: 78,
+    least: 86,
     rank: 4,
     numeric: true,
     sorts: true,
@@ -93,7 +94,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "arrived_rate",
     title: s.arrived,
-    least: 66,
+    least: 80,
     rank: 6,
     numeric: true,
     sorts: true,
@@ -102,13 +103,17 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "left_rate",
     title: s.left,
-    least: 66,
+    least: 88,
     rank: 5,
     numeric: true,
     sorts: true,
     cell: (row) => (row.left_rate === null ? <None /> : rate(row.left_rate)),
   },
 ];
+
+function nameOf(column: string): string {
+  return COLUMNS.find((one) => one.id === column)?.title ?? column;
+}
 
 function kindOf(row: QueueRow): ReactNode {
   const word = (s.kinds as Record<string, string>)[row.queue_type] ?? row.queue_type;
@@ -139,9 +144,13 @@ export function QueuesScreen(): ReactNode {
     [navigate],
   );
   useEffect(() => change({ name: wanted || undefined }), [wanted, change]);
+  // An address that is sent to a colleague says the order, too.
+  useEffect(() => {
+    if (search.sort === undefined) change({ sort: SORT });
+  }, [search.sort, change]);
 
   const sort = useMemo((): Sort => {
-    const text = search.sort ?? "pathname";
+    const text = search.sort ?? SORT;
     return { by: text.replace(/^-/, ""), descending: text.startsWith("-") };
   }, [search.sort]);
   const query = useMemo(
@@ -191,7 +200,7 @@ export function QueuesScreen(): ReactNode {
   return (
     <Page
       title={s.title}
-      about={first?.data && s.about(count(total))}
+      about={first?.data && s.about(count(total), nameOf(sort.by), sort.descending)}
       actions={mayOperate && <Button onClick={open}>{s.create}</Button>}
     >
       <search className="row end">

@@ -1,4 +1,4 @@
-import { useDebouncedValue } from "@mantine/hooks";
+import { useDebouncedValue, useHotkeys } from "@mantine/hooks";
 import { createSpotlight, Spotlight, type SpotlightActionData } from "@mantine/spotlight";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
@@ -28,6 +28,8 @@ export function Palette(): ReactNode {
     enabled: wanted.length > 1,
     placeholderData: keepPreviousData,
   });
+  // Also while a control has the focus, which a letter alone must not leave.
+  useHotkeys([["mod+K", palette.open]], []);
   const session = useSession();
   const words = text.trim().toLowerCase();
   const screens: SpotlightActionData[] = placesOf(session)
@@ -59,7 +61,7 @@ export function Palette(): ReactNode {
         { group: strings.palette.settings, actions: settings },
       ]}
       filter={(_, actions) => actions}
-      shortcut={["mod + K", "/"]}
+      shortcut="/"
       lockScroll={false}
       nothingFound={strings.palette.nothing}
       searchProps={{ placeholder: strings.palette.hint, "aria-label": strings.palette.hint }}

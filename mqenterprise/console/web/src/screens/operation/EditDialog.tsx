@@ -8,6 +8,8 @@ import { Dialog } from "../../parts/Dialog";
 import { Failure, Notice } from "../../parts/Notices";
 import { Foreign } from "../../parts/Texts";
 import { strings } from "../../strings";
+import { TargetInput } from "./TargetInput";
+import { useDoubt } from "./targets";
 
 const s = strings.edit;
 /** Change a message and send it again; what it loses by that is shown before. */
@@ -50,6 +52,7 @@ export function EditDialog({
       void queries.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "session" });
     },
   });
+  const doubt = useDoubt(machine, target, rehearse.isSuccess);
   const changed = (action: () => void) => {
     action();
     rehearse.reset();
@@ -95,11 +98,12 @@ export function EditDialog({
             ))}
           </details>
         )}
-        <TextInput
+        <TargetInput
+          machine={machine}
           label={s.target}
           description={s.targetHelp}
           value={target}
-          onChange={(event) => changed(() => setTarget(event.currentTarget.value))}
+          onChange={(value) => changed(() => setTarget(value))}
         />
         {rehearse.error && <Failure error={rehearse.error} />}
         {rehearse.data && (
@@ -118,6 +122,11 @@ export function EditDialog({
                 </li>
               ))}
             </ul>
+          </Notice>
+        )}
+        {doubt && (
+          <Notice tone="warn">
+            <p role="status">{doubt}</p>
           </Notice>
         )}
         {save.error && <Failure error={save.error} />}

@@ -1,15 +1,18 @@
-import { Button, TextInput } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { calls } from "../../api/calls";
-import type { Job, JobLogEntry, NewJob } from "../../api/types";
+import type { Job, JobLog, JobLogEntry, NewJob } from "../../api/types";
 import { Dialog } from "../../parts/Dialog";
 import { count } from "../../parts/format";
 import { Failure, Notice, Waiting } from "../../parts/Notices";
 import { JobProgress } from "../../parts/Progress";
 import { Foreign } from "../../parts/Texts";
+import { sentence } from "../../parts/text";
 import { strings } from "../../strings";
+import { TargetInput } from "./TargetInput";
+import { useDoubt } from "./targets";
 import { isOver, useJob, useJobLog } from "./useJob";
 
 const s = strings.operation;
@@ -24,6 +27,9 @@ export interface Chosen {
   readonly where?: readonly string[];
 }
 
+const MOST_WAYS = 12;
+/** The result of a dry run. */
+const WOULD_BE = "would be done";
 const NEEDS_TARGET: readonly Kind[] = ["move", "copy"];
 const TAKES_TARGET: readonly Kind[] = ["move", "copy", "return"];
 
@@ -64,6 +70,7 @@ export function OperationDialog({
   const job = useJob(chosen.machine, start.data?.job);
   const whole = chosen.messages === undefined && !chosen.where?.length;
   const title = s.title[kind];
+  const doubt = useDoubt(chosen.machine, target, rehearse.isSuccess);
 
   return (
     <Dialog title={title} onClose={start.data ? onClose : onCancel} wide>
@@ -90,16 +97,17 @@ export function OperationDialog({
       ) : (
         <>
           {TAKES_TARGET.includes(kind) && (
-            <TextInput
+            <TargetInput
+              machine={chosen.machine}
               label={s.target}
               description={kind === "return" ? s.returnHelp : s.targetHelp}
               value={target}
-              onChange={(event) => {
-                setTarget(event.currentTarget.value);
+              onChange={(value) => {
+                setTarget(value);
                 rehearse.reset();
               }}
               required={NEEDS_TARGET.includes(kind)}
-              data-autofocus
+              focused
             />
           )}
           <p className="gap-above">{s.about[kind]}</p>
@@ -111,6 +119,13 @@ export function OperationDialog({
               error={rehearsal.error}
               kind={kind}
             />
+          )}
+          {doubt && (
+            <div className="gap-above">
+              <Notice tone="warn">
+                <p role="status">{doubt}</p>
+              </Notice>
+            </div>
           )}
           {start.error && <Failure error={start.error} />}
           <div className="dialog-actions">
@@ -158,41 +173,51 @@ function Rehearsal({
   if (error) return <Failure error={error} />;
   if (!isOver(job.state)) return <JobProgress job={job} />;
   if (!log.data) return log.error ? <Failure error={log.error} /> : <Waiting />;
-  const ways = Map.groupBy(log.data.entries, (entry) =>
-    JSON.stringify([entry.result, entry.way, entry.target, entry.detail ?? ""]),
-  );
   return (
     <Notice tone={kind === "delete" || job.failed > 0 ? "warn" : "plain"}>
       <p role="status">
         <strong>{s.would[kind](count(job.done))}</strong> {job.failed > 0 && s.wouldFail(count(job.failed))}
         {job.done === 0 && job.failed === 0 && s.nothing}
       </p>
-      <ul>
-        {[...ways.values()].slice(0, 12).map((entries) => (
-          <Way key={entries[0]?.lookup_identifier} entries={entries} more={log.data.next !== null} />
-        ))}
-      </ul>
+      <Ways log={log.data} />
       <p className="dim">{s.later}</p>
     </Notice>
+  );
+}
+
+/** What becomes of the messages, or has become of them, in groups. */
+export function Ways({ log }: { log: JobLog }): ReactNode {
+  const ways = Map.groupBy(log.entries, (entry) =>
+    JSON.stringify([entry.result, entry.way, entry.target, entry.detail ?? ""]),
+  );
+  return (
+    <ul>
+      {[...ways.values()].slice(0, MOST_WAYS).map((entries) => (
+        <Way key={entries[0]?.lookup_identifier} entries={entries} more={log.next !== null} />
+      ))}
+    </ul>
   );
 }
 
 function Way({ entries, more }: { entries: readonly JobLogEntry[]; more: boolean }): ReactNode {
   const one = entries[0];
   if (!one) return null;
+  const isPromise = one.result === WOULD_BE && one.way !== "";
   return (
     <li>
       {count(entries.length)}
-      {more ? ` ${s.ofTheFirst}` : ""}: <Foreign text={one.detail ?? one.result} most={300} />
-      {one.way && (
-        <>
-          , <Foreign text={one.way} />
-        </>
-      )}
+      {more ? ` ${s.ofTheFirst}` : ""}:{" "}
+      <Foreign text={[!isPromise && one.result, one.way].filter(Boolean).join(", ")} />
       {one.target && (
         <>
           {" → "}
           <Foreign text={one.target} most={200} />
+        </>
+      )}
+      {one.detail && (
+        <>
+          {". "}
+          <Foreign text={sentence(one.detail)} most={300} />
         </>
       )}
     </li>
@@ -210,10 +235,12 @@ function Under({
   error: unknown;
   onClose: () => void;
 }): ReactNode {
+  const log = useJobLog(machine, job.job, 0, isOver(job.state));
   return (
     <>
       {error ? <Failure error={error} /> : null}
       <JobProgress job={job} />
+      {log.data && <Ways log={log.data} />}
       <div className="dialog-actions">
         <Link to="/jobs/$machine/$number" params={{ machine, number: String(job.job) }} onClick={onClose}>
           {s.show(job.job)}

@@ -5,7 +5,7 @@ import { type FormEvent, type ReactNode, useRef, useState } from "react";
 import { calls } from "../../api/calls";
 import { useMay } from "../../api/session";
 import type { Found, FoundPage } from "../../api/types";
-import { count, size } from "../../parts/format";
+import { classWord, count, size } from "../../parts/format";
 import { Failure, Waiting } from "../../parts/Notices";
 import { Age, StaleNotice } from "../../parts/Stale";
 import { type Column, Table } from "../../parts/Table";
@@ -45,7 +45,7 @@ export const MESSAGE_COLUMNS: readonly Column<Found>[] = [
       message.unreadable ? (
         <span className="state bad">{s.unreadable}</span>
       ) : (
-        <Foreign text={message.message_class.replace(/^MQMSG_CLASS_/, "")} most={60} />
+        <Foreign text={classWord(message.message_class)} most={60} />
       ),
   },
   {
@@ -155,6 +155,7 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
                 size="compact-sm"
                 variant="default"
                 color={kind === "delete" ? "red" : undefined}
+                title={strings.operation.about[kind]}
                 onClick={() =>
                   setOperation({
                     kind,

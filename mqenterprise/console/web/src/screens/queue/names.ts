@@ -4,3 +4,8 @@ export function shortName(row: { readonly pathname: string; readonly machine: st
   const name = row.pathname.toLowerCase().startsWith(start) ? row.pathname.slice(start.length) : row.pathname;
   return name.replace(/^private\$\\/i, "");
 }
+
+/** A name that somebody gave for a queue, as short as that of a queue in a list. */
+export function wordOf(machine: string, name: string): string {
+  return shortName({ machine, pathname: name.replace(/^direct=os:/i, "").replace(/^\.\\/, `${machine}\\`) });
+}

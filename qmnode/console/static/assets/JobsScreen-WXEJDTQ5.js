@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-LHPBDUG4.js";import"./chunk-QV4TNJ6A.js";import"./chunk-WB7QKDWC.js";import"./chunk-XTXCB7UH.js";import"./chunk-FDPNIGH7.js";import"./chunk-CTFGQ3IG.js";export{a as JobTitle,b as JobsScreen};
