@@ -55,7 +55,10 @@ class MessageStore(Protocol):
         """Durations from the first change of a batch until it is on disk."""
 
     def put_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
-        """Store a recoverable message."""
+        """Store a recoverable message that the store does not have."""
+
+    def replace_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
+        """Store another value of a recoverable message."""
 
     def delete_message(self, queue_id: int, lookup_identifier: int) -> None:
         """Delete a recoverable message."""

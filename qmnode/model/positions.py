@@ -292,10 +292,15 @@ class Lane:
                 self.complete = True
                 return False
             self.window_end = entries[-1][0]
+            read = sum([len(value) for _, value in entries])
+            # Then later messages go from memory to memory, until there is no room.
+            self.complete = len(entries) < budget.messages and read < size
             self.window.extend(entry for entry in entries if entry[0] not in locked)
             if self.window:
-                self._grow(sum(len(entry[1]) for entry in self.window))
+                self._grow(sum([len(entry[1]) for entry in self.window]))
                 return True
+            if self.complete:
+                return False
 
 
 def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:

@@ -415,7 +415,7 @@ class Queue:
         if value[FLAGS] & EXPRESS:
             self.store.put_express(self.queue_id, lookup_identifier, value)
         else:
-            self.store.put_message(self.queue_id, lookup_identifier, value)
+            self.store.replace_message(self.queue_id, lookup_identifier, value)
 
     def delete(self, lookup_identifier: int, value: bytes, reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE) -> None:
         """Message Position Deleted (3.1.7.2.1), for a message that has been taken or unlocked."""

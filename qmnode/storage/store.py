@@ -111,8 +111,8 @@ class Store:
         self._mark = mark
         self.losses: list[Loss] = []
         """Recently found losses of synced writes."""
-        self._writer = Writer(database, settings.sync == "thread", mark)
         self._messages = self._handles[Family.MESSAGES]
+        self._writer = Writer(database, settings.sync == "thread", mark, self._messages)
         self._express = self._handles[Family.EXPRESS]
         self._memory = ExpressMemory(settings.express_memory)
         self._format = FORMAT_VERSION
@@ -226,13 +226,25 @@ class Store:
         self._writer.batch.delete_range(first, end, self._handles[family])
 
     def put_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
-        """Store a recoverable message."""
+        """Store a recoverable message that the store does not have."""
         self._mark.messages += 1
-        self._writer.batch.put(MESSAGE_KEY.pack(queue_id, lookup_identifier), value, self._messages)
+        self._writer.arrived[MESSAGE_KEY.pack(queue_id, lookup_identifier)] = value
+
+    def replace_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
+        """Store another value of a recoverable message."""
+        key, writer = MESSAGE_KEY.pack(queue_id, lookup_identifier), self._writer
+        if key in writer.arrived:
+            writer.arrived[key] = value
+        else:
+            writer.batch.put(key, value, self._messages)
 
     def delete_message(self, queue_id: int, lookup_identifier: int) -> None:
-        """Delete a recoverable message."""
-        self._writer.batch.delete(MESSAGE_KEY.pack(queue_id, lookup_identifier), self._messages)
+        """Delete a recoverable message. One that came in the same pass is not written at all."""
+        key, writer = MESSAGE_KEY.pack(queue_id, lookup_identifier), self._writer
+        if writer.arrived.pop(key, None) is None:
+            writer.batch.delete(key, self._messages)
+        else:
+            self._mark.messages -= 1
 
     def put_express(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Store an express message: in memory, or outside the log."""
@@ -255,6 +267,7 @@ class Store:
     def delete_messages(self, queue_id: int, first: int, stop: int) -> None:
         """Delete all messages of both kinds from ``first`` up to, but not including, ``stop``."""
         begin, end = MESSAGE_KEY.pack(queue_id, first), MESSAGE_KEY.pack(queue_id, stop)
+        self._writer.place_arrived()
         self._writer.batch.delete_range(begin, end, self._messages)
         self._memory.delete_range(queue_id, first, stop)
         if self._spilled:

@@ -1,6 +1,9 @@
 """The single writer: all writes of one pass of the event loop go to disk together, with one sync. And the position up
 to which the log was synced, stored beside it to distinguish a torn tail from a loss.
 
+A new message waits in ``arrived`` until the pass ends. One that is received in the same pass is never written: the
+batch would put and delete it, and its other records say the same without it.
+
 Many callers share one future, because a future, or a write, for each message is what makes a store slow. There are two
 ways to sync. *Inline* writes and syncs in the loop at the end of the pass. *Thread* writes without a sync in the loop
 and syncs the log in a thread; writes made meanwhile share the next sync.
@@ -236,10 +239,12 @@ class Writer:
         "_future",
         "_logged",
         "_mark",
+        "_messages",
         "_synced",
         "_syncing",
         "_unlogged",
         "_unsynced",
+        "arrived",
         "batch",
         "before_write",
         "durations",
@@ -249,12 +254,16 @@ class Writer:
         "written",
     )
 
-    def __init__(self, database: Rdict, in_thread: bool, mark: SyncedMark) -> None:
+    def __init__(self, database: Rdict, in_thread: bool, mark: SyncedMark, messages: Any) -> None:
+        """``messages`` is the handle of the column family that ``arrived`` is for."""
         self._database = database
         self._mark = mark
+        self._messages = messages
         self.written = 0
         """The sequence number of the last logged write. Unlogged writes have numbers too, which no recovery finds."""
         self.batch = WriteBatch(raw_mode=True)
+        self.arrived: dict[bytes, bytes] = {}
+        """Messages that the store does not have yet, by key: they join the batch when it is written."""
         self.volatile = WriteBatch(raw_mode=True)
         self.volatile_used = False
         self.durations = Histogram(_DURATIONS)
@@ -356,6 +365,7 @@ class Writer:
             volatile, self.volatile = self.volatile, WriteBatch(raw_mode=True)
             self.volatile_used = False
             self._database.write(volatile, self._unlogged)
+        self.place_arrived()
         batch = self.batch
         if not len(batch):
             return False
@@ -363,6 +373,14 @@ class Writer:
         self._database.write(batch, options)
         self.written = self._database.latest_sequence_number()
         return True
+
+    def place_arrived(self) -> None:
+        """Put new messages into the batch, for what comes after them in it."""
+        if self.arrived:
+            arrived, self.arrived = self.arrived, {}
+            put, messages = self.batch.put, self._messages
+            for key, value in arrived.items():
+                put(key, value, messages)
 
     def _settle(self, sync: bool) -> None:
         """Write the batches and sync, here or in the thread, then wake the waiters."""
@@ -407,6 +425,7 @@ class Writer:
             "Make room or repair the disk: the node then goes on by itself"
         )
         self.batch = WriteBatch(raw_mode=True)
+        self.arrived = {}
         unsynced, self._unsynced = self._unsynced, []
         for future in (*unsynced, *waiting):
             if future is not None and not future.done():
@@ -449,4 +468,4 @@ class Writer:
         self._closed = True
         if self._executor is not None:
             self._executor.shutdown(wait=True)
-        del self._database  # its lock on the directory is released with the last reference
+        del self._database, self._messages  # the lock on the directory is released with the last reference

@@ -149,3 +149,21 @@ async def test_both_ways_of_opening_a_queue_manager(tmp_path):
         assert first.identifier != second.identifier
     async with QueueManager.open(tmp_path / "one") as again:
         assert again.identifier == first.identifier
+
+
+async def test_a_queue_that_was_read_to_its_end_takes_later_messages_from_memory(qm, orders, monkeypatch):
+    send, receive = orders
+    await send.send(Message(b"first", recoverable=True))
+    assert (await receive.receive(timeout=0)).body == b"first"
+    await receive.close()
+    await send.send_many([Message(b"early", recoverable=True) for _ in range(3)])  # nobody reads: not kept in memory
+    receive = await qm.open_queue(ORDERS, Access.RECEIVE)
+    assert (await receive.receive(timeout=0)).body == b"early"
+
+    def reads_no_more(*_arguments):
+        raise AssertionError("the store was read for a message that was in memory")
+
+    monkeypatch.setattr(qm.store, "read_messages", reads_no_more)
+    await send.send(Message(b"late", recoverable=True))
+    bodies = [message.body for message in await receive.receive_many(10)]
+    assert bodies == [b"early", b"early", b"late"]

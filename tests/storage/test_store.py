@@ -327,3 +327,38 @@ async def test_a_flush_syncs_everything_at_once(recorded):
     assert store.pending() is None
     await asyncio.sleep(0)
     assert calls == ["write", "sync"]
+
+
+async def test_a_message_that_is_received_in_the_pass_of_its_arrival_is_never_written(path):
+    with Store.open(path) as store:
+        store.put_message(64, 1, bytes(100_000))
+        store.put_message(64, 2, VALUE)
+        store.delete_message(64, 1)
+        await store.durable()
+        assert numbers(store) == [2]
+        assert sum(log.stat().st_size for log in path.glob("*.log")) < 50_000
+
+
+async def test_what_happens_to_a_message_in_one_pass_counts_in_its_order(path):
+    changed = b"w" * 50
+    with Store.open(path) as store:
+        for number in (1, 2, 3):
+            store.put_message(64, number, VALUE)
+        await store.durable()
+
+        store.replace_message(64, 1, changed)  # on disk, then changed, then deleted
+        store.delete_message(64, 1)
+        store.delete_message(64, 2)  # deleted, put back
+        store.put_message(64, 2, changed)
+        store.delete_message(64, 3)  # deleted, put back, deleted again
+        store.put_message(64, 3, changed)
+        store.delete_message(64, 3)
+        store.put_message(64, 4, VALUE)  # new, then changed
+        store.replace_message(64, 4, changed)
+        store.put_message(64, 5, VALUE)  # new, then in a range that is deleted, then new once more
+        store.delete_messages(64, 5, 6)
+        store.put_message(64, 6, VALUE)
+        await store.durable()
+        assert store.read_messages(64, 0, 100, 100, 1 << 20, express=False) == [(2, changed), (4, changed), (6, VALUE)]
+    with Store.open(path) as again:
+        assert numbers(again) == [2, 4, 6]
