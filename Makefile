@@ -16,7 +16,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE
 STARTED := $(shell .ci/clock)
 
-.PHONY: help test check tests lint types arrows unit demo bench fuzz soak conformance console docs release lock packages packages-demo clean
+.PHONY: help test check tests lint types arrows unit demo bench bench-peers fuzz soak conformance console docs release lock packages packages-demo clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -74,6 +74,10 @@ conformance: $(INSTALLED)  ## which test shows which section of the specificatio
 
 bench: $(INSTALLED)  ## the tables of speeds, with ratios taken in one run
 	$(BIN)/python -m tests.bench
+
+bench-peers: $(INSTALLED)  ## messages a second end to end, beside RabbitMQ's shovel and NATS, which it installs from Debian
+	@.ci/packages peers
+	$(BIN)/python -m tests.bench.peers
 
 fuzz: $(INSTALLED)  ## the coverage-guided fuzzer over every parser, or FUZZ_TARGETS, for FUZZ_SECONDS (1200)
 	$(PYTHON) .ci/install $(VENV) fuzz

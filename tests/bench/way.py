@@ -24,9 +24,16 @@ if TYPE_CHECKING:
 
 ROUNDS: Final = 5
 COUNT: Final = 6_400
+PARTY: Final = Path(__file__).parent / "way_parties.py"
 PARTIES: Final = ("application, sending", "node, sending", "node, receiving", "application, receiving")
-CASES: Final = (("batches", "alike"), ("batches", "varied"), ("singly", "alike"), ("singly", "varied"))
-HOW: Final = {"batches": "batches of 100", "singly": "64 outstanding"}
+CASES: Final = (
+    ("batches", "alike"),
+    ("batches", "varied"),
+    ("singly", "alike"),
+    ("singly", "varied"),
+    ("pipelined", "varied"),
+)
+HOW: Final = {"batches": "batches of 100", "singly": "64 outstanding", "pipelined": "10 batches outstanding"}
 BASELINE: Final = "QMNODE_BASELINE"
 """Environment variable with another tree of the sources."""
 VARIED: Final = 1.5
@@ -34,20 +41,19 @@ VARIED: Final = 1.5
 
 
 class Party:
-    """One process, on one tree of the sources."""
+    """One process that does what a line asks and prints its seconds of processor so far."""
 
-    def __init__(self, tree: Path, *arguments: str) -> None:
-        here = Path(__file__).parent / "way_parties.py"
+    def __init__(self, command: list[str], **environment: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(here), *arguments],
-            env=os.environ | {"PYTHONPATH": str(tree)},
+            command,
+            env=os.environ | environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         while (line := self.line()) != "ready":
             if not line and self._process.poll() is not None:
-                raise RuntimeError(f"a process of the bench did not start: {arguments}")
+                raise RuntimeError(f"a process of the bench did not start: {command}")
 
     def line(self) -> str:
         """Its next line."""
@@ -88,7 +94,7 @@ class Way:
 
     def __init__(self, tree: Path, place: Path, stack: contextlib.ExitStack) -> None:
         def party(*arguments: str) -> Party:
-            started = Party(tree, *arguments)
+            started = Party([sys.executable, "-P", str(PARTY), *arguments], PYTHONPATH=str(tree))
             stack.callback(started.stop)
             return started
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from qmnode.model.api import QueueApi
 
 BATCH: Final = 100
+PIPELINED: Final = 10
+"""Batches that are sent or received side by side."""
 OUTSTANDING: Final = 64
 SIZE: Final = 1024
 BODY: Final = random.Random(18).randbytes(2 * SIZE)
@@ -78,7 +80,7 @@ def messages(kind: str, count: int) -> list[Message]:
     ]
 
 
-async def one_by_one(call: Callable[[], Awaitable[object]], count: int) -> None:
+async def side_by_side(call: Callable[[], Awaitable[object]], count: int, outstanding: int) -> None:
     """So many calls, several at a time."""
     left = iter(range(count))
 
@@ -86,18 +88,19 @@ async def one_by_one(call: Callable[[], Awaitable[object]], count: int) -> None:
         for _ in left:
             await call()
 
-    await asyncio.gather(*(worker() for _ in range(OUTSTANDING)))
+    await asyncio.gather(*(worker() for _ in range(outstanding)))
 
 
 async def send(queue: QueueApi, how: str, kind: str, count: int) -> None:
     """Send messages, in batches or one by one."""
     listed = messages(kind, count)
-    if how == "batches":
-        for at in range(0, count, BATCH):
-            await queue.send_many(listed[at : at + BATCH])
-    else:
+    if how == "singly":
         left = iter(listed)
-        await one_by_one(lambda: queue.send(next(left)), count)
+        await side_by_side(lambda: queue.send(next(left)), count, OUTSTANDING)
+        return
+    batches = iter([listed[at : at + BATCH] for at in range(0, count, BATCH)])
+    outstanding = PIPELINED if how == "pipelined" else 1
+    await side_by_side(lambda: queue.send_many(next(batches)), count // BATCH, outstanding)
 
 
 async def receive(queue: QueueApi, how: str, count: int) -> None:
@@ -107,17 +110,25 @@ async def receive(queue: QueueApi, how: str, count: int) -> None:
         if not message.body or not message.label:
             raise ValueError(f"a message came without its content: {message!r}")
 
+    left = count
+
     async def one() -> None:
         read(await queue.receive())
 
-    if how != "batches":
-        await one_by_one(one, count)
-        return
-    while count:
-        taken = await queue.receive_many(min(BATCH, count))
-        count -= len(taken)
-        for message in taken:
-            read(message)
+    async def some() -> None:
+        nonlocal left
+        while left > 0:
+            asked = min(BATCH, left)
+            left -= asked
+            taken = await queue.receive_many(asked)
+            left += asked - len(taken)
+            for message in taken:
+                read(message)
+
+    if how == "singly":
+        await side_by_side(one, count, OUTSTANDING)
+    else:
+        await asyncio.gather(*(some() for _ in range(PIPELINED if how == "pipelined" else 1)))
 
 
 async def application(role: str, socket: str, name: str) -> None:
