@@ -43,7 +43,7 @@ from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.connection import NextHop
 from qmnode.protocol.incoming_sequences import Route
 from qmnode.protocol.neighbour import passing
-from qmnode.protocol.outgoing_sequences import transfer_info
+from qmnode.protocol.outgoing_sequences import largest_window, transfer_info
 from qmnode.protocol.received import ReceivedMessage, destination_of
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
@@ -466,7 +466,7 @@ class Network:
             session,
             handler,
             initiator=initiator,
-            unsettled_limit=_UNSETTLED_WINDOWS * self.session_settings.window_size,
+            unsettled_limit=_UNSETTLED_WINDOWS * largest_window(self.session_settings),
             rates=self._rates,
             incomplete=self._incomplete,
             identify=self.peer_tls.identify,

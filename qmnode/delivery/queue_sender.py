@@ -55,7 +55,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _PROTECTED_AT_ONCE: Final = 32
-"""Messages encrypted at a time: half of the window, by default."""
+"""Messages encrypted at a time."""
+_TAKEN_BYTES: Final = 1024 * 1024
+"""Bytes of messages that are taken from the queue at a time; one message can be larger."""
 _TRACED_AT: Final = offset_of(BaseHeader, "flags") + 1
 _TRACED: Final = BaseFlags.TR.mask >> 8
 """The mask for the second byte of BaseHeader.Flags that shows whether a message is traced."""
@@ -91,6 +93,8 @@ class QueueSender:
         self._round_trips = RoundTrips(queue.tally, network.manager.traffic.round_trips)
         self._offsets = TransactionOffsets()
         self._unsynced = False
+        self._is_large = False
+        """Whether the messages that were taken last reached ``_TAKEN_BYTES``."""
         self._scheduled = False
         self._precedence: Precedence | None = None
         """Shared with the other queues of the next hop while there is a session."""
@@ -180,9 +184,13 @@ class QueueSender:
         if unacknowledged <= 0 and self._precedence is not None:
             self._precedence.step_aside(self)  # until its destination acknowledges, however long that is down
             return
-        entries = self._take(min(connection.room() - self._held, unacknowledged))
+        if self._held and self._is_large:
+            return  # they are written first
+        room = min(connection.room() - self._held, unacknowledged)
+        entries = self._take(room)
         if not entries:
             return
+        self._is_large = len(entries) < room and sum(len(value) for _, value in entries) >= _TAKEN_BYTES
         # The sender's own copy is synced before the message leaves.
         store = self._state.store
         written = store.durable() if self._unsynced else store.pending()
@@ -191,6 +199,8 @@ class QueueSender:
             written = self._written_last
         if written is None:
             self._send_written(connection, entries)
+            if self._is_large:
+                self.schedule()
         else:
             self._held += len(entries)
             self._written_last = written
@@ -200,11 +210,11 @@ class QueueSender:
         """The next messages to send, if no other queue goes first."""
         precedence = self._precedence
         if precedence is None or not precedence.is_shared:
-            return lock_first(self.queue, room) if room > 0 else []
+            return lock_first(self.queue, room, _TAKEN_BYTES) if room > 0 else []
         room = precedence.room(self, room)
         if room <= 0:
             return []
-        entries = lock_first(self.queue, room)
+        entries = lock_first(self.queue, room, _TAKEN_BYTES)
         precedence.sent(self, len(entries))
         return entries
 

@@ -349,8 +349,10 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
             queue.subscriber(queue, lookup_identifier, value)
 
 
-def lock_first(queue: "Queue", limit: int) -> list[Entry]:
-    """``take`` and ``lock`` for up to ``limit`` messages from the start of the queue."""
+def lock_first(queue: "Queue", limit: int, size: int) -> list[Entry]:
+    """``take`` and ``lock`` for up to ``limit`` messages from the start of the queue. It ends with those, read from the
+    store together, that reach ``size`` bytes.
+    """
     taken: list[Entry] = []
     locked = queue.locked
     for lane in queue.lanes:
@@ -358,12 +360,14 @@ def lock_first(queue: "Queue", limit: int) -> list[Entry]:
             lane is not None
             and lane.count
             and len(taken) < limit
+            and size > 0
             and (entries := lane.take_many(locked, limit - len(taken)))
         ):
             for lookup_identifier, value in entries:
                 locked[lookup_identifier] = LockedPosition(value, None)
                 if value[FLAGS] & PEEK_WHEN_LOCKED:
                     queue.peekable_locked += 1
+            size -= sum(len(value) for _, value in entries)
             lane.lock(entries[0][0])
             taken += entries
     return taken

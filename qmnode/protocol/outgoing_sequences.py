@@ -22,13 +22,23 @@ from qmnode.protocol.errors import LocalProtocolError, RemoteProtocolError
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.serial import nearest
 from qmnode.protocol.timers import Timer
-from qmnode.settings.protocol import TransferSettings
+from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.structures.guid import ZERO_GUID, Guid
 
 MAXIMUM_UNCONFIRMED: Final = 0x3FFF
 """The most recoverable messages that may wait for the peer's disk: less than half of the 16-bit numbers, which would be
 ambiguous otherwise.
 """
+
+QUICKLY: Final = 0.1
+"""Seconds in which a whole window is acknowledged before it grows."""
+SLOWLY: Final = 0.4
+"""Seconds after which it shrinks again: over a narrow link, a message of high priority waits for those before it."""
+
+
+def largest_window(settings: SessionSettings) -> int:
+    """The most messages that a window grows to."""
+    return min(settings.window_size * settings.window_growth, MAXIMUM_UNCONFIRMED)
 
 
 class Disposition(IntEnum):
@@ -44,11 +54,20 @@ class Disposition(IntEnum):
 class SendSequence:
     """Counts sent messages and matches the peer's acknowledgments with them."""
 
-    __slots__ = ("_flight", "acknowledged", "confirmed", "recoverable_sent", "sent", "window")
+    __slots__ = (
+        "_flight", "_grown", "_largest", "_least", "_round", "acknowledged", "confirmed", "recoverable_sent", "sent",
+        "window",
+    )  # fmt: skip
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, largest: int) -> None:
         self.window = window
-        """The most messages that may be unacknowledged: the smaller of the two sides' windows."""
+        """The most messages that may be unacknowledged. It grows from ``window`` to ``largest``, but not above what the
+        peer has announced.
+        """
+        self._least = self._grown = window
+        self._largest = largest
+        self._round = (0, float("-inf"))
+        """With the acknowledgment of this message, a whole window is acknowledged; when that began."""
         self.sent = 0
         """MessageSentCount without its wrap-around."""
         self.recoverable_sent = 0
@@ -58,6 +77,21 @@ class SendSequence:
         self.confirmed = 0
         """The highest recoverable sequence number acknowledged as on disk."""
         self._flight: deque[tuple[int, int, Token, Disposition]] = deque()
+
+    def limit(self, received: int) -> None:
+        """Apply the peer's window."""
+        self.window = min(self._grown, received)
+
+    def measure(self, received: int, now: float) -> None:
+        """After an acknowledgment: let the window grow or shrink by the time that a whole one took."""
+        end, start = self._round
+        if self.acknowledged >= end:
+            if now - start <= QUICKLY:
+                self._grown = min(2 * self._grown, self._largest)
+            elif now - start > SLOWLY:
+                self._grown = max(self._grown // 2, self._least)
+            self._round = (self.acknowledged + self._grown, now)
+        self.limit(received)
 
     def room(self) -> int:
         """The number of messages that may be sent now."""

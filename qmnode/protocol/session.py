@@ -30,7 +30,7 @@ from qmnode.protocol.envelope import (
 from qmnode.protocol.errors import LocalProtocolError, RemoteProtocolError
 from qmnode.protocol.establishment import ESTABLISHMENT_LIMIT, Establishment
 from qmnode.protocol.incoming_sequences import ReceiveSequence
-from qmnode.protocol.outgoing_sequences import Disposition, SendSequence
+from qmnode.protocol.outgoing_sequences import Disposition, SendSequence, largest_window
 from qmnode.protocol.received import Framer, ReceivedMessage
 from qmnode.protocol.states import SESSION, Action, Input, Role, SessionState
 from qmnode.protocol.timers import Timer, Timers
@@ -103,9 +103,9 @@ class Session:
         self._parameters = parameters
         self._identifier = identifier
         self._framer = Framer(min(ESTABLISHMENT_LIMIT, parameters.maximum_packet_size))
-        self._send = SendSequence(parameters.window_size)
+        self._largest_window = largest_window(parameters)
+        self._send = SendSequence(parameters.window_size, self._largest_window)
         self._receive = ReceiveSequence()
-        self._window = parameters.window_size
         self._acknowledge_every = 1
         self._timers = Timers()
         self._active = False
@@ -383,8 +383,8 @@ class Session:
     def _open(self) -> None:
         self._timers.stop(Timer.SESSION_INITIALIZATION)
         self._framer.limit = self._parameters.maximum_packet_size
-        self._set_window(self._agreed.received_window)
-        self._set_acknowledge_every(self._window)
+        self._send.limit(self._agreed.received_window)
+        self._set_acknowledge_every(self._parameters.window_size)
         self._commands.append(Opened(self.remote, self._send.window))
         self._commands.append(RoomAvailable(self.room()))
 
@@ -403,7 +403,9 @@ class Session:
         )
         if acknowledged is not None:
             self._commands.append(acknowledged)
-        self._set_window(header.window_size)
+        # 0 would stop the session for ever.
+        self._agreed.received_window = received = max(1, header.window_size)
+        send.measure(received, now)
         self._receive.check_counts(header.user_msg_sequence_number, header.recoverable_msg_seq_number)
         if send.awaiting():
             self._start_ack_wait(now)
@@ -411,10 +413,10 @@ class Session:
             self._commands.append(RoomAvailable(send.room()))
 
     # --- acknowledgments and windows ---
-    def _set_window(self, received: int) -> None:
-        """Apply ReceivedWindowSize: never send more than either side's window. 0 would stop the session for ever."""
-        self._agreed.received_window = max(1, received)
-        self._send.window = min(self._agreed.received_window, self._parameters.window_size)
+    def _announced(self) -> int:
+        """WindowSize for the peer: the largest one once the peer has used the first."""
+        first = self._parameters.window_size
+        return first if self._receive.received < first else self._largest_window
 
     def _set_acknowledge_every(self, announced: int) -> None:
         window = min(announced, self._agreed.received_window)
@@ -430,7 +432,7 @@ class Session:
         messages.
         """
         while True:
-            self._out.append(session_ack(self._session_header(window or self._window)))
+            self._out.append(session_ack(self._session_header(window or self._announced())))
             if not self._receive.more():
                 break
         self._restart_ack_timer(now)
@@ -472,7 +474,7 @@ class Session:
         started, deadline = self._ack_timer
         if now < started + PIGGYBACK_AFTER * (deadline - started):
             return
-        self._out[-1:] = with_session_header(self._out[-1], self._session_header(self._window))
+        self._out[-1:] = with_session_header(self._out[-1], self._session_header(self._announced()))
         if self._receive.more():
             self._send_acknowledgments(now)
         else:

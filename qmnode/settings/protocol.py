@@ -18,6 +18,10 @@ class SessionSettings(_Settings):
 
     window_size: int = Field(default=64, ge=1, le=0x3FFF)
     """WindowSize, 3.1.3.2. The limit keeps 16-bit sequence numbers unambiguous."""
+    window_growth: int = Field(default=8, ge=1, le=0x3FFF)
+    """The most times WindowSize that a window grows to while the acknowledgments of a whole window come within a tenth
+    of a second. The peer must announce as much; Windows does not.
+    """
     ack_wait_timeout_ms: int = Field(default=20_000, ge=0x4E20, le=0x1D4C0)
     """AckWaitTimeout in milliseconds, 3.1.3.2 note 51 and 2.2.2.1; sent as AckTimeout."""
     direct_ack_wait_factor: int = Field(default=2, ge=1)

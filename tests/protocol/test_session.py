@@ -202,6 +202,36 @@ def test_no_more_than_the_window_is_sent() -> None:
     assert pair.send(express(100, 65), first_token=64) == 20
 
 
+def windows(pair: SessionPair, rounds: int, seconds: float) -> list[int]:
+    """The window after each round that sends as much as it takes, and takes so many seconds."""
+    found = []
+    for _ in range(rounds):
+        room = pair.alice.session.room()
+        assert pair.send(express(room)) == room
+        pair.now += seconds
+        pair.send(express(64))  # brings the last acknowledgment
+        found.append(pair.alice.session.room())
+    return found
+
+
+def test_the_window_grows_while_acknowledgments_come_quickly() -> None:
+    pair = SessionPair().establish()
+    assert pair.alice.session.room() == 64
+    found = windows(pair, 12, 0.02)
+    assert found[-1] == 512
+    assert found == sorted(found)
+    assert pair.bob.session.room() == 64
+    assert windows(pair, 12, 0.3)[-1] == 512
+    assert windows(pair, 12, 1)[-1] == 64
+
+
+def test_the_window_of_a_peer_that_announces_no_more_does_not_grow() -> None:
+    pair = SessionPair(bobs=SessionSettings(window_growth=1)).establish()
+    assert windows(pair, 12, 0.02) == [64] * 12
+    narrow = SessionPair(bobs=SessionSettings(window_size=5, window_growth=3)).establish()
+    assert windows(narrow, 12, 0.02)[-1] == 15
+
+
 def test_a_window_of_zero_is_one() -> None:
     pair = SessionPair().establish()
     pair.alice.session.receive_data(ack(0, window=0), pair.now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.record import NEVER, expiry
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import parse_single_format_name
+from qmnode.transport.connection import UNSETTLED_BYTES
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually
 
 if TYPE_CHECKING:
@@ -78,6 +80,29 @@ async def test_messages_wait_for_a_target_that_is_away(pair: Pair) -> None:
     assert await bodies(pair.bob, PLAIN, 300) == [b"%d" % number for number in range(300)]
     assert await bodies(pair.bob, TRANSACTIONAL, 2) == [b"a", b"b"]
     await eventually(lambda: nothing_outgoing(pair.alice))
+
+
+async def test_large_messages_are_in_memory_a_few_at_a_time(pair: Pair) -> None:
+    await pair.stop("BOB")
+    out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
+    body, count = bytes(1 << 20), 48
+    for _ in range(count):
+        await out.send(Message(body, recoverable=True))
+    waiting = next(queue for queue in pair.alice.queue_collection.values() if queue.message_count)
+    most = 0
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            most = max(most, sum(len(position.value) for position in waiting.locked.values()))
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(watch())
+    await pair.start("BOB")
+    await eventually(lambda: nothing_outgoing(pair.alice))
+    watching.cancel()
+    assert len(await bodies(pair.bob, PLAIN, count)) == count
+    assert 0 < most < 2 * UNSETTLED_BYTES  # what the receiver has not written, and a few
 
 
 async def test_higher_priorities_go_first(pair: Pair) -> None:
