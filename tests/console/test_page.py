@@ -201,7 +201,8 @@ def test_selected_messages_are_moved_after_the_node_has_said_what_will_happen(
         someone.button("Close", someone.dialog().locator(".dialog-actions")).click()
         assert done(lambda: (filled.count("scratch"), filled.count("later"))) == (4, 2)
         someone.go("jobs?show=previews")
-        expect(someone.page.get_by_role("row").filter(has_text="Move scratch → later")).to_contain_text("preview")
+        row = someone.page.get_by_role("row").filter(has_text="Move scratch → later")
+        expect(row).to_contain_text(re.compile("preview.*2 messages would be moved"))
         someone.queue("later")
         someone.page.get_by_role("link", name="order 1").click()
         someone.page.get_by_role("link", name="Its life").click()
@@ -408,6 +409,7 @@ def test_the_map_shows_bridges_and_says_where_no_node_is(filled: ConsoleLab, win
         answer = route.fetch()
         document = answer.json()
         document["sites"].append({"name": "Mainframe", "foreign": True})
+        document["nodes"][0] |= {"state": "trouble", "reason": "the disk is full", "warnings": ["the disk is full"]}
         document["nodes"][0]["bridges"] = [bridge | {"carried": 12, "repeated": 0, "rejected": 0, "failures": 0}]
         route.fulfill(response=answer, json=document)
 
@@ -423,6 +425,7 @@ def test_the_map_shows_bridges_and_says_where_no_node_is(filled: ConsoleLab, win
         expect(detail.locator(".state")).to_have_count(0)
         someone.go("?at=Amsterdam")
         expect(someone.page.locator("li.bridge")).to_contain_text(re.compile("shop connected.*orders → orders.in"))
+        expect(detail.get_by_text("the disk is full")).to_have_count(1)
         assert someone.serious() == []
 
 

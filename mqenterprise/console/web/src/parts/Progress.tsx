@@ -8,6 +8,11 @@ import { Foreign } from "./Texts";
 
 const s = strings.jobs;
 
+/** How many messages a job is through with, and what became of them. */
+export function outcomeOf(job: Job): string {
+  return s.outcome(count(job.done), (s.past as Record<string, string>)[job.kind] ?? strings.state.done, job.dry_run);
+}
+
 /** How far a job is, in a bar and in words that screen readers are told. */
 export function JobProgress({ job }: { job: Job }): ReactNode {
   const share = job.total ? Math.min(100, (100 * job.scanned) / job.total) : job.state === "done" ? 100 : 0;
@@ -18,7 +23,7 @@ export function JobProgress({ job }: { job: Job }): ReactNode {
         <span>
           {s.progress(count(job.scanned), count(job.total))}
           {", "}
-          {job.dry_run ? s.wouldBe(count(job.done)) : s.done(count(job.done))}
+          {outcomeOf(job)}
         </span>
         {job.failed > 0 && <span className="state bad">{s.failed(count(job.failed))}</span>}
         {job.state === "running" && (
@@ -35,7 +40,7 @@ export function JobProgress({ job }: { job: Job }): ReactNode {
         </p>
       )}
       <span className="only-readers" role="status">
-        {`${(strings.state as Record<string, string>)[job.state] ?? job.state}, ${s.done(count(job.done))}`}
+        {`${(strings.state as Record<string, string>)[job.state] ?? job.state}, ${outcomeOf(job)}`}
       </span>
     </div>
   );

@@ -6,6 +6,7 @@ import { calls } from "../api/calls";
 import type { Job } from "../api/types";
 import { count } from "../parts/format";
 import { Failure, StateMark } from "../parts/Notices";
+import { outcomeOf } from "../parts/Progress";
 import { Age, Nothing, StaleNotice } from "../parts/Stale";
 import { type Column, Table } from "../parts/Table";
 import { Foreign, Moment } from "../parts/Texts";
@@ -55,8 +56,7 @@ const COLUMNS: readonly Column<Job>[] = [
         </Link>
         <br />
         <span className="dim">
-          {job.dry_run && <StateMark state="preview" />}{" "}
-          {job.dry_run ? s.wouldBe(count(job.done)) : s.done(count(job.done))}
+          {job.dry_run && <StateMark state="preview" />} {outcomeOf(job)}
           {job.failed > 0 && <span className="failed"> · {s.failed(count(job.failed))}</span>}
         </span>
       </>

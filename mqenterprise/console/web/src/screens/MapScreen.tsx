@@ -266,7 +266,7 @@ function SiteDetail({
           <h3>
             <Foreign text={node.machine} /> <StateMark state={node.state} />
           </h3>
-          {node.reason && (
+          {node.reason && !node.warnings.includes(node.reason) && (
             <p>
               <Foreign text={node.reason} most={300} />
             </p>
@@ -291,19 +291,17 @@ function SiteDetail({
             <dd>
               <Moment at={node.as_of} ago />
             </dd>
-            {node.bridges.length > 0 && (
-              <>
-                <dt>{s.bridges}</dt>
-                <dd>
-                  <ul className="list-plain">
-                    {node.bridges.map((bridge) => (
-                      <Bridge key={bridge.name} bridge={bridge} />
-                    ))}
-                  </ul>
-                </dd>
-              </>
-            )}
           </dl>
+          {node.bridges.length > 0 && (
+            <>
+              <h4>{s.bridges}</h4>
+              <ul className="list-plain">
+                {node.bridges.map((bridge) => (
+                  <Bridge key={bridge.name} bridge={bridge} />
+                ))}
+              </ul>
+            </>
+          )}
           <Link to="/queues" search={{ machine: node.machine }}>
             {s.queuesOf(node.queue_count === null ? "" : count(node.queue_count))}
           </Link>

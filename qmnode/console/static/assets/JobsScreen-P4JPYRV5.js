@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-X4HMDAN7.js";import"./chunk-IBUUAPHC.js";import"./chunk-D3DUW5MQ.js";import"./chunk-HKGIQOA5.js";import"./chunk-XXJJALGI.js";import"./chunk-RHF2Y3OP.js";export{a as JobTitle,b as JobsScreen};
