@@ -6,8 +6,9 @@ and never for a message. Administrators may also repair queues that lock everybo
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Unpack, cast
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import (
@@ -25,18 +26,18 @@ from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation, NodeStatus, TransactionInformation
+    from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation
     from qmnode.model.api import TransportSecurity
     from qmnode.model.context import Context
     from qmnode.model.outgoing import OutgoingQueue
     from qmnode.model.ports import Clock, MessageStore
     from qmnode.model.queue import Queue
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.model.traffic import RefusedMessages, Traffic
+    from qmnode.model.traffic import Traffic
     from qmnode.security.principals import Principal
     from qmnode.structures.sid import Sid
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 NEEDED: Final[dict[str, QueueAccess | QueueManagerAccess | None]] = {
     "account_names": QueueManagerAccess.MQSEC_GET_MACHINE_PERMISSIONS,
@@ -81,6 +82,28 @@ REPAIR: Final = (
     | QueueAccess.MQSEC_TAKE_QUEUE_OWNERSHIP
 )
 """The rights of administrators to every queue, which are enough to allow themselves the others."""
+
+
+def _on_queue(method: F) -> F:
+    """The operation on a queue, its first argument, for callers who have the right to that queue."""
+    operation = method.__name__
+
+    async def guarded(self: GuardedQueueManager, name: str, /, *arguments: Any, **keywords: Any) -> Any:
+        self._queue(operation, name)
+        return await getattr(self.manager, operation)(name, *arguments, **keywords)
+
+    return cast("F", functools.wraps(method, updated=())(guarded))
+
+
+def _on_machine(method: F) -> F:
+    """The operation, for callers who have the right to the queue manager."""
+    operation = method.__name__
+
+    async def guarded(self: GuardedQueueManager, /, *arguments: Any, **keywords: Any) -> Any:
+        self._require_machine(operation)
+        return await getattr(self.manager, operation)(*arguments, **keywords)
+
+    return cast("F", functools.wraps(method, updated=())(guarded))
 
 
 class GuardedQueueManager(QueueManagerApi):
@@ -154,6 +177,20 @@ class GuardedQueueManager(QueueManagerApi):
         self._require(operation, queue, cast("QueueAccess", NEEDED[operation]))
         return queue
 
+    # Operations that need one right, and nothing else
+
+    delete_queue = _on_queue(QueueManagerApi.delete_queue)
+    pause_queue = _on_queue(QueueManagerApi.pause_queue)
+    resume_queue = _on_queue(QueueManagerApi.resume_queue)
+    queue_security = _on_queue(QueueManagerApi.queue_security)
+    refused_messages = _on_queue(QueueManagerApi.refused_messages)
+    status = _on_machine(QueueManagerApi.status)
+    set_online = _on_machine(QueueManagerApi.set_online)
+    list_transactions = _on_machine(QueueManagerApi.list_transactions)
+    queue_manager_security = _on_machine(QueueManagerApi.queue_manager_security)
+    reset_incoming_sequences = _on_machine(QueueManagerApi.reset_incoming_sequences)
+    backup = _on_machine(QueueManagerApi.backup)
+
     # Queues
 
     async def create_queue(self, pathname: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
@@ -173,11 +210,6 @@ class GuardedQueueManager(QueueManagerApi):
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{operation}: {self.principal} cannot give {name} to {owner}"
             )
-
-    async def delete_queue(self, name: str) -> None:
-        """Delete Queue (3.1.7.1.4), with its messages."""
-        self._queue("delete_queue", name)
-        await self.manager.delete_queue(name)
 
     async def set_queue(self, name: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
         """Change properties of a queue; its descriptor needs a right of its own, and so does another owner."""
@@ -216,52 +248,17 @@ class GuardedQueueManager(QueueManagerApi):
         """Create Transaction (3.1.7.1.8), for which no right is needed."""
         return self.manager.transaction()
 
-    async def pause_queue(self, name: str) -> None:
-        """Pause Queue (3.1.4.14): an outgoing queue sends nothing."""
-        self._queue("pause_queue", name)
-        await self.manager.pause_queue(name)
-
-    async def resume_queue(self, name: str) -> None:
-        """Resume Queue (3.1.4.15): an outgoing queue sends again."""
-        self._queue("resume_queue", name)
-        await self.manager.resume_queue(name)
-
     def outgoing_queue(self, name: str) -> OutgoingQueue:
         """An outgoing queue, to look at."""
         self._queue("queue", name)
         return self.manager.outgoing_queue(name)
 
-    async def queue_security(self, name: str) -> bytes:
-        """The security descriptor of a queue."""
-        self._queue("queue_security", name)
-        return await self.manager.queue_security(name)
-
     # The queue manager
-
-    async def status(self) -> NodeStatus:
-        """How the queue manager is now."""
-        self._require_machine("status")
-        return await self.manager.status()
-
-    async def set_online(self, online: bool) -> None:
-        """Bring Online or Take Offline."""
-        self._require_machine("set_online")
-        await self.manager.set_online(online)
-
-    async def list_transactions(self) -> list[TransactionInformation]:
-        """The transactions that have not ended."""
-        self._require_machine("list_transactions")
-        return await self.manager.list_transactions()
 
     async def account_names(self, security_identifiers: Sequence[str]) -> dict[str, str | None]:
         """The names of users and groups by their SIDs."""
         self._require_machine("account_names")
         return await self.manager.account_names(security_identifiers[:_NAMES_AT_ONCE])
-
-    async def queue_manager_security(self) -> bytes:
-        """The security descriptor of the queue manager itself."""
-        self._require_machine("queue_manager_security")
-        return await self.manager.queue_manager_security()
 
     async def set_queue_manager_security(self, security: bytes) -> None:
         """Give the queue manager itself another security descriptor."""
@@ -278,21 +275,6 @@ class GuardedQueueManager(QueueManagerApi):
         if name:
             self._queue("queue", name)
         return await self.manager.incoming_sequences(name)
-
-    async def refused_messages(self, name: str) -> list[RefusedMessages]:
-        """The messages that a queue refused since the start, by sender and reason."""
-        self._queue("refused_messages", name)
-        return await self.manager.refused_messages(name)
-
-    async def reset_incoming_sequences(self, source: bytes, name: str = "", address: str = "") -> int:
-        """Forget how far the sequences of a queue manager are."""
-        self._require_machine("reset_incoming_sequences")
-        return await self.manager.reset_incoming_sequences(source, name, address)
-
-    async def backup(self, path: str | Path) -> None:
-        """Write a consistent copy of the store to a new directory."""
-        self._require_machine("backup")
-        await self.manager.backup(path)
 
     async def close(self) -> None:
         """Nothing: the queue manager is not the caller's to close."""

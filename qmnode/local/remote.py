@@ -1,32 +1,44 @@
 """A queue manager that runs as a service, with the interface of one that runs in this process."""
 
+import functools
+import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self, TypeVar, cast
 
 from qmnode.local.connection import Connection, RemoteQueue, RemoteTransaction
-from qmnode.local.frames import (
-    ADDED_FIELDS,
-)
+from qmnode.local.frames import ADDED_FIELDS
 from qmnode.local.operations import RemoteOperations
-from qmnode.model.administration import IncomingSequenceInformation, NodeStatus, TransactionInformation
+from qmnode.model.administration import IncomingSequenceInformation
 from qmnode.model.api import (
     Access,
     QueueApi,
     QueueInformation,
     QueueManagerApi,
-    QueueProperties,
     QueueType,
     Share,
     TransactionApi,
 )
-from qmnode.model.traffic import RefusedMessages
 from qmnode.structures.guid import Guid
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_SOCKET: Final = "/run/qmnode/qmnode.sock"
 SOCKET_VARIABLE: Final = "QMNODE_SOCKET"
 """Environment variable with the socket of the node, for ``connect()`` without an address."""
+
+
+def _at_node(method: F) -> F:
+    """The method of a queue manager that calls it in the node."""
+    name, parameters = method.__name__, inspect.signature(method)
+
+    async def call(self: "RemoteQueueManager", /, *arguments: Any, **keywords: Any) -> Any:
+        given = parameters.bind(self, *arguments, **keywords)
+        given.apply_defaults()
+        return await self._call(name, *given.args[1:], **given.kwargs)
+
+    return cast("F", functools.wraps(method, updated=())(call))
 
 
 class RemoteQueueManager(QueueManagerApi):
@@ -49,24 +61,20 @@ class RemoteQueueManager(QueueManagerApi):
     async def _call(self, name: str, *arguments: object, **keywords: object) -> Any:
         return await self.connection.method("manager", 0, name, arguments, **keywords)
 
-    async def create_queue(self, pathname: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
-        """Create a queue: the event Create Queue (3.1.7.1.3)."""
-        information: QueueInformation = await self._call("create_queue", pathname, **properties)
-        return information
-
-    async def delete_queue(self, name: str) -> None:
-        """Delete a queue: the event Delete Queue (3.1.7.1.4)."""
-        await self._call("delete_queue", name)
-
-    async def set_queue(self, name: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
-        """Change properties of a queue."""
-        information: QueueInformation = await self._call("set_queue", name, **properties)
-        return information
-
-    async def queue(self, name: str) -> QueueInformation:
-        """The properties and counts of one queue."""
-        information: QueueInformation = await self._call("queue", name)
-        return information
+    create_queue = _at_node(QueueManagerApi.create_queue)
+    delete_queue = _at_node(QueueManagerApi.delete_queue)
+    set_queue = _at_node(QueueManagerApi.set_queue)
+    queue = _at_node(QueueManagerApi.queue)
+    pause_queue = _at_node(QueueManagerApi.pause_queue)
+    resume_queue = _at_node(QueueManagerApi.resume_queue)
+    status = _at_node(QueueManagerApi.status)
+    set_online = _at_node(QueueManagerApi.set_online)
+    list_transactions = _at_node(QueueManagerApi.list_transactions)
+    queue_security = _at_node(QueueManagerApi.queue_security)
+    queue_manager_security = _at_node(QueueManagerApi.queue_manager_security)
+    set_queue_manager_security = _at_node(QueueManagerApi.set_queue_manager_security)
+    refused_messages = _at_node(QueueManagerApi.refused_messages)
+    reset_incoming_sequences = _at_node(QueueManagerApi.reset_incoming_sequences)
 
     async def queues(self, kinds: Sequence[QueueType] | None = None) -> list[QueueInformation]:
         """All queues, or those of the given types."""
@@ -85,46 +93,10 @@ class RemoteQueueManager(QueueManagerApi):
         self._last_transaction += 1
         return RemoteTransaction(self, self._last_transaction)
 
-    async def pause_queue(self, name: str) -> None:
-        """Pause an outgoing queue: the event Pause Queue (3.1.4.14)."""
-        await self._call("pause_queue", name)
-
-    async def resume_queue(self, name: str) -> None:
-        """Resume an outgoing queue: the event Resume Queue (3.1.4.15)."""
-        await self._call("resume_queue", name)
-
-    async def status(self) -> NodeStatus:
-        """How the queue manager is now."""
-        status: NodeStatus = await self._call("status")
-        return status
-
-    async def set_online(self, online: bool) -> None:
-        """Bring Online or Take Offline."""
-        await self._call("set_online", online)
-
-    async def list_transactions(self) -> list[TransactionInformation]:
-        """The transactions that have not ended."""
-        found: list[TransactionInformation] = await self._call("list_transactions")
-        return found
-
-    async def queue_security(self, name: str) -> bytes:
-        """The security descriptor of a queue."""
-        security: bytes = await self._call("queue_security", name)
-        return security
-
     async def account_names(self, security_identifiers: Sequence[str]) -> dict[str, str | None]:
         """The names of users and groups by their SIDs."""
         names: dict[str, str | None] = await self._call("account_names", list(security_identifiers))
         return names
-
-    async def queue_manager_security(self) -> bytes:
-        """The security descriptor of the queue manager itself."""
-        security: bytes = await self._call("queue_manager_security")
-        return security
-
-    async def set_queue_manager_security(self, security: bytes) -> None:
-        """Give the queue manager itself another security descriptor."""
-        await self._call("set_queue_manager_security", security)
 
     async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
         """The sequences of transactional messages that come to a queue, or to any; a node of the first release shows
@@ -133,16 +105,6 @@ class RemoteQueueManager(QueueManagerApi):
             return []
         found: list[IncomingSequenceInformation] = await self._call("incoming_sequences", name)
         return found
-
-    async def refused_messages(self, name: str) -> list[RefusedMessages]:
-        """The messages that a queue refused since the start, by sender and reason."""
-        found: list[RefusedMessages] = await self._call("refused_messages", name)
-        return found
-
-    async def reset_incoming_sequences(self, source: bytes, name: str = "", address: str = "") -> int:
-        """Forget how far the sequences of a queue manager are."""
-        count: int = await self._call("reset_incoming_sequences", source, name, address)
-        return count
 
     async def backup(self, path: str | Path) -> None:
         """Write a copy of the store; the directory is one of the node's machine."""
