@@ -7,6 +7,7 @@ one is believed for as long as a node's user certificate cache lives (UserCertLi
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -20,8 +21,6 @@ from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from mqenterprise.directory.service import EnterpriseDirectory
 
 LARGEST_LIST: Final = 1_048_576

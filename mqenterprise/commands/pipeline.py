@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,8 +25,6 @@ from qmnode.errors import ConfigurationError
 from qmnode.export.events import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mqenterprise.pipeline.analysis import Analysis, Summed
     from mqenterprise.pipeline.sources.quarantine import Record
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -13,8 +14,6 @@ from mqenterprise.directory.names import name_of, parent_of, split_dn
 from qmnode.directory.port import QueueManager
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mqenterprise.directory.service import EnterpriseDirectory
 
 SETTINGS_FILE = "directory.yaml"

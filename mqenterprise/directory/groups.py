@@ -6,6 +6,7 @@ servers keep it: ``member`` of the group, and ``memberOf`` of the member.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.errors import ConstraintViolated, ObjectNotFound
@@ -15,8 +16,6 @@ from qmnode.structures.errors import PacketError
 from qmnode.structures.sid import Sid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.directory.entries import Entry
 

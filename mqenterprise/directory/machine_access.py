@@ -7,6 +7,7 @@ Directory's own entries about other things stay as they are.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -32,8 +33,6 @@ from qmnode.structures.security_descriptor import (
 from qmnode.structures.sid import EVERYONE, Sid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from mqenterprise.directory.service import EnterpriseDirectory
 
 RIGHTS: Final = {

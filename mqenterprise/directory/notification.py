@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -40,8 +41,6 @@ from mqenterprise.directory.wire import (
 from qmnode.structures.guid import Guid, guid_from_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.directory.session import Session
 

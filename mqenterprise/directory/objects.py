@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import structlog
 
+from mqenterprise.directory.entities import Filter
 from mqenterprise.directory.entries import Change, ChangeKind, Entry
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
 from mqenterprise.directory.mapping import (
@@ -23,10 +25,7 @@ from qmnode.directory.port import DirectoryObject
 from qmnode.structures.guid import Guid, guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from mqenterprise.directory.connection import LdapConnection
-    from mqenterprise.directory.entities import Filter
     from mqenterprise.directory.references import References
 
 Entity = TypeVar("Entity", bound=DirectoryObject)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mqenterprise.directory.certificates import digests_of
@@ -29,8 +30,6 @@ from qmnode.directory.port import DirectoryServerType, Filter, QueueManager
 from qmnode.structures.change_notification import ChangeEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.directory.references import References
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from mqenterprise.directory.errors import ObjectNotFound
@@ -12,8 +13,6 @@ from mqenterprise.directory.names import escape_filter, normalized
 from qmnode.structures.guid import Guid, guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mqenterprise.directory.connection import LdapConnection
 
 Key = TypeVar("Key")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,6 @@ from qmnode.structures.change_notification import ChangeEvent
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from mqenterprise.directory.change_notices import ChangeNotices
     from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.directory.references import References

@@ -6,7 +6,9 @@ which costs a millisecond each: at 20,000 queues that decides how long a plan an
 
 from __future__ import annotations
 
+import socket
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +20,6 @@ from pyasn1.codec.ber.encoder import encode as encode_asn1
 from mqenterprise.directory.errors import ConstraintViolated
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterable, Mapping, Sequence
-
     from mqenterprise.directory.entries import Change
 
 LARGEST_MESSAGE: Final = 64 * 1024 * 1024

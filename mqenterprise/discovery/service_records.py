@@ -10,6 +10,7 @@ import ipaddress
 import random
 import threading
 import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +20,6 @@ import dns.resolver
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from mqenterprise.directory.session import Session
     from mqenterprise.directory.settings import DirectorySettings
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.operations.errors import NodeError, OperationsError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from mqenterprise.operations.node_client import NodeClient
     from qmnode.management.operation_routes import JobDocument, LogEntry
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -12,8 +13,6 @@ from mqenterprise.operations.settings import OperationsSettings, split_address
 from mqenterprise.topology.problems import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
-
     from mqenterprise.directory.service import EnterpriseDirectory
 
 _FIELDS: Final = ("computer_name", "qualified_computer_name", "site_identifier_list", "foreign_system")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.operations.errors import NodeError, OperationsError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from mqenterprise.operations.node_client import NodeClient
     from qmnode.management.operation_routes import FoundDocument, FoundList
 

@@ -7,36 +7,32 @@ killed at any point. The next run continues from the tables: one that is behind 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyarrow import compute
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mqenterprise.pipeline import catalogue
+from mqenterprise.pipeline.catalogue import Derived, Gathered, Summary
 from mqenterprise.pipeline.jobs import queue_names
 from mqenterprise.pipeline.jobs.message_life import KEY, UNKNOWN, dated_by
 from mqenterprise.pipeline.progress import Progress
 from mqenterprise.pipeline.session import fit_shuffles
 from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
 from mqenterprise.pipeline.sources.reading import Wanted, with_events
-from mqenterprise.pipeline.sources.segments import find_segments, pieces_of
-from mqenterprise.pipeline.tables import Tables
+from mqenterprise.pipeline.sources.segments import Piece, Segment, Stray, find_segments, pieces_of
+from mqenterprise.pipeline.tables import Commit, StoredTable, Tables
 from qmnode.errors import ConfigurationError
 from qmnode.export.events import FORMAT, shown
 from qmnode.export.places import Place, below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from mqenterprise.pipeline.catalogue import Derived, Gathered, Summary
     from mqenterprise.pipeline.directory import DirectoryTables
-    from mqenterprise.pipeline.sources.segments import Piece, Segment, Stray
-    from mqenterprise.pipeline.tables import Commit, StoredTable
 
 _EVER: Final = "1970-01-01"
 """A day before any message was sent."""

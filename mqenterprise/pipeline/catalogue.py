@@ -6,8 +6,12 @@ made anew from whole tables, because it describes the present.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import Final
+
+from pyspark.sql import DataFrame
 
 from mqenterprise.pipeline.jobs import (
     capacity,
@@ -19,12 +23,6 @@ from mqenterprise.pipeline.jobs import (
     routes,
     service_levels,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
-
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,12 @@ late segment fills a gap, and a repeated segment adds nothing.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 from mqenterprise.pipeline.sources.ranges import Ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from mqenterprise.pipeline.sources.segments import Piece, Segment
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -13,8 +14,6 @@ from qmnode.routing import Machine, RoutingLink, Site, TopologySnapshot
 from qmnode.structures.guid import Guid, guid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mqenterprise.directory.service import EnterpriseDirectory
     from mqenterprise.topology.declaration import Declaration
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qmnode.routing import CIRCLE_HINT, Machine, NextHops, NoRouteError, Router, RoutingLink, RoutingTable, Rule, follow
+from qmnode.structures.guid import Guid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mqenterprise.routes.enterprise import NamedTopology
-    from qmnode.structures.guid import Guid
 
 SECTIONS = {
     Rule.LOCAL: "3.1.5.1",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qmnode.routing import NoRouteError, Router, RoutingTable, follow, step
+from qmnode.structures.guid import Guid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
-
     from mqenterprise.routes.least_costs import LeastCosts
-    from qmnode.structures.guid import Guid
 
 
 @dataclass(frozen=True, slots=True)

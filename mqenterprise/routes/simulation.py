@@ -7,18 +7,17 @@ neighbours get no answer and try their next possible hop, as nodes do. Where the
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.routes.journeys import Journeys, JourneysTo, Way
 from mqenterprise.routes.least_costs import CostsToDestinations, LeastCosts
+from qmnode.routing import Machine, RoutingLink, TopologySnapshot
+from qmnode.structures.guid import Guid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from mqenterprise.routes.enterprise import NamedTopology
-    from qmnode.routing import Machine, RoutingLink, TopologySnapshot
-    from qmnode.structures.guid import Guid
 
 MOST_JOURNEYS: Final = 1_000_000
 """With more journeys than this, samples of the machines stand for all."""

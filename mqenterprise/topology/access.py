@@ -6,13 +6,12 @@ names of the rights are those of MS-MQMQ 2.2.24 without ``MQSEC_`` and ``_MESSAG
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from qmnode.structures.access_masks import QueueAccess as Q
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from mqenterprise.topology.declaration import Access
 
 

@@ -13,6 +13,7 @@ import json
 import os
 import tempfile
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,6 @@ from mqenterprise.topology.plan import Plan, Standing, Step, from_json, standing
 from mqenterprise.topology.target import MovedOn, Snapshot, Target, TargetError, TargetUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from mqenterprise.topology.lease import Lease
 
 WORKERS = 4

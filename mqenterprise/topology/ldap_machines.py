@@ -6,6 +6,7 @@ in reverse order, so that the remainder is always either a machine or a computer
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.names import child, normalized, parent_of
@@ -21,14 +22,12 @@ from mqenterprise.topology.ldap_reading import (
     Place,
 )
 from mqenterprise.topology.names import fold
+from mqenterprise.topology.resources import Value
 from mqenterprise.topology.target import MovedOn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mqenterprise.topology.ldap_target import Writer
     from mqenterprise.topology.plan import Values
-    from mqenterprise.topology.resources import Value
 
 ROUTING: Final = 0x01
 """The routing server's bit of mSMQServiceType (MS-MQDSSM 3.1.6.1.1.5)."""

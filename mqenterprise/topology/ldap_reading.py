@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -20,8 +21,6 @@ from mqenterprise.topology.names import fold
 from mqenterprise.topology.resources import Key, Kind, Table, Value, resource
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.topology.trustees import Trustees
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -40,8 +41,6 @@ from qmnode.structures.change_notification import ChangeEvent
 from qmnode.structures.guid import guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from mqenterprise.directory.dialect import Contexts
     from mqenterprise.directory.service import EnterpriseDirectory
 

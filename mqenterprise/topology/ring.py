@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
@@ -11,8 +12,6 @@ from mqenterprise.topology.names import fold
 from mqenterprise.topology.shapes import LINE, Box, counted, fitted, text_width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from mqenterprise.topology.graph import Graph, SiteNode
 
 Point = tuple[float, float]

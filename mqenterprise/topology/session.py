@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from mqenterprise.topology.apply import WORKERS, apply, record, remaining, state_directory
 from mqenterprise.topology.collector import paused_collector
 from mqenterprise.topology.lease import TIME_TO_LIVE, Record, acquire
 from mqenterprise.topology.plan import Plan, make_plan
+from mqenterprise.topology.target import LeaseEntry, Target
 from mqenterprise.topology.wanted import wanted
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mqenterprise.topology.check import Checked
-    from mqenterprise.topology.target import LeaseEntry, Target
 
 
 class Observer(Protocol):

@@ -7,6 +7,7 @@ must keep the rules of a whole declaration, and is carried out as a plan of one 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -26,8 +27,6 @@ from mqenterprise.topology.target import Snapshot
 from mqenterprise.topology.wanted import values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from mqenterprise.directory.service import EnterpriseDirectory
     from mqenterprise.topology.ldap_target import LdapTarget
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import struct
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.names import escape_filter, name_of
@@ -22,8 +23,6 @@ from qmnode.structures.security_descriptor import AccessEntry, AceFlags, AceType
 from qmnode.structures.sid import Sid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mqenterprise.directory.connection import LdapConnection
 
 WELL_KNOWN: Final = {

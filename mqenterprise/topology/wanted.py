@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from mqenterprise.topology import access
@@ -11,8 +12,6 @@ from mqenterprise.topology.problems import DeclarationError, Problem
 from mqenterprise.topology.resources import Kind, Table, Value, resource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from mqenterprise.topology.check import Checked
 
 

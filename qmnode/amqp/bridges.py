@@ -14,6 +14,7 @@ import socket
 import ssl
 import time
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -26,12 +27,10 @@ from qmnode.amqp.client_links import PeerError
 from qmnode.amqp.mapping import Place
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
 from qmnode.model.administration import BridgeInformation
+from qmnode.settings.bridges import BridgeSettings, SecretSettings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.settings.bridges import BridgeSettings, SecretSettings
 
 log = structlog.get_logger(__name__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +14,6 @@ from qmnode.amqp.conditions import SIZE
 from qmnode.amqp.transactions import ACCEPTED, DECLARED, TRANSACTIONAL
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from qmnode.amqp.client import AmqpClient
 
 _HELD: Final = 16 * 1024 * 1024

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
@@ -16,8 +17,6 @@ from qmnode.amqp.transactions import Transactions
 from qmnode.errors import MessageQueuingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from qmnode.amqp.door import AmqpDoor
 
 log = structlog.get_logger(__name__)

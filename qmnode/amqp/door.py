@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final
@@ -16,17 +17,15 @@ from qmnode.amqp.connection import AmqpConnection
 from qmnode.amqp.mapping import Place
 from qmnode.amqp.principals import Principals, server_context
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
+from qmnode.settings.node import NodeSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import QueueNameError, parse_single_format_name
 from qmnode.transport.blocks import block_of
 from qmnode.transport.listener import listening_sockets
 
 if TYPE_CHECKING:
-    import ssl
-
     from qmnode.model.queue_manager import QueueManager
     from qmnode.security.principals import Principals as Callers
-    from qmnode.settings.node import NodeSettings
 
 log = structlog.get_logger(__name__)
 

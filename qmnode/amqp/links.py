@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from proton import Condition, Delivery, Endpoint, Link, Terminus
 
 from qmnode.amqp.conditions import RefusedError
 from qmnode.amqp.mapping import Place, from_amqp, identity
+from qmnode.amqp.sections import AmqpMessage
 from qmnode.errors import MessageQueuingError
+from qmnode.model.administration import AmqpCounts
+from qmnode.model.api import InTransaction, QueueApi
+from qmnode.model.message import Message
 from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.settings.amqp import AmqpSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
     from qmnode.amqp.arrivals import Arrivals
     from qmnode.amqp.principals import Principal
-    from qmnode.amqp.sections import AmqpMessage
     from qmnode.amqp.transactions import Transactions
-    from qmnode.model.administration import AmqpCounts
-    from qmnode.model.api import InTransaction, QueueApi
-    from qmnode.model.message import Message
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.settings.amqp import AmqpSettings
 
 _REMOTE_CLOSED: Final = Endpoint.REMOTE_CLOSED
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -19,15 +20,13 @@ from qmnode.amqp.attempts import Attempts
 from qmnode.amqp.sasl import ANONYMOUS, EXTERNAL, PLAIN, Attempt
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.management.tokens import Role, Tokens
+from qmnode.settings.amqp import AmqpSettings
+from qmnode.settings.node import NodeSettings
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from qmnode.security.principals import Principal as Caller
     from qmnode.security.principals import Principals as Callers
-    from qmnode.settings.amqp import AmqpSettings
-    from qmnode.settings.node import NodeSettings
 
 log = structlog.get_logger(__name__)
 

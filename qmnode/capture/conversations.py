@@ -6,6 +6,7 @@ Rules that need the beginning of a connection are not applied if the capture doe
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +17,6 @@ from qmnode.structures.ping import PingFlags
 from qmnode.structures.user_header import UserFlags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from qmnode.capture.source import Route
 
 _ESTABLISHING, _RESPONDING = "MS-MQQB 2.2.3.1", "MS-MQQB 3.1.5.3.1"

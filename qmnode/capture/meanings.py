@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +16,6 @@ from qmnode.structures.user_header import UserFlags
 from qmnode.structures.variant_types import VariantType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from qmnode.structures.annotate import Annotation
 
 _FOR_EVER = 0xFFFFFFFF

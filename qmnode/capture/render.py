@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 from rich.tree import Tree
 
+from qmnode.bodies.choice import Decoded, Headers
 from qmnode.bodies.plain import shown
 from qmnode.capture.bodies import decoded_message
 from qmnode.capture.meanings import nanoseconds, queue_name
@@ -16,9 +18,6 @@ from qmnode.structures.text import printable
 from qmnode.structures.user_header import UserFlags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from qmnode.bodies.choice import Decoded, Headers
     from qmnode.capture.explain import Explained
     from qmnode.structures.annotate import Annotation, BitsAnnotation
 

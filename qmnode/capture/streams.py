@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from qmnode.capture.frames import FIN, RST, SYN, Endpoint, Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from qmnode.capture.containers import Frame
 
 _MASK = 0xFFFFFFFF

@@ -7,6 +7,7 @@ import binascii
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,6 @@ from qmnode.management.documents import time_or_none
 from qmnode.management.message_documents import exported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from qmnode.local.remote import RemoteQueueManager
 
 _LONGEST_LINE: Final = 32 * 1024 * 1024

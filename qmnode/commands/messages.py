@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,8 +28,6 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from qmnode.local.remote import RemoteQueueManager
 
 receive_app = Commands()

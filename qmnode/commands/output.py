@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from qmnode.structures.text import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from pydantic import BaseModel
     from rich.console import Console
 

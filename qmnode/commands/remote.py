@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,6 @@ import typer
 from qmnode.administration.names import is_format_name, queue_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from qmnode.model.api import QueueApi
 
 _PANEL = "A node elsewhere"

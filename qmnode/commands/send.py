@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
@@ -11,6 +12,7 @@ import typer
 
 from qmnode.administration.messages import unit_for
 from qmnode.administration.names import format_name, queue_name
+from qmnode.bodies.choice import Encoded
 from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, progress, say
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName
@@ -21,9 +23,6 @@ from qmnode.model.message import Message
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from qmnode.bodies.choice import Encoded
     from qmnode.local.remote import RemoteQueueManager
 
 app = Commands()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -12,8 +13,6 @@ from qmnode.commands.completion import complete_queue
 from qmnode.commands.state import socket_path
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-
     from qmnode.bodies.limits import Limits
     from qmnode.local.remote import RemoteQueueManager
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -15,9 +17,6 @@ from qmnode.security.private_files import read_private
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     from qmnode.dcerpc.negotiation import Mechanism
     from qmnode.settings.remote_read import RemoteReadSettings
 

@@ -3,13 +3,13 @@
 They are kept in an internal queue, indexed by message identifier; none of them is held in memory.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto, unique
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from qmnode.delivery.state import AWAITING_FINAL_ACK
+from qmnode.delivery.state import AWAITING_FINAL_ACK, ProtocolState
 from qmnode.model.ports import Entry
 from qmnode.model.record import NEVER, PREFIX_SIZE, packet_of, with_prefix
 from qmnode.protocol.admission import FinalAckReceived
@@ -20,10 +20,7 @@ from qmnode.storage.layout import Family
 from qmnode.structures.guid import ZERO_GUID, Guid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from qmnode.delivery.queue_sender import QueueSender
-    from qmnode.delivery.state import ProtocolState
     from qmnode.model.queue_manager import QueueManager
 
 _LOOKUP: Final = Struct(">Q")

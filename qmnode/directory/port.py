@@ -8,16 +8,15 @@ server is not defined here: an implementation is found through the entry point g
 from __future__ import annotations
 
 import enum
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
-
     from qmnode.structures.guid import Guid
 
 ENTRY_POINT_GROUP = "qmnode.directory"

@@ -8,6 +8,7 @@ timers.
 from __future__ import annotations
 
 import enum
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -28,8 +29,6 @@ from qmnode.directory.port import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
     from qmnode.structures.guid import Guid
 
 log = structlog.get_logger(__name__)

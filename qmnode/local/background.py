@@ -7,14 +7,12 @@ import contextlib
 import os
 import signal
 import threading
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from qmnode.errors import MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
 

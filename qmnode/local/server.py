@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 import structlog
@@ -30,20 +31,17 @@ from qmnode.local.frames import (
     pack_received,
 )
 from qmnode.local.methods import WORK, Methods
+from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.ports import Entry
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.reading import WaitingRead
+from qmnode.model.reading import Claim, WaitingRead
 from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.unix_sockets import bind_unix_socket, peer_credentials, peer_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from qmnode.administration.operations import Operations
-    from qmnode.model.open_queue import OpenQueueDescriptor
-    from qmnode.model.reading import Claim
 
 
 class Taken:

@@ -7,6 +7,7 @@ An id has two records: one by its digest, to find it, and one by its number, to 
 the first and last number only. Express messages are lost in a restart, so their ids count until the next restart.
 """
 
+import asyncio
 import os
 import struct
 from collections.abc import Sequence
@@ -17,8 +18,6 @@ from qmnode.model.ports import Entry, TimerHandle
 from qmnode.model.record import EXPRESS, FLAGS
 
 if TYPE_CHECKING:
-    import asyncio
-
     from qmnode.model.context import Context
     from qmnode.model.queue import Queue
 

@@ -43,7 +43,6 @@ from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context
-    from qmnode.model.message import Message
     from qmnode.model.queue import Queue
 
 

@@ -6,10 +6,10 @@ themselves insert and extract the rare headers (security, several destinations, 
 
 import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.message import DEFAULTS
+from qmnode.model.message import DEFAULTS, Message
 from qmnode.model.record import PREFIX, PREFIX_SIZE, RecordFlag
 from qmnode.structures import base_header, packet_view
 from qmnode.structures.base_header import BaseFlags, BaseHeader
@@ -46,9 +46,6 @@ from qmnode.structures.soap_header import SoapHeader
 from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
 from qmnode.structures.user_header import UserFlags, UserHeader
 from qmnode.structures.user_message import UserMessage
-
-if TYPE_CHECKING:
-    from qmnode.model.message import Message
 
 
 def format_name_of_property(text: str) -> FormatName:

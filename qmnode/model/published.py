@@ -4,6 +4,7 @@ A node without a directory keeps its public queues to itself: they have identifi
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.directory.port import (
@@ -15,6 +16,7 @@ from qmnode.directory.port import (
     equals,
 )
 from qmnode.errors import MessageQueuingError
+from qmnode.model import queue as model_queue
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import (
@@ -28,9 +30,6 @@ from qmnode.structures.names import (
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from qmnode.model import queue as model_queue
     from qmnode.model.context import Context
 
 _PUBLISHED: Final = (

@@ -4,6 +4,7 @@ QueueCollection (MS-MQDMPR 3.1.1.1), path names and format names (MS-MQMQ 2.1), 
 (3.1.1.2).
 """
 
+from collections.abc import Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -36,8 +37,6 @@ from qmnode.structures.names.direct import fold, utf16_length
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from qmnode.model.context import Context
 
 _FIRST_QUEUE_ID: Final = 64

@@ -6,9 +6,11 @@ A property that an object does not have, such as the resend time of a local queu
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from qmnode.model.administration import IncomingSequenceInformation, NodeStatus, SequencePlace, TransferInformation
 from qmnode.model.api import QueueInformation, QueueType
 from qmnode.remote_management.variants import Variant, variant, vector
 from qmnode.structures.property_ids import ManagementMachineProperty as M
@@ -27,9 +29,6 @@ from qmnode.structures.variant_types import VariantType as V
 from qmnode.version import program_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from qmnode.model.administration import IncomingSequenceInformation, NodeStatus, SequencePlace, TransferInformation
     from qmnode.model.outgoing import ConnectionAttempt
 
 _LARGEST: Final = 0xFFFF_FFFF

@@ -8,6 +8,7 @@ table says that empty message files are deleted, and the store frees the space o
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -31,15 +32,13 @@ from qmnode.remote_management.qmmgmt import (
 )
 from qmnode.remote_management.variants import Variant
 from qmnode.remote_read.queue_format import QueueFormatValue, to_format_name
+from qmnode.security.principals import Principals
 from qmnode.structures.error_codes import MQ_OK, ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.names import QueueNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.security.principals import Principals
 
 log = structlog.get_logger(__name__)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
+from qmnode.dcerpc.interface import Method
 from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE, Parameters
 from qmnode.errors import MessageQueuingError
 from qmnode.model.packet import received_message, value_of_any_packet
@@ -16,9 +18,6 @@ from qmnode.remote_read.transfer_buffer import TransferBuffer
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from qmnode.dcerpc.interface import Method
     from qmnode.remote_read.remote_node import RemoteNode
 
 

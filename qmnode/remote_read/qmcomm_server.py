@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -16,8 +17,6 @@ from qmnode.remote_read.qm2qm import PortType, Status
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from qmnode.remote_read.identities import Identities
     from qmnode.remote_read.opening import RemoteOpening
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -15,6 +16,8 @@ from qmnode.dcerpc.client import RpcClient
 from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, NOT_REGISTERED, port_of, tower_of
 from qmnode.dcerpc.errors import RpcError, RpcFault
 from qmnode.dcerpc.initiator import BindRefusedError
+from qmnode.dcerpc.interface import Interface, Method
+from qmnode.dcerpc.ndr import Parameters, Representation
 from qmnode.dcerpc.protection import AuthenticationError, SecurityContext
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
@@ -23,6 +26,7 @@ from qmnode.remote_read.qm2qm import QM2QM, PortType
 from qmnode.remote_read.qm2qm_session import Qm2qmSession
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.queue_format import to_queue_format
+from qmnode.remote_read.read_session import ReadSession
 from qmnode.remote_read.remote_errors import check_status, moves_unknown, rpc_error, unavailable
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.remote_read.remoteread_session import RemoteReadSession
@@ -31,11 +35,6 @@ from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import FormatName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from qmnode.dcerpc.interface import Interface, Method
-    from qmnode.dcerpc.ndr import Parameters, Representation
-    from qmnode.remote_read.read_session import ReadSession
     from qmnode.remote_read.remote_queue import RemoteReadQueue
 
 ENDPOINT_MAPPER_PORT: Final = 135

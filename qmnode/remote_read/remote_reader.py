@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import DirectFormatName, DirectProtocol, FormatName, PrivateFormatName, PublicFormatName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from qmnode.dcerpc.protection import SecurityContext
     from qmnode.model.queue_manager import QueueManager
     from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions

@@ -7,6 +7,7 @@ operation finds a transaction.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -24,8 +25,6 @@ from qmnode.remote_read.remoteread import NO_TRANSACTION, StartReceiveResponse
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from qmnode.remote_read.opening import RemoteOpening
 
 log = structlog.get_logger(__name__)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
+from qmnode.dcerpc.interface import Method
+from qmnode.dcerpc.ndr import Parameters
 from qmnode.errors import MessageQueuingError
 from qmnode.model.packet import received_message
 from qmnode.remote_read import remoteread
@@ -16,10 +19,6 @@ from qmnode.remote_read.remoteread import REMOTE_READ, SectionType
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from qmnode.dcerpc.interface import Method
-    from qmnode.dcerpc.ndr import Parameters
     from qmnode.remote_read.remote_node import RemoteNode
 
 

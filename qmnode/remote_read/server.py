@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from qmnode.dcerpc.acceptor import AcceptorLimits
 from qmnode.dcerpc.endpoint_mapper import EndpointMapper
+from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
 from qmnode.dcerpc.server import RpcServer, ServerLimits, Service
+from qmnode.directory.port import Directory
 from qmnode.errors import MessageQueuingError
 from qmnode.remote_read.identities import Identities
 from qmnode.remote_read.opened import RemoteQueues
@@ -22,15 +25,11 @@ from qmnode.remote_read.reads import Reads
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.remote_read.remoteread_server import RemoteReadInterface
 from qmnode.security.principals import Principals
+from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
-    from qmnode.directory.port import Directory
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.settings.remote_read import RemoteReadSettings
 
 log = structlog.get_logger(__name__)
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qmnode.directory.port import (
+    Directory,
     DirectoryOperationError,
     DirectoryOperationResult,
     GroupExpansion,
@@ -27,6 +29,7 @@ from qmnode.security.errors import MessageDeferredError, MessageRefusedError
 from qmnode.security.key_caches import AgedCache, CachedUserCert, UserCertKey
 from qmnode.security.rsa_keys import public_key_to_wire
 from qmnode.security.shared_reads import SharedReads
+from qmnode.settings.security import SecuritySettings
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
@@ -36,11 +39,7 @@ from qmnode.structures.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, Sid
 from qmnode.structures.user_certificates import MqUserSignCerts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from qmnode.directory.port import Directory
     from qmnode.security.certificates import SenderCertificate
-    from qmnode.settings.security import SecuritySettings
 
 
 @dataclass(frozen=True, slots=True)

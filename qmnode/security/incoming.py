@@ -7,6 +7,7 @@ nothing.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.security.algorithms import CIPHERS, HASHES, PROVIDER_BY_PRIVACY_LEVEL, Provider, accepting_policy
@@ -25,6 +26,9 @@ from qmnode.security.outcomes import TRUSTED, Deferred, Neighbour, Opened, Refus
 from qmnode.security.sections import Sections
 from qmnode.security.signing import LEVELS_TRIED, level_that_verifies
 from qmnode.security.suspects import Suspects
+from qmnode.settings.security import SecuritySettings
+from qmnode.structures.fields import Octets
+from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import (
     AuthenticationLevel,
@@ -35,12 +39,7 @@ from qmnode.structures.message_security import (
 from qmnode.structures.security_header import SecurityFlags
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from qmnode.security.key_ring import KeyRing
-    from qmnode.settings.security import SecuritySettings
-    from qmnode.structures.fields import Octets
-    from qmnode.structures.guid import Guid
 
 CERTIFICATES_KEPT: Final = 128
 """Parsed certificates: parsing one takes longer than verifying a signature with it."""

@@ -6,13 +6,12 @@ ReceiveBaseSymmetricKeyCache apart. Here they are one with the others: the provi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from qmnode.security.ciphers import BodyCipher
     from qmnode.security.identity import Sender
     from qmnode.structures.guid import Guid

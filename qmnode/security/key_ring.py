@@ -7,12 +7,11 @@ which are likely.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from qmnode.security.rsa_keys import PrivateKey
     from qmnode.settings.security import SecuritySettings
 

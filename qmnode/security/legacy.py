@@ -6,14 +6,13 @@ the weak algorithm that needs it, and it is imported only then.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.security.errors import LegacyUnavailableError
 from qmnode.structures.message_security import HashAlgorithm
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 
 PUBLIC_EXPONENT: Final = 65537

@@ -31,12 +31,14 @@ import grp
 import os
 import pwd
 import time
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from qmnode.directory.port import (
+    Directory,
     DirectoryOperationError,
     DirectoryOperationResult,
     GroupExpansion,
@@ -63,9 +65,6 @@ from qmnode.structures.sid import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
-
-    from qmnode.directory.port import Directory
     from qmnode.settings.security import SecuritySettings
 
 log = structlog.get_logger(__name__)

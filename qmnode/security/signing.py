@@ -7,20 +7,18 @@ one is, too.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from qmnode.security import legacy
 from qmnode.security.algorithms import HASHES
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-
     from qmnode.security.rsa_keys import PrivateKey
 
 _PADDING: Final = padding.PKCS1v15()

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from qmnode.structures.base_header import BaseHeader
 from qmnode.structures.fields import guid, raw, u32, u64
+from qmnode.structures.guid import Guid
 from qmnode.structures.layout import Structure
 from qmnode.structures.message_classes import MessageClass, is_receive_acknowledgment
 from qmnode.structures.message_properties_header import MessagePropertiesHeader
 from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
 from qmnode.structures.user_header import UserFlags, UserHeader
 from qmnode.structures.user_message import UserMessage
-
-if TYPE_CHECKING:
-    from qmnode.structures.guid import Guid
 
 ORDER_ACK_LABEL: Final = "QM Ordering Ack"
 ORDER_QUEUE_NAME: Final = r"\PRIVATE$\order_queue$"

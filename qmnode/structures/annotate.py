@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qmnode.structures.errors import PacketError
-from qmnode.structures.fields import Array, Bits, Choice, Data, Field, Length, Nested, Scalar, Text
+from qmnode.structures.fields import Array, Bits, Choice, Data, Field, Length, Nested, Octets, Scalar, Text
 from qmnode.structures.plan import Plan, resolve, show, structure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from qmnode.structures.fields import Octets
     from qmnode.structures.layout import Structure
 
 

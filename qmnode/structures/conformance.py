@@ -4,8 +4,9 @@ explains.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from qmnode.structures.acks import ACK_BODY_SIZE, ORDER_ACK_LABEL, FinalAckBody, OrderAckBody, is_order_queue
 from qmnode.structures.errors import PacketError
@@ -16,9 +17,6 @@ from qmnode.structures.layout import Structure
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.ping import Ping
 from qmnode.structures.rules import RULES, VALUES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _KINDS: Final[dict[type, Kind]] = {
     Ping: Kind.PING,

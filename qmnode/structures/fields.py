@@ -7,6 +7,7 @@ fields before it; ``AFTER`` marks a field that follows one of variable length.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, cast
 
@@ -14,8 +15,6 @@ from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.guid import Guid as Guid  # declarations name the type beside the field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping
-
     from qmnode.structures.layout import Structure
 
 Octets = bytes | bytearray | memoryview

@@ -13,6 +13,7 @@ A field of an absent header is None. Fields are final, which the type checker en
 from __future__ import annotations
 
 from codecs import utf_16_le_decode
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, dataclass_transform
@@ -22,8 +23,6 @@ from qmnode.structures.generate_reader import ReaderCode
 from qmnode.structures.plan import Plan, resolve, structure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from qmnode.structures.layout import Structure
 
 

@@ -9,15 +9,12 @@ are the structure. This module has the parts that both share.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from qmnode.structures.errors import PacketError
 from qmnode.structures.fields import Choice, Field, Scalar
 from qmnode.structures.plan import short, short_run, wrong_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _FIRST_LOOK = 64
 """Bytes of a view that are first searched for the end of a text: most names are shorter."""

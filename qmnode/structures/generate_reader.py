@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from codecs import utf_16_le_decode
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from qmnode.structures.fields import Array, Choice, Data, Field, Nested, Padding, Scalar, SelfReference, Text
@@ -11,8 +12,6 @@ from qmnode.structures.generate import Code, fixed_run, same_cases
 from qmnode.structures.plan import MAX_DEPTH, Plan, least_size, resolve, structure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from qmnode.structures.layout import Structure
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from qmnode.structures.fields import Array, Choice, Data, Field, Length, Nested, Padding, Scalar, SelfReference, Text
@@ -10,8 +11,6 @@ from qmnode.structures.generate import Code, fixed_run, same_cases
 from qmnode.structures.plan import Plan, resolve, structure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from qmnode.structures.layout import Structure
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from qmnode.structures.base_header import MAX_PACKET_SIZE, BaseFlags, BaseHeader
 from qmnode.structures.fields import Choice, Nested, Scalar
+from qmnode.structures.layout import Buffer
 from qmnode.structures.message_headers import MessageHeaders
 from qmnode.structures.message_properties_header import MAX_LABEL, MessagePropertiesHeader
 from qmnode.structures.places import codes_of, codes_of_some, offset_of, size_of
@@ -19,9 +20,6 @@ from qmnode.structures.plan import structure_of
 from qmnode.structures.security_header import SecurityHeader
 from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
 from qmnode.structures.user_header import UserFlags, UserHeader
-
-if TYPE_CHECKING:
-    from qmnode.structures.layout import Buffer
 
 _LONG: Final = 4
 GUID_SIZE: Final = 16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from qmnode.structures.base_header import MAX_PACKET_SIZE, SIGNATURE, VERSION, BaseFlags, BaseHeader
 from qmnode.structures.errors import PacketError
@@ -14,10 +14,8 @@ from qmnode.structures.internal_packets import (
     InternalPacketType,
     SessionAck,
 )
+from qmnode.structures.layout import Buffer
 from qmnode.structures.user_message import UserMessage
-
-if TYPE_CHECKING:
-    from qmnode.structures.layout import Buffer
 
 Packet = UserMessage | EstablishConnection | ConnectionParameters | SessionAck
 

@@ -7,20 +7,17 @@ absent field has no bytes. Numbers that the section casts have the width of the 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.structures.base_header import BaseFlags
+from qmnode.structures.fields import Octets
 from qmnode.structures.message_security import AuthenticationLevel
-from qmnode.structures.multi_queue_format_header import MQFDirectQueueFormatName
-from qmnode.structures.queue_formats import DirectQueueFormatName
+from qmnode.structures.multi_queue_format_header import MQFDirectQueueFormatName, MQFFormatNameElement
+from qmnode.structures.queue_formats import DirectQueueFormatName, QueueFormat
 from qmnode.structures.user_header import UserFlags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from qmnode.structures.fields import Octets
-    from qmnode.structures.multi_queue_format_header import MQFFormatNameElement
-    from qmnode.structures.queue_formats import QueueFormat
     from qmnode.structures.user_message import UserMessage
 
 FLAGS_COVERED: Final = 0x0F

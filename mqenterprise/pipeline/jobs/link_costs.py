@@ -9,21 +9,19 @@ costs, in scipy, with the sites spread over Spark's tasks.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from mqenterprise.pipeline.graph import Link, SiteGraph, Tree, least_cost_trees
 from mqenterprise.pipeline.jobs.routes import stops_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from pyspark.sql import DataFrame
-
     from mqenterprise.pipeline.graph import Floats, Integers
 
 LOWEST_COST, HIGHEST_COST = 1, 999_999

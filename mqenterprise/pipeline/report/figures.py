@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
@@ -12,9 +14,6 @@ from pyarrow import compute
 from mqenterprise.pipeline.tables import StoredTable, Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
     from mqenterprise.pipeline.directory import DirectoryTables
     from mqenterprise.pipeline.sources.quarantine import Record
 

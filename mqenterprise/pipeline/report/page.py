@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,8 +16,6 @@ from mqenterprise.pipeline.report.cells import Cell, Column, day, moment, number
 from mqenterprise.pipeline.report.heat import heat_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mqenterprise.pipeline.report.figures import Figures
 
 MOST_ROWS: Final = 1_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_DNS, uuid5
@@ -9,16 +10,13 @@ from uuid import NAMESPACE_DNS, uuid5
 import numpy as np
 
 from mqenterprise.pipeline.graph import Link, SiteGraph, least_cost_trees
-from mqenterprise.topology.declaration import UNLIMITED
+from mqenterprise.topology.declaration import UNLIMITED, Declaration
 from mqenterprise.topology.names import fold
 from qmnode.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from mqenterprise.pipeline.graph import Floats, Integers
     from mqenterprise.pipeline.simulation.traffic import LinkBehaviour, Traffic
-    from mqenterprise.topology.declaration import Declaration
 
 MICRO = 1_000_000
 _KILOBYTE = 1024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,8 +21,6 @@ from qmnode.export.places import Place
 from qmnode.export.segment import SCHEMA, SUFFIX, Origin, SegmentName, segment_path, write_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from mqenterprise.pipeline.graph import Integers
     from mqenterprise.pipeline.simulation.run import Outcome
 
