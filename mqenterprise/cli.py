@@ -1,7 +1,5 @@
 """The ``mqenterprise`` command: a table of commands, each imported only when it is used."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import typer

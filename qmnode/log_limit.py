@@ -1,7 +1,5 @@
 """A limit on log lines of one kind: a sender of malformed packets cannot fill the disk with lines about them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Certificates and their private keys as files: read in PEM or DER, and internal ones made with a key of their own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The report on a registered certificate: one row, and whether it is due to be renewed."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """``mqenterprise certificate register|list|renew|revoke``: the certificates that users sign messages with."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

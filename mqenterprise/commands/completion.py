@@ -1,7 +1,5 @@
 """Names of computers that the shell completes: asked of the directory, and none if it does not answer at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -1,7 +1,5 @@
 """``mqenterprise console``: the whole enterprise in a browser."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``mqenterprise directory``: the private directory of those who have none, and nodes let into any directory."""
 
-from __future__ import annotations
-
 import datetime
 from dataclasses import asdict
 from pathlib import Path

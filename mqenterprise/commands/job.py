@@ -1,7 +1,5 @@
 """``mqenterprise job list|show|pause|resume|cancel|undo``: jobs over messages at many nodes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Annotated

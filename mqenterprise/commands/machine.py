@@ -1,7 +1,5 @@
 """``mqenterprise machine acl show|allow|deny|remove``: the access list of a queue manager, in the directory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

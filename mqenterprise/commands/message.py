@@ -1,7 +1,5 @@
 """``mqenterprise message find|show|failures``: messages of many nodes, where they are."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

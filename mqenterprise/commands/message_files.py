@@ -1,7 +1,5 @@
 """``mqenterprise message export|import|edit``: the files of many nodes, and one message of one node."""
 
-from __future__ import annotations
-
 import base64
 from collections import Counter
 from pathlib import Path

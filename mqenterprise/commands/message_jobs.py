@@ -1,7 +1,5 @@
 """``mqenterprise message move|copy|delete|return|replay``: each begins a job at every chosen node."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final

@@ -1,7 +1,5 @@
 """Shared by all commands that use the directory: its option, its opening, and the report of its errors."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Shared by the commands over nodes: which nodes are meant, and the report of those that do not answer."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """``mqenterprise queue publish|list|find|set|unpublish``: the public queues in the directory."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import replace

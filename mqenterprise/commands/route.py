@@ -1,7 +1,5 @@
 """``mqenterprise route explain|table|simulate``: where messages go, why, and what happens when something is out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

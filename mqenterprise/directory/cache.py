@@ -1,7 +1,5 @@
 """Objects that a node read from its directory: in memory for speed, in a file for when the directory is down."""
 
-from __future__ import annotations
-
 import base64
 import enum
 import json

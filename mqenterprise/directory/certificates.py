@@ -1,7 +1,5 @@
 """Certificates of users and queue managers as the directory has them: packed in one value, digests in another."""
 
-from __future__ import annotations
-
 from mqenterprise.directory.errors import ConstraintViolated
 from qmnode.structures.errors import PacketError
 from qmnode.structures.user_certificates import MqUserSignCerts

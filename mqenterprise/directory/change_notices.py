@@ -4,8 +4,6 @@ Windows notifies through the queue manager of the computer where the change is m
 Here a node of this machine sends the messages, if the directory's settings name its socket.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Choose the directory of a command: a file of settings, or the private directory of this machine."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Entries read and written over LDAP, with fail-over, and without ever repeating a write blindly."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -13,8 +13,6 @@ accounts               sAMAccountName, unicodePwd         userPassword
 =====================  =================================  ==========================================
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,25 +92,20 @@ class Dialect(Protocol):
 
     def only_if(self, attribute: str, value: bytes) -> Control | None:
         """The control that makes a request conditional on a value, where the server has one (RFC 4528)."""
-        ...
 
     def with_identity(
         self, classes: Sequence[str], attributes: Mapping[str, Sequence[bytes]]
     ) -> dict[str, Sequence[bytes]]:
         """The attributes of a new entry with an objectGUID, where it is ours to give."""
-        ...
 
     def by_guid(self, guid: Guid) -> tuple[str, str, bool]:
         """Where and how to search for a GUID: base, filter, and whether the base itself is meant."""
-        ...
 
     def reading_controls(self, attributes: Collection[str]) -> list[Control]:
         """Controls for reading these attributes."""
-        ...
 
     def writing_controls(self, attributes: Mapping[str, Sequence[bytes]]) -> list[Control]:
         """Controls for writing these attributes."""
-        ...
 
     def check(
         self,
@@ -122,15 +115,12 @@ class Dialect(Protocol):
         parent_classes: Callable[[str], Sequence[str]],
     ) -> None:
         """Refuse a change that only Active Directory would refuse. Raises ``ConstraintViolated``."""
-        ...
 
     def account(self, object_class: str, name: str) -> dict[str, Sequence[bytes]]:
         """Attributes that the server requires of a new user or computer, beside those of the caller."""
-        ...
 
     def password(self, secret: str) -> dict[str, Sequence[bytes]]:
         """The attributes that set an account's password and let it in."""
-        ...
 
 
 class ActiveDirectory:

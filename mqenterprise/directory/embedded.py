@@ -1,7 +1,5 @@
 """The directory to start with: a private slapd with its own certificate authority, unprivileged, its data kept."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import io

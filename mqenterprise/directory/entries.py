@@ -1,7 +1,5 @@
 """Entries of a directory server as they are: what is read, what is changed, and the connection that does both."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,29 +54,23 @@ class Connection(Protocol):
     @property
     def root(self) -> str:
         """The distinguished name of the directory's root (rootDomainNamingContext)."""
-        ...
 
     def read(self, dn: str, attributes: Collection[str] = ("*",)) -> Entry:
         """One entry. Raises ``ObjectNotFound``."""
-        ...
 
     def search(
         self, base: str, filter: str, attributes: Collection[str] = ("*",), scope: Scope = Scope.SUBTREE
     ) -> Iterator[Entry]:
         """The entries under a base, page by page. Nothing when the base does not exist."""
-        ...
 
     def add(self, dn: str, object_classes: Sequence[str], attributes: Mapping[str, Sequence[bytes]]) -> Entry:
         """Create an entry and read it back with its ``objectGUID``. Raises ``ObjectAlreadyExists``."""
-        ...
 
     def modify(self, dn: str, changes: Sequence[Change]) -> None:
         """Change an entry, atomically. Raises ``ObjectNotFound`` and ``ConditionFailed``."""
-        ...
 
     def delete(self, dn: str, *, tree: bool = False, only_if: tuple[str, bytes] | None = None) -> None:
         """Delete an entry, and with ``tree`` what lies beneath it. Raises ``ObjectNotFound``.
 
         With ``only_if`` only while an attribute has that value, where the server can tell, else ``ConditionFailed``.
         """
-        ...

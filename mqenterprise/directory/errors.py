@@ -1,7 +1,5 @@
 """Errors of directory servers, each with its DirectoryOperationResult (MS-MQDSSM 2.2.6)."""
 
-from __future__ import annotations
-
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
 
 

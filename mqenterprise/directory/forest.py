@@ -4,8 +4,6 @@ Objects of other domains are found through the global catalogue, which has every
 its attributes. So they are read from a controller of the domain that holds them, and changed there.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The attributes of MS-MQDSSM as data: which field of an object is which LDAP attribute, and how a value is written."""
 
-from __future__ import annotations
-
 import calendar
 import enum
 import re

@@ -1,7 +1,5 @@
 """Names: escaping in distinguished names (RFC 4514) and filters (RFC 4515), and long queue names (MS-MQDSSM 2.2.5)."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -91,7 +91,6 @@ class Feed(Protocol):
 
         Raises :class:`DirectoryError` when the connection breaks; asked again, it goes on from there.
         """
-        ...
 
 
 def feed_of(connection: LdapConnection, interval: float = 2.0) -> Feed:

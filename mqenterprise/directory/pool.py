@@ -1,7 +1,5 @@
 """Connections to several servers: kept, renewed, and taken from the next server when one fails."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ The data is ``schema.json`` beside this file. On Active Directory nothing of it 
 checks that OpenLDAP leaves to its clients (superiors, ranges), and the GUIDs of the extended rights.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ standard rights have the same bits on both sides. The tables map rights to bits 
 what MS-MQDSSM 5.1 asks for: to read an object takes RIGHT_GENERIC_READ, to change it RIGHT_GENERIC_WRITE.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final

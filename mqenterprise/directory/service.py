@@ -1,7 +1,5 @@
 """An open directory of an enterprise: the connection, a repository for each kind, and the one Enterprise object."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence

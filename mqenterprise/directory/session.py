@@ -1,7 +1,5 @@
 """One connection to one server: opened, secured, bound. The only module that knows how ldap3 opens a connection."""
 
-from __future__ import annotations
-
 import ipaddress
 import select
 import socket

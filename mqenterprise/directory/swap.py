@@ -1,7 +1,5 @@
 """Compare and set for attributes of one value: two writers never undo each other's change."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from mqenterprise.directory.entries import Change, ChangeKind, Connection

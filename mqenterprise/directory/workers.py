@@ -1,7 +1,5 @@
 """Threads for calls that block: few, bounded in number and in what waits for them, and given up after a time limit."""
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import threading

@@ -1,7 +1,5 @@
 """A node's management API as its operations: every failure of a node is a :class:`NodeError` with a sentence."""
 
-from __future__ import annotations
-
 import json
 import ssl
 from asyncio import Semaphore

@@ -1,7 +1,5 @@
 """Settings of operations over nodes: where each node's management API listens, and the token of the person who asks."""
 
-from __future__ import annotations
-
 import os
 import re
 import ssl

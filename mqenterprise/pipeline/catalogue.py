@@ -4,8 +4,6 @@ A *gathered* table grows with the events. A *derived* table follows, date by dat
 made anew from whole tables, because it describes the present.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Start Spark's Java side, and pass on its standard error without the warnings that nobody can act on."""
 
-from __future__ import annotations
-
 import os
 import sys
 from threading import Thread

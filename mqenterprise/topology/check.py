@@ -1,7 +1,5 @@
 """Check the declaration as a whole: duplicate names, dangling references, roles that do not fit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

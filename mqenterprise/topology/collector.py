@@ -1,7 +1,5 @@
 """Pause Python's cycle collector while very many long-lived objects are made."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ names completely. The exceptions are ``access`` of a queue and ``certificates`` 
 they are not declared.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from typing import Annotated, Any, Literal

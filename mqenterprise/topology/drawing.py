@@ -1,7 +1,5 @@
 """Show the enterprise in the terminal, and re-export the functions that draw it as a picture."""
 
-from __future__ import annotations
-
 from rich.table import Table as Grid
 from rich.text import Text
 

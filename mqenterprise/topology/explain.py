@@ -1,7 +1,5 @@
 """Turn pydantic's errors into sentences that say what is expected."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

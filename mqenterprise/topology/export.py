@@ -1,7 +1,5 @@
 """Export a directory as a declaration whose plan against it is empty."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sites and links of an enterprise as a graph for drawing."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

@@ -8,8 +8,6 @@ Line numbers cost nothing without errors: files are read into plain data, and pa
 when an error in them needs a line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

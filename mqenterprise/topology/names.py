@@ -4,8 +4,6 @@ Directory names are compared without regard to case (RFC 4517 4.2.11, ``caseIgno
 names differ only in case are one object declared twice.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from typing import Annotated
 

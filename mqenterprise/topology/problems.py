@@ -1,7 +1,5 @@
 """Problems of a declaration: place, fault and remedy, collected so that all are reported at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Decode YAML files, and describe faults of encoding and syntax in words, each with its line."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Show plans to people: a coloured diff, the resources left alone with the reason, and a summary."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ directory full of GUIDs have the same form. Values are texts, numbers, truth val
 equal values mean equal objects.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

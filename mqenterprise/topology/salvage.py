@@ -4,8 +4,6 @@ An invalid value is replaced by its default, or, where a value is required, by a
 item thus keeps its position, and its references are checked together with those of the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 ``python -m mqenterprise.topology.schema > schemas/enterprise.schema.json`` writes it anew.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -23,15 +23,12 @@ class Observer(Protocol):
 
     def waiting(self, holder: str) -> None:
         """The apply waits for another one, by this holder, to end."""
-        ...
 
     def begin(self, total: int) -> None:
         """The apply starts with this number of steps."""
-        ...
 
     def step(self) -> None:
         """One more step is done."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,11 +43,9 @@ class Target(Protocol):
 
         Of the directory's many users, only those with certificates, with our mark, or named here are read.
         """
-        ...
 
     def prepare(self) -> None:
         """Create the containers and settings that must exist before the first step. Idempotent."""
-        ...
 
     def carry_out(self, step: Step, token: int) -> None:
         """Carry out one step. It is idempotent, also on an object of ours that an interruption left incomplete.
@@ -55,11 +53,9 @@ class Target(Protocol):
         ``token`` is the fencing token of the lease and is written into the mark. An object with a later token is not
         touched. Called from several threads after one :meth:`snapshot`. Raises :class:`TargetError`.
         """
-        ...
 
     def lease_entry(self) -> LeaseEntry:
         """Return the entry that holds the lease."""
-        ...
 
 
 class LeaseEntry(Protocol):
@@ -67,8 +63,6 @@ class LeaseEntry(Protocol):
 
     def read(self) -> str | None:
         """Return the text, or None when there is none yet. Raises :class:`TargetError`."""
-        ...
 
     def swap(self, old: str | None, new: str) -> bool:
         """Replace ``old`` by ``new``. Return False if the text is no longer ``old``. Raises :class:`TargetError`."""
-        ...

@@ -225,7 +225,6 @@ class GuardedQueueManager(QueueManagerApi):
         return await self.manager.set_queue(name, **properties)
 
     async def queue(self, name: str) -> QueueInformation:
-        """One queue, by path name or format name."""
         return self._queue("queue", name).information()
 
     async def queues(self, kinds: Sequence[QueueType] | None = None) -> list[QueueInformation]:
@@ -256,12 +255,10 @@ class GuardedQueueManager(QueueManagerApi):
     # The queue manager
 
     async def account_names(self, security_identifiers: Sequence[str]) -> dict[str, str | None]:
-        """The names of users and groups by their SIDs."""
         self._require_machine("account_names")
         return await self.manager.account_names(security_identifiers[:_NAMES_AT_ONCE])
 
     async def set_queue_manager_security(self, security: bytes) -> None:
-        """Give the queue manager itself another security descriptor."""
         self._require_machine("set_queue_manager_security")
         if parsed(security) is None:
             raise MessageQueuingError(
@@ -270,7 +267,6 @@ class GuardedQueueManager(QueueManagerApi):
         await self.manager.set_queue_manager_security(security)
 
     async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
-        """The sequences of transactional messages that come to a queue, or to any."""
         self._require_machine("incoming_sequences")
         if name:
             self._queue("queue", name)

@@ -1,7 +1,5 @@
 """Limits on passwords that are tried: of one user and from one address, within a minute, without I/O."""
 
-from __future__ import annotations
-
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final

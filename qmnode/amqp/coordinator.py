@@ -1,7 +1,5 @@
 """The link to the coordinator of transactions (AMQP 1.0, part 4.2): messages on it declare and discharge."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

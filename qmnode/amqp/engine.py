@@ -5,8 +5,6 @@ An ``Event`` of the Python interface makes an object for its connection, session
 it is under way. That takes longer than the rest of a message's way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container
 from typing import Any, Final
 

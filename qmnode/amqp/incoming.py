@@ -1,7 +1,5 @@
 """A link on which a program sends: each message is in its queue, on disk, before it is accepted."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from proton import Delivery, Described, Receiver, ulong

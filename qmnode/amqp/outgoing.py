@@ -1,7 +1,5 @@
 """A link on which a program receives: a message is locked until its outcome comes, and returned if none does."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ The engine does the framing, the sessions' windows and the links' credit. The li
 :mod:`qmnode.amqp.incoming`, :mod:`qmnode.amqp.outgoing` and :mod:`qmnode.amqp.coordinator`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 

@@ -6,8 +6,6 @@ pcapng: https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-02.html
 A file is read as a stream, one record at a time. Every length in it is checked before it is used.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field

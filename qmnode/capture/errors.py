@@ -1,7 +1,5 @@
 """The exception for unreadable captures."""
 
-from __future__ import annotations
-
 
 class CaptureError(Exception):
     """A capture that cannot be read any further.

@@ -1,7 +1,5 @@
 """A captured packet explained: its kind, its decode tree with meanings, and every MUST that it breaks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache

@@ -4,8 +4,6 @@
 one that is too damaged. Frames of other protocols are normal in a capture, so they are no error.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address

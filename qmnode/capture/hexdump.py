@@ -5,8 +5,6 @@ It reads plain hex (also with colons or hyphens between bytes), ``xxd`` and ``xx
 and the dumps of MS-MQQB section 4: lines of bytes among lines of other text, which separate one dump from the next.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Cuts a stream of bytes into packets by their BaseHeader (MS-MQMQ 2.2.19.1), and resynchronises after damage."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass

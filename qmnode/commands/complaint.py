@@ -1,7 +1,5 @@
 """Why a command failed, in a line on standard error."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Names that the shell completes: asked of the running node, and none if it does not answer at once."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Final

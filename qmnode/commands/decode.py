@@ -1,7 +1,5 @@
 """``qmnode decode``: explain the packets in a capture, a hex dump or plain bytes."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

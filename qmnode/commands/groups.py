@@ -11,8 +11,6 @@ A parameter of a command whose type is a dataclass stands for an option of each 
     def show(name: QueueName, *, node: Node, as_json: JsonOption = False) -> None: ...
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass

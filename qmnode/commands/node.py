@@ -1,7 +1,5 @@
 """``qmnode init``, ``backup``, ``restore`` and ``verify``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

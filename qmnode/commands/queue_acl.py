@@ -1,7 +1,5 @@
 """``qmnode queue acl``: the access list of a queue."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """Commands that are imported when they are run: with many commands, ``--help`` stays as fast as with one."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping

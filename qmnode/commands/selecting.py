@@ -1,7 +1,5 @@
 """The option ``--where NAME=VALUE``, given once for each thing that must be true of a message."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any

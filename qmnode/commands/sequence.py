@@ -1,7 +1,5 @@
 """``qmnode sequence``: how far the transactional messages of other queue managers are, and who brings them."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

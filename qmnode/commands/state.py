@@ -1,7 +1,5 @@
 """The state of the running node, printed. It is asked often: `qmnode.commands` says what it may load."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """``qmnode status``: the state of the running node, and whether it needs attention."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

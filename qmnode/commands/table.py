@@ -1,7 +1,5 @@
 """The table of the commands of ``qmnode``. Each command is in a file of its own beside this one."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import typer

@@ -1,7 +1,5 @@
 """``qmnode transaction``: the transactions that have not ended."""
 
-from __future__ import annotations
-
 from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, print_table
 from qmnode.commands.target import NODE, JsonOption, Node

@@ -4,8 +4,6 @@ Only the fields that the layouts in ``pdu`` read are converted. Signed or sealed
 are read in their original order.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Final
 

@@ -1,7 +1,5 @@
 """DCE/RPC over TCP, the client's side: concurrent calls, whose answers are matched by number."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Sequence

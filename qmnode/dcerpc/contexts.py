@@ -1,7 +1,5 @@
 """Associations and their context handles: C706 5.1.6 and 12.6.3.1. Open handles end with the association."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The endpoint mapper, the server's side: the port of this node's interfaces. It knows no others."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

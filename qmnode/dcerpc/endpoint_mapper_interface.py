@@ -1,14 +1,12 @@
 """The endpoint mapper, C706 appendices L and O: the port of an interface, found by a tower or listed."""
 
-from __future__ import annotations
-
 import ipaddress
 import struct
 from enum import IntEnum
 from typing import Final
 
 from qmnode.dcerpc.errors import NdrError
-from qmnode.dcerpc.interface import NDR_SYNTAX, Interface, Method, SyntaxId, interface, syntax
+from qmnode.dcerpc.interface import NDR_SYNTAX, Interface, SyntaxId, syntax
 from qmnode.dcerpc.ndr import (
     CONTEXT_HANDLE,
     GUID,
@@ -130,11 +128,11 @@ class FreeHandleResponse(Parameters):
     status: int = member(U32, "status", default=0)
 
 
-LOOKUP: Final = Method("ept_lookup", 2, LookupRequest, LookupResponse, "C706 appendix O")
-MAP: Final = Method("ept_map", 3, MapRequest, MapResponse, "C706 appendix O")
-FREE_HANDLE: Final = Method("ept_lookup_handle_free", 4, FreeHandleRequest, FreeHandleResponse, "C706 appendix O")
-ENDPOINT_MAPPER: Final[Interface] = interface(
-    "ept", syntax("e1af8308-5d1f-11c9-91a4-08002b14a0fa", 3), LOOKUP, MAP, FREE_HANDLE
+ENDPOINT_MAPPER: Final = Interface("ept", syntax("e1af8308-5d1f-11c9-91a4-08002b14a0fa", 3))
+LOOKUP: Final = ENDPOINT_MAPPER.method("ept_lookup", 2, LookupRequest, LookupResponse, "C706 appendix O")
+MAP: Final = ENDPOINT_MAPPER.method("ept_map", 3, MapRequest, MapResponse, "C706 appendix O")
+FREE_HANDLE: Final = ENDPOINT_MAPPER.method(
+    "ept_lookup_handle_free", 4, FreeHandleRequest, FreeHandleResponse, "C706 appendix O"
 )
 
 

@@ -1,7 +1,5 @@
 """The client's side of a connection, without I/O: calls in, bytes out; bytes in, results of calls out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final

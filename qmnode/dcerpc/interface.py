@@ -1,8 +1,6 @@
 """Interfaces and their methods, and the syntaxes that a presentation context names."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from qmnode.dcerpc.ndr import NDR, NDR64, Parameters, Representation
@@ -65,12 +63,12 @@ class Interface:
 
     name: str
     syntax: SyntaxId
-    methods: dict[int, Method]
     transfer_syntaxes: tuple[SyntaxId, ...] = tuple(REPRESENTATIONS)
+    methods: dict[int, Method] = field(default_factory=dict)
 
-
-def interface(
-    name: str, identifier: SyntaxId, *methods: Method, transfer_syntaxes: tuple[SyntaxId, ...] = tuple(REPRESENTATIONS)
-) -> Interface:
-    """An interface with these methods, in all transfer syntaxes or only in these."""
-    return Interface(name, identifier, {method.opnum: method for method in methods}, transfer_syntaxes)
+    def method(
+        self, name: str, opnum: int, request: type[Parameters], response: type[Parameters], section: str
+    ) -> Method:
+        """Declare a method of the interface."""
+        self.methods[opnum] = method = Method(name, opnum, request, response, section)
+        return method

@@ -6,8 +6,6 @@ integrity code, both sides prove with another code (mechListMIC) that the list w
 themselves, and later the PDUs, are handled by the mechanism.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 

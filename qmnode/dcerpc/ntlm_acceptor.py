@@ -5,8 +5,6 @@ otherwise; the same holds for the integrity code over the messages. Here both ar
 Version 1 is not accepted.
 """
 
-from __future__ import annotations
-
 import hmac
 import struct
 from typing import Any, Final

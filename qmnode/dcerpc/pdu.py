@@ -5,8 +5,6 @@ The layouts are declared here; ``read_pdu`` and ``write_pdu`` combine the three.
 read big-endian PDUs too. Characters are ASCII and floating-point numbers IEEE's, though there are none here.
 """
 
-from __future__ import annotations
-
 import struct
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar

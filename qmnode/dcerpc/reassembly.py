@@ -1,7 +1,5 @@
 """Fragments: reassembling calls from them, and splitting stub data into them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

@@ -4,8 +4,6 @@ A client may begin another one with any alter_context (MS-RPCE 3.3.1.5.4), and n
 it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

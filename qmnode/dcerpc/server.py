@@ -1,7 +1,5 @@
 """DCE/RPC over TCP, the server's side: a protocol for each connection and a task for each call, no threads."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

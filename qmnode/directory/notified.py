@@ -4,8 +4,6 @@ A notification is a hint from anybody. It only makes the node read the directory
 its content is not believed, and the server that it names is not asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final

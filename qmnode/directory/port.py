@@ -238,17 +238,14 @@ class Directory(Protocol):
     @property
     def offline(self) -> bool:
         """QueueManager.DirectoryOffline: whether the node is without its directory at the moment."""
-        ...
 
     async def create_directory_object(
         self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
     ) -> Guid:
         """Create Directory Object (3.1.7.1.18): return the GUID that the directory assigned."""
-        ...
 
     async def delete_directory_object(self, directory_object: DirectoryObject) -> None:
         """Delete Directory Object (3.1.7.1.19), by its identifier."""
-        ...
 
     async def read_directory(
         self,
@@ -259,7 +256,6 @@ class Directory(Protocol):
         force_directory_read: bool = False,
     ) -> AnyDirectoryObject:
         """Read Directory (3.1.7.1.20): the first object that satisfies all filters."""
-        ...
 
     async def read_directory_begin(
         self,
@@ -269,44 +265,35 @@ class Directory(Protocol):
         sort: Sequence[SortOrder] = (),
     ) -> int:
         """Read Directory Begin (3.1.7.1.21): a handle for the two events that follow."""
-        ...
 
     async def read_directory_next(self, handle: int) -> DirectoryObject:
         """Read Directory Next (3.1.7.1.22). Raises ``EndOfData`` after the last object."""
-        ...
 
     async def read_directory_end(self, handle: int) -> None:
         """Read Directory End (3.1.7.1.23): close the handle."""
-        ...
 
     async def write_directory(
         self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
     ) -> None:
         """Write Directory (3.1.7.1.24): write the named attributes."""
-        ...
 
     async def resolve_distribution_list(self, identifier: Guid) -> tuple[str, ...]:
         """Resolve Distribution List (MS-MQDSSM 3.1.6.9): the format names of its queues, as text."""
-        ...
 
     async def resolve_queue_alias(self, full_path: str) -> str:
         """Resolve Queue Alias (MS-MQDSSM 3.1.6.8): the format name of the queue, as text."""
-        ...
 
     async def check_directory_online(self) -> bool:
         """Whether the directory answers now: the reading half of Check Directory Online (3.1.7.1.25)."""
-        ...
 
     def watch(self, on_changed: Callable[[Guid | None], None]) -> None:
         """Call ``on_changed``, in the current event loop, with the identifier of each object that changes from now on.
 
         None instead of an identifier means that any object may have changed, or that one was deleted.
         """
-        ...
 
     async def close(self) -> None:
         """Close connections and threads. Calls that are still running end with ``DirectoryNotConnected``."""
-        ...
 
 
 @runtime_checkable
@@ -321,7 +308,6 @@ class GroupExpansion(Protocol):
 
         Bounded in time. Raises :class:`DirectoryOperationError`, with ``ObjectNotFound`` for a SID that is no user's.
         """
-        ...
 
 
 @runtime_checkable

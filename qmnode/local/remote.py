@@ -77,7 +77,6 @@ class RemoteQueueManager(QueueManagerApi):
     reset_incoming_sequences = _at_node(QueueManagerApi.reset_incoming_sequences)
 
     async def queues(self, kinds: Sequence[QueueType] | None = None) -> list[QueueInformation]:
-        """All queues, or those of the given types."""
         found: list[QueueInformation] = await self._call("queues", kinds and [kind.value for kind in kinds])
         return found
 
@@ -94,7 +93,6 @@ class RemoteQueueManager(QueueManagerApi):
         return RemoteTransaction(self, self._last_transaction)
 
     async def account_names(self, security_identifiers: Sequence[str]) -> dict[str, str | None]:
-        """The names of users and groups by their SIDs."""
         names: dict[str, str | None] = await self._call("account_names", list(security_identifiers))
         return names
 

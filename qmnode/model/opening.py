@@ -1,10 +1,11 @@
 """Open Queue, MS-MQDMPR 3.1.7.1.5: from a format name to an open queue, to several at once, or to the right error."""
 
+import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueType, Seek, Share
+from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueType, Share
 from qmnode.model.message import Message
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.outgoing import OutgoingQueue
@@ -29,6 +30,7 @@ from qmnode.structures.names.direct import fold
 if TYPE_CHECKING:
     from qmnode.model.queue_manager import QueueManager
 
+F = TypeVar("F", bound=Callable[..., Any])
 
 _RECEIVE: Final = "receive"
 _PEEK: Final = "peek"
@@ -90,6 +92,15 @@ async def expand_format_name(
             lists.add(fold(str(one)))
             waiting.extend(await resolve(one))
     return tuple(found[key] for key in sorted(found))
+
+
+def _refused(method: F) -> F:
+    """The method of a name of several queues, which can only be sent to."""
+
+    async def refuse(self: "MultipleQueueDescriptor", /, *_: Any, **__: Any) -> NoReturn:
+        self._only_sends()
+
+    return cast("F", functools.wraps(method, updated=())(refuse))
 
 
 class MultipleQueueDescriptor(QueueApi):
@@ -157,45 +168,17 @@ class MultipleQueueDescriptor(QueueApi):
     def _only_sends(self) -> NoReturn:
         self._refuse(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{self.format_name} names several queues: it only sends")
 
-    async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
-        """Refused: several queues can only be sent to."""
-        self._only_sends()
-
-    async def receive_many(
-        self, limit: int, timeout: float | None = None, transaction: InTransaction = None
-    ) -> list[Message]:
-        """Refused: several queues can only be sent to."""
-        self._only_sends()
-
-    async def receive_begin(self, timeout: float | None = None) -> Message:
-        """Refused: several queues can only be sent to."""
-        self._only_sends()
-
-    async def receive_end(self, lookup_identifier: int, delete: bool) -> None:
-        """Refused: several queues can only be sent to."""
-        self._only_sends()
-
-    async def peek(self, timeout: float | None = None) -> Message:
-        """Refused: several queues can only be sent to."""
-        self._only_sends()
-
-    async def receive_by_lookup_id(self, lookup_identifier: int, transaction: InTransaction = None) -> Message:
-        """Refused: several queues can only be sent to."""
-        self._only_sends()
-
-    async def peek_by_lookup_id(self, lookup_identifier: int = 0, seek: Seek = "current") -> Message:
-        """Refused: several queues can only be sent to."""
-        self._only_sends()
+    receive = _refused(QueueApi.receive)
+    receive_many = _refused(QueueApi.receive_many)
+    receive_begin = _refused(QueueApi.receive_begin)
+    receive_end = _refused(QueueApi.receive_end)
+    receive_by_lookup_id = _refused(QueueApi.receive_by_lookup_id)
+    peek = _refused(QueueApi.peek)
+    peek_by_lookup_id = _refused(QueueApi.peek_by_lookup_id)
+    move = _refused(QueueApi.move)
+    purge = _refused(QueueApi.purge)
 
     def cursor(self) -> CursorApi:
-        """Refused: several queues can only be sent to."""
-        self._only_sends()
-
-    async def move(self, lookup_identifier: int, target: QueueApi, transaction: InTransaction = None) -> None:
-        """Refused: several queues can only be sent to."""
-        self._only_sends()
-
-    async def purge(self) -> None:
         """Refused: several queues can only be sent to."""
         self._only_sends()
 

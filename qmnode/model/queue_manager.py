@@ -210,7 +210,6 @@ class QueueManager(QueueManagerApi):
         await delete_queue(self.context, queue)
 
     async def set_queue(self, name: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
-        """Change properties of a queue."""
         queue = self.names.find(name)
         if "transactional" in properties and properties["transactional"] != queue.transactional:
             raise MessageQueuingError(
@@ -236,11 +235,9 @@ class QueueManager(QueueManagerApi):
         return queue.information()
 
     async def queue(self, name: str) -> QueueInformation:
-        """One queue, by path name or format name."""
         return self.names.find(name).information()
 
     async def queues(self, kinds: Sequence[QueueType] | None = None) -> list[QueueInformation]:
-        """All queues, or those of these types."""
         chosen = [queue for queue in self.queue_collection.values() if kinds is None or queue.queue_type in kinds]
         return [queue.information() for queue in sorted(chosen, key=lambda queue: queue.pathname.upper())]
 
@@ -289,7 +286,6 @@ class QueueManager(QueueManagerApi):
     # For administrators
 
     async def status(self) -> NodeStatus:
-        """The current status of the queue manager."""
         storage = self.store.condition()
         found = self.queue_collection
         made = outgoing = waiting = messages = size = 0
@@ -345,44 +341,35 @@ class QueueManager(QueueManagerApi):
         return [f"network: {waits} for other machines, but {reason}"]
 
     async def set_online(self, online: bool) -> None:
-        """Bring Online or Take Offline."""
         if online:
             self.bring_online()
         else:
             self.take_offline()
 
     async def list_transactions(self) -> list[TransactionInformation]:
-        """The transactions that have not ended."""
         return [_describe(transaction) for transaction in self.transactions.values()]
 
     async def queue_security(self, name: str) -> bytes:
-        """The security descriptor of a queue."""
         return self.opening.security_of(self.names.find(name))
 
     async def account_names(self, security_identifiers: Sequence[str]) -> dict[str, str | None]:
-        """The names of users and groups by their SIDs."""
         return {} if self.names_of_accounts is None else await self.names_of_accounts(security_identifiers)
 
     async def queue_manager_security(self) -> bytes:
-        """The security descriptor of the queue manager itself."""
         return self.context.machine_security
 
     async def set_queue_manager_security(self, security: bytes) -> None:
-        """Give the queue manager itself another security descriptor."""
         self.queue_collection.set_machine_security(security)
         await self.store.durable()
 
     async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
-        """The incoming sequences of transactional messages of a queue, or of any."""
         queue, network = self.names.find(name) if name else None, self.context.network
         return [] if network is None else network.incoming_sequences(queue)
 
     async def refused_messages(self, name: str) -> list[RefusedMessages]:
-        """The messages that a queue refused since the start, by sender and reason."""
         return self.traffic.refusals.of(self.names.find(name).pathname)
 
     async def reset_incoming_sequences(self, source: bytes, name: str = "", address: str = "") -> int:
-        """Forget the position of a queue manager's incoming sequences."""
         queue, network = self.names.find(name) if name else None, self.context.network
         if network is None:
             return 0

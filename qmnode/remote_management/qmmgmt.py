@@ -4,12 +4,10 @@ The IDL there declares ``lpwszAction`` without ``[string]``, which would be a si
 null-terminated string, so it is transmitted as one.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any, Final
 
-from qmnode.dcerpc.interface import NDR_SYNTAX, Interface, Method, interface, syntax
+from qmnode.dcerpc.interface import NDR_SYNTAX, Interface, syntax
 from qmnode.dcerpc.ndr import (
     ENUM,
     U32,
@@ -84,14 +82,12 @@ class ActionResponse(Parameters):
     status: int = member(U32, "return value", default=0)
 
 
-GET_INFO: Final = Method("R_QMMgmtGetInfo", 0, GetInfoRequest, GetInfoResponse, "3.1.4.1")
-ACTION: Final = Method("R_QMMgmtAction", 1, ActionRequest, ActionResponse, "3.1.4.2")
-
-QMMGMT: Final[Interface] = interface(
+QMMGMT: Final = Interface(
     "qmmgmt",
     syntax("41208ee0-e970-11d1-9b9e-00e02c064c39", 1),
-    GET_INFO,
-    ACTION,
-    transfer_syntaxes=(NDR_SYNTAX,),  # NDR only: 2.2
+    (NDR_SYNTAX,),  # NDR only: 2.2
 )
+GET_INFO: Final = QMMGMT.method("R_QMMgmtGetInfo", 0, GetInfoRequest, GetInfoResponse, "3.1.4.1")
+ACTION: Final = QMMGMT.method("R_QMMgmtAction", 1, ActionRequest, ActionResponse, "3.1.4.2")
+
 ANNOTATION: Final = "Message Queuing - QMMgmt V1"

@@ -3,8 +3,6 @@
 It is the stored UserMessage whose TimeToReachQueue is an absolute time, followed by headers of the queue manager.
 """
 
-from __future__ import annotations
-
 import struct
 from functools import lru_cache
 from typing import Final

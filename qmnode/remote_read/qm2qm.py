@@ -1,11 +1,9 @@
 """qm2qm: MS-MQQP, appendix A. Eleven methods; their explicit binding handles are not transmitted."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Final
 
-from qmnode.dcerpc.interface import Interface, Method, interface, syntax
+from qmnode.dcerpc.interface import Interface, syntax
 from qmnode.dcerpc.ndr import (
     CONTEXT_HANDLE,
     ENUM,
@@ -197,32 +195,19 @@ class StartReceiveByLookupIdRequest(Parameters):
     desc2: RemoteReadDesc2 = member(RemoteReadDesc2, "lpRemoteReadDesc2")
 
 
-START_RECEIVE: Final = Method("RemoteQMStartReceive", 0, StartReceiveRequest, StartReceiveResponse, "3.1.4.1")
-END_RECEIVE: Final = Method("RemoteQMEndReceive", 1, EndReceiveRequest, ContextResponse, "3.1.4.2")
-OPEN_QUEUE: Final = Method("RemoteQMOpenQueue", 2, OpenQueueRequest, ContextResponse, "3.1.4.3")
-CLOSE_QUEUE: Final = Method("RemoteQMCloseQueue", 3, CloseQueueRequest, ContextResponse, "3.1.4.4")
-CLOSE_CURSOR: Final = Method("RemoteQMCloseCursor", 4, CloseCursorRequest, Status, "3.1.4.5")
-CANCEL_RECEIVE: Final = Method("RemoteQMCancelReceive", 5, CancelReceiveRequest, Status, "3.1.4.6")
-PURGE_QUEUE: Final = Method("RemoteQMPurgeQueue", 6, PurgeQueueRequest, Status, "3.1.4.7")
-GET_SERVER_PORT: Final = Method("RemoteQMGetQMQMServerPort", 7, ServerPortRequest, Status, "3.1.4.8")
-GET_VERSION: Final = Method("RemoteQmGetVersion", 8, GetVersionRequest, GetVersionResponse, "3.1.4.9")
-START_RECEIVE2: Final = Method("RemoteQMStartReceive2", 9, StartReceive2Request, StartReceive2Response, "3.1.4.10")
-START_RECEIVE_BY_LOOKUP_ID: Final = Method(
-    "RemoteQMStartReceiveByLookupId", 10, StartReceiveByLookupIdRequest, StartReceive2Response, "3.1.4.11"
+QM2QM: Final = Interface("qm2qm", syntax("1088a980-eae5-11d0-8d9b-00a02453c337", 1))
+START_RECEIVE: Final = QM2QM.method("RemoteQMStartReceive", 0, StartReceiveRequest, StartReceiveResponse, "3.1.4.1")
+END_RECEIVE: Final = QM2QM.method("RemoteQMEndReceive", 1, EndReceiveRequest, ContextResponse, "3.1.4.2")
+OPEN_QUEUE: Final = QM2QM.method("RemoteQMOpenQueue", 2, OpenQueueRequest, ContextResponse, "3.1.4.3")
+CLOSE_QUEUE: Final = QM2QM.method("RemoteQMCloseQueue", 3, CloseQueueRequest, ContextResponse, "3.1.4.4")
+CLOSE_CURSOR: Final = QM2QM.method("RemoteQMCloseCursor", 4, CloseCursorRequest, Status, "3.1.4.5")
+CANCEL_RECEIVE: Final = QM2QM.method("RemoteQMCancelReceive", 5, CancelReceiveRequest, Status, "3.1.4.6")
+PURGE_QUEUE: Final = QM2QM.method("RemoteQMPurgeQueue", 6, PurgeQueueRequest, Status, "3.1.4.7")
+GET_SERVER_PORT: Final = QM2QM.method("RemoteQMGetQMQMServerPort", 7, ServerPortRequest, Status, "3.1.4.8")
+GET_VERSION: Final = QM2QM.method("RemoteQmGetVersion", 8, GetVersionRequest, GetVersionResponse, "3.1.4.9")
+START_RECEIVE2: Final = QM2QM.method(
+    "RemoteQMStartReceive2", 9, StartReceive2Request, StartReceive2Response, "3.1.4.10"
 )
-
-QM2QM: Final[Interface] = interface(
-    "qm2qm",
-    syntax("1088a980-eae5-11d0-8d9b-00a02453c337", 1),
-    START_RECEIVE,
-    END_RECEIVE,
-    OPEN_QUEUE,
-    CLOSE_QUEUE,
-    CLOSE_CURSOR,
-    CANCEL_RECEIVE,
-    PURGE_QUEUE,
-    GET_SERVER_PORT,
-    GET_VERSION,
-    START_RECEIVE2,
-    START_RECEIVE_BY_LOOKUP_ID,
+START_RECEIVE_BY_LOOKUP_ID: Final = QM2QM.method(
+    "RemoteQMStartReceiveByLookupId", 10, StartReceiveByLookupIdRequest, StartReceive2Response, "3.1.4.11"
 )

@@ -2,11 +2,9 @@
 supporting server, which a node is not: MS-MQMP 3.1.4 has it answer them with an error.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
-from qmnode.dcerpc.interface import Interface, Method, interface, syntax
+from qmnode.dcerpc.interface import Interface, syntax
 from qmnode.dcerpc.ndr import CONTEXT_HANDLE, GUID, NULL_CONTEXT_HANDLE, U32, Parameters, Pointer, member
 from qmnode.remote_read.qm2qm import Status
 from qmnode.remote_read.queue_format import QueueFormatValue
@@ -61,23 +59,17 @@ class ServerPortRequest(Parameters):
     ip: int = member(U32, "fIP")
 
 
-OPEN_REMOTE_QUEUE: Final = Method("R_QMOpenRemoteQueue", 2, OpenRemoteQueueRequest, OpenRemoteQueueResponse, "3.1.4.2")
-CLOSE_REMOTE_QUEUE_CONTEXT: Final = Method(
+QMCOMM: Final = Interface("qmcomm", syntax("fdb3a030-065f-11d1-bb9b-00a024ea5525", 1))
+OPEN_REMOTE_QUEUE: Final = QMCOMM.method(
+    "R_QMOpenRemoteQueue", 2, OpenRemoteQueueRequest, OpenRemoteQueueResponse, "3.1.4.2"
+)
+CLOSE_REMOTE_QUEUE_CONTEXT: Final = QMCOMM.method(
     "R_QMCloseRemoteQueueContext", 3, CloseRemoteQueueContext, CloseRemoteQueueContext, "3.1.4.3"
 )
-CREATE_REMOTE_CURSOR: Final = Method(
+CREATE_REMOTE_CURSOR: Final = QMCOMM.method(
     "R_QMCreateRemoteCursor", 4, CreateRemoteCursorRequest, CreateRemoteCursorResponse, "3.1.4.4"
 )
-GET_SERVER_PORT: Final = Method("R_QMGetRTQMServerPort", 31, ServerPortRequest, Status, "3.1.4.24")
+GET_SERVER_PORT: Final = QMCOMM.method("R_QMGetRTQMServerPort", 31, ServerPortRequest, Status, "3.1.4.24")
 
 SUPPORTING_SERVER_ONLY: Final = frozenset({1, *range(6, 13), *range(14, 21), 22, 23, 26, 27, 28})
 """Opnums that a server which is not a supporting server answers with an error (3.1.4); 1 is also obsolete (3.1.4.1)."""
-
-QMCOMM: Final[Interface] = interface(
-    "qmcomm",
-    syntax("fdb3a030-065f-11d1-bb9b-00a024ea5525", 1),
-    OPEN_REMOTE_QUEUE,
-    CLOSE_REMOTE_QUEUE_CONTEXT,
-    CREATE_REMOTE_CURSOR,
-    GET_SERVER_PORT,
-)

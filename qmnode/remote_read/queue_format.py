@@ -3,8 +3,6 @@
 The union without NDR is in ``qmnode.structures.queue_format_union``: its rules on suffixes are used here.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from qmnode.dcerpc.ndr import GUID, U8, U16, U32, WIDE_STRING, NdrStructure, Pointer, Union, member

@@ -1,7 +1,5 @@
 """The errors of remote reads for applications: of statuses, faults and lost connections."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from qmnode.dcerpc.errors import FaultStatus, RpcFault

@@ -209,11 +209,9 @@ class RemoteReadQueue(QueueApi):
     # Peeking
 
     async def peek(self, timeout: float | None = None) -> Message:
-        """Peek at a message."""
         return (await self._start(Action.MQ_ACTION_PEEK_CURRENT, timeout)).message
 
     async def peek_by_lookup_id(self, lookup_identifier: int = 0, seek: Seek = "current") -> Message:
-        """Peek by lookup identifier."""
         return (await self._start_by_lookup_id(lookup_identifier, seek, take=False)).message
 
     def cursor(self) -> CursorApi:
@@ -235,7 +233,6 @@ class RemoteReadQueue(QueueApi):
         check_status(await self.session.move(lookup_identifier, target.session), self.format_name)
 
     async def purge(self) -> None:
-        """Delete all messages at the server."""
         self._check_open()
         check_status(await self.session.purge(), self.format_name)
 
@@ -284,22 +281,18 @@ class RemoteReadCursor(CursorApi):
         return await asyncio.shield(self._handle)
 
     async def peek(self, timeout: float | None = None) -> Message:
-        """Peek at the cursor."""
         return (await self._queue._start(Action.MQ_ACTION_PEEK_CURRENT, timeout, await self._opened())).message
 
     async def peek_next(self, timeout: float | None = None) -> Message:
-        """Peek at the next message."""
         return (await self._queue._start(Action.MQ_ACTION_PEEK_NEXT, timeout, await self._opened())).message
 
     async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
-        """Receive at the cursor."""
         _refuse_transaction(transaction)
         queue = self._queue
         read = await queue._start(Action.MQ_ACTION_RECEIVE, timeout, await self._opened())
         return await queue._acknowledge(read)
 
     async def close(self) -> None:
-        """Close the cursor at the server."""
         if self._closed:
             return
         self._closed = True

@@ -3,17 +3,14 @@
 A ``void`` method reports its failure as a fault whose status is the HRESULT.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Final
 
-from qmnode.dcerpc.interface import Interface, Method, interface, syntax
+from qmnode.dcerpc.interface import Interface, syntax
 from qmnode.dcerpc.ndr import (
     CONTEXT_HANDLE,
     ENUM,
     GUID,
-    NULL_CONTEXT_HANDLE,
     OCTETS,
     U8,
     U16,
@@ -26,7 +23,7 @@ from qmnode.dcerpc.ndr import (
     counts,
     member,
 )
-from qmnode.remote_read.qm2qm import Status
+from qmnode.remote_read.qm2qm import ContextResponse, Status
 from qmnode.remote_read.queue_format import QueueFormatValue
 from qmnode.structures.guid import ZERO_GUID, Guid
 
@@ -94,13 +91,6 @@ class ContextRequest(Parameters):
     context: bytes = member(CONTEXT_HANDLE, "phContext")
 
 
-class CloseQueueResponse(Parameters):
-    """Response of R_CloseQueue, 3.1.4.3."""
-
-    context: bytes = member(CONTEXT_HANDLE, "pphContext", default=NULL_CONTEXT_HANDLE)
-    status: int = member(U32, "return value")
-
-
 class CreateCursorResponse(Parameters):
     """Response of R_CreateCursor, 3.1.4.4."""
 
@@ -128,17 +118,9 @@ class StartReceiveRequest(Parameters):
     max_compound_message_size: int = member(U32, "dwMaxCompoundMessageSize", default=EVERYTHING)
 
 
-class StartTransactionalReceiveRequest(Parameters):
+class StartTransactionalReceiveRequest(StartReceiveRequest):
     """Request of R_StartTransactionalReceive, 3.1.4.13: that of R_StartReceive, and a transaction."""
 
-    context: bytes = member(CONTEXT_HANDLE, "phContext")
-    lookup_id: int = member(U64, "LookupId", default=0)
-    cursor: int = member(U32, "hCursor", default=0)
-    action: int = member(U32, "ulAction", default=0)
-    timeout: int = member(U32, "ulTimeout", default=0)
-    request_id: int = member(U32, "dwRequestId")
-    max_body_size: int = member(U32, "dwMaxBodySize", default=EVERYTHING)
-    max_compound_message_size: int = member(U32, "dwMaxCompoundMessageSize", default=EVERYTHING)
     transaction_id: bytes = member(OCTETS, "pTransactionId", default=NO_TRANSACTION)
 
 
@@ -193,44 +175,29 @@ class SetUserAcknowledgementClassRequest(Parameters):
     acknowledgement_class: int = member(U16, "usClass")
 
 
-GET_SERVER_PORT: Final = Method("R_GetServerPort", 0, GetServerPortRequest, Status, "3.1.4.1")
-OPEN_QUEUE: Final = Method("R_OpenQueue", 2, OpenQueueRequest, OpenQueueResponse, "3.1.4.2")
-CLOSE_QUEUE: Final = Method("R_CloseQueue", 3, ContextRequest, CloseQueueResponse, "3.1.4.3")
-CREATE_CURSOR: Final = Method("R_CreateCursor", 4, ContextRequest, CreateCursorResponse, "3.1.4.4")
-CLOSE_CURSOR: Final = Method("R_CloseCursor", 5, CloseCursorRequest, Status, "3.1.4.5")
-PURGE_QUEUE: Final = Method("R_PurgeQueue", 6, ContextRequest, Status, "3.1.4.6")
-START_RECEIVE: Final = Method("R_StartReceive", 7, StartReceiveRequest, StartReceiveResponse, "3.1.4.7")
-CANCEL_RECEIVE: Final = Method("R_CancelReceive", 8, CancelReceiveRequest, Status, "3.1.4.8")
-END_RECEIVE: Final = Method("R_EndReceive", 9, EndReceiveRequest, Status, "3.1.4.9")
-MOVE_MESSAGE: Final = Method("R_MoveMessage", 10, MoveMessageRequest, Status, "3.1.4.10")
-OPEN_QUEUE_FOR_MOVE: Final = Method("R_OpenQueueForMove", 11, OpenQueueRequest, OpenQueueForMoveResponse, "3.1.4.11")
-ENLIST_REMOTE_TRANSACTION: Final = Method(
+REMOTE_READ: Final = Interface("RemoteRead", syntax("1a9134dd-7b39-45ba-ad88-44d01ca47f28", 1))
+GET_SERVER_PORT: Final = REMOTE_READ.method("R_GetServerPort", 0, GetServerPortRequest, Status, "3.1.4.1")
+OPEN_QUEUE: Final = REMOTE_READ.method("R_OpenQueue", 2, OpenQueueRequest, OpenQueueResponse, "3.1.4.2")
+CLOSE_QUEUE: Final = REMOTE_READ.method("R_CloseQueue", 3, ContextRequest, ContextResponse, "3.1.4.3")
+CREATE_CURSOR: Final = REMOTE_READ.method("R_CreateCursor", 4, ContextRequest, CreateCursorResponse, "3.1.4.4")
+CLOSE_CURSOR: Final = REMOTE_READ.method("R_CloseCursor", 5, CloseCursorRequest, Status, "3.1.4.5")
+PURGE_QUEUE: Final = REMOTE_READ.method("R_PurgeQueue", 6, ContextRequest, Status, "3.1.4.6")
+START_RECEIVE: Final = REMOTE_READ.method("R_StartReceive", 7, StartReceiveRequest, StartReceiveResponse, "3.1.4.7")
+CANCEL_RECEIVE: Final = REMOTE_READ.method("R_CancelReceive", 8, CancelReceiveRequest, Status, "3.1.4.8")
+END_RECEIVE: Final = REMOTE_READ.method("R_EndReceive", 9, EndReceiveRequest, Status, "3.1.4.9")
+MOVE_MESSAGE: Final = REMOTE_READ.method("R_MoveMessage", 10, MoveMessageRequest, Status, "3.1.4.10")
+OPEN_QUEUE_FOR_MOVE: Final = REMOTE_READ.method(
+    "R_OpenQueueForMove", 11, OpenQueueRequest, OpenQueueForMoveResponse, "3.1.4.11"
+)
+ENLIST_REMOTE_TRANSACTION: Final = REMOTE_READ.method(
     "R_QMEnlistRemoteTransaction", 12, EnlistRemoteTransactionRequest, Status, "3.1.4.12"
 )
-START_TRANSACTIONAL_RECEIVE: Final = Method(
+START_TRANSACTIONAL_RECEIVE: Final = REMOTE_READ.method(
     "R_StartTransactionalReceive", 13, StartTransactionalReceiveRequest, StartReceiveResponse, "3.1.4.13"
 )
-SET_USER_ACKNOWLEDGEMENT_CLASS: Final = Method(
+SET_USER_ACKNOWLEDGEMENT_CLASS: Final = REMOTE_READ.method(
     "R_SetUserAcknowledgementClass", 14, SetUserAcknowledgementClassRequest, Status, "3.1.4.14"
 )
-END_TRANSACTIONAL_RECEIVE: Final = Method("R_EndTransactionalReceive", 15, EndReceiveRequest, Status, "3.1.4.15")
-
-REMOTE_READ: Final[Interface] = interface(
-    "RemoteRead",
-    syntax("1a9134dd-7b39-45ba-ad88-44d01ca47f28", 1),
-    GET_SERVER_PORT,
-    OPEN_QUEUE,
-    CLOSE_QUEUE,
-    CREATE_CURSOR,
-    CLOSE_CURSOR,
-    PURGE_QUEUE,
-    START_RECEIVE,
-    CANCEL_RECEIVE,
-    END_RECEIVE,
-    MOVE_MESSAGE,
-    OPEN_QUEUE_FOR_MOVE,
-    ENLIST_REMOTE_TRANSACTION,
-    START_TRANSACTIONAL_RECEIVE,
-    SET_USER_ACKNOWLEDGEMENT_CLASS,
-    END_TRANSACTIONAL_RECEIVE,
+END_TRANSACTIONAL_RECEIVE: Final = REMOTE_READ.method(
+    "R_EndTransactionalReceive", 15, EndReceiveRequest, Status, "3.1.4.15"
 )

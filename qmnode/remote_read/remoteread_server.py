@@ -19,7 +19,7 @@ from qmnode.model.api import Access, Share
 from qmnode.remote_read import remoteread
 from qmnode.remote_read.message_packet import arrival_of, sections_of
 from qmnode.remote_read.opened import QueueContext, RemoteQueue, RemoteQueues, RemoteReadEntry, RemoteReadState
-from qmnode.remote_read.qm2qm import Action, RemoteReadAck, Status
+from qmnode.remote_read.qm2qm import Action, ContextResponse, RemoteReadAck, Status
 from qmnode.remote_read.reads import LOOKUPS, MQ_OK, SEQUENTIAL_ID, Read, Reads, by_lookup_id, by_position, locks
 from qmnode.remote_read.remoteread import NO_TRANSACTION, StartReceiveResponse
 from qmnode.structures.error_codes import ErrorCode
@@ -123,14 +123,14 @@ class RemoteReadInterface:
         context.pending.clear()
         self._queues.close(context.queue)
 
-    async def close_queue(self, caller: Caller, request: remoteread.ContextRequest) -> remoteread.CloseQueueResponse:
+    async def close_queue(self, caller: Caller, request: remoteread.ContextRequest) -> ContextResponse:
         """Answer R_CloseQueue, 3.1.4.3: messages whose reads have not ended return to their places."""
         context = _context_of(caller, request.context)
         if context is None:
-            return remoteread.CloseQueueResponse(status=ErrorCode.MQ_ERROR_INVALID_HANDLE)
+            return ContextResponse(status=ErrorCode.MQ_ERROR_INVALID_HANDLE)
         caller.association.handles.close(request.context)
         self._close(context)
-        return remoteread.CloseQueueResponse(status=MQ_OK)
+        return ContextResponse(status=MQ_OK)
 
     async def create_cursor(
         self, caller: Caller, request: remoteread.ContextRequest

@@ -3,8 +3,6 @@
 It must still be parsed, because the data after it cannot be found otherwise.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from qmnode.dcerpc.ndr import GUID, U8, U16, U32, Array, NdrStructure, Pointer, Union, counts, member

@@ -1,7 +1,5 @@
 """Whole journeys: the path of a message if every queue manager on its way routes by the same snapshot."""
 
-from __future__ import annotations
-
 from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final

@@ -5,8 +5,6 @@ candidates are ordered by rendezvous hashing over source and destination. Each p
 stay the same, the pairs spread evenly over the candidates, and later candidates are the fall-back of the first.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The routing table of a site: the least-cost way to every other site (MS-MQBR 3.1.1.2 and 3.1.3.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush

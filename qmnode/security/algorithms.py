@@ -3,8 +3,6 @@
 The algorithm ids are CryptoAPI's CALG_* (MS-MQMQ 2.2.19.3, MS-MQQB 2.4.2); the providers are those of MS-MQDMPR 3.1.3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final

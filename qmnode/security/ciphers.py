@@ -4,8 +4,6 @@ MS-MQMQ 2.2.19.3, MS-MQQB 3.1.7.1.5. The specification fixes mode, IV and paddin
 what an encrypted message must be protected from is change, too, and only a signature gives that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Security descriptors of new objects: queues (MS-MQDMPR 3.1.7.1.3.1), queue managers and sites (MS-MQDSSM 3.1.6.1)."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from qmnode.security.access_check import QUEUE_MAPPING, Token, access_check

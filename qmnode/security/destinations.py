@@ -1,7 +1,5 @@
 """The public keys of the queue managers that messages are encrypted to, as the directory has them."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from qmnode.directory.port import Directory, DirectoryOperationError, DirectoryOperationResult, QueueManager, equals

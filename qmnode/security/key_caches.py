@@ -78,7 +78,6 @@ class Aged(Protocol):
     @property
     def cached_time(self) -> float:
         """The time when it was made, in seconds since 1970."""
-        ...
 
 
 KeyType = TypeVar("KeyType")

@@ -1,7 +1,5 @@
 """New key pairs of a node (MS-MQDMPR 3.1.3), the step that makes one the current pair, and internal certificates."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime

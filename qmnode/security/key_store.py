@@ -40,7 +40,6 @@ class KeyStore(Protocol):
 
     async def read(self) -> KeyStoreContents:
         """The contents. A store that nothing was written to is empty, with version 0."""
-        ...
 
     async def replace(self, pairs: tuple[KeyPair, ...], *, expected_version: int) -> int:
         """Put these pairs in the place of all; returns the new version.
@@ -48,7 +47,6 @@ class KeyStore(Protocol):
         Atomic: a reader, or a restart at any moment, finds the old contents or the new. Raises
         :class:`KeyStoreConflictError` when the version is no longer ``expected_version``.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

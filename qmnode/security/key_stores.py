@@ -1,7 +1,5 @@
 """Key stores by name: the file store, and what is installed beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Protection of a process that holds private keys: it leaves no core dump, and no other process reads its memory."""
 
-from __future__ import annotations
-
 import ctypes
 import resource
 from typing import Final

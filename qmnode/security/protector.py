@@ -5,8 +5,6 @@ pass the packet on as it is. No I/O, and any thread may call. Questions to the d
 and after (``identity``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from qmnode.security.incoming import IncomingSecurity

@@ -1,7 +1,5 @@
 """The first keys of a node: made, stored, and then published, so that nobody encrypts to a key that is not safe."""
 
-from __future__ import annotations
-
 import asyncio
 
 from qmnode.directory.port import Directory, QueueManager, equals

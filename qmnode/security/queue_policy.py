@@ -1,7 +1,5 @@
 """The access policy of a queue manager (MS-MQDMPR 3.1.7.1.3.1 and 3.1.7.1.5)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final

@@ -4,8 +4,6 @@ Taking a packet apart into structures and putting it together again takes severa
 places come from the declarations of the structures, and the tests compare with what these do.
 """
 
-from __future__ import annotations
-
 from struct import Struct
 from typing import Final
 

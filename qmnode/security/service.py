@@ -86,12 +86,10 @@ class Facts(Protocol):
     @property
     def claim(self) -> SenderClaim | None:
         """The sender that its signature stands for, whom the directory has confirmed; None for an anonymous one."""
-        ...
 
     @property
     def key_fingerprint(self) -> str | None:
         """The key it was encrypted to, if it was."""
-        ...
 
 
 class _Plain(NamedTuple):

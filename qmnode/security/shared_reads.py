@@ -1,7 +1,5 @@
 """One question to the directory for all who wait for its answer."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Generic, TypeVar

@@ -3,8 +3,6 @@
 The kernel says which user asks (SO_PEERCRED); no application can be given another's signature.
 """
 
-from __future__ import annotations
-
 import asyncio
 import pwd
 from dataclasses import dataclass

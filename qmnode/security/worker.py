@@ -5,8 +5,6 @@ hands it over every 5 ms (``sys.setswitchinterval``): measured, a signature of 2
 thread pays only while there is a core and time to spare; a node that is at its limit is faster with ``inline``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -18,7 +16,6 @@ class Worker(Protocol):
 
     async def __call__(self, work: Callable[[], Result]) -> Result:
         """Return the result of ``work``."""
-        ...
 
 
 async def inline(work: Callable[[], Result]) -> Result:

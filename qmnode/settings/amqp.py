@@ -1,7 +1,5 @@
 """Settings of the AMQP 1.0 door."""
 
-from __future__ import annotations
-
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Self

@@ -1,7 +1,5 @@
 """Settings of the bridges between queues of the node and AMQP 1.0 peers."""
 
-from __future__ import annotations
-
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self

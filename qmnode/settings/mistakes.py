@@ -1,7 +1,5 @@
 """Mistakes in a node's settings: one line each, with the place and the probable intention."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Settings of remote procedure calls: MS-MQRR, MS-MQQP, the part of MS-MQMP that opens a remote queue, MS-MQMR."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal, Self
 

@@ -1,7 +1,5 @@
 """OrderAck and FinalAck packets (MS-MQQB 2.2.4, 2.2.5): UserMessages to the order queue."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Final
 

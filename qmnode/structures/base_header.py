@@ -1,7 +1,5 @@
 """BaseHeader (MS-MQMQ 2.2.19.1): the first 16 bytes of every packet but pings."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from qmnode.structures.fields import Flags, bits, const8, const32, u8, u16, u32

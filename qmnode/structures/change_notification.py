@@ -1,7 +1,5 @@
 """Change notifications: MS-MQCN 2.2.4 and 2.2.5. The body of a message to the notification queue of a queue manager."""
 
-from __future__ import annotations
-
 import re
 from enum import IntEnum
 from typing import Final, NamedTuple

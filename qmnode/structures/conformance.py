@@ -2,8 +2,6 @@
 explains.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """DebugHeader (MS-MQMQ 2.2.20.8): the queue that gets the trace messages of a packet."""
 
-from __future__ import annotations
-
 from qmnode.structures.fields import Flags, bits, choice, guid, u16
 from qmnode.structures.guid import Guid
 from qmnode.structures.layout import Structure

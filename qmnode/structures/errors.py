@@ -1,7 +1,5 @@
 """The exception for malformed bytes."""
 
-from __future__ import annotations
-
 
 class PacketError(ValueError):
     """Bytes, or values for bytes, that break a layout of the specifications.

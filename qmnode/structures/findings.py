@@ -1,7 +1,5 @@
 """The terms of conformance: kinds of packets, rules, findings, and a node's handling of a broken rule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum

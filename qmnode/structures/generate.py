@@ -6,8 +6,6 @@ A parser (``generate_reader.py``) is ``read(buf, p, end, origin, depth) -> (valu
 are the structure. This module has the parts that both share.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Packets that open a session and acknowledge on it (MS-MQQB 2.2.1 to 2.2.3, 2.2.6)."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Final
 

@@ -3,8 +3,6 @@
 Each attribute is a field of a header, under its full name; an absent header gives None.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from qmnode.structures.debug_header import DebugHeader

@@ -1,7 +1,5 @@
 """MessagePropertiesHeader (MS-MQMQ 2.2.19.3): label, body and properties of a message."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Final
 

@@ -1,7 +1,5 @@
 """MultiQueueFormatHeader (MS-MQMQ 2.2.20.1 to 2.2.20.3, 2.2.18.1.4): the names in a send to several queues."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from qmnode.structures.fields import (

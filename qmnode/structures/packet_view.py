@@ -4,8 +4,6 @@
 parsed one only in what cannot make them invalid, so that most messages need no other parsing.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """Identifies packets (MS-MQQB 3.1.5.1.1), and finds the end of one in a stream."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from qmnode.structures.base_header import MAX_PACKET_SIZE, SIGNATURE, VERSION, BaseFlags, BaseHeader

@@ -1,7 +1,5 @@
 """Ping packet (MS-MQQB 2.2.7): asks over UDP whether a queue manager would accept a session."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from qmnode.structures.fields import Flags, bits, const16, guid, u16, u32

@@ -1,7 +1,5 @@
 """MQDSPUBLICKEY, MQDSPUBLICKEYS (MS-MQMQ 2.2.1, 2.2.2): a queue manager's public keys, as the directory stores them."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from qmnode.structures.fields import AFTER, array, data, length32, text, u32

@@ -5,8 +5,6 @@ Here it is written without NDR's pointers and alignment: the three fields, and t
 strings end with a null. A direct name is kept with its suffix and without ``DIRECT=``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 

@@ -1,7 +1,5 @@
 """Names of queues inside packets: the queue format types of UserHeader (MS-MQMQ 2.2.18.1.5 and 2.2.18.1.7)."""
 
-from __future__ import annotations
-
 from qmnode.structures.fields import guid, length16, padding, text, u32
 from qmnode.structures.guid import Guid
 from qmnode.structures.layout import Structure

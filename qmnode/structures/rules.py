@@ -7,8 +7,6 @@ rules that tie fields together or depend on the kind of packet. Rules between pa
 ``qmnode.capture.conversations``; nodes do not check them. ``qmnode.structures.conformance`` applies all of them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from ipaddress import ip_address

@@ -1,7 +1,5 @@
 """SecurityHeader (MS-MQMQ 2.2.20.6): the sender of a message, its signature and the key of its body."""
 
-from __future__ import annotations
-
 from qmnode.structures.fields import AFTER, Flags, bits, data, length16, length32, padding, text_to_null, u16, u32
 from qmnode.structures.layout import Structure
 

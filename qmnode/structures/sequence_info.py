@@ -1,7 +1,5 @@
 """SEQUENCE_INFO (MS-MQMQ 2.2.5 and 2.2.5.1): a message's place in a stream between two computers."""
 
-from __future__ import annotations
-
 from qmnode.structures.fields import i64, u32
 from qmnode.structures.layout import Structure
 

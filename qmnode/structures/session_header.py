@@ -1,7 +1,5 @@
 """SessionHeader (MS-MQMQ 2.2.20.4): acknowledges the messages of a session, alone or on a UserMessage."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from qmnode.structures.fields import u16, u32

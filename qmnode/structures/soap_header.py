@@ -1,7 +1,5 @@
 """SoapHeader (MS-MQMQ 2.2.20.7): application text of messages that came over HTTP."""
 
-from __future__ import annotations
-
 from qmnode.structures.fields import AFTER, const16, length32, padding, text, u16
 from qmnode.structures.layout import Structure
 

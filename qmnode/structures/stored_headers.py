@@ -1,7 +1,5 @@
 """The headers that follow a UserMessage when a remote reader receives it: MS-MQRR 2.2.5. No sender transmits them."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from qmnode.structures.fields import Flags, bits, const32, raw, u8, u16, u32

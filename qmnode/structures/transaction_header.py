@@ -1,7 +1,5 @@
 """TransactionHeader (MS-MQMQ 2.2.20.5): the place of a message in a transactional sequence."""
 
-from __future__ import annotations
-
 from qmnode.structures.fields import AFTER, Flags, bits, guid, u32, u64
 from qmnode.structures.guid import Guid
 from qmnode.structures.layout import Structure

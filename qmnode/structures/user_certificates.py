@@ -2,8 +2,6 @@
 stores them.
 """
 
-from __future__ import annotations
-
 from qmnode.structures.fields import Guid, array, data, guid, length32, raw
 from qmnode.structures.layout import Structure
 

@@ -1,7 +1,5 @@
 """UserHeader (MS-MQMQ 2.2.19.2): the source and destination of a message, and the headers of its packet."""
 
-from __future__ import annotations
-
 from qmnode.structures.fields import AFTER, Flags, bits, choice, guid, u32
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.layout import Structure

@@ -1,7 +1,5 @@
 """UserMessage packet (MS-MQMQ 2.2.20): the headers of a message and their order."""
 
-from __future__ import annotations
-
 from qmnode.structures.base_header import BaseHeader
 from qmnode.structures.debug_header import DebugHeader
 from qmnode.structures.fields import AFTER, nested

@@ -14,7 +14,7 @@ import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.dcerpc.authentication import acceptor_authentication, initiator_authentication
-from qmnode.dcerpc.interface import Method, interface
+from qmnode.dcerpc.interface import Interface, Method
 from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
 from qmnode.dcerpc.protection import SecurityContext
 from qmnode.remote_read import qm2qm, qmcomm
@@ -257,7 +257,7 @@ async def test_no_denied_principal_succeeds_and_no_allowed_one_fails(
 
 async def test_what_only_a_supporting_server_does_is_refused(server: RemoteReadServer) -> None:
     async with RawClient(server.settings.address, server.port) as client:
-        await client.bind(interface("qmcomm", QMCOMM.syntax))
+        await client.bind(Interface("qmcomm", QMCOMM.syntax))
         answers = {await client.call(opnum, b"") for opnum in sorted(qmcomm.SUPPORTING_SERVER_ONLY)}
     assert answers == {int(ErrorCode.MQ_ERROR_ILLEGAL_OPERATION)}
 

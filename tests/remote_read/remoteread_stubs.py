@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qmnode.remote_read import remoteread
-from qmnode.remote_read.qm2qm import Status
+from qmnode.remote_read.qm2qm import ContextResponse, Status
 from qmnode.remote_read.queue_format import QueueFormatValue
 from qmnode.structures.guid import Guid
 
@@ -31,7 +31,7 @@ OURS: dict[str, Parameters] = {
     "R_OpenQueue_Request": _OPENED,
     "R_OpenQueue_Response": remoteread.OpenQueueResponse(context=_CONTEXT),
     "R_CloseQueue_Request": remoteread.ContextRequest(context=_CONTEXT),
-    "R_CloseQueue_Response": remoteread.CloseQueueResponse(context=_CONTEXT, status=9),
+    "R_CloseQueue_Response": ContextResponse(context=_CONTEXT, status=9),
     "R_CreateCursor_Request": remoteread.ContextRequest(context=_CONTEXT),
     "R_CreateCursor_Response": remoteread.CreateCursorResponse(cursor=8, status=9),
     "R_CloseCursor_Request": remoteread.CloseCursorRequest(context=_CONTEXT, cursor=8),

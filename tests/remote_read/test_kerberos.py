@@ -20,7 +20,7 @@ from qmnode import MessageQueuingError
 from qmnode.dcerpc import ntlm
 from qmnode.dcerpc.authentication import InitiatorAuthentication, acceptor_authentication
 from qmnode.dcerpc.client import RpcClient
-from qmnode.dcerpc.interface import Method, interface, syntax
+from qmnode.dcerpc.interface import Interface, syntax
 from qmnode.dcerpc.kerberos import CONTEXT_ID, initiator_context, realm_of
 from qmnode.dcerpc.ndr import U32, Parameters, member
 from qmnode.dcerpc.negotiation import KERBEROS, NegotiationInitiator
@@ -246,10 +246,10 @@ class _Listening(Parameters):
     listening: int = member(U32, "return value")
 
 
-IS_LISTENING = Method("is_server_listening", 2, _Nothing, _Listening, "C706 appendix Q")
+MANAGEMENT = Interface("mgmt", syntax("afa8bd80-7d8a-11c9-bef4-08002b102989", 1))
+IS_LISTENING = MANAGEMENT.method("is_server_listening", 2, _Nothing, _Listening, "C706 appendix Q")
 DRSUAPI = bytes.fromhex("354251e3064bd111ab0400c04fc2dcd204000000")
 """An interface of domain controllers that the endpoint mapper knows."""
-MANAGEMENT = interface("mgmt", syntax("afa8bd80-7d8a-11c9-bef4-08002b102989", 1), IS_LISTENING)
 
 
 async def samba_calls(domain: Domain, settings: RemoteReadSettings, options: str, mechanism: str) -> set[str]:

@@ -1,7 +1,5 @@
 """Capacity: the growth of queues and nodes against their quotas, and the day on which they will be full."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Final
 

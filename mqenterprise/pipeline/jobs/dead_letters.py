@@ -1,7 +1,5 @@
 """Dead letters: the causes, ranked, by queue, sender and site, with the first, the last and a sample."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window

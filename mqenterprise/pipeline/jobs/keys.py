@@ -1,7 +1,5 @@
 """Keys and certificates: their age, their end, and the senders that still encrypt to a retired key."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame

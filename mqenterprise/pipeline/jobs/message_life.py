@@ -8,8 +8,6 @@ A message is one copy of a sent message. It is identified by ``source_id``, ``me
 because a message that is sent to several destinations has one identifier.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Final
 

@@ -5,8 +5,6 @@ name of the destination is known. Its queue's name is the first of these: the na
 same destination, the name in the directory, the name inside a direct format name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Final

@@ -4,8 +4,6 @@ Paths are compared by sites, since that is what routing links join. A detour is 
 cheapest; a tie is none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 

@@ -4,8 +4,6 @@
 microseconds. Percentiles are observed values (no interpolation), so they are exact.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from pyspark.sql import Column, DataFrame

@@ -1,7 +1,5 @@
 """Tables of the page. A cell has a text to show and a value to sort by."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape

@@ -1,7 +1,5 @@
 """A heat map of times by hour of the day, as HTML: it fits any window, and each field shows its value."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import Final
 

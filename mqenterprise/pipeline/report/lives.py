@@ -1,7 +1,5 @@
 """The lives of the sample messages of dead letters: the stops of each with their times, and its end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from html import escape

@@ -1,7 +1,5 @@
 """Positions of the sites on a map: linked ones near each other, all apart, and the map wider than high."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

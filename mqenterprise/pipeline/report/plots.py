@@ -4,8 +4,6 @@ Each is drawn twice, for a wide window and for a narrow one, and the page shows 
 page's own (``report.css``), so that they follow the reader's choice of light or dark.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The settings of a simulation: behaviour of links, load of queues, speed of receivers."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Self

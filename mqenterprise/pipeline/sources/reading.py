@@ -6,8 +6,6 @@ and segments with other column types. When Spark meets a broken page, Python rea
 aside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

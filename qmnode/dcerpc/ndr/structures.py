@@ -292,7 +292,7 @@ class NdrStructure:
     _codecs: ClassVar[dict[Representation, Codec]]
 
     def __init_subclass__(cls) -> None:
-        members = []
+        members = list(cls.MEMBERS)
         for attribute, one in list(vars(cls).items()):
             if not isinstance(one, Member):
                 continue
