@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tests.bench import Comparison, bench
 from tests.bench.peer import loopback_address
 from tests.bench.transport import folder
+from tests.security.certificates import tls_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,19 +93,20 @@ class Taken(NamedTuple):
 class Way:
     """Two nodes and two applications, the order of ``PARTIES``."""
 
-    def __init__(self, tree: Path, place: Path, stack: contextlib.ExitStack) -> None:
+    def __init__(self, tree: Path, place: Path, stack: contextlib.ExitStack, *, tls: bool = False) -> None:
         def party(*arguments: str) -> Party:
             started = Party([sys.executable, "-P", str(PARTY), *arguments], PYTHONPATH=str(tree))
             stack.callback(started.stop)
             return started
 
-        there = loopback_address()
-        for name in ("here", "there"):
+        nodes = []
+        for number, name in enumerate(("here", "there")):
+            there = loopback_address()
             (place / name).mkdir(parents=True)
-        nodes = [
-            party("node", str(place / "here"), "HERE", loopback_address()),
-            party("node", str(place / "there"), "THERE", there),
-        ]
+            if tls:
+                tls_of(place, there, number=number)
+            files = [str(place / f"tls-{there}")] if tls else []
+            nodes.append(party("node", str(place / name), name.upper(), there, *files))
         self._sender = party("sender", str(place / "here" / "node.sock"), rf"DIRECT=TCP:{there}\private$\way")
         self._receiver = party("receiver", str(place / "there" / "node.sock"), r"DIRECT=OS:.\private$\way")
         self._parties = [self._sender, *nodes, self._receiver]
@@ -123,13 +125,13 @@ class Way:
 
 
 @contextlib.contextmanager
-def ways() -> Iterator[list[Way]]:
+def ways(*, tls: bool = False) -> Iterator[list[Way]]:
     """The way over this tree, and the one over the baseline if there is any."""
     trees = [Path(__file__).parents[2]]
     if baseline := os.environ.get(BASELINE):
         trees.append(Path(baseline).absolute())
     with folder() as place, contextlib.ExitStack() as stack:
-        yield [Way(tree, place / str(number), stack) for number, tree in enumerate(trees)]
+        yield [Way(tree, place / str(number), stack, tls=tls) for number, tree in enumerate(trees)]
 
 
 def median(rounds: list[Taken]) -> Taken:
@@ -140,29 +142,51 @@ def median(rounds: list[Taken]) -> Taken:
     )
 
 
-@bench("way")
-def way() -> list[Comparison]:
-    """Processor of all parties and of each, and seconds, of a message."""
+def _measure(cases: tuple[tuple[str, str], ...], *, tls: bool) -> dict[tuple[int, str, str], Taken]:
+    """The medians of each tree, in turns."""
     taken: dict[tuple[int, str, str], list[Taken]] = {}
-    with ways() as compared:
+    with ways(tls=tls) as compared:
         for number in range(-1, ROUNDS):
-            for how, kind in CASES:
+            for how, kind in cases:
                 for tree, one in enumerate(compared):
                     found = one.run(how, kind)
                     if number >= 0:  # the first round only warms up
                         taken.setdefault((tree, how, kind), []).append(found)
-    lines = []
-    for how, kind in CASES:
-        here = median(taken[0, how, kind])
-        name = f"{kind}, {HOW[how]}"
-        if len(compared) > 1:
-            other, against, bar = median(taken[1, how, kind]), "the other tree", None
-        else:
-            other, against, bar = median(taken[0, how, "alike"]), "alike", VARIED
-        lines.append(Comparison(f"{name}: processor", sum(here.processor), against, sum(other.processor), bar))
-        lines += [
+    return {key: median(rounds) for key, rounds in taken.items()}
+
+
+def _lines(name: str, here: Taken, against: str, other: Taken, bar: float | None = None) -> list[Comparison]:
+    """The processor of all parties and of each, and the seconds."""
+    return [
+        Comparison(f"{name}: processor", sum(here.processor), against, sum(other.processor), bar),
+        *(
             Comparison(f"{name}: {party}", mine, against, others)
             for party, mine, others in zip(PARTIES, here.processor, other.processor, strict=True)
-        ]
-        lines.append(Comparison(f"{name}: seconds", here.seconds, against, other.seconds))
+        ),
+        Comparison(f"{name}: seconds", here.seconds, against, other.seconds),
+    ]
+
+
+@bench("way")
+def way() -> list[Comparison]:
+    """Processor of all parties and of each, and seconds, of a message."""
+    taken = _measure(CASES, tls=False)
+    lines = []
+    for how, kind in CASES:
+        here, name = taken[0, how, kind], f"{kind}, {HOW[how]}"
+        if (1, how, kind) in taken:
+            lines += _lines(name, here, "the other tree", taken[1, how, kind])
+        else:
+            lines += _lines(name, here, "alike", taken.get((0, how, "alike"), here), VARIED)
     return lines
+
+
+@bench("way-tls")
+def way_over_tls() -> list[Comparison]:
+    """The same over TLS between the nodes; without another tree, against plain connections."""
+    case = ("batches", "varied")
+    taken = _measure((case,), tls=True)
+    name = f"{case[1]}, {HOW[case[0]]}, TLS"
+    if (1, *case) in taken:
+        return _lines(name, taken[0, *case], "the other tree", taken[1, *case])
+    return _lines(name, taken[0, *case], "plain", _measure((case,), tls=False)[0, *case])

@@ -1,8 +1,8 @@
 """The processes of an end-to-end bench: two nodes, an application that sends and one that receives.
 
-``way_parties.py node FOLDER NAME ADDRESS``, ``way_parties.py sender SOCKET QUEUE`` and ``way_parties.py receiver SOCKET
-QUEUE`` each print ``ready``. For every line of standard input they do what it asks and print their seconds of processor
-so far. The module imports only the package, so that it can run on another tree of sources.
+``way_parties.py node FOLDER NAME ADDRESS [TLS]``, ``way_parties.py sender SOCKET QUEUE`` and ``way_parties.py receiver
+SOCKET QUEUE`` each print ``ready``. For every line of standard input they do what it asks and print their seconds of
+processor so far. The module imports only the package, so that it can run on another tree of sources.
 """
 
 from __future__ import annotations
@@ -46,7 +46,17 @@ async def answer(ask: Callable[[list[str]], Awaitable[None]]) -> None:
         print(process_time(), flush=True)
 
 
-async def node(folder: str, name: str, address: str) -> None:
+def security(folder: str) -> dict[str, object]:
+    """With a folder of certificates, TLS with all nodes."""
+    if not folder:
+        return {}
+    files = {
+        name: f"{folder}/{name.removeprefix('private_')}" for name in ("certificate", "private_key", "authorities")
+    }
+    return {"tls": {**files, "peers": ["*"]}}
+
+
+async def node(folder: str, name: str, address: str, tls: str = "") -> None:
     """A node with a queue, a socket for applications and connections to other nodes."""
     place = Path(folder)
     settings = Settings(
@@ -54,6 +64,7 @@ async def node(folder: str, name: str, address: str) -> None:
         quotas={"queue_manager_quota": 0xFFFFFFFF},  # type: ignore[arg-type]
         transport={"address": address},  # type: ignore[arg-type]
         transfer={"retry_interval": 0.1},  # type: ignore[arg-type]
+        security=security(tls),  # type: ignore[arg-type]
     )
     async with QueueManager.open(place / "store", settings) as manager:
         await manager.create_queue(r".\private$\way")
