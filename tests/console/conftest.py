@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import qmnode
+from mqenterprise.directory.admission import SETTINGS_FILE, admit
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.errors import ObjectAlreadyExists
 from mqenterprise.directory.service import EnterpriseDirectory
@@ -240,6 +241,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory, slapd: EmbeddedDirectory) -> I
     tokens, consoles = write_tokens(folder), write_consoles(folder)
     lab = ConsoleLab(folder, {})
     addresses: dict[str, Any] = {"GAMMA": {"address": DOWN}}
+    with EnterpriseDirectory(slapd.client_settings()) as directory:
+        declare(directory, {"ALPHA": "Amsterdam", "BETA": "Berlin", "GAMMA": "Berlin"})
+        admit(directory, "BETA", folder / "admitted")
+    # BETA has keys, publishes them with an account of its own, and lets administrators rotate them.
+    joined: dict[str, Any] = {
+        "transport": {"enabled": True, "address": free_alias((1801, 3527))},
+        "directory": {"name": "ldap", "settings": {"file": str(folder / "admitted" / SETTINGS_FILE)}},
+    }
     try:
         for name in ("ALPHA", "BETA"):
             home = folder / name
@@ -248,9 +257,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory, slapd: EmbeddedDirectory) -> I
             lab.nodes[name] = node = NodeProcess(
                 home,
                 computer_name=name,
-                transport={"enabled": True, "address": free_alias((1801, 3527))}
-                if name == "BETA"
-                else {"enabled": False},
                 security={"key_reload_interval": 1},
                 management={
                     "socket": str(home / "management.sock"),
@@ -261,14 +267,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory, slapd: EmbeddedDirectory) -> I
                     "private_key": str(key),
                     "audit_log": str(home / "audit.log"),
                     "console": name == "ALPHA",
+                    "key_rotation": {"enabled": name == "BETA", "modulus_length": 2048},
                 },
+                **(joined if name == "BETA" else {"transport": {"enabled": False}}),
             )
             node.launch()
             addresses[name] = {"address": f"{HOST}:{lab.ports[name]}"}
         for node in lab.nodes.values():
             node.wait_for("ready")
-        with EnterpriseDirectory(slapd.client_settings()) as directory:
-            declare(directory, {"ALPHA": "Amsterdam", "BETA": "Berlin", "GAMMA": "Berlin"})
         settings = {"authority": "certificate.pem", "connect_timeout": 2, "timeout": 10, "machines": addresses}
         (folder / "nodes.yaml").write_text(json.dumps(settings))
         directory_file = written_settings(slapd.client_settings(), folder)

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 
@@ -20,6 +21,7 @@ from mqenterprise.keys.publication import Publication
 from qmnode import Message
 from qmnode.structures.guid import guid_to_text
 from tests.console.browser import awaited, browser, done, person
+from tests.console.conftest import HOST
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import wait_until
 
@@ -324,10 +326,8 @@ def test_keys_rotate_with_the_command_that_the_page_shows(filled: ConsoleLab, wi
         ran = subprocess.run(whole, cwd=PROJECT, capture_output=True, text=True, timeout=120)
         assert ran.returncode == 0, ran.stdout + ran.stderr
 
-    run("mqenterprise", "keys", "rotate", "BETA")
-    done(lambda: wait_until(lambda: "current" in filled.keys("BETA").values(), 60, "the node has its first key"))
     before = done(lambda: filled.keys("BETA"))
-    with person(filled, window) as someone:
+    with person(filled, window, "operate") as someone:
         someone.go("keys")
         panel = someone.page.get_by_role("region", name="BETA", exact=True)
         rows = panel.locator("tbody tr").filter(has=someone.page.locator(".mono"))
@@ -336,6 +336,8 @@ def test_keys_rotate_with_the_command_that_the_page_shows(filled: ConsoleLab, wi
         expect(someone.dialog().get_by_role("listitem")).to_have_count(4)
         command = someone.dialog().get_by_text("mqenterprise keys rotate").inner_text().split()
         assert command == ["mqenterprise", "keys", "rotate", "BETA"]
+        expect(someone.dialog()).to_contain_text("a person with the role administer can rotate")
+        expect(someone.button("Rotate the keys of BETA now", someone.dialog())).to_have_count(0)
         someone.page.keyboard.press("Escape")
         run(*command)
         someone.button("Read the key store again", panel).click()
@@ -344,6 +346,89 @@ def test_keys_rotate_with_the_command_that_the_page_shows(filled: ConsoleLab, wi
         done(lambda: wait_until(lambda: filled.keys("BETA")[new] == "current", 30, "the node has read it"))
         expect(rows.filter(has=someone.page.locator(f"[title='{new}']"))).to_contain_text("current")
         assert new in done(lambda: published(filled, "BETA"))
+
+
+def encryption_keys(lab: ConsoleLab, state: str) -> set[str]:
+    """The fingerprints of BETA's encryption keys in a state that the directory shows or has shown."""
+    with httpx.Client(verify=lab.trust(), headers={"Authorization": "Bearer read-token"}) as client:
+        keys = client.get(f"https://{HOST}:{lab.ports['BETA']}/v1/keys").json()["keys"]
+    return {key["fingerprint"] for key in keys if key["purpose"] == "encryption" and key["state"] == state}
+
+
+def test_keys_rotate_by_click_in_the_node_and_in_the_directory(filled: ConsoleLab, window: Browser) -> None:
+    (old,) = done(lambda: encryption_keys(filled, "current"))
+    known = len(done(lambda: filled.keys("BETA")))
+    with person(filled, window) as someone:
+        someone.go("keys")
+        panel = someone.page.get_by_role("region", name="BETA", exact=True)
+        rows = panel.locator("tbody tr").filter(has=someone.page.locator(".mono"))
+        expect(rows).to_have_count(known)
+        someone.button("Rotate…", panel).click()
+        steps = someone.dialog().get_by_role("listitem")
+        expect(steps).to_have_count(3)
+        expect(steps.nth(0)).to_contain_text("makes a new key for encryption (2048 bits)")
+        expect(steps.nth(1)).to_contain_text("The directory shows the new key")
+        expect(steps.nth(2).locator(f"[title='{old}']")).to_be_visible()
+        expect(steps.nth(2)).to_contain_text("may still use it until")
+        assert someone.serious() == []
+        assert done(lambda: encryption_keys(filled, "current")) == {old}  # nothing happens before the confirmation
+
+        someone.button("Rotate the keys of BETA now", someone.dialog()).dblclick()
+        expect(someone.dialog()).to_contain_text("The keys are rotated.")
+        (new,) = done(lambda: encryption_keys(filled, "current"))
+        assert new != old
+        assert old in done(lambda: encryption_keys(filled, "previous"))
+        assert new in done(lambda: published(filled, "BETA"))
+        assert old not in done(lambda: published(filled, "BETA"))
+        expect(
+            someone.dialog().get_by_role("listitem").filter(has_text="current").locator("[title]")
+        ).to_have_attribute("title", new)
+        someone.button("Close", someone.dialog().locator(".dialog-actions")).click()
+        expect(rows).to_have_count(known + 1)  # of two clicks one rotated
+        expect(rows.filter(has=someone.page.locator(f"[title='{new}']"))).to_contain_text("current")
+
+        someone.button("Rotate…", panel).click()
+        someone.dialog().get_by_text("Roll back", exact=True).click()
+        expect(steps.first.locator(f"[title='{old}']")).to_be_visible()
+        someone.button("Roll back the keys of BETA now", someone.dialog()).click()
+        expect(someone.dialog()).to_contain_text("The keys are rolled back.")
+        assert done(lambda: encryption_keys(filled, "current")) == {old}
+        assert new not in done(lambda: published(filled, "BETA"))
+        someone.page.keyboard.press("Escape")
+        someone.button("Rotate…", panel).click()
+        someone.dialog().get_by_text("Retire", exact=True).click()
+        expect(someone.dialog()).to_contain_text("No old key is due yet.")
+        expect(someone.button("Retire old keys of BETA now", someone.dialog())).to_be_disabled()
+        someone.page.keyboard.press("Escape")
+        someone.go("audit?what=key+rotation")
+        someone.sees("key rotation")
+    ended = [entry for entry in done(lambda: filled.audit("BETA")) if entry["action"] == "key_rotation"]
+    assert [(entry["who"], entry["details"]["action"], entry["outcome"]) for entry in ended] == [
+        ("administer", "rotate", "done"), ("administer", "rollback", "done"),
+    ]  # fmt: skip
+
+
+def test_a_rotation_without_the_directory_says_what_to_do_and_changes_nothing(
+    filled: ConsoleLab, window: Browser
+) -> None:
+    account = filled.folder / "admitted" / "directory.yaml"
+    elsewhere = account.with_name("elsewhere.yaml")
+    before = done(lambda: filled.keys("BETA"))
+    with person(filled, window) as someone:
+        someone.go("keys")
+        someone.button("Rotate…", someone.page.get_by_role("region", name="BETA", exact=True)).click()
+        expect(someone.dialog().get_by_role("listitem")).to_have_count(3)
+        account.rename(elsewhere)
+        try:
+            someone.button("Rotate the keys of BETA now", someone.dialog()).click()
+            refusal = someone.dialog().get_by_role("alert").filter(has_text="No key was changed")
+            expect(refusal).to_contain_text("directory.yaml cannot be read")
+            assert someone.serious() == []
+        finally:
+            elsewhere.rename(account)
+        assert done(lambda: filled.keys("BETA")) == before
+        someone.button("Try again", someone.dialog()).click()
+        expect(someone.dialog().get_by_role("listitem")).to_have_count(3)
 
 
 def published(lab: ConsoleLab, machine: str) -> frozenset[str]:

@@ -165,6 +165,23 @@ def test_the_audit_log_is_for_administrators(lab: ConsoleLab) -> None:
         assert any(entry["action"] == "create_queue" and entry["who"] == "operate" for entry in entries)
 
 
+def test_keys_are_rotated_by_administrators_on_the_console_s_own_page_only(lab: ConsoleLab) -> None:
+    path, before = "nodes/BETA/v1/keys/rotation", lab.keys("BETA")
+    for role in ("read", "operate"):
+        with lab.signed_in(role) as client:
+            assert client.get(path).status_code == 403
+            assert client.post(path, json={"action": "rotate", "version": 1}).status_code == 403
+    with lab.signed_in("administer") as client:
+        shown = client.get(path).json()
+        wanted = {"action": "rotate", "version": shown["plan"]["version"]}
+        assert client.post(path, json=wanted, headers={"X-CSRF-Token": "guessed"}).status_code == 403
+        assert client.post(path, json=wanted, headers={"Origin": "https://evil.test"}).status_code == 403
+        assert (client.get(path).json()["run"], lab.keys("BETA")) == (None, before)
+        elsewhere = client.get("nodes/ALPHA/v1/keys/rotation").json()
+        assert (elsewhere["permitted"], "management.key_rotation.enabled" in elsewhere["fault"]) == (False, True)
+        assert client.post("nodes/ALPHA/v1/keys/rotation", json=wanted).status_code == 400
+
+
 def test_routes_are_explained_and_simulated(lab: ConsoleLab) -> None:
     with lab.signed_in("read") as client:
         explained = client.get("routes/explain", params={"from": "ALPHA", "to": "GAMMA"}).json()

@@ -8,12 +8,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from pydantic import ValidationError
 
 from qmnode.administration import key_rotation
 from qmnode.administration.key_rotation import KeyRotations
+from qmnode.console.own_node import WithConsole
 from qmnode.directory.port import WorkgroupDirectory
+from qmnode.management.app import build_app
+from qmnode.management.doorway import Doorway
 from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.key_rotation import (
     KeyChange,
@@ -31,8 +35,6 @@ from tests.management.conftest import OPERATOR, READER, Managed, digest
 from tests.management.test_node import ReadKeys
 
 if TYPE_CHECKING:
-    import httpx
-
     from qmnode.administration.key_rotation import Run
 
 PATH = "/v1/keys/rotation"
@@ -262,6 +264,25 @@ async def test_a_rotation_is_cut_when_the_node_stops(permitted: Permitted, monke
     await rotations.start(RotationAction.ROTATE, 3, "boss", "tcp")
     await rotations.stop()
     assert "remaining steps" in (permitted.ended[0].fault or "")
+
+
+async def test_the_console_of_a_node_alone_rotates_its_keys(permitted: Permitted) -> None:
+    server = permitted.managed.server
+    api = Doorway(build_app(server.context), server.tokens, 100_000)
+    console = WithConsole(api, "ALPHA", permitted.managed.settings)
+    transport = httpx.ASGITransport(app=console)
+    headers = {"Origin": "https://localhost"}
+    async with httpx.AsyncClient(transport=transport, base_url="https://localhost/api/", headers=headers) as client:
+        session = (await client.post("session", json={"method": "token", "token": BOSS})).json()
+        wanted = {"action": "rotate", "version": 3}
+        assert (await client.post("nodes/ALPHA/v1/keys/rotation", json=wanted)).status_code == 403
+        assert permitted.keys.done == []
+        client.headers["X-CSRF-Token"] = session["csrf"]
+        assert (await client.get("nodes/ALPHA/v1/keys/rotation")).json()["plan"]["version"] == 3
+        assert (await client.post("nodes/ALPHA/v1/keys/rotation", json=wanted)).status_code == 202
+        await permitted.until_over()
+    assert permitted.ended[0].who == "boss"
+    await console.console.close()
 
 
 async def test_it_is_off_unless_the_settings_permit_it(client: httpx.AsyncClient, managed: Managed) -> None:

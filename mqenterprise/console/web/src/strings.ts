@@ -551,6 +551,51 @@ export const strings = {
       "The old key goes on decrypting until no message to it can arrive any more. Then it is retired, and a day later destroyed.",
     ],
     nextIs: "A next key is made already: a rotation goes on with it.",
+    notPermitted:
+      "This node permits no rotation from here. An administrator can permit it: management.key_rotation.enabled.",
+    needsRole: "Where a node permits it, a person with the role administer can rotate its keys from here.",
+    action: "What to do",
+    actions: { rotate: "Rotate", rollback: "Roll back", retire: "Retire" },
+    abouts: {
+      rotate: "A new key takes the place of the published one. This is what will happen:",
+      rollback: "The key before the published one is published again. This is what will happen:",
+      retire: "Old keys that no message needs any more are put away. This is what will happen:",
+    },
+    nothings: {
+      rotate: "There is no key to replace.",
+      rollback: "There is no earlier key that could be published again.",
+      retire: "No old key is due yet.",
+    },
+    stepMake: (purpose: string, bits: string) =>
+      `The node makes a new key for ${purpose} (${bits}) in its key store, and reads it: it can decrypt before anybody encrypts.`,
+    stepPublishNew: (purpose: string) => `The directory shows the new key for ${purpose}. Senders take it from there.`,
+    stepPublish: (purpose: string) => `The directory shows this key for ${purpose}:`,
+    stepKeep: (purpose: string) =>
+      `This key for ${purpose} is no longer shown. The node keeps it, and goes on decrypting with it:`,
+    senders: "Senders that have read it before may still use it until",
+    needed: "Messages to it may arrive until",
+    neededThen: "Then it can be retired.",
+    stepRetire: (purpose: string) =>
+      `This key for ${purpose} is retired: the node no longer decrypts with it. A rollback can still bring it back.`,
+    stepDestroy: (purpose: string) =>
+      `The private half of this key for ${purpose} is destroyed. Nothing can bring it back.`,
+    confirm: {
+      rotate: (machine: string) => `Rotate the keys of ${machine} now`,
+      rollback: (machine: string) => `Roll back the keys of ${machine} now`,
+      retire: (machine: string) => `Retire old keys of ${machine} now`,
+    },
+    stays: "Private keys stay on the host of the node. The audit log names you.",
+    progress: {
+      making: "The node makes the keys.",
+      reading: "The node reads its key store.",
+      publishing: "The node publishes the keys in the directory.",
+    },
+    startedBy: "Started by",
+    running: { rotate: "Rotation under way", rollback: "Rollback under way", retire: "Retirement under way" },
+    done: { rotate: "The keys are rotated.", rollback: "The keys are rolled back.", retire: "Old keys are retired." },
+    failed: "It failed:",
+    nowIs: "is now",
+    later: { retired: "retired", destroyed: "destroyed" },
     where:
       "Private keys never pass the console. Run this where the key store can be reached, such as on the host of the node:",
     first: "Show what is due:",

@@ -17,6 +17,9 @@ import type {
   Plan,
   Queue,
   QueuePage,
+  Rotation,
+  RotationAction,
+  RotationRun,
   Simulation,
   Stale,
 } from "./types";
@@ -70,6 +73,9 @@ export const calls = {
     get<Simulation>("routes/simulate", { down, link }, signal),
   keys: (machine: string, signal?: AbortSignal) => get<Keys>(`${node(machine)}/keys`, {}, signal),
   reloadKeys: (machine: string) => post<Keys>(`${node(machine)}/keys/reload`),
+  rotation: (machine: string, signal?: AbortSignal) => get<Rotation>(`${node(machine)}/keys/rotation`, {}, signal),
+  rotate: (machine: string, action: RotationAction, version: number) =>
+    post<RotationRun>(`${node(machine)}/keys/rotation`, { action, version }),
   plan: (signal?: AbortSignal) => get<Plan>("plan", {}, signal),
   audit: (query: Query, signal?: AbortSignal) =>
     get<{ entries: readonly AuditEntry[]; stale: readonly Stale[] }>("audit", query, signal),

@@ -334,6 +334,41 @@ export interface KeyFacts {
   readonly superseded: string | null;
 }
 
+export type RotationAction = "rotate" | "rollback" | "retire";
+export type KeyState = KeyFacts["state"] | "retired" | "destroyed";
+
+export interface RotationStep {
+  readonly kind: "make" | "publish" | "keep" | "retire" | "destroy";
+  readonly purpose: KeyFacts["purpose"];
+  readonly provider: string;
+  readonly length: number;
+  readonly fingerprint: string | null;
+  readonly senders_until: string | null;
+  readonly needed_until: string | null;
+}
+
+export interface RotationRun {
+  readonly action: RotationAction;
+  readonly who: string;
+  readonly state: "running" | "done" | "failed";
+  readonly stage: "making" | "reading" | "publishing";
+  readonly begun: string;
+  readonly ended: string | null;
+  readonly fault: string | null;
+  readonly changes: readonly {
+    readonly fingerprint: string;
+    readonly purpose: KeyFacts["purpose"];
+    readonly state: KeyState;
+  }[];
+}
+
+export interface Rotation {
+  readonly permitted: boolean;
+  readonly plan: ({ readonly version: number } & Readonly<Record<RotationAction, readonly RotationStep[]>>) | null;
+  readonly fault: string | null;
+  readonly run: RotationRun | null;
+}
+
 export interface CertificateFacts {
   readonly use: "management" | "queue managers";
   readonly subject: string | null;

@@ -15,6 +15,15 @@ function shortened(fingerprint: string): string {
   return fingerprint.replace(/^SHA256:/, "").slice(0, 16);
 }
 
+/** A key by the beginning of its fingerprint. */
+export function KeyName({ fingerprint }: { fingerprint: string }): ReactNode {
+  return (
+    <span className="dim mono nowrap" title={fingerprint}>
+      <Foreign text={shortened(fingerprint)} />
+    </span>
+  );
+}
+
 /** The keys in use come first. */
 function byUse(keys: readonly KeyFacts[]): KeyFacts[] {
   const order: readonly KeyFacts["state"][] = ["current", "next", "previous"];

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-PKIVQJXF.js";import"./chunk-4YA2V3FN.js";import"./chunk-D3PWZWTO.js";import"./chunk-D3DUW5MQ.js";import"./chunk-RXMC6UYF.js";import"./chunk-44LW4WPJ.js";import"./chunk-LHMOFTD6.js";export{a as JobTitle,b as JobsScreen};
