@@ -121,7 +121,13 @@ class TestEveryLevel:
         inventory.give("group_vars/site_amsterdam", queue_manager_settings={"transfer": {"retry_maximum": 70}})
         inventory.give("group_vars/site_bremen", queue_manager_settings=quota(9000))
         host = {"transfer": {"retry_interval": 8}, "bridges": {"out": {"window": 50}}} | shop["settings"]
-        inventory.give(f"host_vars/{SHOP}", queue_manager_settings=host, queue_manager_more_files=shop["files"])
+        host["management"] = {"key_rotation": {"modulus_length": 3072}}
+        inventory.give(
+            f"host_vars/{SHOP}",
+            queue_manager_settings=host,
+            queue_manager_more_files=shop["files"],
+            queue_manager_key_rotation=True,
+        )
         inventory.give(f"host_vars/{FAR}", routing_server_more_settings={"transfer": {"retry_interval": 9}})
         return inventory.play(queue_manager_settings={"transport": {"address": "127.0.0.1"}})
 
@@ -151,6 +157,15 @@ class TestEveryLevel:
         keys = re.findall(r"\+\+\+ after: .*/([\w-]+)/etc/qmnode/(\w+)\.pem\n", said)
         assert {(ROUTER, "desk"), (FAR, "desk"), (SHOP, "desk"), (SHOP, "shop")} == {
             (host, name) for host, name in keys if name in ("desk", "shop")
+        }
+
+    def test_keys_rotate_from_the_console_only_where_a_variable_permits_it(
+        self, found: dict[str, dict[str, Any]]
+    ) -> None:
+        assert {host: each["management"].get("key_rotation") for host, each in found.items()} == {
+            ROUTER: None,
+            SHOP: {"enabled": True, "modulus_length": 3072},
+            FAR: None,
         }
 
     def test_a_declared_bridge_is_planned_for_the_node_of_its_machine(self, found: dict[str, dict[str, Any]]) -> None:

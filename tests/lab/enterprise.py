@@ -329,7 +329,9 @@ class LabEnterprise:
         self._set_for_all(queue_manager_settings={"security": {"key_reload_interval": KEY_RELOAD_INTERVAL}})
 
     def let_operate(self) -> None:
-        """Nodes that are rolled out from now on open their management API to the operator, who gets a token."""
+        """Nodes that are rolled out from now on open their management API to the operator, and permit that token to
+        rotate their keys.
+        """
         token = secrets.token_urlsafe(24)
         file = self.desk / "my.token"
         file.touch(0o600)
@@ -338,6 +340,7 @@ class LabEnterprise:
         self._set_for_all(
             queue_manager_management_listen=f"{{{{ queue_manager_listen or ansible_host }}}}:{MANAGEMENT_PORT}",
             queue_manager_tokens=[{"name": "operator", "role": "administer", "sha256": digest}],
+            queue_manager_key_rotation=True,
         )
         machines = {host: {"address": address} for host, address in self.hosts.addresses.items()}
         authority = f"{self.variables['XDG_STATE_HOME']}/mqenterprise/rollout/authority/ca.pem"

@@ -342,6 +342,43 @@ def test_keys_that_rotate(scene: Scene) -> None:
         assert new in publication.read(node).fingerprints
 
 
+def test_keys_that_rotate_by_click(scene: Scene) -> None:
+    """In the node, in the directory and on the page; messages to the old key arrive before and after the click."""
+    queue = scene.ask(RECEIVER, place_of(rf"{RECEIVER}\offers"))
+    assert queue is not None
+
+    def send_sealed(body: str, arrived: int) -> None:
+        scene.run(f"qmnode send 'PUBLIC={queue['identifier']}' '{body}' --encrypted")
+
+        def is_there() -> bool:
+            now = scene.ask(RECEIVER, place_of(rf"{RECEIVER}\offers"))
+            return now is not None and now["message_count"] >= queue["message_count"] + arrived
+
+        wait_until(is_there, 60, f"{body} has arrived")
+
+    send_sealed("sealed before", 1)
+    scene.open("keys")
+    before = keys_of(scene, RECEIVER)
+    panel = scene.page.get_by_role("region", name=RECEIVER, exact=True)
+    panel.get_by_role("button", name="Rotate…").click()
+    dialog = scene.page.get_by_role("dialog")
+    expect(dialog.get_by_role("listitem")).to_have_count(3)
+    dialog.get_by_role("button", name=f"Rotate the keys of {RECEIVER} now").click()
+    began = time.monotonic()
+    expect(dialog).to_contain_text("The keys are rotated.")
+    print(f"{time.monotonic() - began:4.1f} s from the click until the keys are rotated")
+    known = keys_of(scene, RECEIVER)
+    (new,) = known.keys() - before.keys()
+    assert known[new] == "current"
+    scene.page.keyboard.press("Escape")
+    scene.within("the new key is current", lambda: shown_keys(scene, RECEIVER) == known, time.monotonic())
+    with EnterpriseDirectory(EmbeddedDirectory(scene.folder / "directory").client_settings()) as directory:
+        publication = Publication(directory)
+        (node,) = publication.nodes(computers=[RECEIVER])
+        assert new in publication.read(node).fingerprints
+    send_sealed("sealed with the key that its sender has read before", 2)
+
+
 async def sent_with_traces(scene: Scene) -> str:
     """The identifier of a message to Córdoba whose way is reported, and that asks for every acknowledgment."""
     offers, reports = (scene.ask(host, place_of(rf"{host}\{queue}")) for host, queue in WAY)
