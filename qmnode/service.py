@@ -19,6 +19,7 @@ from qmnode.directory.membership import Membership, directory_of
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.disk import DiskWatch
 from qmnode.errors import MessageQueuingError, reason_of
+from qmnode.event_loop import loop_name
 from qmnode.local.changes import LocalChange
 from qmnode.local.server import LocalServer
 from qmnode.log_limit import LogLimit
@@ -171,7 +172,10 @@ class Service:
             disk = DiskWatch(self.manager, self.settings.data, self.settings.storage)
             self.ready = True
             notify_service_manager("READY=1\nSTATUS=")
-            log.info("ready", computer_name=self.manager.computer_name, data=str(self.settings.data), pid=os.getpid())
+            log.info(
+                "ready", computer_name=self.manager.computer_name, data=str(self.settings.data), pid=os.getpid(),
+                event_loop=loop_name(),
+            )  # fmt: skip
             started()
             resume = await self._until_stopped(disk)
             self.ready = False

@@ -1,6 +1,8 @@
 """Fixtures that tests of several packages use, and what holds for every test."""
 
+import asyncio
 import gc
+import os
 import signal
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from qmnode.event_loop import LOOP_VARIABLE
 from tests.durations import summary
 from tests.lab import releases
 from tests.lab.aws import moto  # noqa: F401
@@ -70,6 +73,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """What a process of several starts can be interrupted; it would inherit that the process itself ignores it."""
     if hasattr(config, "workerinput"):
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if os.environ.get(LOOP_VARIABLE) == "uvloop":  # else what runs in this process has asyncio's own loop
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     gc.disable()
 
 

@@ -20,6 +20,7 @@ def run_node(config: Path | None) -> int:
     with _cheap_imports():
         import asyncio
 
+        from qmnode.event_loop import loop_factory
         from qmnode.security.process import forbid_core_dumps
         from qmnode.service import Service, configure_log
         from qmnode.settings.node import read_settings
@@ -28,7 +29,8 @@ def run_node(config: Path | None) -> int:
         settings = read_settings(config)
         configure_log(settings.log)
         forbid_core_dumps()
-        asyncio.run(Service(settings, config, _tell_what_holds_up_the_stop).run())
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(Service(settings, config, _tell_what_holds_up_the_stop).run())
     except ConfigurationError as error:
         print(error, file=sys.stderr)
         return 2

@@ -221,7 +221,7 @@ class _Written(asyncio.Future[None]):
     """
 
     begun = 0.0
-    """When the first change of the batch was made, by the loop's clock."""
+    """When the first change of the batch was made, by the monotonic clock. Loops may count whole milliseconds."""
 
     def cancel(self, msg: object = None) -> bool:
         return False
@@ -293,7 +293,7 @@ class Writer:
         if future is None:
             loop = asyncio.get_running_loop()
             future = self._future = _Written(loop=loop)
-            future.begun = loop.time()
+            future.begun = time.monotonic()
             if self._failure is not None or self._closed:
                 self._future = None
                 future.set_exception(self._failure or StoreError("the store is closed"))
@@ -409,7 +409,7 @@ class Writer:
                 self._synced_now(future)
 
     def _synced_now(self, future: _Written) -> None:
-        self.durations.observe(future.get_loop().time() - future.begun)
+        self.durations.observe(time.monotonic() - future.begun)
         future.set_result(None)
 
     def fail(self, error: BaseException) -> None:

@@ -2,6 +2,9 @@
 
 ``QMNODE_BASELINE`` names another tree of the sources, such as a worktree of an earlier commit. Both trees do the same
 in turns, and the table has their ratios. Without it the table compares varied messages with alike ones.
+
+All four processes of this tree use uvloop if it is installed, and the table says so. ``QMNODE_EVENT_LOOP=asyncio``
+keeps them from it.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from qmnode.event_loop import loop_factory
 from tests.bench import Comparison, bench
 from tests.bench.peer import loopback_address
 from tests.bench.transport import folder
@@ -157,6 +161,8 @@ def _measure(cases: tuple[tuple[str, str], ...], *, tls: bool) -> dict[tuple[int
 
 def _lines(name: str, here: Taken, against: str, other: Taken, bar: float | None = None) -> list[Comparison]:
     """The processor of all parties and of each, and the seconds."""
+    if loop_factory() is not None:
+        name += ", uvloop"
     return [
         Comparison(f"{name}: processor", sum(here.processor), against, sum(other.processor), bar),
         *(

@@ -2,7 +2,8 @@
 
 ``way_parties.py node FOLDER NAME ADDRESS [TLS]``, ``way_parties.py sender SOCKET QUEUE`` and ``way_parties.py receiver
 SOCKET QUEUE`` each print ``ready``. For every line of standard input they do what it asks and print their seconds of
-processor so far. The module imports only the package, so that it can run on another tree of sources.
+processor so far. The module imports only the package, so that it can run on another tree of sources. Nodes have the
+event loop that ``qmnode run`` would give them, and applications the same.
 """
 
 from __future__ import annotations
@@ -22,6 +23,14 @@ try:
     from qmnode.settings.node import LocalSettings
 except ModuleNotFoundError:  # a tree of the first release
     from qmnode.settings import LocalSettings  # type: ignore[attr-defined,no-redef]
+
+try:
+    from qmnode.event_loop import loop_factory
+except ModuleNotFoundError:  # a tree that knows no other loops
+
+    def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+        return None
+
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -158,7 +167,6 @@ async def application(role: str, socket: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "node":
-        asyncio.run(node(*sys.argv[2:]))
-    else:
-        asyncio.run(application(*sys.argv[1:]))
+    role, *rest = sys.argv[1:]
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(node(*rest) if role == "node" else application(role, *rest))
