@@ -451,6 +451,19 @@ def test_a_word_alone_is_looked_for_in_bodies(filled: ConsoleLab, window: Browse
         expect(someone.page.get_by_role("link", name="order 0", exact=True).first).to_be_visible()
 
 
+def test_a_life_has_the_move_to_a_subqueue(filled: ConsoleLab, window: Browser) -> None:
+    with filled.signed_in("administer") as client:
+        (found,) = client.get("messages", params={"queue": "invoices", "where": "label=order 11"}).json()["found"]
+        place = f"nodes/BETA/v1/queues/invoices/messages/{found['message']['lookup_identifier']}/move"
+        assert client.post(place, json={"target": "invoices;later"}).status_code == 204
+    with person(filled, window) as someone:
+        someone.go(f"life?id={quote(found['message']['identifier'])}")
+        story = someone.page.locator("ol.life > li")
+        expect(story.filter(has_text="Arrived")).to_contain_text("in invoices on BETA")
+        expect(story.filter(has_text="Moved")).to_contain_text("invoices → invoices;later, by administer")
+        expect(story.filter(has_text="In a queue")).to_contain_text("order 11 in invoices;later on BETA")
+
+
 def test_the_order_of_queues_is_shown_and_is_in_the_address(filled: ConsoleLab, window: Browser) -> None:
     with person(filled, window) as someone:
         someone.go("queues")
