@@ -435,6 +435,31 @@ def test_a_rotation_without_the_directory_says_what_to_do_and_changes_nothing(
         expect(someone.dialog().get_by_role("listitem")).to_have_count(3)
 
 
+def test_a_rotation_that_fails_after_its_start_says_what_to_do_next(filled: ConsoleLab, window: Browser) -> None:
+    fault = "<b>ldaps://d</b> does not answer. When the directory answers, start rotate again"
+    run = {
+        "action": "rotate", "who": "administer", "state": "failed", "stage": "publishing", "changes": [],
+        "begun": "2026-01-31T08:00:00Z", "ended": "2026-01-31T08:00:09Z", "fault": fault,
+    }  # fmt: skip
+    with person(filled, window) as someone:
+        someone.go("keys")
+        someone.button("Rotate…", someone.page.get_by_role("region", name="BETA", exact=True)).click()
+        expect(someone.dialog().get_by_role("listitem")).to_have_count(3)
+        someone.page.route(
+            "**/keys/rotation",
+            lambda route: route.fulfill(
+                status=202 if route.request.method == "POST" else 200,
+                json=run
+                if route.request.method == "POST"
+                else {"permitted": True, "plan": None, "fault": fault, "run": run},
+            ),
+        )
+        someone.button("Rotate the keys of BETA now", someone.dialog()).click()
+        expect(someone.dialog().get_by_role("alert")).to_contain_text(f"It failed: {fault}")
+        expect(someone.dialog()).not_to_contain_text("under way")
+        expect(someone.dialog().locator(".state").filter(has_text="failed")).to_be_visible()
+
+
 def published(lab: ConsoleLab, machine: str) -> frozenset[str]:
     """The fingerprints of the keys that the directory shows for a node."""
     with EnterpriseDirectory(directory_settings(lab.folder / "directory.yaml")) as directory:

@@ -159,7 +159,7 @@ function Progress({ run }: { run: RotationRun }): ReactNode {
     <div role="status">
       <p className="row">
         <StateMark state={run.state} />
-        <strong>{run.state === "done" ? s.done[run.action] : s.running[run.action]}</strong>
+        <strong>{run.state === "failed" ? s.actions[run.action] : s[run.state][run.action]}</strong>
         <span className="dim">
           {s.startedBy} <Foreign text={run.who} most={80} />
         </span>
