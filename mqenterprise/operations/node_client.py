@@ -5,7 +5,6 @@ import ssl
 from asyncio import Semaphore
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
@@ -79,13 +78,8 @@ class NodeClient:
         await self._client.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
-        await self._client.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.__aexit__()
 
     # Messages
 

@@ -151,7 +151,21 @@ InTransaction = TransactionApi | Literal["single"] | None
 """The transaction that a call is part of. ``"single"`` makes a transaction for this call alone (MQ_SINGLE_MESSAGE)."""
 
 
-class CursorApi(ABC):
+class Closing(ABC):
+    """As a context manager it is closed at the end of the block."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close it."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class CursorApi(Closing):
     """A position that moves through a queue: MS-MQDMPR 3.2."""
 
     @abstractmethod
@@ -174,19 +188,11 @@ class CursorApi(ABC):
     async def close(self) -> None:
         """Close the cursor; reads that wait on it are cancelled (3.1.7.1.2)."""
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
 
 Seek = Literal["first", "last", "next", "prev", "current"]
 
 
-class QueueApi(ABC):
+class QueueApi(Closing):
     """An open queue (OpenQueueDescriptor, MS-MQDMPR 3.1.1.16).
 
     ``timeout`` is in seconds: None waits for ever, 0 does not wait. A timeout raises MQ_ERROR_IO_TIMEOUT. Every call
@@ -267,14 +273,6 @@ class QueueApi(ABC):
     async def close(self) -> None:
         """Close the handle and its cursors, and cancel its waiting reads (3.1.7.1.6). Closing again does nothing."""
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     def __aiter__(self) -> AsyncIterator[Message]:
         return self._messages()
 
@@ -283,7 +281,7 @@ class QueueApi(ABC):
             yield await self.receive()
 
 
-class QueueManagerApi(AdministrationApi):
+class QueueManagerApi(Closing, AdministrationApi):
     """A queue manager with its queues: MS-MQDMPR 3.1.1.1."""
 
     identifier: Guid
@@ -334,14 +332,6 @@ class QueueManagerApi(AdministrationApi):
     @abstractmethod
     async def close(self) -> None:
         """Stop the queue manager after pending writes are on disk."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 class TransportSecurity(NamedTuple):

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 import structlog
@@ -502,9 +501,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -4,7 +4,16 @@ The low 16 bits are specific to the kind of object. DELETE to WRITE_OWNER (0x000
 MS-DTYP 2.4.3, under a name of their own for each kind.
 """
 
+from collections.abc import Mapping
 from enum import IntFlag
+from functools import reduce
+from operator import or_
+from typing import Any
+
+
+def _every(declared: Mapping[str, Any]) -> int:
+    """All rights that a class declared so far, which is what the specification lists for GENERIC_ALL."""
+    return int(reduce(or_, (value for name, value in declared.items() if not name.startswith("_"))))
 
 
 class SecurityInformation(IntFlag):
@@ -39,17 +48,7 @@ class QueueManagerAccess(IntFlag):
         | MQSEC_RECEIVE_JOURNAL_QUEUE_MESSAGE
     )
     MQSEC_MACHINE_GENERIC_WRITE = MQSEC_GET_MACHINE_PROPERTIES | MQSEC_GET_MACHINE_PERMISSIONS | MQSEC_CREATE_QUEUE
-    MQSEC_MACHINE_GENERIC_ALL = (
-        MQSEC_RECEIVE_DEADLETTER_MESSAGE
-        | MQSEC_RECEIVE_JOURNAL_QUEUE_MESSAGE
-        | MQSEC_CREATE_QUEUE
-        | MQSEC_SET_MACHINE_PROPERTIES
-        | MQSEC_GET_MACHINE_PROPERTIES
-        | MQSEC_DELETE_MACHINE
-        | MQSEC_GET_MACHINE_PERMISSIONS
-        | MQSEC_CHANGE_MACHINE_PERMISSIONS
-        | MQSEC_TAKE_MACHINE_OWNERSHIP
-    )
+    MQSEC_MACHINE_GENERIC_ALL = _every(vars())
     MQSEC_MACHINE_WORLD_RIGHTS = MQSEC_GET_MACHINE_PROPERTIES | MQSEC_GET_MACHINE_PERMISSIONS
 
 
@@ -72,17 +71,7 @@ class QueueAccess(IntFlag):
         MQSEC_GET_QUEUE_PROPERTIES | MQSEC_GET_QUEUE_PERMISSIONS | MQSEC_RECEIVE_MESSAGE | MQSEC_RECEIVE_JOURNAL_MESSAGE
     )
     MQSEC_QUEUE_GENERIC_WRITE = MQSEC_GET_QUEUE_PROPERTIES | MQSEC_GET_QUEUE_PERMISSIONS | MQSEC_WRITE_MESSAGE
-    MQSEC_QUEUE_GENERIC_ALL = (
-        MQSEC_RECEIVE_MESSAGE
-        | MQSEC_RECEIVE_JOURNAL_MESSAGE
-        | MQSEC_WRITE_MESSAGE
-        | MQSEC_SET_QUEUE_PROPERTIES
-        | MQSEC_GET_QUEUE_PROPERTIES
-        | MQSEC_DELETE_QUEUE
-        | MQSEC_GET_QUEUE_PERMISSIONS
-        | MQSEC_CHANGE_QUEUE_PERMISSIONS
-        | MQSEC_TAKE_QUEUE_OWNERSHIP
-    )
+    MQSEC_QUEUE_GENERIC_ALL = _every(vars())
 
 
 class SiteAccess(IntFlag):
@@ -99,17 +88,7 @@ class SiteAccess(IntFlag):
     MQSEC_TAKE_SITE_OWNERSHIP = 0x00080000
     MQSEC_SITE_GENERIC_READ = MQSEC_GET_SITE_PROPERTIES | MQSEC_GET_SITE_PERMISSIONS
     MQSEC_SITE_GENERIC_WRITE = MQSEC_GET_SITE_PROPERTIES | MQSEC_GET_SITE_PERMISSIONS | MQSEC_CREATE_MACHINE
-    MQSEC_SITE_GENERIC_ALL = (
-        MQSEC_CREATE_FRS
-        | MQSEC_CREATE_BSC
-        | MQSEC_CREATE_MACHINE
-        | MQSEC_SET_SITE_PROPERTIES
-        | MQSEC_GET_SITE_PROPERTIES
-        | MQSEC_DELETE_SITE
-        | MQSEC_GET_SITE_PERMISSIONS
-        | MQSEC_CHANGE_SITE_PERMISSIONS
-        | MQSEC_TAKE_SITE_OWNERSHIP
-    )
+    MQSEC_SITE_GENERIC_ALL = _every(vars())
 
 
 class EnterpriseAccess(IntFlag):
@@ -134,17 +113,7 @@ class EnterpriseAccess(IntFlag):
         | MQSEC_CREATE_SITE
         | MQSEC_CREATE_CN
     )
-    MQSEC_ENTERPRISE_GENERIC_ALL = (
-        MQSEC_CREATE_USER
-        | MQSEC_CREATE_CN
-        | MQSEC_CREATE_SITE
-        | MQSEC_SET_ENTERPRISE_PROPERTIES
-        | MQSEC_GET_ENTERPRISE_PROPERTIES
-        | MQSEC_DELETE_ENTERPRISE
-        | MQSEC_GET_ENTERPRISE_PERMISSIONS
-        | MQSEC_CHANGE_ENTERPRISE_PERMISSIONS
-        | MQSEC_TAKE_ENTERPRISE_OWNERSHIP
-    )
+    MQSEC_ENTERPRISE_GENERIC_ALL = _every(vars())
 
 
 class ConnectedNetworkAccess(IntFlag):
@@ -159,12 +128,4 @@ class ConnectedNetworkAccess(IntFlag):
     MQSEC_TAKE_CN_OWNERSHIP = 0x00080000
     MQSEC_CN_GENERIC_READ = MQSEC_GET_CN_PROPERTIES | MQSEC_GET_CN_PERMISSIONS
     # The specification's only name here without "MQ"; kept as printed.
-    SEC_CN_GENERIC_ALL = (
-        MQSEC_CN_OPEN_CONNECTOR
-        | MQSEC_SET_CN_PROPERTIES
-        | MQSEC_GET_CN_PROPERTIES
-        | MQSEC_DELETE_CN
-        | MQSEC_GET_CN_PERMISSIONS
-        | MQSEC_CHANGE_CN_PERMISSIONS
-        | MQSEC_TAKE_CN_OWNERSHIP
-    )
+    SEC_CN_GENERIC_ALL = _every(vars())
