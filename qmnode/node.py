@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Generator
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from qmnode.directory.port import Directory
@@ -157,6 +158,8 @@ class Opening:
         self._manager = await self._start()
         return self._manager
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._manager is not None:
             await self._manager.close()

@@ -1,10 +1,9 @@
 """Certificates of hosts: issued by the enterprise's own authority, and renewed before they expire."""
 
-from __future__ import annotations
-
 import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -12,10 +11,6 @@ from cryptography.hazmat.primitives import serialization
 
 from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.directory.authority import Issued, create_authority, issue, load_authority
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)

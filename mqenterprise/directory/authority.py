@@ -1,22 +1,18 @@
 """A private certificate authority for a private directory: its own root, and the certificates that it issues."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 AUTHORITY_LIFETIME: Final = datetime.timedelta(days=3650)
 CERTIFICATE_LIFETIME: Final = datetime.timedelta(days=825)

@@ -1,9 +1,6 @@
 """The typed objects of the directory. Those that a node also reads are declared by its port and only named here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from qmnode.directory.port import (
     DirectoryObject,
@@ -19,10 +16,8 @@ from qmnode.directory.port import (
     User,
     equals,
 )
+from qmnode.structures.guid import Guid
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
-
-if TYPE_CHECKING:
-    from qmnode.structures.guid import Guid
 
 __all__ = [
     "DirectoryObject",

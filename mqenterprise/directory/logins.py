@@ -3,10 +3,10 @@
 A password is sent over TLS with a verified certificate only, whatever the settings allow the node's own account.
 """
 
-from __future__ import annotations
+from typing import Final
 
-from typing import TYPE_CHECKING, Final
-
+from mqenterprise.directory.connection import LdapConnection
+from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.errors import BindRefused, ConstraintViolated, DirectoryUnavailable
 from mqenterprise.directory.names import escape_filter
 from mqenterprise.directory.results import BUSY, SUCCESS, error_of
@@ -14,10 +14,6 @@ from mqenterprise.directory.settings import BindMethod
 from mqenterprise.directory.wire import WireError, bind_request
 from qmnode.structures.errors import PacketError
 from qmnode.structures.sid import Sid
-
-if TYPE_CHECKING:
-    from mqenterprise.directory.connection import LdapConnection
-    from mqenterprise.directory.entries import Entry
 
 _LONGEST_NAME: Final = 256
 _ATTRIBUTES: Final = ("objectSid", "sAMAccountName", "cn")

@@ -4,23 +4,19 @@ ldap3 opens connections, secures and binds them. It makes and takes apart its me
 which costs a millisecond each: at 20,000 queues that decides how long a plan and an apply take, so these few are here.
 """
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ldap3.core.exceptions import LDAPException
 from ldap3.operation.search import compile_filter, parse_filter
 from pyasn1.codec.ber.encoder import encode as encode_asn1
 
+from mqenterprise.directory.entries import Change
 from mqenterprise.directory.errors import ConstraintViolated
-
-if TYPE_CHECKING:
-    from mqenterprise.directory.entries import Change
 
 LARGEST_MESSAGE: Final = 64 * 1024 * 1024
 """Bytes; a server that announces more is not believed."""

@@ -5,8 +5,6 @@ interrupted apply that is run again finds the finished steps in the directory an
 recorded in a file before the first write, so that even an interrupted apply can be rolled back.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
@@ -17,13 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from mqenterprise.topology.lease import Lease
 from mqenterprise.topology.plan import Plan, Standing, Step, from_json, standing, to_json
 from mqenterprise.topology.target import MovedOn, Snapshot, Target, TargetError, TargetUnavailable
-
-if TYPE_CHECKING:
-    from mqenterprise.topology.lease import Lease
 
 WORKERS = 4
 """The number of concurrent steps: as many as the directory keeps connections open for."""

@@ -4,17 +4,16 @@ Names of sites and machines are not among them: the directory refers to those by
 :mod:`mqenterprise.topology.ldap_reading` indexes.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import md5
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from mqenterprise.directory import mapping
+from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.mapping import Attribute, ObjectMapping, Values, default_of
 from mqenterprise.topology.resources import Value
 from qmnode.directory.port import OperatingSystemType
@@ -22,9 +21,6 @@ from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_text, guid_to_text, new_guid
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
-
-if TYPE_CHECKING:
-    from mqenterprise.directory.entries import Entry
 
 MARK: Final = "adminDescription"
 """The attribute for our mark: free text that every object of Active Directory may have and that nothing else reads.

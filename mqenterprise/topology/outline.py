@@ -1,16 +1,12 @@
 """Draw many sites as an outline: each under the neighbour of its cheapest link, with its other links in words."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from mqenterprise.topology.graph import Graph
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.shapes import Box, Canvas, counted, fitted, path, text_width
-
-if TYPE_CHECKING:
-    from mqenterprise.topology.graph import Graph
 
 _MARGIN: Final = 24.0
 _COLUMN: Final = 560.0

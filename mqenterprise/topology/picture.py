@@ -5,17 +5,13 @@ passes under a card. A cost stands beside its link, clear of other links and tex
 picture, in light or dark as the viewer prefers.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from mqenterprise.topology.graph import Graph, LinkEdge
 from mqenterprise.topology.outline import outline
 from mqenterprise.topology.ring import Ring, ring_of
 from mqenterprise.topology.shapes import LINE, Box, Canvas, counted, fitted, path
-
-if TYPE_CHECKING:
-    from mqenterprise.topology.graph import Graph, LinkEdge
 
 MOST_IN_RING: Final = 16
 """The greatest number of sites for which a ring is readable at a glance."""

@@ -1,21 +1,17 @@
 """The steps of an apply: read, plan, get the lease, record, carry out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from mqenterprise.topology.apply import WORKERS, apply, record, remaining, state_directory
+from mqenterprise.topology.check import Checked
 from mqenterprise.topology.collector import paused_collector
 from mqenterprise.topology.lease import TIME_TO_LIVE, Record, acquire
 from mqenterprise.topology.plan import Plan, make_plan
 from mqenterprise.topology.target import LeaseEntry, Target
 from mqenterprise.topology.wanted import wanted
-
-if TYPE_CHECKING:
-    from mqenterprise.topology.check import Checked
 
 
 class Observer(Protocol):

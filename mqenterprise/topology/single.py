@@ -4,20 +4,20 @@ The given values replace those of the directory. Omitted values stay, or are the
 must keep the rules of a whole declaration, and is carried out as a plan of one step.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, get_args
 
 from pydantic import ValidationError
 
 from mqenterprise.directory.errors import ObjectNotFound
+from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.topology import access, declaration
 from mqenterprise.topology.check import contradictions
 from mqenterprise.topology.explain import explain
 from mqenterprise.topology.export import declared_sections
+from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import Action, Plan, Step, make_plan, needs
 from mqenterprise.topology.problems import in_words
@@ -25,10 +25,6 @@ from mqenterprise.topology.resources import Kind, Reference, Resource, Table, Va
 from mqenterprise.topology.session import apply_plan
 from mqenterprise.topology.target import Snapshot
 from mqenterprise.topology.wanted import values_of
-
-if TYPE_CHECKING:
-    from mqenterprise.directory.service import EnterpriseDirectory
-    from mqenterprise.topology.ldap_target import LdapTarget
 
 Item = dict[str, Any]
 """An object in the form of a declaration."""
