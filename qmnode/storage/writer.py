@@ -1,6 +1,9 @@
 """The single writer: all writes of one pass of the event loop go to disk together, with one sync. And the position up
 to which the log was synced, stored beside it to distinguish a torn tail from a loss.
 
+Before it writes, the loop looks once more, without waiting, for what has come meanwhile: that shares the sync. Under
+load it saves every tenth sync; a call that comes alone waits microseconds longer.
+
 A new message waits in ``arrived`` until the pass ends. One that is received in the same pass is never written: the
 batch would put and delete it, and its other records say the same without it.
 
@@ -299,7 +302,7 @@ class Writer:
                 future.set_exception(self._failure or StoreError("the store is closed"))
                 future.exception()  # a failure without a waiter needs no warning
             else:
-                loop.call_soon(self._pass_over)
+                loop.call_soon(self._linger, loop)
         return future
 
     def pending(self) -> asyncio.Future[None] | None:
@@ -319,6 +322,10 @@ class Writer:
             raise self._failure
         if self._closed:
             raise StoreError("the store is closed")
+
+    def _linger(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the loop look once more for what has come meanwhile: it shares the write."""
+        loop.call_soon(self._pass_over)
 
     def _pass_over(self) -> None:
         if self._future is not None:

@@ -362,3 +362,15 @@ async def test_what_happens_to_a_message_in_one_pass_counts_in_its_order(path):
         assert store.read_messages(64, 0, 100, 100, 1 << 20, express=False) == [(2, changed), (4, changed), (6, VALUE)]
     with Store.open(path) as again:
         assert numbers(again) == [2, 4, 6]
+
+
+@pytest.mark.parametrize("sync", ["inline", "thread"])
+async def test_what_comes_while_the_loop_looks_once_more_shares_the_write(path, sync):
+    with Store.open(path, StorageSettings(sync=sync)) as store:
+        store.put_message(64, 1, VALUE)
+        first = store.durable()
+        await asyncio.sleep(0)
+        store.put_message(64, 2, VALUE)
+        assert store.durable() is first
+        await first
+        assert numbers(store) == [1, 2]
