@@ -20,6 +20,7 @@ def run_node(config: Path | None) -> int:
     with _cheap_imports():
         import asyncio
 
+        from qmnode.allocator import keep_freed_memory
         from qmnode.event_loop import loop_factory
         from qmnode.security.process import forbid_core_dumps
         from qmnode.service import Service, configure_log
@@ -29,6 +30,7 @@ def run_node(config: Path | None) -> int:
         settings = read_settings(config)
         configure_log(settings.log)
         forbid_core_dumps()
+        keep_freed_memory()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(Service(settings, config, _tell_what_holds_up_the_stop).run())
     except ConfigurationError as error:

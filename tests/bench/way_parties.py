@@ -32,6 +32,14 @@ except ModuleNotFoundError:  # a tree that knows no other loops
         return None
 
 
+try:
+    from qmnode.allocator import keep_freed_memory
+except ModuleNotFoundError:  # a tree whose nodes leave the allocator as it is
+
+    def keep_freed_memory() -> None:
+        pass
+
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -67,6 +75,7 @@ def security(folder: str) -> dict[str, object]:
 
 async def node(folder: str, name: str, address: str, tls: str = "") -> None:
     """A node with a queue, a socket for applications and connections to other nodes."""
+    keep_freed_memory()
     place = Path(folder)
     settings = Settings(
         computer_name=name,
