@@ -288,6 +288,7 @@ def test_a_queue_is_made_filled_edited_purged_and_deleted(filled: ConsoleLab, wi
         for item, button in (("Purge…", "Delete all messages"), ("Delete the queue…", "Delete the queue")):
             someone.click("More actions")
             expect(someone.page.get_by_role("menuitem", name="Purge…")).to_contain_text("the queue stays")
+            expect(someone.page.get_by_role("menu")).to_have_css("opacity", "1")
             # Mantine's own anchor of the focus is no item of the menu.
             assert [one for one in someone.serious() if not one.startswith("aria-required-children")] == []
             someone.page.get_by_role("menuitem", name=item).click()
@@ -477,16 +478,17 @@ def test_a_word_alone_is_looked_for_in_bodies(filled: ConsoleLab, window: Browse
 
 
 def test_a_life_has_the_move_to_a_subqueue(filled: ConsoleLab, window: Browser) -> None:
+    done(lambda: filled.fill("parcels", Message(b"x", label="parcel 7", recoverable=True), at="BETA"))
     with filled.signed_in("administer") as client:
-        (found,) = client.get("messages", params={"queue": "invoices", "where": "label=order 11"}).json()["found"]
-        place = f"nodes/BETA/v1/queues/invoices/messages/{found['message']['lookup_identifier']}/move"
-        assert client.post(place, json={"target": "invoices;later"}).status_code == 204
+        (found,) = client.get("messages", params={"queue": "parcels"}).json()["found"]
+        place = f"nodes/BETA/v1/queues/parcels/messages/{found['message']['lookup_identifier']}/move"
+        assert client.post(place, json={"target": "parcels;later"}).status_code == 204
     with person(filled, window) as someone:
         someone.go(f"life?id={quote(found['message']['identifier'])}")
         story = someone.page.locator("ol.life > li")
-        expect(story.filter(has_text="Arrived")).to_contain_text("in invoices on BETA")
-        expect(story.filter(has_text="Moved")).to_contain_text("invoices → invoices;later, by administer")
-        expect(story.filter(has_text="In a queue")).to_contain_text("order 11 in invoices;later on BETA")
+        expect(story.filter(has_text="Arrived")).to_contain_text("in parcels on BETA")
+        expect(story.filter(has_text="Moved")).to_contain_text("parcels → parcels;later, by administer")
+        expect(story.filter(has_text="In a queue")).to_contain_text("parcel 7 in parcels;later on BETA")
 
 
 def test_the_order_of_queues_is_shown_and_is_in_the_address(filled: ConsoleLab, window: Browser) -> None:
