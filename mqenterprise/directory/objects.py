@@ -21,6 +21,7 @@ from mqenterprise.directory.mapping import (
     filter_of,
     satisfies,
 )
+from mqenterprise.directory.names import escape_filter
 from qmnode.directory.port import DirectoryObject
 from qmnode.structures.guid import Guid, guid_from_bytes, guid_to_text
 
@@ -50,7 +51,7 @@ class ObjectRepository(Generic[Entity]):
     # Where
 
     def _base(self) -> str:
-        raise NotImplementedError
+        return self._connection.dialect.contexts.domain
 
     def _dn(self, entity: Entity) -> str:
         """The distinguished name: the one it was read with, or the one that 2.2.1 gives."""
@@ -58,7 +59,8 @@ class ObjectRepository(Generic[Entity]):
 
     def _by_name(self, name: str) -> Iterator[Entry]:
         """The entries of that name, the one where it belongs first."""
-        raise NotImplementedError
+        filter = f"(&(objectClass={self.mapping.object_class})(cn={escape_filter(name)}))"
+        return self._connection.search(self._base(), filter, self.mapping.names(None))
 
     def _located(self, entity: Entity) -> str:
         """The distinguished name of an object that exists; by its GUID when its path is not known."""

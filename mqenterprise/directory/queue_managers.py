@@ -63,9 +63,6 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
         self._notices = notices
         self._descriptors = NewDescriptors(connection)
 
-    def _base(self) -> str:
-        return self._connection.dialect.contexts.domain
-
     def _computer(self, name: str) -> tuple[str, bool]:
         """The computer's entry, and whether there is one already: wherever it is, or where a new one goes."""
         if not name or len(name) > LONGEST_COMPUTER_NAME:

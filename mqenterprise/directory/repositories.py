@@ -132,9 +132,6 @@ class QueueRepository(ObjectRepository[Queue]):
             owner = self._references.guid_of(parent_of(self._located(queue)), Refers.QUEUE_MANAGER)
             self._notices.note(event, queue.identifier, owner)
 
-    def _base(self) -> str:
-        return self._connection.dialect.contexts.domain
-
     def _dn(self, entity: Queue) -> str:
         computer, queue = split_pathname(entity.pathname)
         return child(split_queue_name(queue)[0], self._configuration_dn(computer))
@@ -200,9 +197,6 @@ class UserRepository(ObjectRepository[User]):
 
     mapping = USER
 
-    def _base(self) -> str:
-        return self._connection.dialect.contexts.domain
-
     def _dn(self, entity: User) -> str:
         if not entity.name:
             raise ConstraintViolated("a user must have a name")
@@ -247,15 +241,8 @@ class AliasRepository(ObjectRepository[QueueAlias]):
 
     mapping = ALIAS
 
-    def _base(self) -> str:
-        return self._connection.dialect.contexts.domain
-
     def _dn(self, entity: QueueAlias) -> str:
         return child(entity.name, self._connection.dialect.contexts.users)
-
-    def _by_name(self, name: str) -> Iterator[Entry]:
-        filter = f"(&(objectClass=msMQ-Custom-Recipient)(cn={escape_filter(name)}))"
-        return self._connection.search(self._base(), filter, self.mapping.names(None))
 
 
 class DistributionListRepository(ObjectRepository[DistributionList]):
@@ -264,15 +251,8 @@ class DistributionListRepository(ObjectRepository[DistributionList]):
     mapping = DISTRIBUTION_LIST
     GLOBAL_DISTRIBUTION_GROUP = 2
 
-    def _base(self) -> str:
-        return self._connection.dialect.contexts.domain
-
     def _dn(self, entity: DistributionList) -> str:
         return child(entity.name, self._connection.dialect.contexts.users)
-
-    def _by_name(self, name: str) -> Iterator[Entry]:
-        filter = f"(&(objectClass=group)(cn={escape_filter(name)}))"
-        return self._connection.search(self._base(), filter, self.mapping.names(None))
 
     def _new_attributes(self, entity: DistributionList) -> dict[str, Sequence[bytes]]:
         account = self._connection.dialect.account("group", entity.name)

@@ -156,7 +156,7 @@ class Closing(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Close it."""
+        """Release everything that it holds. Closing again does nothing."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -158,6 +158,35 @@ class ConsoleLab:
     provider: int = 0
     """The port of the OpenID Connect provider, when it runs."""
 
+    def start(self, directory_file: Path, *options: object) -> None:
+        """Start the console at the address in ``url``, with the certificate and ``nodes.yaml`` of the folder."""
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-m", "mqenterprise", "console", "--listen", httpx.URL(self.url).netloc.decode(),
+                "--certificate", str(self.folder / "certificate.pem"), "--private-key", str(self.folder / "key.pem"),
+                "--nodes", str(self.folder / "nodes.yaml"), "--directory", str(directory_file), *map(str, options),
+            ],
+            cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline()
+        assert self.url in said, said
+
+        def answers() -> bool:
+            with self.browser() as client:
+                try:
+                    return client.get("session").status_code == 200
+                except httpx.TransportError:
+                    return False
+
+        wait_until(answers, 60, "the console answers")
+
+    def stop(self) -> None:
+        """Stop the console, if it runs."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(60)
+
     def trust(self) -> ssl.SSLContext:
         """What makes the certificate of all of them believed."""
         return ssl.create_default_context(cafile=str(self.folder / "certificate.pem"))
@@ -279,35 +308,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory, slapd: EmbeddedDirectory) -> I
         (folder / "nodes.yaml").write_text(json.dumps(settings))
         directory_file = written_settings(slapd.client_settings(), folder)
         add_people(slapd.client_settings())
-        port, lab.provider = free_port(), free_port()
-        lab.url = f"https://{HOST}:{port}/"
+        lab.provider, lab.url = free_port(), f"https://{HOST}:{free_port()}/"
         sign_in = write_sign_in(folder, directory_file, lab.url, f"http://{HOST}:{lab.provider}")
-        lab.process = subprocess.Popen(
-            [
-                sys.executable, "-m", "mqenterprise", "console", "--listen", f"{HOST}:{port}",
-                "--certificate", str(certificate), "--private-key", str(key),
-                "--sign-in", str(sign_in), "--nodes", str(folder / "nodes.yaml"), "--directory", str(directory_file),
-                "--declared", str(write_declaration(folder)),
-            ],
-            cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        assert lab.process.stdout is not None
-        said = lab.process.stdout.readline()
-        assert lab.url in said, said
-
-        def answers() -> bool:
-            with lab.browser() as client:
-                try:
-                    return client.get("session").status_code == 200
-                except httpx.TransportError:
-                    return False
-
-        wait_until(answers, 60, "the console answers")
+        lab.start(directory_file, "--sign-in", sign_in, "--declared", write_declaration(folder))
         yield lab
     finally:
-        if lab.process is not None:
-            lab.process.terminate()
-            lab.process.wait(60)
+        lab.stop()
         for node in lab.nodes.values():
             if node.running:
                 node.stop()

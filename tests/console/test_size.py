@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import ssl
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -22,7 +20,6 @@ from qmnode.directory.port import QueueManager, Site
 from tests.console.browser import browser, done, person
 from tests.console.conftest import HOST, TOKENS, ConsoleLab, free_port
 from tests.directory.test_commands import written_settings
-from tests.lab.nodes import PROJECT
 from tests.lab.waiting import wait_until
 from tests.management.conftest import write_certificate
 
@@ -127,32 +124,11 @@ def large(tmp_path_factory: pytest.TempPathFactory, slapd: EmbeddedDirectory) ->
                 directory.queue_managers.add(QueueManager(computer_name=machine, site_identifier_list=(site,)))
         addresses = {machine: {"address": f"{HOST}:{port}"} for machine, port in nodes.ports.items()}
         (folder / "nodes.yaml").write_text(json.dumps({"authority": "certificate.pem", "machines": addresses}))
-        port = free_port()
-        lab.url = f"https://{HOST}:{port}/"
-        lab.process = subprocess.Popen(
-            [
-                sys.executable, "-m", "mqenterprise", "console", "--listen", f"{HOST}:{port}",
-                "--certificate", str(certificate), "--private-key", str(key), "--nodes", str(folder / "nodes.yaml"),
-                "--directory", str(written_settings(slapd.client_settings(), folder)),
-            ],
-            cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        assert lab.process.stdout is not None
-        assert lab.url in lab.process.stdout.readline()
-
-        def answers() -> bool:
-            with lab.browser() as client:
-                try:
-                    return client.get("session").status_code == 200
-                except httpx.TransportError:
-                    return False
-
-        wait_until(answers, 60, "the console answers")
+        lab.url = f"https://{HOST}:{free_port()}/"
+        lab.start(written_settings(slapd.client_settings(), folder))
         yield lab
     finally:
-        if lab.process is not None:
-            lab.process.terminate()
-            lab.process.wait(60)
+        lab.stop()
         nodes.stop()
 
 
