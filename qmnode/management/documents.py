@@ -94,7 +94,7 @@ class Document(BaseModel):
     @classmethod
     def from_attributes(cls, source: object, /, **others: Any) -> Self:
         """Make the document from the attributes of the same names, and from these values of other fields."""
-        return cls(**{name: getattr(source, name) for name in cls.model_fields.keys() - others.keys()}, **others)
+        return cls(**{name: getattr(source, name) for name in cls.model_fields if name not in others}, **others)
 
 
 class Privacy(StrEnum):
