@@ -29,6 +29,11 @@ options:
     type: list
     elements: str
     default: [enterprise]
+  optional_extras:
+    description: Extras that the hosts get as well if their wheels can be had. Otherwise the release is without them.
+    type: list
+    elements: str
+    default: []
   constraints:
     description: Versions of the dependencies; by default C(requirements.lock) in O(source), if it is there.
     type: path
@@ -119,6 +124,19 @@ def without_hashes(constraints):
     return re.sub(r"[ \t]*\\\n[ \t]*--hash=\S+", "", constraints)
 
 
+def make_wheels(module, command, source):
+    """Run pip with all extras, and again without the optional ones if they cannot be had; its last code and error."""
+    extras, optional = module.params["extras"], module.params["optional_extras"]
+    wanted = ",".join([*extras, *optional])
+    code, _out, err = module.run_command([*command, f"{source}[{wanted}]" if wanted else str(source), "pip"])
+    if code != 0 and optional:
+        wanted = ",".join(extras)
+        code, _out, err = module.run_command([*command, f"{source}[{wanted}]" if wanted else str(source), "pip"])
+        if code == 0:
+            module.warn(f"the release is without {', '.join(optional)}: the wheels cannot be had")
+    return code, err
+
+
 def build(module, source, name, constraints, archive):
     """Build the wheels in a folder of their own and put the archive in place when it is whole."""
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
@@ -130,10 +148,8 @@ def build(module, source, name, constraints, archive):
             plain = Path(folder) / "constraints.txt"
             plain.write_text(without_hashes(constraints.read_text("utf-8")), "utf-8")
             command += ["--constraint", str(plain)]
-        extras = ",".join(module.params["extras"])
-        command += [f"{source}[{extras}]" if extras else str(source), "pip"]
         pool.mkdir(exist_ok=True)
-        code, _out, err = module.run_command(command)
+        code, err = make_wheels(module, command, source)
         if code != 0:
             module.fail_json(
                 msg=f"the wheels of {source} cannot be built: {err.strip()[-2000:]}. "
@@ -157,6 +173,7 @@ def main():
             "source": {"type": "path", "required": True},
             "dest": {"type": "path", "required": True},
             "extras": {"type": "list", "elements": "str", "default": ["enterprise"]},
+            "optional_extras": {"type": "list", "elements": "str", "default": []},
             "constraints": {"type": "path"},
         },
         supports_check_mode=True,
@@ -169,7 +186,8 @@ def main():
     try:
         name, version, packages = project_of(source)
         pinned = constraints.read_text("utf-8") if constraints else ""
-        release = f"{version}-{digest(source, packages, [*sorted(module.params['extras']), pinned])}"
+        extras = {*module.params["extras"], *module.params["optional_extras"]}
+        release = f"{version}-{digest(source, packages, [*sorted(extras), pinned])}"
     except (OSError, KeyError, ValueError) as error:
         module.fail_json(msg=f"{source} is not the project's source: {error}")
     archive = dest / f"{release}.tar"
