@@ -6,7 +6,7 @@ from typing import Final
 _TRIM_THRESHOLD: Final = -1
 _TOP_PAD: Final = -2
 _MMAP_THRESHOLD: Final = -3
-"""Parameters of mallopt(3)."""
+"""The numbers of these parameters for mallopt(3)."""
 _MIB: Final = 1 << 20
 _LARGEST: Final = 4 * _MIB
 """Blocks up to this size come from the heap. A batch of messages, and what RocksDB writes it into, are smaller."""
