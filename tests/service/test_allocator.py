@@ -8,11 +8,10 @@ import resource, sys
 from qmnode.allocator import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
-blocks = [bytes(size << 10) for size in (256, 512, 1024, 2048)]
-del blocks
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(50):
-    bytearray(b"x") * (1 << 20)
+for _ in range(20):
+    batch = [bytearray(b"x") * (3 << 19) for _ in range(6)]  # 9 MiB in blocks of a batch's size
+    del batch
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
