@@ -5,7 +5,6 @@ Each pair has a durable queue for the clients in Python and one for those in Go.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.amqp.foreign import Broker, free_port, installed, run
 from tests.amqp.rabbitmq import rabbitmq
+from tests.lab.waiting import holds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -99,9 +99,15 @@ async def sourced(folder: Path) -> AsyncIterator[Pair]:
             await server.start()
             servers.append(server)
         urls = [f"nats://127.0.0.1:{server.port}" for server in servers]
-        await asyncio.sleep(1)  # the leaf connects; a stream made before that looks for its source ten seconds later
+        # A stream that is made before the leaf is connected looks for its source ten seconds later.
+        log = folder / "TARGET" / "log"
+        await holds(lambda: _says(log, "Leafnode connection created"), 30, "the leaf is connected")
         client = python_client()
         for queue in QUEUES:
             await run(*client, "nats", "streams", urls[0], queue, cwd=folder)
             await run(*client, "nats", "streams", urls[1], queue, "SOURCE", cwd=folder)
         yield Pair("NATS 2.9, source", "nats", *urls, tuple(server.pid for server in servers))
+
+
+async def _says(log: Path, words: str) -> bool:
+    return words in log.read_text()
