@@ -19,7 +19,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """The function that makes the loop; None for asyncio's own. Raises ConfigurationError for one that is not there."""
     wanted = os.environ.get(LOOP_VARIABLE, "")
     if wanted not in ("", _ASYNCIO, _UVLOOP):
-        raise ConfigurationError(f"{LOOP_VARIABLE}={wanted}: there are {_ASYNCIO} and {_UVLOOP}")
+        raise ConfigurationError(f"{LOOP_VARIABLE}={wanted}: unknown event loop; use {_ASYNCIO} or {_UVLOOP}")
     if wanted == _ASYNCIO:
         return None
     try:

@@ -38,7 +38,7 @@ def test_without_uvloop_asyncio_is_used_unless_uvloop_is_asked_for(monkeypatch: 
 
 def test_a_loop_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LOOP_VARIABLE, "trio")
-    with pytest.raises(ConfigurationError, match="there are asyncio and uvloop"):
+    with pytest.raises(ConfigurationError, match="use asyncio or uvloop"):
         loop_factory()
 
 
