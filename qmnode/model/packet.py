@@ -65,6 +65,7 @@ from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import is_permitted
 from qmnode.structures.message_properties_header import MAX_LABEL, PropertyFlags
+from qmnode.structures.message_security import PRIVACY_LEVELS
 from qmnode.structures.packet_view import (
     ADDRESS,
     FLAGS_AT,
@@ -74,12 +75,14 @@ from qmnode.structures.packet_view import (
     SIZE_AT,
     SIZE_END,
     SOURCE,
+    UNUSUAL_BASE,
     Places,
     Shapes,
     base_flags_of,
     label_length,
     message_class_of,
     places_of,
+    privacy_level_of,
     times_to_live,
     user_flags_of,
     with_base_flags,
@@ -432,17 +435,21 @@ Private queues are named relative to the message's source and destination (2.2.1
 """
 
 
+_NOT_ADDRESSABLE: Final = RARE_FLAGS | HAS_TRANSACTION | UserFlags.DM.mask & ~RECOVERABLE_FLAG
+
+
 def is_addressable(packet: bytes, places: Places) -> bool:
     """Whether a parsed packet can get another destination in place: not one with headers that few have, and not one
     that a receiver would refuse.
     """
     flags = user_flags_of(packet)
     return (
-        not flags & (RARE_FLAGS | HAS_TRANSACTION)
-        and not base_flags_of(packet) & TRACED
+        not flags & _NOT_ADDRESSABLE
+        and not base_flags_of(packet) & UNUSUAL_BASE
         and _NAMES_ALIKE[flags >> ADMINISTRATION_SHIFT & 63]
         and label_length(packet, places.properties) <= MAX_LABEL
         and is_permitted(message_class_of(packet, places.properties))
+        and privacy_level_of(packet, places.properties) in PRIVACY_LEVELS
     )
 
 

@@ -51,7 +51,7 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import is_permitted
 from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.message_security import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
+from qmnode.structures.message_security import PRIVACY_LEVELS, EncryptionAlgorithm, HashAlgorithm
 from qmnode.structures.names import (
     DirectFormatName,
     FormatName,
@@ -269,14 +269,11 @@ def serialize(
     return with_rare_headers(value, message, destination.sender)
 
 
-_PRIVACY_LEVELS: Final = frozenset(map(int, PrivacyLevel))
-
-
 def _check_numbers(message_class: int, privacy_level: int) -> None:
     """Refuse values here that every receiver refuses (MS-MQMQ 2.2.19.3): they would block the messages behind them."""
     if not is_permitted(message_class):
         raise _bad_value(f"message_class 0x{message_class:04X}: use one of MessageClass, or bits of 0xE1FF")
-    if privacy_level not in _PRIVACY_LEVELS:
+    if privacy_level not in PRIVACY_LEVELS:
         raise _bad_value(f"privacy_level {privacy_level}: use 0, 1, 3 or 5 (PrivacyLevel)")
 
 

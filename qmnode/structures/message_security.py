@@ -4,6 +4,7 @@ The names are those of MS-MQDMPR 3.1.1.12, the numbers are on the wire. The algo
 """
 
 from enum import IntEnum
+from typing import Final
 
 
 class PrivacyLevel(IntEnum):
@@ -13,6 +14,9 @@ class PrivacyLevel(IntEnum):
     BASE = 1
     ENHANCED = 3
     ADVANCED = 5
+
+
+PRIVACY_LEVELS: Final = frozenset(map(int, PrivacyLevel))
 
 
 class HashAlgorithm(IntEnum):

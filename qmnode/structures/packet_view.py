@@ -35,6 +35,9 @@ SOURCE: Final = slice(_USER_AT + offset_of(UserHeader, "source_queue_manager"), 
 ADDRESS: Final = slice(SOURCE.stop, SOURCE.stop + GUID_SIZE)
 """SourceQueueManager and QueueManagerAddress. All of these have the same place in every packet."""
 
+UNUSUAL_BASE: Final = BaseFlags.IN.mask | BaseFlags.SH.mask | BaseFlags.DH.mask | BaseFlags.TR.mask
+"""BaseHeader.Flags of packets that no application's message becomes unchanged."""
+
 HEAD_CODES: Final = f"{SIZE_AT}sI{SENT_TIME_AT - SIZE_END}sIII"
 """BaseHeader and UserHeader up to the names: PacketSize, SentTime, MessageID and Flags, and the bytes before and
 between them, which the messages of one application share.
@@ -140,7 +143,8 @@ def label_length(buffer: Buffer, properties: int) -> int:
     return buffer[properties + _LABEL_LENGTH_AT]
 
 
-_read_class: Final = Struct(f"<{offset_of(MessagePropertiesHeader, 'message_class')}xH").unpack_from
+_read_class: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "message_class")).unpack_from
+_read_privacy: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "privacy_level")).unpack_from
 _BASE_FLAGS_AT: Final = offset_of(BaseHeader, "flags")
 _REACH_AT: Final = offset_of(BaseHeader, "time_to_reach_queue")
 _LIFETIME_AT: Final = _USER_AT + offset_of(UserHeader, "time_to_be_received")
@@ -153,6 +157,12 @@ def message_class_of(buffer: Buffer, properties: int) -> int:
     """MessageClass in the MessagePropertiesHeader at ``properties``."""
     message_class: int = _read_class(buffer, properties)[0]
     return message_class
+
+
+def privacy_level_of(buffer: Buffer, properties: int) -> int:
+    """PrivacyLevel in the MessagePropertiesHeader at ``properties``."""
+    level: int = _read_privacy(buffer, properties)[0]
+    return level
 
 
 def base_flags_of(packet: Buffer) -> int:
@@ -238,7 +248,6 @@ class Shape:
         )
 
 
-_UNUSUAL_BASE: Final = BaseFlags.IN.mask | BaseFlags.SH.mask | BaseFlags.DH.mask
 _UNUSUAL_USER: Final = UserFlags.TH.mask | UserFlags.SH.mask | UserFlags.MQ.mask | UserFlags.HH.mask
 _SHAPES_KEPT: Final = 8
 
@@ -263,7 +272,7 @@ class Shapes:
                     recent.insert(0, recent.pop(place))
                 return shape
         headers = MessageHeaders.parse(packet)
-        if headers.base_flags & _UNUSUAL_BASE or headers.user_flags & _UNUSUAL_USER:
+        if headers.base_flags & UNUSUAL_BASE or headers.user_flags & _UNUSUAL_USER:
             return None
         shape = Shape(packet, places_of(packet))
         if not shape.fits(packet):  # such as a label longer than allowed

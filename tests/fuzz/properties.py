@@ -29,20 +29,12 @@ from qmnode.structures.guid import guid_from_text, guid_to_text
 from qmnode.structures.layout import Structure
 from qmnode.structures.message_headers import MessageHeaders
 from qmnode.structures.names import PathName, QueueNameError, parse_format_name
-from qmnode.structures.packet_view import (
-    ADDRESS,
-    SOURCE,
-    Shapes,
-    label_length,
-    message_class_of,
-    places_of,
-    user_flags_of,
-)
 from qmnode.structures.packets import packet_size, read_packet
 from qmnode.structures.user_message import UserMessage
 from tests.fuzz.amqp_properties import AMQP_TARGETS
 from tests.fuzz.body_properties import BODY_TARGETS
 from tests.fuzz.rpc_properties import RPC_TARGETS
+from tests.fuzz.view_properties import VIEW_TARGETS
 from tests.lab.sddl import SddlError, format_sddl, parse_sddl
 
 SERVER_PORT = 1801
@@ -203,38 +195,6 @@ def check_message_headers(data: bytes) -> None:
     repr(headers)
 
 
-def check_shapes(data: bytes) -> None:
-    """After one packet (behind two bytes with its size), the view accepts another only as the parser reads it."""
-    size = int.from_bytes(data[:2], "little")
-    shapes = Shapes()
-    for packet in (data[2 : 2 + size], data[2 + size :]):
-        try:
-            shape = shapes.validate(packet)
-        except PacketError as error:
-            _refused_alike(packet, error)
-            continue
-        message = UserMessage.parse(packet)
-        user, properties = message.user_header, message.message_properties_header
-        if shape is None:
-            continue
-        places = shape.places
-        assert places == places_of(packet)
-        assert places.properties == message.base_header.size + user.size
-        assert user_flags_of(packet) == user.flags
-        assert (packet[SOURCE], packet[ADDRESS]) == (user.source_queue_manager, user.queue_manager_address)
-        assert label_length(packet, places.properties) == properties.label_length
-        assert message_class_of(packet, places.properties) == properties.message_class
-
-
-def _refused_alike(packet: bytes, error: PacketError) -> None:
-    try:
-        UserMessage.parse(packet)
-    except PacketError as other:
-        assert str(other) == str(error)
-    else:
-        raise AssertionError("the parser accepts what its shape does not")
-
-
 def check_sddl(data: bytes) -> None:
     """Text gives a security descriptor that prints as text which gives it again, or SddlError."""
     try:
@@ -268,7 +228,7 @@ TARGETS = MappingProxyType(
         "guid": check_guid,
         "sddl": check_sddl,
         "message_headers": check_message_headers,
-        "shapes": check_shapes,
+        **VIEW_TARGETS,
         **RPC_TARGETS,
         **AMQP_TARGETS,
         **BODY_TARGETS,

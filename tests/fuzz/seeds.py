@@ -36,6 +36,7 @@ from tests.fuzz.amqp_properties import amqp_seeds
 from tests.fuzz.body_properties import body_seeds
 from tests.fuzz.properties import structures
 from tests.fuzz.rpc_properties import rpc_seeds
+from tests.fuzz.view_properties import view_seeds
 
 ONE, TWO = Guid(b"\x11" * 16), Guid(b"\x22" * 16)
 SID = bytes.fromhex("010500000000000515000000ad4a9ebd36d9fa3d63a656dae8030000")
@@ -129,7 +130,6 @@ def seeds() -> Iterator[tuple[str, bytes]]:
         yield "packet", data
         yield "packet_size", data[:20]
         yield "message_headers", data
-        yield "shapes", len(data).to_bytes(2, "little") + data + data
         yield "source.auto", data
         yield "source.hex", data[:200].hex(" ", 2).encode()
     yield "source.raw", b"".join(whole)
@@ -139,6 +139,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
     for text in NAMES:
         for target in ("format_name", "path_name", "guid"):
             yield target, text.encode()
+    yield from view_seeds(list(messages()))
     yield from rpc_seeds()
     yield from amqp_seeds()
     yield from body_seeds()

@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
-from qmnode.errors import MessageTooLargeError
+from qmnode.errors import MessageQueuingError, MessageTooLargeError
 from qmnode.model.message import Message
 from qmnode.model.packet import message_from_packet, received_message
 from qmnode.model.record import PREFIX_SIZE
 from qmnode.model.serialization import Destination, TransactionFields, address_packed, serialize
+from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import parse_single_format_name
+from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.sid import Sid
+from qmnode.structures.user_header import UserFlags
+from qmnode.structures.user_message import UserMessage
 
 APPLICATION, NODE, OTHER = (Guid(bytes([number]) * 16) for number in (1, 2, 3))
 NOW = 1_700_000_000.25
@@ -93,3 +97,35 @@ def test_a_packet_that_its_new_destination_makes_too_large_is_refused() -> None:
     with pytest.raises(MessageTooLargeError):
         serialize(message_from_packet(packet), destination, 1, NOW)
     assert address_packed([message_from_packet(packet)], destination, lambda: 1, NOW) is None
+
+
+def test_a_session_header_is_left_out() -> None:
+    message = UserMessage.parse(packet_of_application({"label": "order 7"}))
+    header = SessionHeader(ack_sequence_number=0, user_msg_sequence_number=0)
+    packet = message.replace(session_header=header).write()
+    destination = destination_to(NAMES[0], True, None)
+    sent = UserMessage.parse(serialize(message_from_packet(packet), destination, 41, NOW)[PREFIX_SIZE:])
+    assert sent.session_header is None
+    assert sent.message_properties_header == message.message_properties_header
+
+
+@pytest.mark.parametrize(("field", "value"), [("privacy_level", 2), ("message_class", 0x1F00)])
+def test_numbers_that_receivers_refuse_are_refused_in_packets_as_well(field: str, value: int) -> None:
+    message = UserMessage.parse(packet_of_application({}))
+    properties = message.message_properties_header.put(**{field: value})
+    packet = message.put(message_properties_header=properties).write()
+    with pytest.raises(MessageQueuingError, match=field):
+        serialize(message_from_packet(packet), destination_to(NAMES[0], True, None), 41, NOW)
+
+
+def test_bits_that_receivers_refuse_are_left_out() -> None:
+    message = UserMessage.parse(packet_of_application({}))
+    base, user = message.base_header, message.user_header
+    packet = message.put(
+        base_header=base.put(flags=BaseFlags.TR.put(base.flags, 1)),
+        user_header=user.put(flags=UserFlags.DM.put(user.flags, 2)),
+    ).write()
+    value = serialize(message_from_packet(packet), destination_to(NAMES[0], True, None), 41, NOW)
+    sent = UserMessage.parse(value[PREFIX_SIZE:])
+    assert not BaseFlags.TR.get(sent.base_header.flags)
+    assert UserFlags.DM.get(sent.user_header.flags) == 0
