@@ -35,5 +35,5 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def loop_name() -> str:
-    """The running loop, for the log: ``asyncio`` or ``uvloop``."""
+    """The running loop: ``asyncio`` or ``uvloop``."""
     return type(asyncio.get_running_loop()).__module__.partition(".")[0]

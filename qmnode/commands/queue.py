@@ -184,7 +184,7 @@ def list_queues(
                 queue.message_count,
                 size_text(queue.total_bytes),
                 queue.journal_message_count,
-                queue.transactional,
+                _transactional(queue),
                 queue.label,
             )
             for queue in queues
@@ -269,7 +269,14 @@ def _show(queue: QueueDocument, as_json: bool) -> None:
         return
     quotas = {name: quota_text(getattr(queue, name)) for name in ("quota", "journal_quota")}
     sizes = {name: size_text(getattr(queue, name)) for name in ("total_bytes", "journal_total_bytes")}
-    print_facts(dict(queue) | quotas | sizes)
+    print_facts(dict(queue) | quotas | sizes | {"transactional": _transactional(queue)})
+
+
+def _transactional(queue: QueueDocument) -> bool | None:
+    """Whether the queue accepts messages in transactions only. An outgoing queue accepts both kinds: it has the default
+    of the attribute (MS-MQDMPR 3.1.7.1.5, 3.1.7.1.33), which says nothing about its destination.
+    """
+    return None if queue.queue_type is QueueType.OUTGOING else queue.transactional
 
 
 @app.command(epilog="Example: qmnode queue delete orders --yes")

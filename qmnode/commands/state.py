@@ -11,7 +11,7 @@ _NODE: Final = (
     "computer_name", "identifier", "version", "online", "queue_count", "outgoing_queue_count", "message_count",
     "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
-    "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges",
+    "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",

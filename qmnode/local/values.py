@@ -50,6 +50,7 @@ _ADDED: Final[dict[type, frozenset[str]]] = {
             "amqp_connections",
             "amqp_links",
             "bridges",
+            "event_loop",
         }
     ),
     QueueInformation: frozenset({"duplicate_window"}),

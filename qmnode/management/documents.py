@@ -259,6 +259,7 @@ class NodeDocument(Document):
     amqp_connections: int = 0
     amqp_links: int = Field(default=0, description="Links of programs to queues over AMQP")
     bridges: list[BridgeDocument] = Field(default=[], description="Bridges to AMQP peers, by name")
+    event_loop: str = Field(default="", description="What the node runs on: asyncio or uvloop")
 
     @classmethod
     def of(cls, status: NodeStatus, version: str) -> Self:

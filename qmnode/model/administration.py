@@ -64,6 +64,8 @@ class NodeStatus:
     settings for a restart does not count."""
     bridges: tuple["BridgeInformation", ...] = ()
     """The bridges to AMQP peers, by name."""
+    event_loop: str = ""
+    """The event loop that the node runs on: ``asyncio`` or ``uvloop``."""
 
 
 @dataclass(slots=True)

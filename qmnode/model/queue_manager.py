@@ -12,6 +12,7 @@ import structlog
 
 from qmnode.directory.port import Directory
 from qmnode.errors import MessageQueuingError
+from qmnode.event_loop import loop_name
 from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import (
     Access,
@@ -330,6 +331,7 @@ class QueueManager(QueueManagerApi):
             amqp_connections=self.amqp.connections,
             amqp_links=self.amqp.links,
             bridges=tuple(replace(bridge) for _, bridge in sorted(self.amqp.bridges.items())),
+            event_loop=loop_name(),
         )
 
     def _cut_off(self, count: int) -> list[str]:

@@ -25,6 +25,7 @@ def test_the_status_for_people_and_programs(node: NodeProcess, command: Command)
     assert "ALPHA" in command("status").out
     status = command("status", "--json").json
     assert (status["computer_name"], status["quotas"]["quota"]) == ("ALPHA", 1048576)
+    assert status["event_loop"] in ("asyncio", "uvloop")
 
 
 def test_the_node_is_found_by_its_configuration(
@@ -205,6 +206,17 @@ def test_messages_move_to_a_subqueue(queue: str, command: Command) -> None:
     assert command("receive", f"{queue};later").out == "a\n"
     again = command("move", queue, message["lookup_identifier"], "--to", f"{queue};later")
     assert (again.code, "MQ_ERROR_MESSAGE_NOT_FOUND" in again.err) == (1, True)
+
+
+def test_an_outgoing_queue_with_transactional_messages_is_not_called_non_transactional(
+    node: NodeProcess, command: Command
+) -> None:
+    assert command("send", OUTGOING, "one", "--transactional").code == 0
+    (row,) = (line for line in command("queue", "list", "--kind", "outgoing").out.splitlines() if OUTGOING in line)
+    shown = command("queue", "show", OUTGOING).out
+    assert " no " not in row
+    assert re.search(r"^transactional +-", shown, re.MULTILINE)
+    assert command("queue", "purge", OUTGOING, "--yes").code == 0
 
 
 def test_an_outgoing_queue_is_paused_and_purged(node: NodeProcess, command: Command) -> None:

@@ -58,4 +58,5 @@ async def test_a_killed_node_has_on_either_loop_what_it_accepted(tmp_path: Path,
         async with qmnode.connect(node.socket) as manager:
             queue = await manager.open_queue(f"DIRECT=OS:{NAME}")
             bodies = [(await queue.receive(0)).body for _ in range(10)]
+            assert (await manager.status()).event_loop == wanted
     assert bodies == [str(number).encode() for number in range(10)]
