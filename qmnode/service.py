@@ -200,7 +200,9 @@ class Service:
         notify_service_manager("STOPPING=1")
         log.info("stopping")
         self._stopping()
-        left = await self.manager.network.drain(self.settings.transfer.drain_time)
+        from qmnode.delivery.draining import drain
+
+        left = await drain(self.manager.network, self.settings.transfer.drain_time)
         if left:
             log.info("messages wait for the next start", messages=left)
 

@@ -119,7 +119,8 @@ class Acknowledgments:
         queue_sender = self._network.queue_sender(sequence.queue)
         if queue_sender is not None:
             queue_sender.credibility.answers_from = address
-            queue_sender.order_acknowledged(sequence.acknowledged)
+            queue_sender.unacknowledged.order_acknowledged(sequence.acknowledged)
+            queue_sender.schedule()
         self._network.timers_changed()
 
     def _believed(self, sequence: OutgoingSequence, received: OrderAckReceived, address: str) -> int:
@@ -127,7 +128,7 @@ class Acknowledgments:
         queue_sender = self._network.queue_sender(sequence.queue)
         if queue_sender is None or received.author != sequence.destination:
             return 0
-        return queue_sender.stored_up_to(received, address)
+        return queue_sender.unacknowledged.stored_up_to(received, address)
 
     def _waits(self, sequence: OutgoingSequence, received: OrderAckReceived) -> bool:
         """Whether an order acknowledgment is kept until the next hop has stored more messages."""
@@ -156,7 +157,7 @@ class Acknowledgments:
                 self._loop.call_soon(connection.close)
                 return Belief.NOT_YET
             queue_sender = self._network.queue_sender(queue)
-            is_destination = queue_sender is not None and queue_sender.destination == author
+            is_destination = queue_sender is not None and queue_sender.unacknowledged.destination == author
             own = self._network.manager.identifier
             if is_destination or self._network.identities.may_pass_on(author, own):
                 return Belief.WHOLE

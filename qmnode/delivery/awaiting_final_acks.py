@@ -128,19 +128,19 @@ class FinalAcks:
         queue_sender = self._queue_sender(body.tx_sequence_id)
         if queue_sender is None:
             return False
-        entry = queue_sender.find(body.tx_sequence_id, body.tx_sequence_number)
+        entry = queue_sender.unacknowledged.find(body.tx_sequence_id, body.tx_sequence_number)
         if entry is None:
             return False
-        destination = destination_of(packet_of(entry[1]), queue_sender.destination)
+        destination = destination_of(packet_of(entry[1]), queue_sender.unacknowledged.destination)
         fate = final_ack_fate(packet_of(entry[1]), acknowledgment, destination)
         if fate is Fate.KEEP:
             return False
         believed = belief(queue_sender.key, destination, False)
         if believed in (Belief.NEVER, Belief.NOT_YET):
             return False
-        if believed is not Belief.WHOLE and not queue_sender.is_stored(acknowledgment):
-            return queue_sender.wait_for(acknowledgment)
-        queue_sender.remove(entry, body.tx_sequence_number, acknowledgment.message_class in ON_THE_WAY)
+        if believed is not Belief.WHOLE and not queue_sender.unacknowledged.is_stored(acknowledgment):
+            return queue_sender.unacknowledged.wait_for(acknowledgment)
+        queue_sender.unacknowledged.remove(entry, body.tx_sequence_number, acknowledgment.message_class in ON_THE_WAY)
         self._end(entry, fate, acknowledgment)
         return True
 

@@ -1,8 +1,9 @@
 """Information about sessions and sequences for operators."""
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from heapq import nlargest
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from qmnode.delivery.arrivals import format_name_of
 from qmnode.model.administration import (
@@ -11,20 +12,25 @@ from qmnode.model.administration import (
     SequencePlace,
     TransferInformation,
 )
+from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.protocol.incoming_sequences import IncomingSequence
-from qmnode.protocol.outgoing_sequences import SequenceInfo, TransferInfo
+from qmnode.protocol.outgoing_sequences import SequenceInfo, transfer_info
 from qmnode.protocol.received import DestinationName
 from qmnode.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from qmnode.delivery.network import Network
 
 _SEQUENCES_SHOWN: Final = 1_000
 
 
-def transfer_information(info: TransferInfo, unread: int, monotonic_began: float) -> TransferInformation:
-    """Describe a sequence. ``unread`` messages wait for their final acknowledgment; ``monotonic_began`` is the time, in
-    seconds since 1970, when the monotonic clock began.
-    """
+def transfer_information(network: "Network", queue: OutgoingQueue) -> TransferInformation:
+    """Describe the outgoing sequence of a queue."""
+    state, key = network.state, network.state.key_of(queue)
+    info = transfer_info(state.outgoing.get(key), state.parameters.resend_table())
+    monotonic_began = network.manager.clock.time() - asyncio.get_running_loop().time()
     return TransferInformation(
         next=SequencePlace(*info.next_seq),
         last_acknowledged=_place(info.last_ack),
@@ -33,7 +39,7 @@ def transfer_information(info: TransferInfo, unread: int, monotonic_began: float
         unacknowledged_count=info.no_ack_count,
         first_unacknowledged=_place(info.first_non_ack),
         last_unacknowledged=_place(info.last_non_ack),
-        unread_count=unread,
+        unread_count=network.acknowledgments.final_acks.waiting_of(key),
         resend_count=info.resend_count,
         resend_interval=info.resend_interval,
         resend_time=0 if info.resend_time is None else monotonic_began + info.resend_time,

@@ -19,7 +19,7 @@ from qmnode.delivery.information import connection_information, incoming_sequenc
 from qmnode.delivery.key_reading import KeyReading
 from qmnode.delivery.machine_addresses import MachineAddresses
 from qmnode.delivery.next_hops import Resolver
-from qmnode.delivery.notices import Notices, source_of
+from qmnode.delivery.notices import Notices
 from qmnode.delivery.peer_tls import PeerTls
 from qmnode.delivery.precedence import Precedence
 from qmnode.delivery.protection import Protection
@@ -38,13 +38,11 @@ from qmnode.model.ports import TransitEnd
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.record import EXPRESS, FLAGS, PREFIX_SIZE
-from qmnode.protocol.acknowledgments import final_acknowledgment, position_deleted
 from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.connection import NextHop
-from qmnode.protocol.incoming_sequences import Route
 from qmnode.protocol.neighbour import passing
-from qmnode.protocol.outgoing_sequences import largest_window, transfer_info
-from qmnode.protocol.received import ReceivedMessage, destination_of
+from qmnode.protocol.outgoing_sequences import largest_window
+from qmnode.protocol.received import ReceivedMessage
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
 from qmnode.security.errors import KeyStoreError
@@ -54,15 +52,11 @@ from qmnode.security.service import SecurityService
 from qmnode.settings.node import Settings
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.user_message import UserMessage
 from qmnode.transport.connection import Alarm, Connection, Handler, Rates
-from qmnode.transport.dialing import is_reachable
 from qmnode.transport.incomplete import IncompletePackets
 from qmnode.transport.listener import Listener
-from qmnode.transport.ping import PingServer, ping
+from qmnode.transport.ping import PingServer
 from qmnode.transport.places import Place, Places
 
 log = structlog.get_logger(__name__)
@@ -73,20 +67,6 @@ _CLEANUP_INTERVAL: Final = 60.0
 """Seconds between clean-ups of the message-id history, whose entries live for 30 minutes at least (3.1.2.8)."""
 _UNSETTLED_WINDOWS: Final = 4
 """A session is not read while this many windows of its messages wait for the disk."""
-
-_NOT_REACHED: Final = (
-    MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT,
-    MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q,
-)
-"""Reasons for which a message was not delivered: its source is always notified of these."""
-_DRAIN_LOOK: Final = 0.02
-"""Seconds between two checks for remaining messages."""
-_STANDSTILL: Final = 0.5
-"""Seconds without a departing message after which draining stops."""
-
-
-async def _in_thread(work: Callable[[], Result]) -> Result:
-    return await asyncio.to_thread(work)
 
 
 class Network:
@@ -111,14 +91,14 @@ class Network:
         self.settings = settings.transport
         self.session_settings = self._session_settings = settings.session
         self.state = ProtocolState(store, settings.transfer)
-        self.notices = Notices(manager)
+        self.next_numbers = self.state.next_numbers
+        self.notices = Notices(manager, self.state.incoming)
+        self.message_left = self.notices.message_left
         self._copies = CopyWatch(manager.troubles)
         self.identities = Identities(manager.identifier)
         self.distrust = Distrust(manager.traffic.distrusted)
         self.acknowledgments = Acknowledgments(self)
         self.notices.take_own = self.acknowledgments.take_own
-        self._reaches_itself = False
-        """Whether this node has a session with itself, so that it learns the end of its own messages that way."""
         self.arrivals = Arrivals(self)
         self.protection = Protection(self)
         self.resolver = Resolver()
@@ -166,7 +146,7 @@ class Network:
         if self._directory is not None:
             await self._join(self._directory, identifier)
         directory = self._directory or WorkgroupDirectory()
-        self.security = SecurityService(identifier, self._security_settings, directory, store, _in_thread)
+        self.security = SecurityService(identifier, self._security_settings, directory, store, asyncio.to_thread)
         await self.keys.start(store)
         await self.peer_tls.start(self._security_settings.tls)
         self._ping_server = PingServer(self.manager.identifier, self._is_full)
@@ -212,7 +192,7 @@ class Network:
     def forwarded(self, queue: OutgoingQueue, connection: Connection, hops: int) -> None:
         """A neighbour's messages were put into an outgoing queue, after ``hops`` hops at most."""
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
-        if queue_sender is not None and queue_sender.is_circle(connection.session.remote, hops):
+        if queue_sender is not None and queue_sender.queue_connection.is_circle(connection.session.remote, hops):
             task = self._loop.create_task(self._let_rest(queue_sender, connection, hops))
             self._resting.add(task)
             task.add_done_callback(self._resting.discard)
@@ -221,16 +201,16 @@ class Network:
         """Pause a queue whose messages seem to loop. A stranger cannot cause that: any host can write a hop count."""
         await self.neighbours.settle(connection)
         if self.neighbours.is_declared(connection):
-            queue_sender.rest(hops)
+            queue_sender.queue_connection.rest(hops)
 
     def is_repeated(self, queue: OutgoingQueue, received: ReceivedMessage, arriving: int = 0) -> bool:
         """Whether a passing transactional message already waits in its outgoing queue, counting ``arriving`` ones."""
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
-        return queue_sender is not None and queue_sender.is_repeated(received, arriving)
+        return queue_sender is not None and queue_sender.repeats.is_repeated(received, arriving)
 
     def _waits(self, queue: OutgoingQueue, received: ReceivedMessage, arriving: int) -> bool:
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
-        return queue_sender is not None and queue_sender.waits(received, arriving)
+        return queue_sender is not None and queue_sender.repeats.waits(received, arriving)
 
     @property
     def topology(self) -> Topology | None:
@@ -274,36 +254,11 @@ class Network:
         for connection in self.accepted:
             connection.neighbour.forget()
         for queue_sender in self._queue_senders.values():
-            if queue_sender.connection is not None:
-                queue_sender.connection.neighbour.forget()
-            queue_sender.reroute()
+            if queue_sender.queue_connection.connection is not None:
+                queue_sender.queue_connection.connection.neighbour.forget()
+            queue_sender.queue_connection.reroute()
         if self._astray is not None:
             self._astray.topology_changed()
-
-    async def drain(self, limit: float) -> int:
-        """Accept nothing new, and wait up to ``limit`` seconds until messages on their way have left.
-
-        Return the number of messages left. Recoverable ones stay on disk; express ones are lost when the node ends.
-        Draining stops early when no message moves, because the destination is down.
-        """
-        if not self.running:
-            return 0
-        await self.listener.stop()
-        for connection in list(self.accepted):
-            connection.close()
-        left = fewest = self._on_their_way()
-        now = self._loop.time()
-        until, moved = now + limit, now
-        while left and now < until and now < moved + _STANDSTILL:
-            await asyncio.sleep(_DRAIN_LOOK)
-            left, now = self._on_their_way(), self._loop.time()
-            if left < fewest:
-                fewest, moved = left, now
-        return left
-
-    def _on_their_way(self) -> int:
-        queues = self.manager.queue_collection.values()
-        return sum(queue.message_count for queue in queues if isinstance(queue, OutgoingQueue))
 
     async def stop(self) -> None:
         """Close every session and socket."""
@@ -334,22 +289,13 @@ class Network:
 
     # Called by the model (qmnode.model.ports.Network)
 
-    def next_numbers(self, queue: OutgoingQueue, count: int) -> tuple[int, int]:
-        """Reserve sequence numbers for the next transactional messages of a queue."""
-        return self.state.next_numbers(queue, count)
-
     def is_awaited(self, queue: OutgoingQueue) -> bool:
         """Whether an order acknowledgment for messages of this queue is still pending."""
         return self.state.outgoing.is_awaited(self.state.key_of(queue))
 
     def transfer_information(self, queue: OutgoingQueue) -> TransferInformation:
         """The state of the queue's outgoing sequence."""
-        state, key = self.state, self.state.key_of(queue)
-        return transfer_information(
-            transfer_info(state.outgoing.get(key), state.parameters.resend_table()),
-            self.acknowledgments.final_acks.waiting_of(key),
-            self.manager.clock.time() - self._loop.time(),
-        )
+        return transfer_information(self, queue)
 
     def resend(self, queue: OutgoingQueue) -> None:
         """Send unacknowledged transactional messages of a queue again at once."""
@@ -398,25 +344,25 @@ class Network:
         """Pause Queue: stop sending its messages."""
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
         if queue_sender is not None:
-            queue_sender.pause()
+            queue_sender.queue_connection.pause()
 
     def resumed(self, queue: OutgoingQueue) -> None:
         """Resume Queue: send its messages again."""
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
         if queue_sender is not None:
-            queue_sender.resume()
+            queue_sender.queue_connection.resume()
 
     def disconnect(self) -> None:
         """Take Offline: close every session. Messages in outgoing queues wait."""
         for queue_sender in self._queue_senders.values():
-            queue_sender.disconnect()
+            queue_sender.queue_connection.disconnect()
         for connection in list(self.accepted):
             connection.close()
 
     def connect(self) -> None:
         """Bring Online: connect again for waiting messages."""
         for queue_sender in self._queue_senders.values():
-            queue_sender.connect()
+            queue_sender.queue_connection.connect()
 
     def transit_end(self, value: bytes) -> TransitEnd:
         """The time at which another queue manager's message expires in transit here."""
@@ -431,30 +377,8 @@ class Network:
         self.state.write(history.take_records())
         queue_sender = self._queue_senders.get(self.state.key_of(queue))
         if queue_sender is not None:
-            queue_sender.gave_up()
+            queue_sender.repeats.forget()
         return first
-
-    def message_left(self, value: bytes, reason: int) -> None:
-        """A transactional message left its queue on this node: its source may wait for a FinalAck."""
-        packet = value[PREFIX_SIZE:]
-        if source_of(packet) == self.manager.identifier and not self._reaches_itself:
-            return
-        try:
-            message = UserMessage.parse(packet)
-            name = destination_of(packet)
-        except PacketError as error:
-            log.warning("no final acknowledgment for a message that cannot be read", reason=str(error))
-            return
-        transaction = message.transaction_header
-        place = (0, 0) if transaction is None else (transaction.tx_sequence_id, transaction.tx_sequence_number)
-        sequence = self.state.incoming.find(source_of(packet), name.key(), *place)
-        route = sequence.route if sequence is not None else Route(False, "")
-        message_class = MessageClass(reason)
-        _, final = position_deleted(message, message_class, route)
-        if message_class in _NOT_REACHED:
-            final = final_acknowledgment(message, message_class, route)
-        if final is not None:
-            self.notices.final(final)
 
     # Sessions
 
@@ -498,7 +422,7 @@ class Network:
                     self._heard(connection)
                     if connection.session.remote == self.manager.identifier and self._is_ours(connection):
                         connection.neighbour.itself = self.manager.identifier
-                        self._reaches_itself = True
+                        self.notices.reaches_itself = True
                     self.neighbours.opened(connection)
                     self.peer_tls.taken(connection)
                     connection.established = self.manager.clock.time()
@@ -532,7 +456,7 @@ class Network:
 
     def _is_ours(self, connection: Connection) -> bool:
         """Whether this node itself opened a connection that it accepted: no other process has that port."""
-        ours = (one.connection for one in self._queue_senders.values())
+        ours = (one.queue_connection.connection for one in self._queue_senders.values())
         place = connection.address, connection.port
         return any(one is not None and (one.local_address, one.local_port) == place for one in ours)
 
@@ -547,22 +471,10 @@ class Network:
                 state=state,
             )
 
-    async def dial(self, connection: Connection, hop: NextHop) -> None:
-        """Open a connection to a next hop. Raises DialingError."""
-        await self.peer_tls.dial(connection, hop)
-
     def outgoing_connections(self) -> "list[tuple[Connection, NextHop, Callable[[], object]]]":
         """The sessions of outgoing queues that are open, each with its next hop and what opens another in its place."""
-        found = (queue_sender.way_out() for queue_sender in self._queue_senders.values())
+        found = (queue_sender.queue_connection.way_out() for queue_sender in self._queue_senders.values())
         return [one for one in found if one is not None]
-
-    async def is_reachable(self, hop: NextHop) -> bool:
-        """Whether a next hop accepts connections."""
-        return await is_reachable(hop.address, self.settings.port, self.settings.address)
-
-    async def ping(self, hop: NextHop) -> bool:
-        """Ping a next hop over UDP."""
-        return await ping(self.manager.identifier, hop.address, self.settings.ping_port, self.settings.address)
 
     def _is_full(self) -> bool:
         return self.listener.sessions >= self.settings.sessions or not self.manager.connection_active
@@ -603,5 +515,5 @@ class Network:
 
     def connections(self) -> Sequence[ConnectionInformation]:
         """All connections that are open now."""
-        opened = [one.connection for one in self._queue_senders.values() if one.connection is not None]
-        return [connection_information(connection) for connection in (*opened, *self.accepted)]
+        outgoing = (one.queue_connection.connection for one in self._queue_senders.values())
+        return [connection_information(one) for one in (*outgoing, *self.accepted) if one is not None]

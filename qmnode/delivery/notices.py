@@ -12,17 +12,20 @@ from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import value_of_packet
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import with_prefix
+from qmnode.model.record import PREFIX_SIZE, with_prefix
 from qmnode.protocol.acknowledgments import (
     AdministrationAcknowledgment,
     FinalAcknowledgment,
     final_ack_packet,
+    final_acknowledgment,
     order_ack_packet,
     order_queue_of,
+    position_deleted,
 )
 from qmnode.protocol.disposition import has_expired
 from qmnode.protocol.envelope import Packet, read_sending_fields
-from qmnode.protocol.incoming_sequences import OrderAcknowledgment
+from qmnode.protocol.incoming_sequences import IncomingSequences, OrderAcknowledgment, Route
+from qmnode.protocol.received import destination_of
 from qmnode.protocol.tracing import TraceReport, sent_report
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
@@ -38,12 +41,21 @@ _ORDER_ACK_LIFE: Final = 600.0
 Those for strangers would wait for ever.
 """
 
+_NOT_REACHED: Final = (
+    MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT,
+    MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q,
+)
+"""Reasons for which a message was not delivered: its source is always notified of these."""
+
 
 class Notices:
     """Puts notices into outgoing queues, or into local queues, in the current batch."""
 
-    def __init__(self, manager: QueueManager) -> None:
+    def __init__(self, manager: QueueManager, incoming: IncomingSequences) -> None:
         self._manager = manager
+        self._incoming = incoming
+        self.reaches_itself = False
+        """Whether this node has a session with itself, so that it learns the end of its own messages that way."""
         self.take_own: Callable[[OrderAcknowledgment | FinalAcknowledgment], None] = lambda acknowledgment: None
         """Processes acknowledgments of this node's own messages, which it sent to itself by a name it did not
         recognise.
@@ -105,6 +117,28 @@ class Notices:
             return
         packet = final_ack_packet(acknowledgment, manager.identifier, manager.ordinal.next(), int(manager.clock.time()))
         self._send(acknowledgment, packet)
+
+    def message_left(self, value: bytes, reason: int) -> None:
+        """A transactional message left its queue on this node: its source may wait for a FinalAck."""
+        packet = value[PREFIX_SIZE:]
+        if source_of(packet) == self._manager.identifier and not self.reaches_itself:
+            return
+        try:
+            message = UserMessage.parse(packet)
+            name = destination_of(packet)
+        except PacketError as error:
+            log.warning("no final acknowledgment for a message that cannot be read", reason=str(error))
+            return
+        transaction = message.transaction_header
+        place = (0, 0) if transaction is None else (transaction.tx_sequence_id, transaction.tx_sequence_number)
+        sequence = self._incoming.find(source_of(packet), name.key(), *place)
+        route = sequence.route if sequence is not None else Route(False, "")
+        message_class = MessageClass(reason)
+        _, final = position_deleted(message, message_class, route)
+        if message_class in _NOT_REACHED:
+            final = final_acknowledgment(message, message_class, route)
+        if final is not None:
+            self.final(final)
 
     def _send(
         self, acknowledgment: OrderAcknowledgment | FinalAcknowledgment, packet: bytes, life: float | None = None

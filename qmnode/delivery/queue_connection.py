@@ -26,7 +26,8 @@ from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.names import PublicFormatName, parse_single_format_name
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 from qmnode.transport.connection import Alarm, Connection, Handler
-from qmnode.transport.dialing import DialingError
+from qmnode.transport.dialing import DialingError, is_reachable
+from qmnode.transport.ping import ping
 
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network
@@ -73,6 +74,13 @@ class QueueConnection:
     def hop(self) -> NextHop | None:
         """The next hop that is in use or being tried."""
         return self._way.hop
+
+    def way_out(self) -> "tuple[Connection, NextHop, Callable[[], object]] | None":
+        """The session that is open, its next hop, and what opens another in its place; None if there is none."""
+        connection, hop = self.connection, self.hop
+        if connection is None or hop is None or not connection.established:
+            return None
+        return connection, hop, self.leave
 
     def _now(self) -> tuple[float, int]:
         return self._loop.time(), self._network.time()
@@ -134,6 +142,7 @@ class QueueConnection:
             self.connection.process()
         self._way.pause(*self._now())
         self._work()
+        self._schedule()
 
     def resume(self) -> None:
         """Resume Queue, 3.1.7.14: send waiting messages again."""
@@ -144,6 +153,7 @@ class QueueConnection:
             self.connection.session.resume()
         self._way.resume(self._queue.message_count > 0, *self._now())
         self._work()
+        self._schedule()
 
     def disconnect(self) -> None:
         """Take Offline, MS-MQDMPR 3.1.4.12."""
@@ -213,7 +223,8 @@ class QueueConnection:
         better = list(takewhile(lambda one: one.identifier != hop.identifier, hops))
         leave = len(better) == len(hops)
         for one in () if leave else better:
-            leave = await self._network.is_reachable(one)
+            settings = self._network.settings
+            leave = await is_reachable(one.address, settings.port, settings.address)
             if leave:
                 break
         if connection is not self.connection:
@@ -335,7 +346,8 @@ class QueueConnection:
             self._schedule()
 
     async def _ping(self, hop: NextHop) -> None:
-        accepted = await self._network.ping(hop)
+        network, settings = self._network, self._network.settings
+        accepted = await ping(network.manager.identifier, hop.address, settings.ping_port, settings.address)
         self._way.ping_ended(accepted, *self._now())
         self._work()
 
@@ -354,7 +366,7 @@ class QueueConnection:
         connection.on_writable = self._schedule
         self.connection = connection
         try:
-            await network.dial(connection, hop)
+            await network.peer_tls.dial(connection, hop)
         except DialingError as error:
             if self.connection is connection:
                 self.connection = None

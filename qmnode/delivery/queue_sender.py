@@ -6,26 +6,24 @@ is known. Messages that a broken session leaves without an outcome stay locked a
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from qmnode.delivery.credibility import Credibility
 from qmnode.delivery.malformed import set_aside
 from qmnode.delivery.precedence import Precedence, RoundTrips
 from qmnode.delivery.queue_connection import QueueConnection, report_failure
 from qmnode.delivery.transit_repeats import Repeats
-from qmnode.delivery.unacknowledged import FOLLOWED, UNACKNOWLEDGED_LIMIT, Unacknowledged, fate_of
+from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT, Unacknowledged
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import TransactionOffsets
 from qmnode.model.packet_parts import SEQUENCE, SEQUENCE_AT
 from qmnode.model.ports import Entry
-from qmnode.model.positions import PositionState, lock_first, remove_acknowledged
+from qmnode.model.positions import PositionState, lock_first
 from qmnode.model.queue import Queue
-from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, packet_of
-from qmnode.protocol.admission import FinalAckReceived, OrderAckReceived
+from qmnode.model.record import FACTS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, packet_of
 from qmnode.protocol.commands import (
     Closed,
     CloseReason,
@@ -37,12 +35,10 @@ from qmnode.protocol.commands import (
     RoomAvailable,
     StatusChanged,
 )
-from qmnode.protocol.connection import NextHop
-from qmnode.protocol.disposition import Fate, has_expired
+from qmnode.protocol.disposition import has_expired
 from qmnode.protocol.envelope import Packet, read_sending_fields, with_sequence_fields
-from qmnode.protocol.received import ReceivedMessage
 from qmnode.structures.base_header import BaseFlags, BaseHeader
-from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
+from qmnode.structures.guid import ZERO_GUID, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.packet_view import ADDRESS, SOURCE
 from qmnode.structures.places import offset_of
@@ -73,11 +69,11 @@ class QueueSender:
         self._state = network.state
         self._loop = asyncio.get_running_loop()
         self.key = self._state.key_of(queue)
-        self.credibility = Credibility()
-        self._queue_connection = QueueConnection(network, queue, self.handle, self.schedule)
+        self.queue_connection = QueueConnection(network, queue, self.handle, self.schedule)
         self._reading = False
         self._again: deque[int] = deque()
-        self._sent = Unacknowledged(queue, network.manager.identifier)
+        self.unacknowledged = Unacknowledged(network, queue, self.key)
+        self.credibility = self.unacknowledged.credibility
         self._held = 0
         """Messages taken for the session that wait for the disk or for encryption."""
         self._written_last: asyncio.Future[None] | None = None
@@ -89,7 +85,7 @@ class QueueSender:
         self._protecting: asyncio.Task[None] | None = None
         self._protected: dict[int, tuple[bytes, float]] = {}
         """Messages under way in encrypted form."""
-        self._repeats = Repeats()
+        self.repeats = Repeats(queue)
         self._round_trips = RoundTrips(queue.tally, network.manager.traffic.round_trips)
         self._offsets = TransactionOffsets()
         self._unsynced = False
@@ -102,48 +98,11 @@ class QueueSender:
         if queue.message_count and queue.state is not OutgoingQueueState.ON_HOLD:
             self.schedule()
 
-    @property
-    def destination(self) -> Guid:
-        """The queue manager whose acknowledgments count; null while it is unknown."""
-        return self._state.outgoing.get(self.key).destination
-
-    @property
-    def connection(self) -> Connection | None:
-        """The connection to the next hop, established or not."""
-        return self._queue_connection.connection
-
-    def way_out(self) -> "tuple[Connection, NextHop, Callable[[], object]] | None":
-        """The session that is open, its next hop, and what opens another in its place; None if there is none."""
-        connection, hop = self.connection, self._queue_connection.hop
-        if connection is None or hop is None or not connection.established:
-            return None
-        return connection, hop, self._queue_connection.leave
-
     # Events of the queue
 
     def _message_available(self, queue: Queue, lookup_identifier: int, value: bytes) -> None:
         self._unsynced = True
         self.schedule()
-
-    def is_repeated(self, received: ReceivedMessage, arriving: int = 0) -> bool:
-        """Whether a transactional message of another queue manager already waits here.
-
-        ``arriving`` is the number of messages that are accepted but not yet in the queue.
-        """
-        if self._reading:
-            return False
-        if self.queue.message_count + arriving <= len(self.queue.locked):  # also after a purge: none waits
-            self._repeats.forget()
-        return self._repeats.is_repeated(received)
-
-    def waits(self, received: ReceivedMessage, arriving: int) -> bool:
-        """``is_repeated`` for a message that will not be accepted."""
-        waiting = self.queue.message_count + arriving - len(self.queue.locked)
-        return not self._reading and waiting > 0 and self._repeats.waits(received)
-
-    def gave_up(self) -> None:
-        """A message left the queue without being sent."""
-        self._repeats.forget()
 
     def level(self) -> int | None:
         """BasePriority plus the priority of the first message that can be sent (MS-MQDMPR 3.1.7.1.28)."""
@@ -163,15 +122,15 @@ class QueueSender:
     def _pump(self) -> None:
         """Take as many messages as the window has room for."""
         self._scheduled = False
-        connection = self._queue_connection.connection
+        connection = self.queue_connection.connection
         if connection is None or not self._reading:
             if connection is None and (self.queue.message_count or self._again) and self._network.running:
-                self._queue_connection.messages_available()
+                self.queue_connection.messages_available()
             return
         if (
             self.queue.state is OutgoingQueueState.ON_HOLD
             or self._protecting is not None
-            or self._queue_connection.draining
+            or self.queue_connection.draining
         ):
             if self._precedence is not None and self._protecting is None:
                 self._precedence.step_aside(self)
@@ -180,7 +139,7 @@ class QueueSender:
             self._send_again(connection)
         if self._again or self._returning or self._protecting is not None:
             return
-        unacknowledged = UNACKNOWLEDGED_LIMIT - len(self._sent)
+        unacknowledged = UNACKNOWLEDGED_LIMIT - len(self.unacknowledged)
         if unacknowledged <= 0 and self._precedence is not None:
             self._precedence.step_aside(self)  # until its destination acknowledges, however long that is down
             return
@@ -244,7 +203,7 @@ class QueueSender:
 
     def _is_overtaking(self, connection: Connection, again: bool) -> bool:
         """Whether held messages cannot be sent now: others go before them, or their session has closed."""
-        if connection is not self._queue_connection.connection or connection.session.closed:
+        if connection is not self.queue_connection.connection or connection.session.closed:
             return True
         return not again and (bool(self._again) or self._returning)
 
@@ -277,7 +236,7 @@ class QueueSender:
 
     async def _protect_some(self, connection: Connection, entries: list[Entry], again: bool) -> bool:
         """Encrypt and send these messages. Return whether that was possible now."""
-        protected = await self._network.protection.protect(self.queue, entries, self._queue_connection.message_failed)
+        protected = await self._network.protection.protect(self.queue, entries, self.queue_connection.message_failed)
         if self._is_overtaking(connection, again):
             return False
         if protected is None:
@@ -335,7 +294,7 @@ class QueueSender:
         tokens: list[int] = []
         packets: list[Packet] = []
         sent: dict[int, int] = {}
-        own, address, time = self._network.manager.identifier, self._queue_connection.owner, self._network.time()
+        own, address, time = self._network.manager.identifier, self.queue_connection.owner, self._network.time()
         addressed, offset_of = address != ZERO_GUID, self._offsets.of
         sequence = self._state.outgoing.get(self.key)
         for index, (lookup_identifier, value) in enumerate(entries):
@@ -351,7 +310,7 @@ class QueueSender:
                 bridge = sequence.prepare(identifier, number)  # 3.1.7.1.3
                 if bridge is None and sequence.is_acknowledged(identifier, number):
                     # The destination no longer accepts a message in this place.
-                    self._arrived(lookup_identifier)
+                    self.unacknowledged.release([lookup_identifier])
                     self._state.write_lazily()
                     continue
                 if bridge is None:  # not before the messages ahead are acknowledged
@@ -365,7 +324,7 @@ class QueueSender:
         if not packets:
             return
         if sent:
-            self._sent.update(sent)
+            self.unacknowledged.update(sent)
             if sequence.resend_at is None:
                 self._state.outgoing.sent(sequence, self._loop.time())
                 self._network.timers_changed()
@@ -423,7 +382,7 @@ class QueueSender:
 
     def resend(self) -> None:
         """Transactional Ack Wait Timer Event, 3.1.6.5: the sequence was rewound; begin at its first message."""
-        first = sorted(self._sent.values())
+        first = sorted(self.unacknowledged.values())
         waiting = set(first)
         self._again = deque([*first, *(one for one in self._again if one not in waiting)])
         self.schedule()
@@ -445,7 +404,7 @@ class QueueSender:
                         assert isinstance(token, int)
                         self._expire(token)
                 case StatusChanged(status):
-                    self._queue_connection.status_changed(status)
+                    self.queue_connection.status_changed(status)
                 case Opened():
                     self._opened(connection)
                 case Closed():
@@ -457,14 +416,14 @@ class QueueSender:
         # The acknowledgments that count: for a direct name, those of the peer; for other names, those of the named
         # owner.
         self._state.outgoing.get(self.key).destination = (
-            connection.session.remote if connection.session.direct else self._queue_connection.owner
+            connection.session.remote if connection.session.direct else self.queue_connection.owner
         )
         self._reading = True
-        self._repeats.forget()
+        self.repeats.sending()
         self.queue.readers += 1
         self.queue.peer = f"{connection.address} {guid_to_text(connection.session.remote)}"
         self._network.record_session(connection, opened=True)
-        self._queue_connection.opened()
+        self.queue_connection.opened()
         if not self.queue.for_acknowledgments:  # acknowledgments hold no queue back, and no queue holds them back
             self._precedence = self._network.precedence_of(connection.session.remote)
             self._precedence.join(self)
@@ -487,77 +446,10 @@ class QueueSender:
             self._network.acknowledgments.stored(self)
         if command.released or command.journaled:
             self._state.write_lazily()
-        self._queue_connection.acknowledged()
-
-    def order_acknowledged(self, number: int) -> None:
-        """Messages of the sequence up to this number arrived (3.1.5.6). The batch with their sequence removes them."""
-        arrived = self._sent.take(number)
-        self.credibility.arrived(arrived)
-        self._arrived(*arrived)
-        self.schedule()
-
-    def _arrived(self, *lookup_identifiers: int) -> None:
-        released: list[int] = []
-        locked = self.queue.locked
-        for lookup_identifier in lookup_identifiers:
-            position = locked.get(lookup_identifier)
-            if position is None:
-                continue
-            value = position.value
-            if value[FLAGS] & FOLLOWED and fate_of(value) is Fate.AWAIT_FINAL_ACK:
-                arrived = self.queue.release([lookup_identifier])
-                self._network.acknowledgments.final_acks.wait_for(arrived, self.destination, self.key)
-            else:
-                released.append(lookup_identifier)
-        self.queue.release(released)
-
-    def find(self, sequence_id: int, number: int) -> Entry | None:
-        """An unacknowledged message of this queue manager, by its place in the sequence."""
-        return self._sent.find(sequence_id, number)
-
-    def stored_up_to(self, acknowledgment: OrderAckReceived, address: str) -> int:
-        """The last number up to which the next hop has stored all messages that an order acknowledgment covers; 0 for
-        none. An acknowledgment that covers more waits.
-        """
-        number = acknowledgment.body.tx_sequence_number
-        known = self.credibility.up_to(self._sent, number)
-        if known < number <= self._state.outgoing.get(self.key).sent:
-            self.credibility.order_ack, self.credibility.order_ack_from = acknowledgment, address
-        return known
-
-    def is_stored(self, acknowledgment: FinalAckReceived) -> bool:
-        """Whether the next hop has stored the message of a final acknowledgment."""
-        return self.credibility.is_stored(self._sent.get(acknowledgment.body.tx_sequence_number))
-
-    def wait_for(self, acknowledgment: FinalAckReceived) -> bool:
-        """Keep a final acknowledgment until the next hop has stored its message. Return False if that message was not
-        sent.
-        """
-        was_sent = acknowledgment.body.tx_sequence_number in self._sent
-        return was_sent and self.credibility.wait_for(acknowledgment)
-
-    def remove(self, entry: Entry, number: int, on_the_way: bool) -> None:
-        """Remove a message that ``find`` returned. ``on_the_way`` means that it ended before its destination, so
-        messages behind it must not wait for it.
-        """
-        self.credibility.arrived([entry[0]])
-        if self._sent.get(number) == entry[0]:
-            del self._sent[number]
-        if entry[0] not in self.queue.locked:
-            self.queue.take_this(entry[0])
-            remove_acknowledged(self.queue, [entry])
-            if self.queue.recorder is not None:
-                self.queue.recorder.transferred(self.queue, entry[1])
-        else:
-            self.queue.release([entry[0]])
-        if on_the_way:
-            outgoing = self._state.outgoing
-            outgoing.take_refusal(outgoing.get(self.key), number)
-        self._state.write_lazily()
-        self._network.timers_changed()
+        self.queue_connection.acknowledged()
 
     def _closed(self, connection: Connection, command: Closed) -> None:
-        if connection is not self._queue_connection.connection:
+        if connection is not self.queue_connection.connection:
             return
         if self._reading:
             self._network.record_session(connection, opened=False, state=command.reason.name.lower())
@@ -568,60 +460,29 @@ class QueueSender:
             )  # fmt: skip
         queue = self.queue
         if self._reading:
-            self._reading = False
+            self._reading = self.repeats.is_sending = False
             queue.readers -= 1
             if not queue.readers:
                 queue.forget_window()
         self._state.outgoing.disconnected(self._state.outgoing.get(self.key))
-        fateless = {one for one in (*command.unacknowledged, *self._sent.values(), *self._again) if one in queue.locked}
+        fateless = {
+            one for one in (*command.unacknowledged, *self.unacknowledged.values(), *self._again) if one in queue.locked
+        }
         if command.reason is CloseReason.DISCONNECTED:
             set_aside(self._network.manager, queue, fateless)
         self._again = deque(sorted(fateless & queue.locked.keys()))
         self._returning = self._held > 0
         self._round_trips.forget()
         self._leave_precedence()
-        self._queue_connection.closed(command.reason)
+        self.queue_connection.closed(command.reason)
 
     def _leave_precedence(self) -> None:
         if self._precedence is not None and self._precedence.leave(self):
             self._network.precedence_ends(self._precedence)
         self._precedence = None
 
-    # Control of the connection
-
-    def pause(self) -> None:
-        """Pause Queue, 3.1.7.13: send no messages until it is resumed."""
-        self._queue_connection.pause()
-        self.schedule()
-
-    def resume(self) -> None:
-        """Resume Queue, 3.1.7.14: send waiting messages again."""
-        self._queue_connection.resume()
-        self.schedule()
-
-    def disconnect(self) -> None:
-        """Take Offline, MS-MQDMPR 3.1.4.12."""
-        self._queue_connection.disconnect()
-
-    def connect(self) -> None:
-        """Bring Online, MS-MQDMPR 3.1.4.13."""
-        self._queue_connection.connect()
-        self.schedule()
-
-    def is_circle(self, sender: Guid, hops: int) -> bool:
-        """Whether messages for this queue that ``sender`` forwarded, over ``hops`` hops, seem to loop."""
-        return self._queue_connection.is_circle(sender, hops)
-
-    def rest(self, hops: int) -> None:
-        """Pause sending because messages loop."""
-        self._queue_connection.rest(hops)
-
-    def reroute(self) -> None:
-        """Apply a changed topology to the connection."""
-        self._queue_connection.reroute()
-
     def stop(self) -> None:
         """Close everything: the node stops, or the queue was deleted."""
         self.queue.subscriber = None
         self._leave_precedence()
-        self._queue_connection.stop()
+        self.queue_connection.stop()

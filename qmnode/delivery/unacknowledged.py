@@ -1,50 +1,78 @@
-"""Transactional messages that were sent and wait for their order acknowledgment (MS-MQQB 3.1.5.6)."""
+"""Transactional messages that were sent and wait for their order acknowledgment (MS-MQQB 3.1.5.6), and what the
+acknowledgments do to them.
+"""
 
 from collections.abc import Iterable
-from itertools import chain, islice
-from typing import Final
+from itertools import chain, islice, takewhile
+from typing import TYPE_CHECKING, Final
 
+from qmnode.delivery.credibility import Credibility
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import transaction_offset, user_flags
 from qmnode.model.ports import Entry
+from qmnode.model.positions import remove_acknowledged
 from qmnode.model.record import FLAGS, PREFIX_SIZE, TRANSACTIONAL, RecordFlag
+from qmnode.protocol.admission import FinalAckReceived, OrderAckReceived
 from qmnode.protocol.disposition import Fate, after_order_ack
 from qmnode.protocol.envelope import read_sequence_fields
 from qmnode.structures.guid import Guid
 from qmnode.structures.packet_view import SOURCE, places_of
 from qmnode.structures.transaction_header import TransactionFlags
 
+if TYPE_CHECKING:
+    from qmnode.delivery.network import Network
+
 UNACKNOWLEDGED_LIMIT: Final = 4096
 """The most transactional messages that may wait for their order acknowledgment: bounds memory, and the next resending.
 """
 _FINAL_ACK: Final = TransactionFlags.FA.mask
-FOLLOWED: Final = (RecordFlag.REPORT | RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL).value
+_FOLLOWED: Final = (RecordFlag.REPORT | RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL).value
 """Prefix flags of messages that matter after their arrival; the others are simply deleted."""
 
 
 class Unacknowledged(dict[int, int]):
     """The waiting messages of one outgoing queue, in order: number in the sequence to lookup identifier."""
 
-    def __init__(self, queue: OutgoingQueue, own: Guid) -> None:
-        """``own`` is this queue manager: passing messages belong to sequences of others."""
+    def __init__(self, network: "Network", queue: OutgoingQueue, key: bytes) -> None:
         super().__init__()
+        self.credibility = Credibility()
+        self._network = network
+        self._state = network.state
         self._queue = queue
-        self._own = own
+        self._key = key
 
-    def take(self, number: int) -> list[int]:
-        """Remove the messages up to this number, which are acknowledged, and return their lookup identifiers."""
-        arrived = []
-        for one in self:
-            if one > number:
-                break
-            arrived.append(one)
-        return [self.pop(one) for one in arrived]
+    @property
+    def destination(self) -> Guid:
+        """The queue manager whose acknowledgments count; null while it is unknown."""
+        return self._state.outgoing.get(self._key).destination
+
+    def order_acknowledged(self, number: int) -> None:
+        """Messages of the sequence up to this number arrived (3.1.5.6). The batch with their sequence removes them."""
+        arrived = [self.pop(one) for one in list(takewhile(lambda one: one <= number, self))]
+        self.credibility.arrived(arrived)
+        self.release(arrived)
+
+    def release(self, lookup_identifiers: Iterable[int]) -> None:
+        """Delete messages that arrived, or keep them until their final acknowledgment comes."""
+        released: list[int] = []
+        locked = self._queue.locked
+        for lookup_identifier in lookup_identifiers:
+            position = locked.get(lookup_identifier)
+            if position is None:
+                continue
+            value = position.value
+            if value[FLAGS] & _FOLLOWED and _fate_of(value) is Fate.AWAIT_FINAL_ACK:
+                arrived = self._queue.release([lookup_identifier])
+                self._network.acknowledgments.final_acks.wait_for(arrived, self.destination, self._key)
+            else:
+                released.append(lookup_identifier)
+        self._queue.release(released)
 
     def find(self, sequence_id: int, number: int) -> Entry | None:
         """Find a message by its place in the sequence, even if it was sent before this process began, or is about to be
         sent again.
         """
-        queue = self._queue
+        queue, own = self._queue, self._network.manager.identifier
         lookup_identifier = self.get(number)
         if lookup_identifier is not None and lookup_identifier in queue.locked:
             entries: Iterable[Entry] = [(lookup_identifier, queue.locked[lookup_identifier].value)]
@@ -53,13 +81,54 @@ class Unacknowledged(dict[int, int]):
             entries = chain(taken, islice(queue.scan(), UNACKNOWLEDGED_LIMIT))
         for entry in entries:
             packet = memoryview(entry[1])[PREFIX_SIZE:]
-            if entry[1][FLAGS] & TRANSACTIONAL and bytes(packet[SOURCE]) == self._own:
+            if entry[1][FLAGS] & TRANSACTIONAL and bytes(packet[SOURCE]) == own:
                 place = places_of(packet).transaction_header
                 if read_sequence_fields(packet, place)[:2] == (sequence_id, number):
                     return entry
         return None
 
+    def stored_up_to(self, acknowledgment: OrderAckReceived, address: str) -> int:
+        """The last number up to which the next hop has stored all messages that an order acknowledgment covers; 0 for
+        none. An acknowledgment that covers more waits.
+        """
+        number = acknowledgment.body.tx_sequence_number
+        known = self.credibility.up_to(self, number)
+        if known < number <= self._state.outgoing.get(self._key).sent:
+            self.credibility.order_ack, self.credibility.order_ack_from = acknowledgment, address
+        return known
 
-def fate_of(value: bytes) -> Fate:
-    """The outcome of an arrived message that has a ``FOLLOWED`` flag."""
+    def is_stored(self, acknowledgment: FinalAckReceived) -> bool:
+        """Whether the next hop has stored the message of a final acknowledgment."""
+        return self.credibility.is_stored(self.get(acknowledgment.body.tx_sequence_number))
+
+    def wait_for(self, acknowledgment: FinalAckReceived) -> bool:
+        """Keep a final acknowledgment until the next hop has stored its message. Return False if that message was not
+        sent.
+        """
+        return acknowledgment.body.tx_sequence_number in self and self.credibility.wait_for(acknowledgment)
+
+    def remove(self, entry: Entry, number: int, on_the_way: bool) -> None:
+        """Remove a message that ``find`` returned. ``on_the_way`` means that it ended before its destination, so
+        messages behind it must not wait for it.
+        """
+        queue = self._queue
+        self.credibility.arrived([entry[0]])
+        if self.get(number) == entry[0]:
+            del self[number]
+        if entry[0] not in queue.locked:
+            queue.take_this(entry[0])
+            remove_acknowledged(queue, [entry])
+            if queue.recorder is not None:
+                queue.recorder.transferred(queue, entry[1])
+        else:
+            queue.release([entry[0]])
+        if on_the_way:
+            outgoing = self._state.outgoing
+            outgoing.take_refusal(outgoing.get(self._key), number)
+        self._state.write_lazily()
+        self._network.timers_changed()
+
+
+def _fate_of(value: bytes) -> Fate:
+    """The outcome of an arrived message that has a ``_FOLLOWED`` flag."""
     return after_order_ack(user_flags(value), bool(value[transaction_offset(value)] & _FINAL_ACK))

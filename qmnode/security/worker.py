@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 class Worker(Protocol):
     """Runs a piece of work, for example ``asyncio.to_thread``."""
 
-    async def __call__(self, work: Callable[[], Result]) -> Result:
+    async def __call__(self, work: Callable[[], Result], /) -> Result:
         """Return the result of ``work``."""
 
 

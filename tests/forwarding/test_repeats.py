@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 from qmnode import Access, Message, QueueManager
 from qmnode.delivery.transit_repeats import Repeats
@@ -22,12 +23,12 @@ class Waiting:
     """A queue of a routing server that is not connected."""
 
     def __init__(self) -> None:
-        self.repeats = Repeats()
+        self.repeats = Repeats(SimpleNamespace(message_count=1, locked={}))  # type: ignore[arg-type]
         self.reader = MessageReader()
 
     def stored(self, number: int, previous: int, *, sequence: int = SEQUENCE, source: bytes = ALICE) -> bool:
         packet = transactional(number, sequence, number, previous, source=source, address=CAROL)
-        return not self.repeats.is_repeated(self.reader.read(packet))
+        return not self.repeats.is_repeated(self.reader.read(packet), 0)
 
 
 def test_what_waits_is_not_stored_again() -> None:

@@ -74,10 +74,15 @@ async def test_what_waits_for_the_disk_when_its_session_breaks_is_not_overtaken_
     with SlowDisk(queue_sender) as disk:
         await send_in_transaction(pair.alice, name, [Message(b"1"), Message(b"2")])
         await eventually(lambda: len(disk.waiting) == 1)
-        first = queue_sender.connection
+        first = queue_sender.queue_connection.connection
         assert first is not None
         first.close()
-        await eventually(lambda: queue_sender.connection not in (None, first) and queue_sender.connection.room() > 0)
+        await eventually(
+            lambda: (
+                queue_sender.queue_connection.connection not in (None, first)
+                and queue_sender.queue_connection.connection.room() > 0
+            )
+        )
         await send_in_transaction(pair.alice, name, [Message(b"3")])
         await asyncio.sleep(0)
     assert await bodies(pair.bob, TRANSACTIONAL, 3) == [b"1", b"2", b"3"]
@@ -137,7 +142,7 @@ async def test_a_node_that_starts_says_again_what_it_had_accepted(pair: Pair) ->
     assert await bodies(bob, TRANSACTIONAL, 1) == [b"0"]
     assert waiting(pair.alice) == 1
     (queue_sender,) = queue_senders(pair.alice)
-    queue_sender.disconnect()  # it does not send again
+    queue_sender.queue_connection.disconnect()  # it does not send again
     await pair.stop("BOB")
     await pair.start("BOB")
     await eventually(lambda: not waiting(pair.alice))
