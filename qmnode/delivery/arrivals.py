@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 import structlog
 
@@ -67,7 +67,11 @@ class Arrivals:
         self._loop = asyncio.get_running_loop()
         self._written: asyncio.Future[None] | None = None
         self._batch: list[tuple[Connection, Admission]] = []
-        self._names: dict[DestinationName, tuple[FormatName | None, bool]] = {}
+        self._names: dict[DestinationName, _Named] = {}
+        self._names_version = -1
+        """The version of the names of queues that ``_names`` is true for."""
+        self._objections: dict[tuple[bool, int, bytes], Verdict | None] = {}
+        """By authentication, privacy level and access list of a queue."""
         self._judging: dict[Connection, deque[Sequence[ReceivedMessage]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._faults = Faults()
@@ -216,9 +220,9 @@ class Arrivals:
         against: dict[DestinationName, Verdict] = {}
         for name, destination in destinations.items():
             if destination.kind is DestinationKind.LOCAL and isinstance(destination.queue, Queue):
-                refusal = self._network.security.refusal_of_plain(_rules(destination.queue))
-                if refusal is not None:
-                    against[name] = Verdict(refused=refusal.message_class)
+                objection = self._objection_to_plain(destination.queue)
+                if objection is not None:
+                    against[name] = objection
         if not against:
             return verdicts
         refused = {
@@ -227,6 +231,17 @@ class Arrivals:
             if received.destination in against and not received.headers.has_protection
         }
         return {**verdicts, **refused}
+
+    def _objection_to_plain(self, queue: Queue) -> Verdict | None:
+        """The objection of a queue to all messages that are neither signed nor encrypted, remembered by its rules."""
+        owner = queue.parent if queue.parent is not None else queue
+        rules = owner.authentication, owner.privacy_level, owner.security
+        if rules not in self._objections:
+            if len(self._objections) >= _NAMES_KEPT:
+                self._objections.clear()
+            refusal = self._network.security.refusal_of_plain(QueueRules(*rules))
+            self._objections[rules] = None if refusal is None else Verdict(refused=refusal.message_class)
+        return self._objections[rules]
 
     def _verdicts_by_sender(
         self,
@@ -425,7 +440,7 @@ class Arrivals:
 
     def _destination(self, name: DestinationName, connection: Connection | None = None) -> Destination:
         """The current destination of a name, for messages that a connection delivered."""
-        parsed, is_order_queue = self._parsed(name)
+        parsed, is_order_queue, found = self._named(name)
         if parsed is None:
             return Destination(DestinationKind.UNKNOWN)
         manager = self._manager
@@ -433,8 +448,7 @@ class Arrivals:
             return Destination(DestinationKind.ORDER_QUEUE)
         if name.kind != _DIRECT and name.address not in (manager.identifier, bytes(16)):
             return self._network.forwarding.destination(parsed, name.address, connection)
-        found = manager.names.local(parsed)
-        if found is None or isinstance(found, OutgoingQueue) or parsed.is_read_only:
+        if found is None:
             return Destination(DestinationKind.UNKNOWN)
         if found.is_internal and not found.takes_notifications:
             return Destination(DestinationKind.UNKNOWN)
@@ -443,14 +457,32 @@ class Arrivals:
             room = max(0, found.quota * _KB - found.total_bytes - found.reserved_bytes)
         return Destination(DestinationKind.LOCAL, found, found.transactional, room=room)
 
-    def _parsed(self, name: DestinationName) -> tuple[FormatName | None, bool]:
-        """A destination as a format name, and whether it is this node's order queue."""
+    def _named(self, name: DestinationName) -> "_Named":
+        """Resolve the name of a destination. The result is remembered while no queue is created or deleted."""
+        names = self._manager.names
+        if names.version != self._names_version or len(self._names) >= _NAMES_KEPT:
+            self._names.clear()
+            self._names_version = names.version
         known = self._names.get(name)
         if known is None:
-            if len(self._names) >= _NAMES_KEPT:
-                self._names.clear()
-            known = self._names[name] = format_name_of(name), _is_order_queue(name, self._manager.identifier)
+            parsed, queue = format_name_of(name), None
+            if parsed is not None and not parsed.is_read_only:
+                queue = names.local(parsed)
+            if isinstance(queue, OutgoingQueue):
+                queue = None
+            known = self._names[name] = _Named(parsed, _is_order_queue(name, self._manager.identifier), queue)
         return known
+
+
+class _Named(NamedTuple):
+    """The name of a destination, resolved."""
+
+    format_name: FormatName | None
+    """None if the name is invalid."""
+    is_order_queue: bool
+    """Whether it is this node's order queue."""
+    queue: Queue | None
+    """The local queue that takes messages under this name."""
 
 
 def _is_protected(messages: Iterable[ReceivedMessage]) -> bool:

@@ -9,12 +9,7 @@ to the one that waited longest. Without competition, nothing is held back or com
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Sequence
 from typing import Final, Protocol
-
-from qmnode.model.traffic import Histogram, Tally
-from qmnode.protocol.envelope import Packet
 
 QUANTUM: Final = 4
 """Messages that a queue may send in its turn while another goes first."""
@@ -41,6 +36,8 @@ class Precedence:
 
     def __init__(self) -> None:
         self._members: set[Sender] = set()
+        self.is_shared = False
+        """Whether more than one sender competes."""
         self._waiting: dict[Sender, int] = {}
         """Senders that have more to send, with their levels."""
         self._held_back: dict[Sender, None] = {}
@@ -51,20 +48,17 @@ class Precedence:
         """Messages sent since the last turn."""
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether more than one sender competes."""
-        return len(self._members) > 1
-
     def join(self, sender: Sender) -> None:
         """Add a sender whose session has opened."""
         self._members.add(sender)
+        self.is_shared = len(self._members) > 1
         for member in self._members:
             member.schedule()
 
     def leave(self, sender: Sender) -> bool:
         """Remove a sender whose session has closed. Return whether none is left."""
         self._members.discard(sender)
+        self.is_shared = len(self._members) > 1
         self.step_aside(sender)
         return not self._members
 
@@ -142,44 +136,3 @@ class Precedence:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._waited_long)
-
-
-class RoundTrips:
-    """Pairs acknowledgments with messages sent, the oldest first.
-
-    A session may acknowledge an express message before a recoverable one that was sent earlier. The two then swap their
-    times, which leaves the sum right.
-    """
-
-    def __init__(self, tally: Tally, histogram: Histogram) -> None:
-        self._tally = tally
-        self._histogram = histogram
-        self._sent: deque[tuple[int, float]] = deque()
-        """Counts of messages that were sent together, and when."""
-
-    def sent(self, packets: Sequence[Packet], now: float, again: bool) -> None:
-        """Messages are under way, for the first time or ``again``."""
-        count = len(packets)
-        if not count:
-            return
-        tally, size = self._tally, sum(map(len, packets))
-        if again:
-            tally.resent += count
-            tally.resent_bytes += size
-        else:
-            tally.sent += count
-            tally.sent_bytes += size
-        self._sent.append((count, now))
-
-    def acknowledged(self, count: int, now: float) -> None:
-        """Record the round-trip times of ``count`` acknowledged messages."""
-        while count and self._sent:
-            sent, at = self._sent.popleft()
-            if sent > count:
-                self._sent.appendleft((sent - count, at))
-            self._histogram.observe(now - at, min(sent, count))
-            count -= min(sent, count)
-
-    def forget(self) -> None:
-        """Forget messages under way: the session has closed, so they will not be acknowledged in it."""
-        self._sent.clear()

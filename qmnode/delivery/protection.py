@@ -74,12 +74,7 @@ class Protection:
 
     def is_any_needed(self, entries: Sequence[Entry]) -> bool:
         """Whether any of the entries needs encryption; usually none does."""
-        read = _NUMBER.unpack_from
-        for entry in entries:
-            value = entry[1]
-            if value[read(value, 4)[0] + _PRIVACY_AT] and self.is_needed(entry):
-                return True
-        return False
+        return any(map(self.is_needed, entries))
 
     async def protect(
         self, queue: OutgoingQueue, entries: Sequence[Entry], failed: Callable[[int], None]

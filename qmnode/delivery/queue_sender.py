@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from qmnode.delivery.malformed import set_aside
-from qmnode.delivery.precedence import Precedence, RoundTrips
+from qmnode.delivery.precedence import Precedence
 from qmnode.delivery.queue_connection import QueueConnection, report_failure
 from qmnode.delivery.transit_repeats import Repeats
 from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT, Unacknowledged
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import TransactionOffsets
+from qmnode.model.packet import TransactionOffsets, is_any_private
 from qmnode.model.packet_parts import SEQUENCE, SEQUENCE_AT
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState, lock_first
 from qmnode.model.queue import Queue
 from qmnode.model.record import FACTS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, packet_of
+from qmnode.model.traffic import RoundTrips
 from qmnode.protocol.commands import (
     Closed,
     CloseReason,
@@ -193,7 +194,9 @@ class QueueSender:
     def _send_written(self, connection: Connection, entries: list[Entry]) -> None:
         if self._is_overtaking(connection, again=False):
             self._give_back(entries)
-        elif self._protecting is None and not self._network.protection.is_any_needed(entries):
+        elif self._protecting is None and not (
+            is_any_private(entries) and self._network.protection.is_any_needed(entries)
+        ):
             self._send(connection, entries)
         else:
             self._held += len(entries)

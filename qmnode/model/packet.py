@@ -9,6 +9,7 @@ the UserHeader change (MS-MQMQ 2.2.19); most of that is worked out once for all 
 """
 
 import struct
+from collections.abc import Iterable
 from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -54,6 +55,7 @@ from qmnode.model.record import (
     PEEK_WHEN_LOCKED,
     PREFIX,
     PREFIX_SIZE,
+    PROPERTIES_PLACE,
     REPORT,
     VERSION,
     dead_letter_queue_of,
@@ -71,6 +73,7 @@ from qmnode.structures.packet_view import (
     FLAGS_AT,
     HEAD_CODES,
     NAMES_AT,
+    PRIVACY_LEVEL_AT,
     SENT_TIME_AT,
     SIZE_AT,
     SIZE_END,
@@ -355,6 +358,12 @@ def value_of_packet(packet: bytes, arrival: float, *, transit: bool = False) -> 
     message has not reached its queue yet, and must do so within its time.
     """
     return stored_prefix(record_facts(packet, transit=transit), USER.unpack_from(packet, 16)[3], arrival) + packet
+
+
+def is_any_private(entries: Iterable[tuple[int, bytes]]) -> bool:
+    """Whether any of these stored messages has a privacy level: it is encrypted, or to be encrypted. Usually none."""
+    place_of = PROPERTIES_PLACE.unpack_from
+    return any(value[place_of(value)[0] + PRIVACY_LEVEL_AT] for _, value in entries)
 
 
 def without_claims(value: bytes) -> bytes:

@@ -84,11 +84,14 @@ class Names:
         self._outgoing: dict[str, Queue] = {}
         self._highest = ORDER_QUEUE.private_queue_identifier
         """The highest number of a private queue. Numbers up to the order queue's are the system's."""
+        self.version = 0
+        """Incremented with each change: resolved names stay valid while it is the same."""
 
     # The collection
 
     def add(self, queue: "Queue") -> None:
         """Add the names of a queue."""
+        self.version += 1
         if queue.queue_type in _NAMED_BY_FORMAT_NAME:
             self._outgoing[fold(queue.pathname)] = queue
             return
@@ -103,6 +106,7 @@ class Names:
 
     def remove(self, queue: "Queue") -> None:
         """Remove the names of a queue."""
+        self.version += 1
         self._outgoing.pop(fold(queue.pathname), None)
         self._by_path.pop(fold(queue.pathname.partition("\\")[2]), None)
         if queue.parent is None:

@@ -70,6 +70,9 @@ FACTS: Final = struct.Struct("<xB6xI")
 DEPARTURE: Final = struct.Struct("<xB6xIQ")
 """Flags, second of expiry, and arrival: what counts when a message leaves."""
 
+PROPERTIES_PLACE: Final = struct.Struct("<4xI")
+"""The offset of the MessagePropertiesHeader in the value."""
+
 _EXPIRY: Final = struct.Struct("<I")
 _EXPIRY_OFFSET: Final = 8
 _MOVES: Final = 3

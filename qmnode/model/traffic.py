@@ -10,7 +10,7 @@ Refused messages are counted by queue, sender and reason, in bounded memory.
 
 import heapq
 from bisect import bisect_left
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, unique
@@ -172,6 +172,47 @@ class Tally:
             if counts:
                 getattr(self, name).update(counts)
                 counts.clear()
+
+
+class RoundTrips:
+    """Pairs acknowledgments with messages sent, the oldest first.
+
+    A session may acknowledge an express message before a recoverable one that was sent earlier. The two then swap their
+    times, which leaves the sum right.
+    """
+
+    def __init__(self, tally: Tally, histogram: Histogram) -> None:
+        self._tally = tally
+        self._histogram = histogram
+        self._sent: deque[tuple[int, float]] = deque()
+        """Counts of messages that were sent together, and when."""
+
+    def sent(self, packets: Sequence[bytes | bytearray | memoryview], now: float, again: bool) -> None:
+        """Messages are under way, for the first time or ``again``."""
+        count = len(packets)
+        if not count:
+            return
+        tally, size = self._tally, sum(map(len, packets))
+        if again:
+            tally.resent += count
+            tally.resent_bytes += size
+        else:
+            tally.sent += count
+            tally.sent_bytes += size
+        self._sent.append((count, now))
+
+    def acknowledged(self, count: int, now: float) -> None:
+        """Record the round-trip times of ``count`` acknowledged messages."""
+        while count and self._sent:
+            sent, at = self._sent.popleft()
+            if sent > count:
+                self._sent.appendleft((sent - count, at))
+            self._histogram.observe(now - at, min(sent, count))
+            count -= min(sent, count)
+
+    def forget(self) -> None:
+        """Forget messages under way: the session has closed, so they will not be acknowledged in it."""
+        self._sent.clear()
 
 
 _BY_REASON: Final = ("died", "died_bytes", "rejected", "rejected_bytes")

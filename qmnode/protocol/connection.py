@@ -138,7 +138,7 @@ class OutgoingConnection:
 
     def next_timer(self) -> tuple[Timer, float] | None:
         """When the Session Retry Connect Timer expires."""
-        return self._timers.next()
+        return self._timers.next
 
     # --- what goes in ---
     def messages_available(self, now: float, time: int) -> None:

@@ -192,7 +192,7 @@ class Session:
 
     def next_timer(self) -> tuple[Timer, float] | None:
         """The timer that expires first, and when."""
-        return self._timers.next()
+        return self._timers.next
 
     # --- what goes in ---
     def connected(self, now: float) -> None:
@@ -350,7 +350,7 @@ class Session:
         self._active = True
         if not owed and self._receive.recoverable_received > self._receive.recoverable_acknowledged:
             self._start_ack_timer(now, self._agreed.recoverable_ack_timeout_ms)
-        elif not self._timers.running(Timer.SESSION_ACK_SEND):
+        elif Timer.SESSION_ACK_SEND not in self._timers.deadlines:
             self._start_ack_timer(now, self._agreed.ack_wait_timeout_ms // 2)
 
     def _send_establish_request(self, _: None, now: float) -> None:
@@ -463,13 +463,13 @@ class Session:
     def _sent(self, now: float) -> None:
         """Start the timers for messages queued for sending: 3.1.7.1.3, last paragraphs."""
         self._active = True
-        if not self._timers.running(Timer.SESSION_ACK_WAIT):
+        if Timer.SESSION_ACK_WAIT not in self._timers.deadlines:
             self._start_ack_wait(now)
         self._piggyback(now)
 
     def _piggyback(self, now: float) -> None:
         """Let the last message carry an acknowledgment when one is due soon anyway (3.1.7.11)."""
-        if not self._receive.due() or not self._timers.running(Timer.SESSION_ACK_SEND):
+        if not self._receive.due() or Timer.SESSION_ACK_SEND not in self._timers.deadlines:
             return
         started, deadline = self._ack_timer
         if now < started + PIGGYBACK_AFTER * (deadline - started):

@@ -3,6 +3,8 @@ expiry.
 """
 
 from enum import Enum, unique
+from operator import itemgetter
+from typing import Final
 
 
 @unique
@@ -23,42 +25,39 @@ class Timer(Enum):
 class Timers:
     """The running timers of one object."""
 
-    __slots__ = ("_deadlines",)
+    __slots__ = ("deadlines", "next")
 
     def __init__(self) -> None:
-        self._deadlines: dict[Timer, float] = {}
+        self.deadlines: dict[Timer, float] = {}
+        """The running timers, and when they expire."""
+        self.next: tuple[Timer, float] | None = None
+        """The timer that expires first, with its deadline. Asked for with each packet, so it is kept."""
 
     def start(self, timer: Timer, deadline: float) -> None:
         """Start, or restart, a timer."""
-        self._deadlines[timer] = deadline
+        self.deadlines[timer] = deadline
+        self._find_next()
 
     def stop(self, timer: Timer) -> None:
         """Stop a timer; no effect if it is not running."""
-        self._deadlines.pop(timer, None)
+        if self.deadlines.pop(timer, None) is not None:
+            self._find_next()
 
     def stop_all(self) -> None:
         """Stop every running timer."""
-        self._deadlines.clear()
-
-    def deadline(self, timer: Timer) -> float | None:
-        """The time at which the timer expires; None if it is not running."""
-        return self._deadlines.get(timer)
-
-    def running(self, timer: Timer) -> bool:
-        """Whether the timer is running."""
-        return timer in self._deadlines
-
-    def next(self) -> tuple[Timer, float] | None:
-        """The timer that expires first, with its deadline."""
-        if not self._deadlines:
-            return None
-        timer = min(self._deadlines, key=self._deadlines.__getitem__)
-        return timer, self._deadlines[timer]
+        self.deadlines.clear()
+        self.next = None
 
     def take_due(self, now: float) -> Timer | None:
         """Stop and return the earliest timer whose deadline has passed; None when there is none."""
-        first = self.next()
+        first = self.next
         if first is None or first[1] > now:
             return None
-        del self._deadlines[first[0]]
+        self.stop(first[0])
         return first[0]
+
+    def _find_next(self) -> None:
+        self.next = min(self.deadlines.items(), key=_DEADLINE, default=None)
+
+
+_DEADLINE: Final = itemgetter(1)

@@ -52,6 +52,7 @@ _HAS_SECURITY: Final = UserFlags.SH.mask
 _HAS_CONNECTOR: Final = UserFlags.CQ.mask
 _HAS_CONNECTOR_QM: Final = TransactionFlags.CG.mask
 _LABEL_LENGTH_AT: Final = offset_of(MessagePropertiesHeader, "label_length")
+PRIVACY_LEVEL_AT: Final = offset_of(MessagePropertiesHeader, "privacy_level")
 LABEL_AT: Final = offset_of(MessagePropertiesHeader, "label")
 """The label in a MessagePropertiesHeader."""
 

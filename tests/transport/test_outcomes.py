@@ -144,3 +144,28 @@ async def test_a_message_that_no_queue_takes_is_kept_and_told_of(pair: Pair, wro
     else:
         expected |= {"journal": [C.MQMSG_CLASS_NORMAL], "dead there": [reason]}
     await ends_with(pair, expected)
+
+
+async def test_each_message_meets_the_queues_and_rules_of_its_time(pair: Pair) -> None:
+    """The destination of the same name is created, made to demand signatures, and deleted between messages."""
+    bob = pair.bob
+    dead: list[MessageClass] = []
+
+    async def dies(reason: MessageClass) -> None:
+        dead.append(reason)
+        await send(pair, NOWHERE, transactional=False)
+        await eventually(lambda: left(pair).get("dead there") == dead)
+
+    async def arrives() -> None:
+        await send(pair, NOWHERE, transactional=False)
+        await received(bob, NOWHERE)
+
+    await dies(C.MQMSG_CLASS_NACK_BAD_DST_Q)
+    await bob.create_queue(NOWHERE)
+    await arrives()
+    await bob.set_queue(NOWHERE, authentication=True)
+    await dies(C.MQMSG_CLASS_NACK_BAD_SIGNATURE)
+    await bob.set_queue(NOWHERE, authentication=False)
+    await arrives()
+    await bob.delete_queue(NOWHERE)
+    await dies(C.MQMSG_CLASS_NACK_BAD_DST_Q)
