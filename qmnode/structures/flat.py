@@ -226,8 +226,10 @@ class FlatCode(ReaderCode):
         if self.is_wanted(item):
             super().some_padding(plan, item, result)
             return
-        self.add(f"p += -p & {item.align - 1}")
         if item.clipped:
+            self.add(f"p += -p & {item.align - 1}")
             self.add("if p > end: p = end")
         else:
-            self.add(f"if p > end: raise short({plan.name!r}, {item.name!r}, p, 0, end)")
+            before = self.variable("q")
+            self.add(f"{before}, p = p, p + (-p & {item.align - 1})")
+            self.add(f"if p > end: raise short({plan.name!r}, {item.name!r}, {before}, p - {before}, end)")
