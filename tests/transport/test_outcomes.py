@@ -149,23 +149,22 @@ async def test_a_message_that_no_queue_takes_is_kept_and_told_of(pair: Pair, wro
 async def test_each_message_meets_the_queues_and_rules_of_its_time(pair: Pair) -> None:
     """The destination of the same name is created, made to demand signatures, and deleted between messages."""
     bob = pair.bob
-    dead: list[MessageClass] = []
 
-    async def dies(reason: MessageClass) -> None:
-        dead.append(reason)
+    async def is_dead(count: int) -> None:
         await send(pair, NOWHERE, transactional=False)
-        await eventually(lambda: left(pair).get("dead there") == dead)
+        await eventually(lambda: left(pair).get("dead there") == [C.MQMSG_CLASS_NACK_BAD_DST_Q] * count)
 
     async def arrives() -> None:
         await send(pair, NOWHERE, transactional=False)
         await received(bob, NOWHERE)
 
-    await dies(C.MQMSG_CLASS_NACK_BAD_DST_Q)
+    await is_dead(1)
     await bob.create_queue(NOWHERE)
     await arrives()
     await bob.set_queue(NOWHERE, authentication=True)
-    await dies(C.MQMSG_CLASS_NACK_BAD_SIGNATURE)
+    await send(pair, NOWHERE, transactional=False)
+    await eventually(lambda: bob.names.find(NOWHERE).tally.rejected[C.MQMSG_CLASS_NACK_BAD_SIGNATURE] == 1)
     await bob.set_queue(NOWHERE, authentication=False)
     await arrives()
     await bob.delete_queue(NOWHERE)
-    await dies(C.MQMSG_CLASS_NACK_BAD_DST_Q)
+    await is_dead(2)
