@@ -58,6 +58,8 @@ _TAKEN_BYTES: Final = 1024 * 1024
 _TRACED_AT: Final = offset_of(BaseHeader, "flags") + 1
 _TRACED: Final = BaseFlags.TR.mask >> 8
 """The mask for the second byte of BaseHeader.Flags that shows whether a message is traced."""
+_SPECIAL: Final = NAMED_DEAD_LETTER | TRANSACTIONAL
+"""Flags of messages that are not sent as they are stored."""
 _read_sequence: Final = SEQUENCE.unpack_from
 
 
@@ -300,7 +302,11 @@ class QueueSender:
         own, address, time = self._network.manager.identifier, self.queue_connection.owner, self._network.time()
         addressed, offset_of = address != ZERO_GUID, self._offsets.of
         sequence = self._state.outgoing.get(self.key)
-        for index, (lookup_identifier, value) in enumerate(entries):
+        plain = not addressed and not any(value[FLAGS] & _SPECIAL for _, value in entries)
+        if plain:
+            tokens = [lookup_identifier for lookup_identifier, _ in entries]
+            packets = [value[PREFIX_SIZE:] for _, value in entries]
+        for index, (lookup_identifier, value) in enumerate(() if plain else entries):
             flags, expires = FACTS.unpack_from(value)
             packet: Packet = packet_of(value) if flags & NAMED_DEAD_LETTER else value[PREFIX_SIZE:]
             if addressed and packet[ADDRESS] == ZERO_GUID:

@@ -38,6 +38,7 @@ SEND_HEAD: Final = struct.Struct("<IIII")
 RECEIVE_HEAD: Final = struct.Struct("<IIId")
 """Handle of the queue, number of the transaction, limit, seconds to wait (negative: for ever)."""
 _SENT: Final = struct.Struct("<III")
+_unpack_sent: Final = _SENT.unpack_from
 _RECEIVED: Final = struct.Struct("<QI")
 _SMALLEST_ITEM: Final = 12
 
@@ -149,22 +150,28 @@ def pack_sent(items: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
     return parts
 
 
-def unpack_sent(body: bytes, offset: int, count: int) -> list[tuple[bytes, bytes]]:
-    """The other way round. FrameError when the counts and sizes do not fit the bytes."""
-    if count * _SMALLEST_ITEM > len(body) - offset:
-        raise FrameError(f"{count} messages announced in {len(body) - offset} bytes")
-    items = []
-    for _ in range(count):
-        if len(body) - offset < _SENT.size:
+def unpack_sent(body: bytes, offset: int, count: int) -> tuple[list[bytes], dict[int, bytes]]:
+    """The packets, and by their places in the list what few of them have besides. FrameError when the counts and sizes
+    do not fit the bytes.
+    """
+    end = len(body)
+    if count * _SMALLEST_ITEM > end - offset:
+        raise FrameError(f"{count} messages announced in {end - offset} bytes")
+    packets: list[bytes] = []
+    besides: dict[int, bytes] = {}
+    for number in range(count):
+        start = offset + _SENT.size
+        if start > end:
             raise FrameError("a batch ends inside the head of a message")
-        size, more, _reserved = _SENT.unpack_from(body, offset)
-        offset += _SENT.size
-        middle, stop = offset + size, offset + size + more
-        if stop > len(body):
+        size, more, _reserved = _unpack_sent(body, offset)
+        offset = start + size
+        if offset + more > end:
             raise FrameError(f"a message of {size} bytes with {more} more in a batch that ends before")
-        items.append((body[offset:middle], body[middle:stop]))
-        offset = stop
-    return items
+        packets.append(body[start:offset])
+        if more:
+            besides[number] = body[offset : offset + more]
+            offset += more
+    return packets, besides
 
 
 def pack_received(items: Iterable[tuple[int, bytes]]) -> list[bytes]:

@@ -143,20 +143,21 @@ class Methods:
         """Send a batch: as one, or each for itself."""
         handle, transaction, together, count = SEND_HEAD.unpack_from(body)
         queue, unit = self._queue(handle), self._transaction(transaction)
-        items = unpack_sent(body, SEND_HEAD.size, count)
+        packets, besides = unpack_sent(body, SEND_HEAD.size, count)
         try:
-            messages = [_message(*item) for item in items]
-        except NOT_UNDERSTOOD:
+            # One write for all of them when nothing is wrong, which is how it nearly always is.
+            if not besides and isinstance(queue, OpenQueueDescriptor):
+                return Kind.IDENTIFIERS, await queue.send_packets(packets, unit)
+            messages = [_message(packet, besides.get(number)) for number, packet in enumerate(packets)]
+            return Kind.IDENTIFIERS, await queue.send_many(messages, unit)
+        except PacketError as error:
+            if together or unit is not None:
+                raise _no_packet(error) from error
+        except (MessageQueuingError, *NOT_UNDERSTOOD):
             if together or unit is not None:
                 raise
-        else:
-            try:
-                # One write for all of them when nothing is wrong, which is how it nearly always is.
-                return Kind.IDENTIFIERS, await queue.send_many(messages, unit)
-            except MessageQueuingError:
-                if together or unit is not None:
-                    raise
-        outcomes = await asyncio.gather(*(_send_alone(queue, *item) for item in items), return_exceptions=True)
+        alone = (_send_alone(queue, packet, besides.get(number)) for number, packet in enumerate(packets))
+        outcomes = await asyncio.gather(*alone, return_exceptions=True)
         return Kind.MIXED, (values.encode([_outcome(outcome) for outcome in outcomes]),)
 
     async def receive(self, body: bytes) -> Outcome:
@@ -335,11 +336,15 @@ _OPERATION_METHODS: Final = frozenset(
 _TRANSACTION_METHODS: Final = frozenset({"prepare", "end"})
 
 
-def _message(packet: bytes, more: bytes) -> Message:
+def _no_packet(error: PacketError) -> FrameError:
+    return FrameError(f"a message that is no UserMessage packet: {error}")
+
+
+def _message(packet: bytes, more: bytes | None) -> Message:
     try:
         message = message_from_packet(packet)
     except PacketError as error:
-        raise FrameError(f"a message that is no UserMessage packet: {error}") from error
+        raise _no_packet(error) from error
     if more:
         properties = values.decode(more)
         if not isinstance(properties, dict) or not properties.keys() <= REQUESTS:
@@ -351,7 +356,7 @@ def _message(packet: bytes, more: bytes) -> Message:
     return message
 
 
-async def _send_alone(queue: QueueApi, packet: bytes, more: bytes) -> bytes:
+async def _send_alone(queue: QueueApi, packet: bytes, more: bytes | None) -> bytes:
     return await queue.send(_message(packet, more))
 
 

@@ -10,7 +10,7 @@ addition, and a crash skips the rest of a block.
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Network, Recorder, Signing, TimerHandle
@@ -55,6 +55,14 @@ class Ordinal:
             self._look_ahead()
         self.value += 1
         return self.value & self._mask
+
+    def take(self, count: int) -> Sequence[int]:
+        """Issue several numbers."""
+        first = (self.value & self._mask) + 1
+        if self.value + count > self._look or first + count > self._mask:
+            return [self.next() for _ in range(count)]
+        self.value += count
+        return range(first, first + count)
 
     def _look_ahead(self) -> None:
         """Reserve the next block ahead of need, along with other writes.

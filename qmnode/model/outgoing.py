@@ -234,16 +234,12 @@ class OutgoingQueue(Queue):
         """Delete locked messages that were transferred, and return their values. Messages deleted earlier are
         skipped.
         """
-        gone: list[Entry] = []
-        locked = self.locked
-        for lookup_identifier in lookup_identifiers:
-            position = locked.pop(lookup_identifier, None)
-            if position is None:
-                continue
-            value = position.value
-            if value[FLAGS] & PEEK_WHEN_LOCKED:
-                self.peekable_locked -= 1
-            gone.append((lookup_identifier, value))
+        locked, pop = self.locked, self.locked.pop
+        gone: list[Entry] = [
+            (one, position.value) for one in lookup_identifiers if (position := pop(one, None)) is not None
+        ]
+        if self.peekable_locked:
+            self.peekable_locked -= sum(value[FLAGS] & PEEK_WHEN_LOCKED != 0 for _, value in gone)
         if gone:
             remove_acknowledged(self, gone)
         if self.recorder is not None:

@@ -80,12 +80,14 @@ from qmnode.structures.packet_view import (
     SOURCE,
     UNUSUAL_BASE,
     Places,
+    Shape,
     Shapes,
     base_flags_of,
     label_length,
     message_class_of,
     places_of,
     privacy_level_of,
+    read_content_sizes,
     times_to_live,
     user_flags_of,
     with_base_flags,
@@ -131,8 +133,6 @@ def stored_value(message: Message) -> bytes:
 
 def whole_value(message: Message) -> bytes:
     """The same, with the data that follows the packet."""
-    if "_packet" in message.__dict__:
-        return value_of_packet(message.__dict__["_packet"], 0.0)
     value: bytes = message.__dict__["_value"]
     return value
 
@@ -142,27 +142,24 @@ _SHAPES: Final = Shapes()
 
 def message_from_packet(packet: bytes) -> Message:
     """A message from another sender's packet, which is only checked. Raises PacketError if the packet is malformed."""
-    shape = _SHAPES.validate(packet)
-    if shape is None:
-        return received_message(0, value_of_packet(packet, 0.0))
-    message = Message.__new__(Message)
-    message.__dict__.update(lookup_identifier=0, _load=_load_packed, _packet=packet, _shape=shape)
-    return message
+    _SHAPES.validate(packet)
+    return received_message(0, value_of_packet(packet, 0.0))
+
+
+def shapes_of(packets: Iterable[bytes]) -> list[Shape | None]:
+    """The shapes of packets, None for those with rare headers. Raises PacketError if one is malformed."""
+    shapes: list[Shape | None] = []
+    shape = None
+    for packet in packets:
+        if shape is None or not shape.fits(packet):
+            shape = _SHAPES.validate(packet)
+        shapes.append(shape)
+    return shapes
 
 
 def packed(message: Message) -> bytes:
     """The packet of a message that has not been parsed."""
-    packet: bytes | None = message.__dict__.get("_packet")
-    return packet_of(message.__dict__["_value"]) if packet is None else packet
-
-
-def _load_packed(message: Message, name: str) -> None:
-    """``load`` for a message from ``message_from_packet``."""
-    attributes = message.__dict__
-    del attributes["_shape"]
-    attributes["_value"] = value_of_packet(attributes.pop("_packet"), 0.0)
-    attributes["_load"] = load
-    load(message, name)
+    return packet_of(message.__dict__["_value"])
 
 
 def load(message: Message, name: str) -> None:
@@ -172,25 +169,58 @@ def load(message: Message, name: str) -> None:
     """
     attributes = message.__dict__
     value: bytes = attributes["_value"]
-    problems: list[str] = []
-    if "body" not in attributes:
+    if name == "body" or name == "label":
+        try:
+            _load_content(attributes, value)
+        except BROKEN:
+            pass  # said below, with the other properties
+        else:
+            return
+    own = dict(attributes)
+    """What the application has set, and what was loaded before."""
+    if name in _PROPERTIES:
         try:
             _load_properties(attributes, value)
-        except BROKEN as error:
-            problems.append(f"MessagePropertiesHeader: {error}")
-        if name in attributes:
+        except BROKEN:
+            pass
+        else:
+            attributes.update(own)
             return
-    del attributes["_load"], attributes["_value"]
+    del attributes["_load"], attributes["_value"], own["_load"], own["_value"]
+    problems: list[str] = []
+    try:
+        _load_properties(attributes, value)
+    except BROKEN as error:
+        problems.append(f"MessagePropertiesHeader: {error}")
     try:
         problems += _load_headers(attributes, value)
     except BROKEN as error:
         problems.append(str(error))
     attributes.setdefault("packet", value[PREFIX_SIZE:])
     attributes["unreadable"] = "; ".join(problems)
+    attributes.update(own)
+
+
+_PROPERTIES: Final = frozenset((
+    "acknowledgements_requested", "app_specific", "body_type", "correlation_identifier", "encryption_algorithm",
+    "extension", "hash_algorithm", "message_class", "privacy_level",
+))  # fmt: skip
+
+
+def _load_content(attributes: dict[str, Any], value: bytes) -> None:
+    """Load the body and the label, all that most applications read."""
+    start = PROPERTIES_OFFSET.unpack_from(value, 4)[0]
+    label_length, body_size, extension_size = read_content_sizes(value, start)
+    start += PROPERTIES.size
+    body_start = start + 2 * label_length + extension_size
+    attributes.setdefault("body", value[body_start : body_start + body_size])
+    # Packets from elsewhere may contain half of a surrogate pair: that must not make the message unreadable.
+    label = value[start : start + 2 * label_length - 2].decode("utf-16-le", "replace") if label_length else ""
+    attributes.setdefault("label", label)
 
 
 def _load_properties(attributes: dict[str, Any], value: bytes) -> None:
-    """Load the MessagePropertiesHeader, all that most applications read."""
+    """Load the MessagePropertiesHeader."""
     start = PROPERTIES_OFFSET.unpack_from(value, 4)[0]
     (
         attributes["acknowledgements_requested"],
@@ -199,7 +229,7 @@ def _load_properties(attributes: dict[str, Any], value: bytes) -> None:
         attributes["correlation_identifier"],
         attributes["body_type"],
         attributes["app_specific"],
-        body_size,
+        _,
         _,
         attributes["privacy_level"],
         attributes["hash_algorithm"],
@@ -209,9 +239,7 @@ def _load_properties(attributes: dict[str, Any], value: bytes) -> None:
     start += PROPERTIES.size
     label_end = start + 2 * label_length
     body_start = label_end + extension_size
-    attributes["body"] = value[body_start : body_start + body_size]
-    # Packets from elsewhere may contain half of a surrogate pair: that must not make the message unreadable.
-    attributes["label"] = value[start : label_end - 2].decode("utf-16-le", "replace") if label_length else ""
+    _load_content(attributes, value)
     attributes["extension"] = value[label_end:body_start]
 
 

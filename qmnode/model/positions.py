@@ -181,8 +181,17 @@ class Lane:
             window.clear()
         else:
             entries = [window.popleft() for _ in range(limit)]
-        self._grow(-sum(len(value) for _, value in entries))
+        self._grow(-sum([len(value) for _, value in entries]))
         return entries
+
+    def take_some(self, locked: Container[int], limit: int, size: int) -> list[Entry]:
+        """``take_many``, but only as many as reach ``size`` bytes."""
+        if self.first(locked) is None:
+            return []
+        if self.size <= size:
+            return self.take_many(locked, limit)
+        entry = self.take(locked)
+        return [] if entry is None else [entry]
 
     def after(self, lookup_identifier: int, locked: Container[int]) -> Entry | None:
         """The first available message after ``lookup_identifier``."""
@@ -315,14 +324,17 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
     put, put_express, expires = queue.store.put_message, queue.store.put_express, queue.context.expiry.add
     total = express = 0
     grouped_second = group = -1
+    lane: Lane | None = None
     for lookup_identifier, value in entries:
-        lane = lanes[lookup_identifier >> LANE_SHIFT] or queue.lane_of(lookup_identifier >> LANE_SHIFT)
+        if lane is None or lookup_identifier >> LANE_SHIFT != lane.index:
+            lane = lanes[lookup_identifier >> LANE_SHIFT] or queue.lane_of(lookup_identifier >> LANE_SHIFT)
         flags, second = FACTS.unpack_from(value)
-        total += len(value) - PREFIX_SIZE
+        size = len(value) - PREFIX_SIZE
+        total += size
         if flags & EXPRESS:
             put_express(queue_id, lookup_identifier, value)
             lane.express_count += 1
-            express += len(value) - PREFIX_SIZE
+            express += size
         else:
             put(queue_id, lookup_identifier, value)
         lane.count += 1
@@ -367,7 +379,7 @@ def lock_first(queue: "Queue", limit: int, size: int) -> list[Entry]:
                 locked[lookup_identifier] = LockedPosition(value, None)
                 if value[FLAGS] & PEEK_WHEN_LOCKED:
                     queue.peekable_locked += 1
-            size -= sum(len(value) for _, value in entries)
+            size -= sum([len(value) for _, value in entries])
             lane.lock(entries[0][0])
             taken += entries
     return taken
@@ -378,9 +390,17 @@ def take_received(queue: "Queue", limit: int, size: int) -> list[Entry]:
     that reaches ``size`` bytes.
     """
     taken: list[Entry] = []
-    while len(taken) < limit and size > 0 and (entry := queue.take()) is not None:
-        taken.append(entry)
-        size -= len(entry[1])
+    locked = queue.locked
+    for lane in queue.lanes:
+        while (
+            lane is not None
+            and lane.count
+            and len(taken) < limit
+            and size > 0
+            and (entries := lane.take_some(locked, limit - len(taken), size))
+        ):
+            size -= sum([len(value) for _, value in entries])
+            taken += entries
     if len(taken) > 1 and queue.recorder is None and not queue.journaling:
         remove_received(queue, [entry for entry in taken if not entry[1][FLAGS] & REPORT])
         reported = [entry for entry in taken if entry[1][FLAGS] & REPORT]
@@ -409,6 +429,9 @@ def remove_acknowledged(queue: "Queue", entries: Sequence[Entry]) -> None:
     queue.tally.count_acknowledged(since, total, queue.context.clock.time())
 
 
+_COUNTED: Final = ON_LOSS | NOTICE
+
+
 def _remove_many(queue: "Queue", entries: Sequence[Entry]) -> tuple[list[int], int]:
     """``remove`` for many messages. Return when they arrived, and their bytes."""
     queue_id, lanes = queue.queue_id, queue.lanes
@@ -417,24 +440,28 @@ def _remove_many(queue: "Queue", entries: Sequence[Entry]) -> tuple[list[int], i
     total = express = 0
     grouped_second = group = -1
     since: list[int] = []
+    lane: Lane | None = None
     for lookup_identifier, value in entries:
-        lane = lanes[lookup_identifier >> LANE_SHIFT]
-        if lane is None:
-            raise ValueError(f"no message {lookup_identifier:#x} in {queue.pathname}")
+        if lane is None or lookup_identifier >> LANE_SHIFT != lane.index:
+            lane = lanes[lookup_identifier >> LANE_SHIFT]
+            if lane is None:
+                raise ValueError(f"no message {lookup_identifier:#x} in {queue.pathname}")
         flags, second, arrived = DEPARTURE.unpack_from(value)
         since.append(arrived)
-        total += len(value) - PREFIX_SIZE
+        size = len(value) - PREFIX_SIZE
+        total += size
+        lane.count -= 1
         if flags & EXPRESS:
             delete_express(queue_id, lookup_identifier)
             lane.express_count -= 1
-            express += len(value) - PREFIX_SIZE
+            express += size
         else:
             delete(queue_id, lookup_identifier)
-        lane.count -= 1
-        if flags & ON_LOSS and queue.loss_reports:
-            queue.loss_reports -= 1
-        if flags & NOTICE:
-            queue.context.notices.left(queue_id, len(value) - PREFIX_SIZE)
+        if flags & _COUNTED:
+            if flags & ON_LOSS and queue.loss_reports:
+                queue.loss_reports -= 1
+            if flags & NOTICE:
+                queue.context.notices.left(queue_id, size)
         if (
             second != NEVER
             and (second != grouped_second or lookup_identifier >> GROUP_SHIFT != group)

@@ -7,15 +7,17 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi, QueueType
 from qmnode.model.message import INFINITE, Message
 from qmnode.model.outcomes import ADMINISTRATION_QUEUES, check_named, check_told
+from qmnode.model.packet import message_from_packet, shapes_of
 from qmnode.model.packet_parts import PRIORITY
-from qmnode.model.ports import PutSignature
+from qmnode.model.ports import Entry, PutSignature
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
 from qmnode.model.record import EXPRESS, FLAGS, with_dead_letter_queue
-from qmnode.model.serialization import Destination, TransactionFields, address_packed, serialize, serialize_plain
+from qmnode.model.serialization import Destination, TransactionFields, address_packets, serialize, serialize_plain
 from qmnode.model.transaction import Transaction, unit_of_work
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import FormatName
+from qmnode.structures.packet_view import Shape
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
@@ -70,10 +72,7 @@ class SendingDescriptor(QueueApi):
             (put,) = await self.signatures([message], transaction)
         unit = self.unit_of_work(transaction)
         identifier = self.enqueue(message, unit, put)
-        if unit is None:
-            await self._store.durable()
-        elif transaction == "single":
-            await unit.commit()
+        await self._written(unit, transaction)
         return identifier
 
     async def send_many(self, messages: Iterable[Message], transaction: InTransaction = None) -> list[bytes]:
@@ -82,10 +81,22 @@ class SendingDescriptor(QueueApi):
         puts = await self.signatures(listed, transaction) if any(map(asks_for_authentication, listed)) else None
         unit = self.unit_of_work(transaction)
         identifiers = self._enqueue_all(listed, unit, puts)
-        if unit is None:
-            await self._store.durable()
-        elif transaction == "single":
-            await unit.commit()
+        await self._written(unit, transaction)
+        return identifiers
+
+    async def send_packets(self, packets: Sequence[bytes], transaction: InTransaction = None) -> list[bytes]:
+        """``send_many`` for UserMessage packets whose addresses and numbers are filled in here. Raises PacketError if
+        one is malformed.
+        """
+        shapes = shapes_of(packets)
+        unit = self.unit_of_work(transaction)
+        accepted = self._accept_packets(packets, shapes, unit)
+        if accepted is None:
+            identifiers = self._enqueue_all([message_from_packet(packet) for packet in packets], unit, None)
+        else:
+            identifiers, entries = accepted
+            self._put_all(entries, unit)
+        await self._written(unit, transaction)
         return identifiers
 
     async def signatures(self, messages: Sequence[Message], transaction: InTransaction) -> list[PutSignature | None]:
@@ -126,25 +137,60 @@ class SendingDescriptor(QueueApi):
         accepted = self._accept_alike(messages, unit) if puts is None else None
         if accepted is None:
             accepted = self._accept_all(messages, unit, puts)
-        entries = [(lookup_identifier, value) for lookup_identifier, value, _ in accepted]
+        self._put_all([(lookup_identifier, value) for lookup_identifier, value, _ in accepted], unit)
+        return [identifier for _, _, identifier in accepted]
+
+    def _put_all(self, entries: list[Entry], unit: Transaction | None) -> None:
         if unit is None:
             self.queue.arrive_many(entries)
         else:
             unit.enqueue_many(self.queue, entries)
-        return [identifier for _, _, identifier in accepted]
+
+    async def _written(self, unit: Transaction | None, transaction: InTransaction) -> None:
+        """Wait until what was sent is on disk, if that is now."""
+        if unit is None:
+            await self._store.durable()
+        elif transaction == "single":
+            await unit.commit()
+
+    def _has_demands(self) -> bool:
+        """Whether the queue asks for signed, encrypted or clear messages, or for few of them."""
+        queue = self.queue
+        return queue.authentication or queue.privacy_level != _OPTIONAL or queue.quota != INFINITE
+
+    def _accept_packets(
+        self, packets: Sequence[bytes], shapes: Sequence[Shape | None], unit: Transaction | None
+    ) -> tuple[list[bytes], list[Entry]] | None:
+        """``accept`` for packets into a queue without demands: message identifiers, and entries of the queue. None if
+        one of them is rare, and if there may be no room.
+        """
+        if self._has_demands():
+            return None
+        context, quotas = self.context, self.context.quotas
+        fields, first = (None, False) if unit is None else (unit.fields, not unit.has_sent)
+        ordinals = context.ordinal.take(len(packets))
+        values = address_packets(packets, shapes, self.destination, ordinals, context.clock.time(), fields, first)
+        if values is None or quotas.used + sum(map(len, values)) > quotas.limit:
+            return None
+        places, owner = context.sequence.take(len(values)), context.identifier
+        return (
+            [owner + ordinal.to_bytes(4, "little") for ordinal in ordinals],
+            [
+                (7 - (value[PRIORITY] & 7) << LANE_SHIFT | place, value)
+                for place, value in zip(places, values, strict=True)
+            ],
+        )
 
     def _accept_alike(self, messages: list[Message], unit: Transaction | None) -> list[tuple[int, bytes, bytes]] | None:
-        """``accept`` for messages that have only a body, or come as packets, into a queue without demands. None for
-        other messages, and if there may be no room.
+        """``accept`` for messages that have only a body, into a queue without demands. None for other messages, and if
+        there may be no room.
         """
-        context, queue = self.context, self.queue
-        quotas = context.quotas
-        if queue.authentication or queue.privacy_level != _OPTIONAL or queue.quota != INFINITE:
+        if self._has_demands():
             return None
+        context, quotas = self.context, self.context.quotas
         fields, first = (None, False) if unit is None else (unit.fields, not unit.has_sent)
         now, next_place, owner = context.clock.time(), context.sequence.next, context.identifier
-        alike = address_packed if messages and "_shape" in messages[0].__dict__ else serialize_plain
-        values = alike(messages, self.destination, context.ordinal.next, now, fields, first)
+        values = serialize_plain(messages, self.destination, context.ordinal.next, now, fields, first)
         if values is None or quotas.used + sum(len(value) for _, value in values) > quotas.limit:
             return None
         return [

@@ -6,7 +6,7 @@ depend only on the destination are prepared when the queue is opened.
 
 import functools
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from qmnode.errors import MessageQueuingError, MessageTooLargeError
@@ -63,6 +63,8 @@ from qmnode.structures.places import offset_of
 from qmnode.structures.user_header import UserHeader
 
 _NAMES_KEPT: Final = 64
+_UNPARSED: Final = frozenset(("lookup_identifier", "_load", "_value"))
+"""All that a received message has of which no property was read or set."""
 
 
 class Destination:
@@ -101,17 +103,18 @@ class Destination:
 
     def addressing_of(self, message: Message, transactional: bool) -> Addressing | None:
         """The way to address the packet of an unparsed message to here; None if it must be serialized in full."""
-        shape: Shape | None = message.__dict__.get("_shape")
-        if shape is None:
-            if "_load" not in message.__dict__ or message.__dict__["_value"][FLAGS] & NAMED_DEAD_LETTER:
-                return None
-            packet = packed(message)
-            return self._addressing(packet, places_of(packet), transactional)
+        if not message.__dict__.keys() <= _UNPARSED or message.__dict__["_value"][FLAGS] & NAMED_DEAD_LETTER:
+            return None
+        packet = packed(message)
+        return self._addressing(packet, places_of(packet), transactional)
+
+    def addressing_by_shape(self, shape: Shape, packet: bytes, transactional: bool) -> Addressing | None:
+        """The same for a packet of this shape."""
         known = shape, transactional
         if known not in self._addressings:
             if len(self._addressings) >= _NAMES_KEPT:
                 self._addressings.clear()
-            self._addressings[known] = self._addressing(packed(message), shape.places, transactional)
+            self._addressings[known] = self._addressing(packet, shape.places, transactional)
         return self._addressings[known]
 
     def _addressing(self, packet: bytes, places: Places, transactional: bool) -> Addressing | None:
@@ -369,32 +372,34 @@ def _plain_value(
     return head + body + padding if padding else head + body
 
 
-def address_packed(
-    messages: Iterable[Message],
+def address_packets(
+    packets: Sequence[bytes],
+    shapes: Sequence[Shape | None],
     destination: Destination,
-    next_identifier: Callable[[], int],
+    identifiers: Sequence[int],
     now: float,
     transaction: TransactionFields | None = None,
     first: bool = False,
-) -> list[tuple[int, bytes]] | None:
-    """``serialize`` for many packets of applications, with their identifiers; None if one is something else.
+) -> list[bytes] | None:
+    """``serialize`` for packets of applications with these shapes; None if one must be serialized in full.
 
     ``first``: the first message begins its transaction.
     """
     header = b"" if transaction is None else _transaction_header(transaction, first, False)
     sent, arrival = int(now), int(now * 1e6)
-    values: list[tuple[int, bytes]] = []
-    for message in messages:
-        if "_shape" not in message.__dict__:
-            return None
-        addressing = destination.addressing_of(message, transaction is not None)
-        if addressing is None:
-            return None
-        identifier = next_identifier()
-        value = addressing.address(message.__dict__["_packet"], identifier, sent, arrival, header)
+    values: list[bytes] = []
+    known = addressing = None
+    for packet, shape, identifier in zip(packets, shapes, identifiers, strict=True):
+        if addressing is None or shape is not known:
+            if shape is None:
+                return None
+            addressing, known = destination.addressing_by_shape(shape, packet, transaction is not None), shape
+            if addressing is None:
+                return None
+        value = addressing.address(packet, identifier, sent, arrival, header)
         if value is None:
             return None
-        values.append((identifier, value))
+        values.append(value)
         if first and transaction is not None:
             header, first = _transaction_header(transaction, False, False), False
     return values

@@ -55,8 +55,8 @@ class SendSequence:
     """Counts sent messages and matches the peer's acknowledgments with them."""
 
     __slots__ = (
-        "_flight", "_grown", "_largest", "_least", "_round", "acknowledged", "confirmed", "recoverable_sent", "sent",
-        "window",
+        "_count", "_flight", "_grown", "_largest", "_least", "_round", "acknowledged", "confirmed", "recoverable_sent",
+        "sent", "window",
     )  # fmt: skip
 
     def __init__(self, window: int, largest: int) -> None:
@@ -76,7 +76,9 @@ class SendSequence:
         """The highest AckSequenceNumber; ``sent - acknowledged`` is UnAckedMessageCount."""
         self.confirmed = 0
         """The highest recoverable sequence number acknowledged as on disk."""
-        self._flight: deque[tuple[int, int, Token, Disposition]] = deque()
+        self._flight: deque[_Flight] = deque()
+        self._count = 0
+        """The messages in flight."""
 
     def limit(self, received: int) -> None:
         """Apply the peer's window."""
@@ -95,24 +97,24 @@ class SendSequence:
 
     def room(self) -> int:
         """The number of messages that may be sent now."""
-        return min(self.window - self.sent + self.acknowledged, MAXIMUM_UNCONFIRMED - len(self._flight))
+        return min(self.window - self.sent + self.acknowledged, MAXIMUM_UNCONFIRMED - self._count)
 
     def in_flight(self) -> int:
         """The number of sent messages that wait for an acknowledgment, of their arrival or of the peer's disk."""
-        return len(self._flight)
+        return self._count
 
     def awaiting(self) -> bool:
         """Whether a sent message is not acknowledged yet."""
         return self.sent > self.acknowledged or bool(self._flight)
 
-    def add(self, token: Token, recoverable: int, disposition: Disposition) -> None:
-        """Count a message that is being sent."""
-        self.sent += 1
-        number = 0
+    def add(self, tokens: list[Token], recoverable: int, disposition: Disposition) -> None:
+        """Count messages that are being sent together and are alike."""
+        number = self.recoverable_sent + 1 if recoverable else 0
+        self._flight.append(_new(_Flight, (self.sent + 1, number, tokens, disposition)))
+        self.sent += len(tokens)
+        self._count += len(tokens)
         if recoverable:
-            self.recoverable_sent += 1
-            number = self.recoverable_sent
-        self._flight.append((self.sent, number, token, disposition))
+            self.recoverable_sent += len(tokens)
 
     def take_acknowledgment(self, count: int, base: int, flags: int) -> MessagesAcknowledged | None:
         """Process the acknowledging fields of a SessionHeader (3.1.5.5.1 to 3.1.5.5.4). None if they say nothing new.
@@ -140,30 +142,58 @@ class SendSequence:
     def _release(self, first: int, last: int, flags: int) -> MessagesAcknowledged | None:
         """Remove acknowledged messages from flight; those in between keep their place."""
         flight = self._flight
-        kept: list[tuple[int, int, Token, Disposition]] = []
+        if flags & flags + 1:  # some in between are not on the peer's disk yet: each is looked at for itself
+            self._flight = flight = deque(one for together in flight for one in together.apart())
+        kept: list[_Flight] = []
         lists: tuple[list[Token], list[Token], list[Token]] = ([], [], [])
         while flight:
-            entry = flight.popleft()
-            ordinal, number, token, disposition = entry
-            if number:
-                done = number < first or (number <= last and flags >> (number - first) & 1)
+            together = flight.popleft()
+            ordinal, number, tokens, disposition = together
+            if not number:
+                done = self.acknowledged - ordinal + 1
+            elif number > last or number < first or flags >> (number - first) & 1:
+                done = last - number + 1
             else:
-                done = ordinal <= self.acknowledged
-            if done:
-                lists[disposition].append(token)
+                done = 0
+            if done >= len(tokens):
+                lists[disposition].extend(tokens)
                 continue
-            kept.append(entry)
-            if ordinal > self.acknowledged and (number > last or not flags):
+            if done > 0:
+                lists[disposition].extend(tokens[:done])
+                together = _Flight(ordinal + done, number and number + done, tokens[done:], disposition)
+            kept.append(together)
+            if together.ordinal > self.acknowledged and (together.number > last or not flags):
                 break
         flight.extendleft(reversed(kept))
         if not any(lists):
             return None
+        self._count -= sum(map(len, lists))
         return MessagesAcknowledged(*lists)
 
     def unacknowledged(self) -> list[Token]:
         """Tokens of the messages in flight, in the order in which they were sent."""
-        return [entry[2] for entry in self._flight]
+        return [token for together in self._flight for token in together.tokens]
 
+
+class _Flight(NamedTuple):
+    """Messages that were sent together, one after the other."""
+
+    ordinal: int
+    """The first one's place among all messages of the session."""
+    number: int
+    """The first one's place among the recoverable ones; 0 for express messages."""
+    tokens: list[Token]
+    disposition: Disposition
+
+    def apart(self) -> "list[_Flight]":
+        """Each for itself."""
+        return [
+            _Flight(self.ordinal + at, self.number and self.number + at, [token], self.disposition)
+            for at, token in enumerate(self.tokens)
+        ]
+
+
+_new: Final = tuple.__new__
 
 _VALUE: Final = Struct("<QIQI")
 _IDENTIFIER: Final = Struct("<Q")

@@ -267,19 +267,28 @@ class Session:
         room = self.room()
         if room <= 0:
             return 0
-        add, out = self._send.add, self._out
+        out, kind = self._out, -1
+        together: list[Token] = []
         expired: list[int] = []
-        taken = 0
+        taken, disposition = 0, _RELEASE
         for token, packet in zip(tokens, packets, strict=True):
             if taken - len(expired) >= room:
                 break
             lifetime, sent_time, _, flags = read_sending_fields(packet)
-            if time - sent_time > lifetime != INFINITE and not again:
-                expired.append(taken)
-            else:
-                add(token, flags & _DM, _RELEASE if not flags & (_TH | _JP) else self._disposition(packet, flags))
-                out.append(packet)
             taken += 1
+            if time - sent_time > lifetime != INFINITE and not again:
+                expired.append(taken - 1)
+                continue
+            flags &= _DM | _TH | _JP
+            if flags != kind or flags & (_TH | _JP):
+                if together:
+                    self._send.add(together, kind & _DM, disposition)
+                kind, together = flags, []
+                disposition = self._disposition(packet, flags) if flags & (_TH | _JP) else _RELEASE
+            together.append(token)
+            out.append(packet)
+        if together:
+            self._send.add(together, kind & _DM, disposition)
         if len(expired) < taken:
             self._sent(now)
         if expired:

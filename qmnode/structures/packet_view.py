@@ -195,6 +195,11 @@ def times_to_live(packet: Buffer) -> tuple[int, int]:
     return reach, lifetime
 
 
+read_content_sizes: Final = Struct(
+    "<" + codes_of_some(MessagePropertiesHeader, "label_length", "message_size", "extension_size")
+).unpack_from
+"""LabelLength, MessageSize and ExtensionSize of a MessagePropertiesHeader."""
+
 _DECISIVE: Final = ("flags", "label_length", "message_class", "message_size", "privacy_level", "extension_size")
 _KINDS_KEPT: Final = 256
 

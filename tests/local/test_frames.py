@@ -45,7 +45,9 @@ def test_received_batches_round_trip(items: list[tuple[int, bytes]]) -> None:
 
 @given(st.lists(st.tuples(st.binary(max_size=50), st.binary(max_size=50))))
 def test_sent_batches_round_trip(items: list[tuple[bytes, bytes]]) -> None:
-    assert unpack_sent(b"".join(pack_sent(items)), 0, len(items)) == items
+    packets, besides = unpack_sent(b"".join(pack_sent(items)), 0, len(items))
+    assert packets == [packet for packet, _ in items]
+    assert besides == {number: more for number, (_, more) in enumerate(items) if more}
 
 
 @given(st.binary(max_size=200), st.integers(0, 0xFFFFFFFF))

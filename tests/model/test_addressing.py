@@ -8,10 +8,14 @@ import pytest
 
 from qmnode.errors import MessageQueuingError, MessageTooLargeError
 from qmnode.model.message import Message
-from qmnode.model.packet import message_from_packet, received_message
+from qmnode.model.packet import message_from_packet, received_message, shapes_of
 from qmnode.model.record import PREFIX_SIZE
+<<<<<<< HEAD
 from qmnode.model.serialization import Destination, TransactionFields, address_packed, serialize
 from qmnode.structures.base_header import BaseFlags
+=======
+from qmnode.model.serialization import Destination, TransactionFields, address_packets, serialize
+>>>>>>> 39429d3 (Address an application's packets without messages around them)
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import parse_single_format_name
 from qmnode.structures.session_header import SessionHeader
@@ -74,10 +78,9 @@ def test_many_packets_are_each_what_one_alone_would_be(transactional: bool) -> N
     destination = destination_to(NAMES[0], True, None)
     fields = TransactionFields(77) if transactional else None
     packets = [packet_of_application({"label": "x" * size, "recoverable": True}, bytes(size)) for size in range(20)]
-    numbers = iter(range(1, 100))
-    many = address_packed(map(message_from_packet, packets), destination, lambda: next(numbers), NOW, fields, True)
+    many = address_packets(packets, shapes_of(packets), destination, range(1, 21), NOW, fields, True)
     assert many == [
-        (number, serialize(message_from_packet(packet), destination, number, NOW, fields, number == 1))
+        serialize(message_from_packet(packet), destination, number, NOW, fields, number == 1)
         for number, packet in enumerate(packets, 1)
     ]
 
@@ -96,6 +99,7 @@ def test_a_packet_that_its_new_destination_makes_too_large_is_refused() -> None:
     destination = destination_to(rf"DIRECT=OS:{'x' * 100}\private$\orders", True, None)
     with pytest.raises(MessageTooLargeError):
         serialize(message_from_packet(packet), destination, 1, NOW)
+<<<<<<< HEAD
     assert address_packed([message_from_packet(packet)], destination, lambda: 1, NOW) is None
 
 
@@ -129,3 +133,6 @@ def test_bits_that_receivers_refuse_are_left_out() -> None:
     sent = UserMessage.parse(value[PREFIX_SIZE:])
     assert not BaseFlags.TR.get(sent.base_header.flags)
     assert UserFlags.DM.get(sent.user_header.flags) == 0
+=======
+    assert address_packets([packet], shapes_of([packet]), destination, [1], NOW) is None
+>>>>>>> 39429d3 (Address an application's packets without messages around them)

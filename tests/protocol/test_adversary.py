@@ -89,7 +89,7 @@ class Adversary(RuleBasedStateMachine):
         for node in self.world.nodes:
             for connection in node.connections:
                 assert connection.session.unsettled() <= 64
-                assert len(connection.session._send._flight) <= 64
+                assert connection.session.in_flight() <= 64
 
     def teardown(self) -> None:
         note(f"outgoing: {[len(disk.outgoing) for disk in self.world.disks]}")
