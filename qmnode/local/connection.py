@@ -73,6 +73,8 @@ class Answer(asyncio.Future[Frame]):
     already on its way is not lost. A second cancellation ends the wait at once.
     """
 
+    __slots__ = ("_connection", "_number")
+
     def __init__(self, connection: "Connection", number: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
         self._connection: Connection | None = connection

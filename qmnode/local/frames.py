@@ -12,7 +12,7 @@ node stores there, so that it is passed on without taking it apart. All integers
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -96,6 +96,13 @@ class Frame(NamedTuple):
     body: bytes
 
 
+_new: Final = tuple.__new__
+_MESSAGES: Final = int(Kind.MESSAGES)
+_RECEIVED_ALONE: Final = struct.Struct(HEAD.format + _RECEIVED.format.removeprefix("<"))
+_pack_received_alone: Final = _RECEIVED_ALONE.pack
+_ALONE_SIZE: Final = _RECEIVED_ALONE.size - SIZE_FIELD
+
+
 def frame(kind: Kind, number: int, *parts: bytes) -> bytes:
     """Return a whole frame as bytes."""
     return b"".join(frame_parts(kind, number, *parts))
@@ -137,7 +144,7 @@ class FrameReader:
             stop = start + SIZE_FIELD + size
             if stop > end:
                 break
-            frames.append(Frame(kind, number, bytes(buffer[start + HEAD_SIZE : stop])))
+            frames.append(_new(Frame, (kind, number, bytes(buffer[start + HEAD_SIZE : stop]))))
             start = stop
         return frames, start
 
@@ -177,6 +184,15 @@ def unpack_sent(body: bytes, offset: int, count: int) -> tuple[list[bytes], dict
 def pack_received(items: Iterable[tuple[int, bytes]]) -> list[bytes]:
     """Messages that were received or peeked at, in parts: lookup identifier and stored value of each."""
     return [part for lookup, value in items for part in (_RECEIVED.pack(lookup, len(value)), value)]
+
+
+def received_parts(number: int, items: list[tuple[int, bytes]]) -> Sequence[bytes]:
+    """The whole frame that answers a receive, in parts."""
+    if len(items) != 1:
+        return frame_parts(Kind.MESSAGES, number, *pack_received(items))
+    lookup, value = items[0]
+    size = len(value)
+    return _pack_received_alone(_ALONE_SIZE + size, _MESSAGES, number, lookup, size), value
 
 
 def unpack_received(body: bytes) -> list[tuple[int, bytes]]:

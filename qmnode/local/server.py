@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 import structlog
@@ -28,7 +28,7 @@ from qmnode.local.frames import (
     FrameReader,
     Kind,
     frame_parts,
-    pack_received,
+    received_parts,
 )
 from qmnode.local.methods import WORK, Methods
 from qmnode.model.open_queue import OpenQueueDescriptor
@@ -80,16 +80,29 @@ class WaitingReceive(WaitingRead):
 class Receives:
     """The receives of one connection, by the numbers of their calls."""
 
-    __slots__ = ("_answer", "_by_write", "_fail", "_found", "_taken", "_unsent", "_waiting")
+    __slots__ = (
+        "_answer",
+        "_asked",
+        "_by_write",
+        "_fail",
+        "_found",
+        "_queue",
+        "_taken",
+        "_timeout",
+        "_unsent",
+        "_waiting",
+    )
 
-    def __init__(
-        self, answer: Callable[[int, list[Entry]], None], fail: Callable[[int, MessageQueuingError], None]
-    ) -> None:
+    def __init__(self, answer: Callable[[int, list[Entry]], None], fail: Callable[[int, Exception], None]) -> None:
         """``answer`` is called with the number of a receive and its messages once they are gone from the disk, and
         ``fail`` with its error. The messages count as received after ``sent``.
         """
         self._answer = answer
         self._fail = fail
+        self._asked: dict[int, None] = {}
+        """Receives of one message each, all from ``_queue`` with ``_timeout``, that have not begun."""
+        self._queue: OpenQueueDescriptor
+        self._timeout: float | None = None
         self._waiting: dict[int, WaitingReceive] = {}
         self._found: list[Taken] = []
         """Receives that waited until this pass of the event loop."""
@@ -101,17 +114,46 @@ class Receives:
 
     def __len__(self) -> int:
         """The number of receives that have not been answered."""
-        return len(self._waiting) + len(self._taken)
+        return len(self._asked) + len(self._waiting) + len(self._taken)
 
     def __contains__(self, number: int) -> bool:
-        return number in self._waiting or number in self._taken
+        return number in self._waiting or number in self._taken or number in self._asked
 
     def start(self, number: int, queue: OpenQueueDescriptor, limit: int, timeout: float | None) -> None:
-        """Receive up to ``limit`` messages. Raises MessageQueuingError as ``receive_many``."""
+        """Receive up to ``limit`` messages. Those that ask for one begin together, at the latest with ``begin``. Raises
+        MessageQueuingError as ``receive_many``.
+        """
+        if self._asked and (limit != 1 or queue is not self._queue or timeout != self._timeout):
+            self.begin()
+        if limit == 1:
+            self._queue, self._timeout = queue, timeout
+            self._asked[number] = None
+            return
         claim = queue.claim(None)
         if entries := queue.take_available(limit, claim):
-            self._remove(Taken(number, queue, limit, entries))
+            self._remove([Taken(number, queue, limit, entries)])
+        else:
+            self._wait(number, queue, limit, claim, timeout)
+
+    def begin(self) -> None:
+        """Begin the receives that came together."""
+        if not self._asked:
             return
+        numbers, self._asked = list(self._asked), {}
+        queue, left = self._queue, 0
+        try:
+            claim = queue.claim(None)
+            while entries := queue.take_available(len(numbers) - left, claim):
+                self._remove([Taken(numbers[at], queue, 1, [entry]) for at, entry in enumerate(entries, left)])
+                left += len(entries)
+            for number in numbers[left:]:
+                self._wait(number, queue, 1, claim, self._timeout)
+                left += 1
+        except Exception as error:
+            for number in numbers[left:]:
+                self._fail(number, error)
+
+    def _wait(self, number: int, queue: OpenQueueDescriptor, limit: int, claim: Claim, timeout: float | None) -> None:
         waiting = WaitingReceive(self, number, queue, limit, claim)
         waiting.begin(timeout)
         self._waiting[number] = waiting
@@ -139,17 +181,19 @@ class Receives:
                 with contextlib.suppress(MessageQueuingError):  # the queue was closed or deleted: one has been received
                     size = len(taken.entries[0][1])
                     taken.entries += taken.queue.take_available(taken.limit - 1, taken.queue.claim(None), size)
-            self._remove(taken)
+            self._remove([taken])
 
-    def _remove(self, taken: Taken) -> None:
+    def _remove(self, received: list[Taken]) -> None:
         """Wait for the write that removes the messages from the disk."""
-        self._taken[taken.number] = taken
-        written = taken.queue.context.store.durable()
+        for taken in received:
+            self._taken[taken.number] = taken
+        written = received[0].queue.context.store.durable()
         shared = self._by_write.get(written)
         if shared is None:
-            shared = self._by_write[written] = []
+            self._by_write[written] = received
             written.add_done_callback(self._removed)
-        shared.append(taken)
+        else:
+            shared += received
 
     def _removed(self, written: asyncio.Future[None]) -> None:
         error = cast("MessageQueuingError | None", written.exception())
@@ -173,6 +217,7 @@ class Receives:
 
     def cancel(self, number: int) -> bool:
         """End a receive without its messages. False if it has been answered, or was never started."""
+        self.begin()
         waiting = self._waiting.pop(number, None)
         if waiting is not None:
             waiting.leave()
@@ -339,10 +384,12 @@ class LocalConnection(asyncio.Protocol):
         try:
             for call in self._reader.feed(data):
                 self._take(call)
+            self._receives.begin()
         except FrameError as error:
             log.warning(
                 "closing a connection that does not speak the protocol", reason=str(error), user_id=self.user_id
             )
+            self._receives.begin()
             self._answer(Kind.FAILED, 0, values.encode([int(ErrorCode.MQ_ERROR_INVALID_PARAMETER), str(error)]))
             self.end()
         self._adjust_reading()
@@ -440,7 +487,7 @@ class LocalConnection(asyncio.Protocol):
             return True
 
     def _received(self, number: int, entries: list[Entry]) -> None:
-        self._answer(Kind.MESSAGES, number, *pack_received(entries))
+        self._send(received_parts(number, entries))
         if self._paused:
             self._adjust_reading()
 
@@ -468,9 +515,12 @@ class LocalConnection(asyncio.Protocol):
         self._answer(kind, call.number, *parts)
 
     def _answer(self, kind: Kind, number: int, *parts: bytes) -> None:
+        self._send(frame_parts(kind, number, *parts))
+
+    def _send(self, parts: Sequence[bytes]) -> None:
         if not self._answers:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._answers += frame_parts(kind, number, *parts)
+        self._answers += parts
 
     def _flush(self) -> None:
         answers, self._answers = self._answers, []
