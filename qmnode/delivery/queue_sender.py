@@ -23,7 +23,7 @@ from qmnode.model.packet_parts import SEQUENCE, SEQUENCE_AT
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState, lock_first
 from qmnode.model.queue import Queue
-from qmnode.model.record import FACTS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, packet_of
+from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, packet_of
 from qmnode.model.traffic import RoundTrips
 from qmnode.protocol.commands import (
     Closed,

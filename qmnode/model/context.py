@@ -57,7 +57,7 @@ class Ordinal:
         return self.value & self._mask
 
     def take(self, count: int) -> Sequence[int]:
-        """Issue several numbers."""
+        """Issue the next ``count`` numbers, in their order."""
         first = (self.value & self._mask) + 1
         if self.value + count > self._look or first + count > self._mask:
             return [self.next() for _ in range(count)]

@@ -176,8 +176,7 @@ def load(message: Message, name: str) -> None:
             pass  # said below, with the other properties
         else:
             return
-    own = dict(attributes)
-    """What the application has set, and what was loaded before."""
+    own = dict(attributes)  # keeps what the application has set
     if name in _PROPERTIES:
         try:
             _load_properties(attributes, value)
@@ -220,7 +219,7 @@ def _load_content(attributes: dict[str, Any], value: bytes) -> None:
 
 
 def _load_properties(attributes: dict[str, Any], value: bytes) -> None:
-    """Load the MessagePropertiesHeader."""
+    """Load the fields of the MessagePropertiesHeader, which fewer applications read."""
     start = PROPERTIES_OFFSET.unpack_from(value, 4)[0]
     (
         attributes["acknowledgements_requested"],

@@ -186,7 +186,7 @@ class _Flight(NamedTuple):
     disposition: Disposition
 
     def apart(self) -> "list[_Flight]":
-        """Each for itself."""
+        """The same messages, each sent for itself."""
         return [
             _Flight(self.ordinal + at, self.number and self.number + at, [token], self.disposition)
             for at, token in enumerate(self.tokens)

@@ -10,12 +10,8 @@ from qmnode.errors import MessageQueuingError, MessageTooLargeError
 from qmnode.model.message import Message
 from qmnode.model.packet import message_from_packet, received_message, shapes_of
 from qmnode.model.record import PREFIX_SIZE
-<<<<<<< HEAD
-from qmnode.model.serialization import Destination, TransactionFields, address_packed, serialize
-from qmnode.structures.base_header import BaseFlags
-=======
 from qmnode.model.serialization import Destination, TransactionFields, address_packets, serialize
->>>>>>> 39429d3 (Address an application's packets without messages around them)
+from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import parse_single_format_name
 from qmnode.structures.session_header import SessionHeader
@@ -99,8 +95,7 @@ def test_a_packet_that_its_new_destination_makes_too_large_is_refused() -> None:
     destination = destination_to(rf"DIRECT=OS:{'x' * 100}\private$\orders", True, None)
     with pytest.raises(MessageTooLargeError):
         serialize(message_from_packet(packet), destination, 1, NOW)
-<<<<<<< HEAD
-    assert address_packed([message_from_packet(packet)], destination, lambda: 1, NOW) is None
+    assert address_packets([packet], shapes_of([packet]), destination, [1], NOW) is None
 
 
 def test_a_session_header_is_left_out() -> None:
@@ -133,6 +128,3 @@ def test_bits_that_receivers_refuse_are_left_out() -> None:
     sent = UserMessage.parse(value[PREFIX_SIZE:])
     assert not BaseFlags.TR.get(sent.base_header.flags)
     assert UserFlags.DM.get(sent.user_header.flags) == 0
-=======
-    assert address_packets([packet], shapes_of([packet]), destination, [1], NOW) is None
->>>>>>> 39429d3 (Address an application's packets without messages around them)
