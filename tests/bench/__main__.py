@@ -1,4 +1,7 @@
-"""Prints the tables of all benches, or of those named; exits 1 when a bar does not hold."""
+"""Prints the tables of all benches, or of those named; exits 1 when a bar does not hold.
+
+With ``QMNODE_BASELINE``, another tree of the sources, some compare the two trees: see ``tests.bench.turns``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tests.bench
-from tests.bench import BENCHES, Comparison
+from tests.bench import BENCHES, Comparison, turns
 
 
 def table_of(name: str, lines: list[Comparison]) -> Table:
@@ -28,6 +31,7 @@ def main(names: list[str]) -> int:
     for module in pkgutil.iter_modules(tests.bench.__path__):
         if not module.name.startswith("_"):
             importlib.import_module(f"tests.bench.{module.name}")
+    turns.replace_benches()
     unknown = sorted(set(names) - set(BENCHES))
     if unknown:
         print(f"no such bench: {', '.join(unknown)}; there are: {', '.join(sorted(BENCHES))}", file=sys.stderr)
