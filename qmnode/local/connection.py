@@ -41,8 +41,7 @@ from qmnode.model.api import (
 )
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
-from qmnode.model.record import PREFIX_SIZE
-from qmnode.model.serialization import Destination, serialize
+from qmnode.model.serialization import Destination, Travelling
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import QueueNameError, parse_single_format_name
@@ -322,7 +321,7 @@ class RemoteQueue(QueueApi):
         self.format_name = format_name
         self.access = access
         self.share = share
-        self._destination = _destination(manager.identifier, format_name)
+        self._travelling = Travelling(_destination(manager.identifier, format_name))
         self._batch: _Batch | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -330,7 +329,7 @@ class RemoteQueue(QueueApi):
 
     async def send(self, message: Message, transaction: InTransaction = None) -> bytes:
         """Enqueue Message To An Open Queue (3.1.7.1.27). Calls made at the same time travel together."""
-        item = to_travel(message, self._destination)
+        item = to_travel(message, self._travelling)
         if transaction is not None:
             return (await self._send_together([item], await _number(transaction)))[0]
         batch = self._batch
@@ -356,7 +355,7 @@ class RemoteQueue(QueueApi):
 
     async def send_many(self, messages: Iterable[Message], transaction: InTransaction = None) -> list[bytes]:
         """Send all of them, in order, with one sync."""
-        items = [to_travel(message, self._destination) for message in messages]
+        items = [to_travel(message, self._travelling) for message in messages]
         if not items:
             return []
         return await self._send_together(items, await _number(transaction))
@@ -475,13 +474,12 @@ def _destination(identifier: Guid, format_name: str) -> Destination:
         return Destination(identifier, _SEVERAL_QUEUES)
 
 
-def to_travel(message: Message, destination: Destination) -> tuple[bytes, bytes]:
+def to_travel(message: Message, travelling: Travelling) -> tuple[bytes, bytes]:
     """A message as it goes to the node: a packet whose addresses and numbers the node fills in, and what has no place
     in that packet.
     """
     more = message.__dict__.keys() & REQUESTS
-    value = serialize(message, destination, 0, 0.0)
-    return value[PREFIX_SIZE:], values.encode({name: message.__dict__[name] for name in more}) if more else b""
+    return travelling.pack(message), values.encode({name: message.__dict__[name] for name in more}) if more else b""
 
 
 def _messages(answer: Frame) -> list[Message]:

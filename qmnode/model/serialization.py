@@ -58,7 +58,7 @@ from qmnode.structures.names import (
     PrivateFormatName,
     PublicFormatName,
 )
-from qmnode.structures.packet_view import Places, Shape, places_of
+from qmnode.structures.packet_view import SIZE_AT, SIZE_END, Places, Shape, places_of
 from qmnode.structures.places import offset_of
 from qmnode.structures.user_header import UserHeader
 
@@ -131,6 +131,49 @@ class Destination:
             known = _name_bytes(format_name_of_property(text), self.source, self.address)
             self._names[text] = known
         return known
+
+
+class Travelling:
+    """Packs messages of applications for their way to the node, which fills in addresses and numbers."""
+
+    __slots__ = ("_destination", "_heads")
+
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
+        self._heads: dict[bool, tuple[bytes, bytes, Callable[..., bytes]]] = {}
+        """By whether messages are recoverable: the bytes before PacketSize, those from there to the properties, and
+        what packs both with the numbers.
+        """
+
+    def pack(self, message: Message) -> bytes:
+        """The packet of a message. Raises MessageQueuingError if it cannot be sent."""
+        attributes = message.__dict__
+        get = attributes.get
+        body, label = get("body", b""), get("label")
+        if not attributes.keys() <= _CONTENT or type(body) is not bytes:
+            return serialize(message, self._destination, 0, 0.0)[PREFIX_SIZE:]
+        recoverable = bool(get("recoverable"))
+        begin, names, pack = self._heads.get(recoverable) or self._head(recoverable)
+        label_bytes = _label_bytes(label) if label else b""
+        extension, length = get("extension", b""), len(body)
+        size = len(begin) + _SIZE_FIELD + len(names) + PROPERTIES.size + len(label_bytes) + len(extension) + length
+        padding = PADDING[size & 3]
+        size += len(padding)
+        if size > MAXIMUM_PACKET_SIZE:
+            raise _too_large(size)
+        head = pack(
+            begin, size, names,
+            0, len(label_bytes) >> 1, 0, get("correlation_identifier", NO_CORRELATION), get("body_type", 0),
+            get("app_specific", 0), length, length, 0, _SHA_512, _AES_256, len(extension),
+        )  # fmt: skip
+        return b"".join((head, label_bytes, extension, body, padding))
+
+    def _head(self, recoverable: bool) -> tuple[bytes, bytes, Callable[..., bytes]]:
+        packet = serialize(Message(recoverable=recoverable), self._destination, 0, 0.0)[PREFIX_SIZE:]
+        begin, names = packet[:SIZE_AT], packet[SIZE_END : places_of(packet).properties]
+        pack = struct.Struct(f"<{len(begin)}sI{len(names)}s{PROPERTIES.format.removeprefix('<')}").pack
+        self._heads[recoverable] = begin, names, pack
+        return self._heads[recoverable]
 
 
 class TransactionFields:
@@ -295,6 +338,9 @@ _USUAL: Final = _PLAIN | {
     "time_to_reach_queue",
 }  # fmt: skip
 """Properties whose numbers need no check, and that need no rare header."""
+_CONTENT: Final = _PLAIN | {"app_specific", "body_type", "correlation_identifier", "extension", "label"}
+"""Properties that are in the MessagePropertiesHeader or behind it, except for the one flag."""
+_SIZE_FIELD: Final = SIZE_END - SIZE_AT
 _NO_NAMES: Final = (0, b"")
 _SHA_512: Final = int(HashAlgorithm.SHA_512)
 _AES_256: Final = int(EncryptionAlgorithm.AES256)

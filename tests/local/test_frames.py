@@ -143,7 +143,7 @@ async def test_a_broken_message_of_a_batch_that_does_not_stand_together_is_refus
         await remote.create_queue(NAME)
         queue = await remote.open_queue(FORMAT, qmnode.Access.SEND)
         assert isinstance(queue, RemoteQueue)
-        good = [to_travel(qmnode.Message(body), queue._destination) for body in (b"1", b"2")]
+        good = [to_travel(qmnode.Message(body), queue._travelling) for body in (b"1", b"2")]
         items = [good[0], (broken, b""), (good[0][0], values.encode({"signature": 7})), good[1]]
         head = SEND_HEAD.pack(queue.handle, 0, 0, len(items))
         answer = await remote.connection.call(Kind.SEND, head, *pack_sent(items))
