@@ -14,10 +14,9 @@ from qmnode.model.api import Access
 from qmnode.model.message import INFINITE, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet_parts import SOURCE
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import PREFIX_SIZE, moved
+from qmnode.model.record import PREFIX_SIZE, SOURCE, moved
 from qmnode.model.transaction import Transaction
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import new_guid

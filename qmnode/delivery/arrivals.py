@@ -23,7 +23,6 @@ from qmnode.protocol.received import DestinationName, ReceivedHeaders, ReceivedM
 from qmnode.security.errors import MessageDeferredError
 from qmnode.security.outcomes import Admitted, Deferred, Refused
 from qmnode.security.outcomes import Verdict as SecurityVerdict
-from qmnode.security.sections import without_answers
 from qmnode.security.service import Arrival, QueueRules
 from qmnode.storage.errors import StoreError
 from qmnode.structures.acks import is_order_queue
@@ -32,6 +31,7 @@ from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatName, PublicFormatName
 from qmnode.structures.packet_view import PRIORITY_AT
 from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
+from qmnode.structures.sections import without_answers
 from qmnode.structures.user_header import UserFlags
 from qmnode.transport.connection import Connection
 

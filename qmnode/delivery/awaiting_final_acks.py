@@ -14,9 +14,9 @@ from qmnode.model.ports import Entry
 from qmnode.model.record import NEVER, PREFIX_SIZE, packet_of, with_prefix
 from qmnode.protocol.admission import FinalAckReceived
 from qmnode.protocol.disposition import Fate
-from qmnode.protocol.envelope import read_sending_fields
 from qmnode.protocol.final_acks import ON_THE_WAY, destination_of, final_ack_fate
 from qmnode.storage.layout import Family
+from qmnode.structures.envelope import read_sending_fields
 from qmnode.structures.guid import ZERO_GUID, Guid
 
 if TYPE_CHECKING:

@@ -21,11 +21,10 @@ from qmnode.model.api import Access
 from qmnode.model.context import Context
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import value_of_packet
-from qmnode.model.packet_parts import SOURCE
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.quotas import OWN, Account
-from qmnode.model.record import FLAGS, PREFIX_SIZE, TRANSACTIONAL, expiry, with_prefix
+from qmnode.model.record import FLAGS, PREFIX_SIZE, SOURCE, TRANSACTIONAL, expiry, with_prefix
 from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.security.outcomes import Neighbour

@@ -33,11 +33,10 @@ from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.administration import ConnectionInformation, IncomingSequenceInformation, TransferInformation
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet_parts import SOURCE
 from qmnode.model.ports import TransitEnd
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import EXPRESS, FLAGS, PREFIX_SIZE
+from qmnode.model.record import EXPRESS, FLAGS, PREFIX_SIZE, SOURCE
 from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.connection import NextHop
 from qmnode.protocol.neighbour import passing

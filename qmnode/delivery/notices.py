@@ -23,10 +23,10 @@ from qmnode.protocol.acknowledgments import (
     position_deleted,
 )
 from qmnode.protocol.disposition import has_expired
-from qmnode.protocol.envelope import Packet, read_sending_fields
 from qmnode.protocol.incoming_sequences import IncomingSequences, OrderAcknowledgment, Route
 from qmnode.protocol.received import destination_of
 from qmnode.protocol.tracing import TraceReport, sent_report
+from qmnode.structures.envelope import Packet, read_sending_fields
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass

@@ -4,7 +4,6 @@ They were signed when they were sent (:mod:`qmnode.delivery.signing`).
 """
 
 from collections.abc import Callable, Sequence
-from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -12,33 +11,20 @@ import structlog
 from qmnode.delivery.routes import DirectoryResolver
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet_parts import SOURCE
 from qmnode.model.ports import Entry
-from qmnode.model.record import PREFIX_SIZE, without_dead_letter_header
+from qmnode.model.record import PREFIX_SIZE, SOURCE, read_properties_place, without_dead_letter_header
 from qmnode.security.key_caches import AgedCache
 from qmnode.security.outcomes import Deferred, Protected, ProtectionRequest, Unprotectable
-from qmnode.structures.base_header import BaseHeader
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
 from qmnode.structures.names import PrivateFormatName, PublicFormatName, parse_single_format_name
-from qmnode.structures.places import offset_of, size_of
-from qmnode.structures.user_header import UserHeader
+from qmnode.structures.packet_view import ADDRESS, PRIVACY_LEVEL_AT, sent_time_of, times_to_live, with_time_to_reach
 
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network
 
 log = structlog.get_logger(__name__)
 
-_PRIVACY_AT: Final = offset_of(MessagePropertiesHeader, "privacy_level")
-_NUMBER: Final = Struct("<I")
-_REACH_AT: Final = PREFIX_SIZE + offset_of(BaseHeader, "time_to_reach_queue")
-_ADDRESS_AT: Final = PREFIX_SIZE + size_of(BaseHeader) + offset_of(UserHeader, "queue_manager_address")
-_SENT_AT: Final = PREFIX_SIZE + size_of(BaseHeader) + offset_of(UserHeader, "sent_time")
-_read_head: Final = Struct(
-    f"<{_REACH_AT}xI{_ADDRESS_AT - _REACH_AT - 4}x16s{_SENT_AT - _ADDRESS_AT - 16}xI"
-).unpack_from
-"""TimeToReachQueue, QueueManagerAddress and SentTime of a stored value."""
 _OWNERS_KEPT: Final = 4096
 
 
@@ -67,10 +53,8 @@ class Protection:
     def is_needed(self, entry: Entry) -> bool:
         """Whether a message asks for encryption and its source has not encrypted it."""
         value = entry[1]
-        place = _NUMBER.unpack_from(value, 4)[0]
-        if not value[place + _PRIVACY_AT]:
-            return False
-        return value[SOURCE] == self._network.manager.identifier
+        place: int = read_properties_place(value)[0]
+        return bool(value[place + PRIVACY_LEVEL_AT]) and value[SOURCE] == self._network.manager.identifier
 
     def is_any_needed(self, entries: Sequence[Entry]) -> bool:
         """Whether any of the entries needs encryption; usually none does."""
@@ -116,23 +100,16 @@ class Protection:
 
     def _packet(self, value: bytes, destination: Guid, now: int) -> bytes:
         """The packet of a stored value, addressed to its destination."""
-        value = without_dead_letter_header(value)
-        reach, address, sent_time = _read_head(value)
+        packet = without_dead_letter_header(value)[PREFIX_SIZE:]
+        (reach, _), address = times_to_live(packet), Guid(packet[ADDRESS])
         # The time to live counts from sending, but the private key is kept from the encryption, which may be later.
-        latest = now - sent_time + self._longest
+        latest = now - sent_time_of(packet) + self._longest
         if destination == ZERO_GUID or address != ZERO_GUID:
             destination = address
         if reach <= latest and destination == address:
-            return value[PREFIX_SIZE:]
-        return b"".join(
-            (
-                value[PREFIX_SIZE:_REACH_AT],
-                _NUMBER.pack(min(reach, latest)),
-                value[_REACH_AT + _NUMBER.size : _ADDRESS_AT],
-                destination,
-                value[_ADDRESS_AT + len(destination) :],
-            )
-        )
+            return packet
+        packet = with_time_to_reach(packet, min(reach, latest))
+        return packet[: ADDRESS.start] + destination + packet[ADDRESS.stop :]
 
     async def owner(self, format_name: str) -> Guid | None:
         """The destination queue manager; the null GUID for a direct name. None if it cannot be determined now."""

@@ -19,7 +19,6 @@ from qmnode.delivery.transit_repeats import Repeats
 from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT, Unacknowledged
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import TransactionOffsets, is_any_private
-from qmnode.model.packet_parts import SEQUENCE, SEQUENCE_AT
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState, lock_first
 from qmnode.model.queue import Queue
@@ -37,12 +36,10 @@ from qmnode.protocol.commands import (
     StatusChanged,
 )
 from qmnode.protocol.disposition import has_expired
-from qmnode.protocol.envelope import Packet, read_sending_fields, with_sequence_fields
-from qmnode.structures.base_header import BaseFlags, BaseHeader
+from qmnode.structures.envelope import Packet, read_sending_fields, read_sequence_fields, with_sequence_fields
 from qmnode.structures.guid import ZERO_GUID, guid_to_text
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.packet_view import ADDRESS, SOURCE
-from qmnode.structures.places import offset_of
+from qmnode.structures.packet_view import ADDRESS, SOURCE, TRACED, TRACED_AT
 from qmnode.structures.queue_attributes import OutgoingQueueState
 from qmnode.transport.connection import Connection
 
@@ -55,12 +52,8 @@ _PROTECTED_AT_ONCE: Final = 32
 """Messages encrypted at a time."""
 _TAKEN_BYTES: Final = 1024 * 1024
 """Bytes of messages that are taken from the queue at a time; one message can be larger."""
-_TRACED_AT: Final = offset_of(BaseHeader, "flags") + 1
-_TRACED: Final = BaseFlags.TR.mask >> 8
-"""The mask for the second byte of BaseHeader.Flags that shows whether a message is traced."""
 _SPECIAL: Final = NAMED_DEAD_LETTER | TRANSACTIONAL
 """Flags of messages that are not sent as they are stored."""
-_read_sequence: Final = SEQUENCE.unpack_from
 
 
 class QueueSender:
@@ -315,7 +308,7 @@ class QueueSender:
                 if expires <= time and not again and self._expires_now(lookup_identifier, value, packet):
                     continue
                 offset = offset_of(value)
-                identifier, number, previous = _read_sequence(value, offset + SEQUENCE_AT)
+                identifier, number, previous = read_sequence_fields(value, offset)
                 bridge = sequence.prepare(identifier, number)  # 3.1.7.1.3
                 if bridge is None and sequence.is_acknowledged(identifier, number):
                     # The destination no longer accepts a message in this place.
@@ -342,7 +335,7 @@ class QueueSender:
         self._round_trips.sent(packets[: connection.session.sent_count - before], self._loop.time(), again)
         if not again:
             for packet in packets:
-                if packet[_TRACED_AT] & _TRACED:
+                if packet[TRACED_AT] & TRACED:
                     self._network.notices.sent(packet, connection.address)
 
     def _put_back(self, entries: list[Entry], again: bool) -> None:

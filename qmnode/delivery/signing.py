@@ -14,23 +14,21 @@ from typing import Final
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import DEFAULTS
-from qmnode.model.packet_parts import PROPERTIES_OFFSET
 from qmnode.model.ports import Clock, PutSignature
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.record import PREFIX_SIZE, with_properties_place
 from qmnode.security.outcomes import Signer
 from qmnode.security.outgoing import OutgoingSecurity, level_for
-from qmnode.security.sections import DIRECT, Sections
 from qmnode.security.signers import Signers
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm
+from qmnode.structures.sections import DIRECT, Sections
 from qmnode.structures.security_header import SecurityFlags
 
 _AT_ONCE: Final = 8
 """Signatures made before other tasks may run: each takes 0.1 to 0.3 ms and blocks the interpreter."""
 _UNASKED: Final = HashAlgorithm(DEFAULTS["hash_algorithm"])
 """The value in messages that ask for no particular hash algorithm: the settings then choose it."""
-_OFFSET_AT: Final = 4
 """The place in a stored value's prefix of the offset of the MessagePropertiesHeader."""
 
 
@@ -85,6 +83,4 @@ class MessageSigning:
         grown = len(packet) - len(sections.packet)
         if sections.is_several:
             grown = Sections(packet).properties_at - sections.properties_at
-        prefix = bytearray(value[:PREFIX_SIZE])
-        PROPERTIES_OFFSET.pack_into(prefix, _OFFSET_AT, PREFIX_SIZE + sections.properties_at + grown)
-        return bytes(prefix) + packet
+        return with_properties_place(value, PREFIX_SIZE + sections.properties_at + grown) + packet

@@ -19,10 +19,9 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import value_of_packet
-from qmnode.model.packet_parts import ADDRESS
 from qmnode.model.ports import TransitEnd
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import NEVER, PREFIX_SIZE, arrival, expiry
+from qmnode.model.record import ADDRESS, NEVER, PREFIX_SIZE, arrival, expiry
 from qmnode.protocol.admission import Destination, DestinationKind, Space
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.settings.protocol import TransferSettings

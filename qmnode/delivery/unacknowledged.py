@@ -14,7 +14,7 @@ from qmnode.model.positions import remove_acknowledged
 from qmnode.model.record import FLAGS, PREFIX_SIZE, TRANSACTIONAL, RecordFlag
 from qmnode.protocol.admission import FinalAckReceived, OrderAckReceived
 from qmnode.protocol.disposition import Fate, after_order_ack
-from qmnode.protocol.envelope import read_sequence_fields
+from qmnode.structures.envelope import read_sequence_fields
 from qmnode.structures.guid import Guid
 from qmnode.structures.packet_view import SOURCE, places_of
 from qmnode.structures.transaction_header import TransactionFlags

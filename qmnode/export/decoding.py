@@ -13,21 +13,24 @@ from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
     DESTINATION_SHIFT,
     HAS_TRANSACTION,
-    HEAD,
-    PROPERTIES,
-    PROPERTIES_OFFSET,
     RECOVERABLE_FLAG,
     RESPONSE_SHIFT,
-    SECURITY_SIZES,
     Names,
 )
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.record import HEAD, PREFIX_SIZE, read_properties_place
 from qmnode.structures import public_keys
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import PrivacyLevel
-from qmnode.structures.packet_view import places_of
+from qmnode.structures.packet_view import (
+    SECURITY_SIZE,
+    contents_of,
+    label_of,
+    places_of,
+    read_properties,
+    read_security,
+)
 from qmnode.structures.sid import Sid
 from qmnode.structures.user_header import UserFlags
 
@@ -89,7 +92,7 @@ class Rows:
         message_class = row["message_class"]
         match kind:
             case EventKind.REACHED if message_class == MessageClass.MQMSG_CLASS_REPORT:
-                row |= _report(event.content, row)
+                row |= _report(event.content)
             case EventKind.REACHED if message_class in _NAMED:
                 row |= _acknowledgment(event.content, message_class)
             case EventKind.KEY_USED:
@@ -115,8 +118,7 @@ def message_row(value: bytes, labels: bool = True) -> dict[str, Any]:
     destination = names.take(flags >> DESTINATION_SHIFT & 7)
     administration = names.take(flags >> ADMINISTRATION_SHIFT & 7)
     response = names.take(flags >> RESPONSE_SHIFT & 7, administration)
-    _, label_length, message_class, _, _, _, body_size, _, _, _, _, _ = PROPERTIES.unpack_from(value, place)
-    start = place + PROPERTIES.size
+    _, label_length, message_class, _, _, _, body_size, _, _, _, _, _ = read_properties(value, place)
     return {
         "source_id": guid_text(source),
         "message_number": number,
@@ -131,9 +133,7 @@ def message_row(value: bytes, labels: bool = True) -> dict[str, Any]:
         "sent_time": sent * 1_000_000,
         "time_to_reach_queue": None if reach == _INFINITE else reach,
         "time_to_be_received": None if lifetime == _INFINITE else lifetime,
-        "label": value[start : start + 2 * label_length - 2].decode("utf-16-le", "replace")
-        if labels and label_length
-        else None,
+        "label": label_of(value, place) if labels and label_length else None,
         "sender": sender_of(value) if flags & _SECURED else None,
         "administration_queue": administration or None,
         "response_queue": response or None,
@@ -143,10 +143,10 @@ def message_row(value: bytes, labels: bool = True) -> dict[str, Any]:
 def sender_of(value: bytes) -> str | None:
     """The SID in the SecurityHeader (MS-MQMQ 2.2.20.6) of a stored message that has one; None if it contains no SID."""
     offset = places_of(value, PREFIX_SIZE).security_header
-    security_flags, size = SECURITY_SIZES.unpack_from(value, offset)[:2]
+    security_flags, size = read_security(value, offset)[:2]
     if not size or security_flags & 0x0F != 1:  # only a SID identifies a user
         return None
-    start = offset + SECURITY_SIZES.size
+    start = offset + SECURITY_SIZE
     try:
         return str(Sid.parse(value[start : start + size]))
     except (PacketError, ValueError):
@@ -155,13 +155,13 @@ def sender_of(value: bytes) -> str | None:
 
 def _provider(value: bytes) -> str:
     """The cryptographic provider of the privacy level."""
-    level = PROPERTIES.unpack_from(value, PROPERTIES_OFFSET.unpack_from(value, 4)[0])[8]
+    level = read_properties(value, read_properties_place(value)[0])[8]
     return _PROVIDERS.get(level, str(level))
 
 
 def _acknowledgment(value: bytes, message_class: int) -> dict[str, Any]:
     """The message that an administration acknowledgment is about: its correlation identifier (MS-MQQB 3.1.7.15)."""
-    correlation = PROPERTIES.unpack_from(value, PROPERTIES_OFFSET.unpack_from(value, 4)[0])[3]
+    correlation = read_properties(value, read_properties_place(value)[0])[3]
     return {
         "kind": EventKind.ACKNOWLEDGMENT.value,
         "about_source_id": guid_text(correlation[:16]),
@@ -170,15 +170,11 @@ def _acknowledgment(value: bytes, message_class: int) -> dict[str, Any]:
     }
 
 
-def _report(value: bytes, row: dict[str, Any]) -> dict[str, Any]:
+def _report(value: bytes) -> dict[str, Any]:
     """The message that a trace report is about, according to its text (MS-MQQB 3.1.5.8.9)."""
-    start = PROPERTIES_OFFSET.unpack_from(value, 4)[0]
-    label_length = value[start + 1]
-    extension, body = PROPERTIES.unpack_from(value, start)[-1], row["body_size"]
-    start += PROPERTIES.size
-    label = value[start : start + 2 * label_length].decode("utf-16-le", "replace")
-    start += 2 * label_length + extension
-    text = value[start : start + body].decode("utf-16-le", "replace")
+    place = read_properties_place(value)[0]
+    _, body_at, end = contents_of(value, place)
+    label, text = label_of(value, place), value[body_at:end].decode("utf-16-le", "replace")
     told: dict[str, Any] = {"kind": EventKind.REPORT.value}
     match = _TRACE_LABEL.search(label)
     if match is not None:

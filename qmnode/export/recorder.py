@@ -15,13 +15,13 @@ from qmnode.export.events import EventKind
 from qmnode.export.log import PLACES, SENT_AND_REACHED, count_of, write_block
 from qmnode.model.api import QueueType
 from qmnode.model.packet import value_of_packet
-from qmnode.model.packet_parts import PROPERTIES, PROPERTIES_OFFSET, SOURCE
-from qmnode.model.record import EXPRESS, FLAGS, NAMED_DEAD_LETTER
+from qmnode.model.record import EXPRESS, FLAGS, MOVES, NAMED_DEAD_LETTER, SOURCE, read_properties_place
 from qmnode.storage.layout import EVENTS_KEY, Family
 from qmnode.storage.origin import EVENTS_EXPORTED
 from qmnode.storage.store import Store
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass, is_negative_acknowledgment
+from qmnode.structures.packet_view import LABEL_LENGTH_AT, PROPERTIES_SIZE, message_class_of, read_message_class
 
 if TYPE_CHECKING:
     from qmnode.model.ports import Clock
@@ -37,10 +37,6 @@ _IN_MEMORY: Final = 4096
 _DROPPED: Final = "events_dropped"
 _REPORT: Final = MessageClass.MQMSG_CLASS_REPORT.value
 _RECEIVED: Final = MessageClass.MQMSG_CLASS_ACK_RECEIVE.value
-_unpack_place: Final = PROPERTIES_OFFSET.unpack_from
-_FIXED: Final = PROPERTIES.size
-_MOVES: Final = 3
-"""The offset of the number of moves in a stored value."""
 _OUTGOING: Final = QueueType.OUTGOING
 _SENT, _ACCEPTED, _TRANSFERRED, _REACHED, _KIND_RECEIVED, _MOVED, _DIED, _DEAD, _JOURNALED, _REMOVED = (
     PLACES[kind]
@@ -101,7 +97,7 @@ class EventRecorder:
             self._record(_DEAD, queue, value, _class_of(value))
         elif queue.queue_type is _OUTGOING:
             self._record(_SENT if own else _ACCEPTED, queue, value)
-        elif value[_MOVES] or queue.parent is not None:
+        elif value[MOVES] or queue.parent is not None:
             self._record(_MOVED, queue, value)
         else:
             self._record(SENT_AND_REACHED if own else _REACHED, queue, value)
@@ -238,12 +234,13 @@ class EventRecorder:
 
 def _told(value: bytes) -> bytes:
     """The exported part of a stored message: without its body, except for a trace report."""
-    start = _unpack_place(value, 4)[0]
-    if start + _FIXED > len(value):
+    start = read_properties_place(value)[0]
+    if start + PROPERTIES_SIZE > len(value):
         return value  # a damaged record
-    if value[start + 2] == _REPORT and not value[start + 3]:
+    if read_message_class(value, start)[0] == _REPORT:
         return value
-    return value[: start + _FIXED + 2 * value[start + 1]]
+    end: int = start + PROPERTIES_SIZE + 2 * value[start + LABEL_LENGTH_AT]
+    return value[:end]
 
 
 def _is_dead_letter(value: bytes) -> bool:
@@ -252,5 +249,4 @@ def _is_dead_letter(value: bytes) -> bool:
 
 
 def _class_of(value: bytes) -> int:
-    start: int = _unpack_place(value, 4)[0]
-    return int.from_bytes(value[start + 2 : start + 4], "little")
+    return message_class_of(value, read_properties_place(value)[0])

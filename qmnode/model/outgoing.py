@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.model.api import QueueInformation, QueueType
-from qmnode.model.packet import TransactionOffsets, with_sequence, without_claims
-from qmnode.model.packet_parts import SOURCE
+from qmnode.model.packet import TransactionOffsets, without_claims
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT, insert_many, remove_acknowledged
 from qmnode.model.queue import Queue
@@ -16,6 +15,7 @@ from qmnode.model.record import (
     FLAGS,
     NEVER,
     PEEK_WHEN_LOCKED,
+    SOURCE,
     TRANSACTIONAL,
     RecordFlag,
     arrival,
@@ -23,6 +23,7 @@ from qmnode.model.record import (
     with_prefix,
 )
 from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME
+from qmnode.structures.envelope import with_sequence_fields
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 
@@ -149,7 +150,7 @@ class OutgoingQueue(Queue):
             [
                 (
                     lookup_identifier >> LANE_SHIFT << LANE_SHIFT | next_place(),
-                    with_sequence(value, offset_of(value), sequence_identifier, number, number - 1),
+                    with_sequence_fields(value, offset_of(value), sequence_identifier, number, number - 1),
                 )
                 for number, (lookup_identifier, value) in enumerate(entries, first)
             ],

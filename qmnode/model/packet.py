@@ -11,7 +11,6 @@ the UserHeader change (MS-MQMQ 2.2.19); most of that is worked out once for all 
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qmnode.model.message import Message
@@ -23,46 +22,41 @@ from qmnode.model.packet_parts import (
     HAS_CONNECTOR,
     HAS_SECURITY,
     HAS_TRANSACTION,
-    HEAD,
     KEEP_ON_DELIVERY,
     KEEP_ON_LOSS,
     LAST_FLAG,
     MAXIMUM_PACKET_SIZE,
     NEGATIVE_JOURNAL_FLAG,
     POSITIVE_JOURNAL_FLAG,
-    PROPERTIES,
-    PROPERTIES_OFFSET,
     RARE_FLAGS,
     RECOVERABLE_FLAG,
     RESPONSE_SHIFT,
-    SECURITY_SIZES,
-    SEQUENCE,
-    SEQUENCE_AT,
     TO_MASK,
     TRACED,
-    TRANSACTION,
     TRANSACTIONAL,
-    USER,
     Names,
     load_rare_headers,
 )
 from qmnode.model.record import (
+    ADDRESSED_HEAD,
     EXPIRY,
     EXPRESS,
     FLAGS,
+    HEAD,
     NAMED_DEAD_LETTER,
     NEVER,
     PEEK_WHEN_LOCKED,
     PREFIX,
     PREFIX_SIZE,
-    PROPERTIES_PLACE,
     REPORT,
     VERSION,
     dead_letter_queue_of,
     packet_of,
+    read_properties_place,
     without_dead_letter_header,
 )
 from qmnode.structures.base_header import BaseFlags
+from qmnode.structures.envelope import read_transaction_header
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import is_permitted
@@ -71,13 +65,16 @@ from qmnode.structures.message_security import PRIVACY_LEVELS
 from qmnode.structures.packet_view import (
     ADDRESS,
     FLAGS_AT,
-    HEAD_CODES,
     NAMES_AT,
+    NULL_SIZE,
     PRIVACY_LEVEL_AT,
+    PROPERTIES_SIZE,
+    SECURITY_SIZE,
     SENT_TIME_AT,
     SIZE_AT,
     SIZE_END,
     SOURCE,
+    TRANSACTION_HEADER_SIZE,
     UNUSUAL_BASE,
     Places,
     Shape,
@@ -88,9 +85,14 @@ from qmnode.structures.packet_view import (
     places_of,
     privacy_level_of,
     read_content_sizes,
+    read_properties,
+    read_security,
+    sent_time_of,
     times_to_live,
     user_flags_of,
     with_base_flags,
+    with_message_class,
+    with_transaction_flag,
 )
 from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.user_header import UserFlags
@@ -208,19 +210,20 @@ _PROPERTIES: Final = frozenset((
 
 def _load_content(attributes: dict[str, Any], value: bytes) -> None:
     """Load the body and the label, all that most applications read."""
-    start = PROPERTIES_OFFSET.unpack_from(value, 4)[0]
+    start = read_properties_place(value)[0]
     label_length, body_size, extension_size = read_content_sizes(value, start)
-    start += PROPERTIES.size
-    body_start = start + 2 * label_length + extension_size
+    start += PROPERTIES_SIZE
+    label_end = start + 2 * label_length
+    body_start = label_end + extension_size
     attributes.setdefault("body", value[body_start : body_start + body_size])
     # Packets from elsewhere may contain half of a surrogate pair: that must not make the message unreadable.
-    label = value[start : start + 2 * label_length - 2].decode("utf-16-le", "replace") if label_length else ""
+    label = value[start : label_end - NULL_SIZE].decode("utf-16-le", "replace") if label_length else ""
     attributes.setdefault("label", label)
 
 
 def _load_properties(attributes: dict[str, Any], value: bytes) -> None:
     """Load the fields of the MessagePropertiesHeader, which fewer applications read."""
-    start = PROPERTIES_OFFSET.unpack_from(value, 4)[0]
+    start = read_properties_place(value)[0]
     (
         attributes["acknowledgements_requested"],
         label_length,
@@ -234,8 +237,8 @@ def _load_properties(attributes: dict[str, Any], value: bytes) -> None:
         attributes["hash_algorithm"],
         attributes["encryption_algorithm"],
         extension_size,
-    ) = PROPERTIES.unpack_from(value, start)
-    start += PROPERTIES.size
+    ) = read_properties(value, start)
+    start += PROPERTIES_SIZE
     label_end = start + 2 * label_length
     body_start = label_end + extension_size
     _load_content(attributes, value)
@@ -277,7 +280,7 @@ def _load_headers(attributes: dict[str, Any], value: bytes) -> list[str]:
     if flags & HAS_CONNECTOR:
         attributes["connector_type_identifier"] = Guid(names.bytes(16))
     if flags & HAS_TRANSACTION:
-        _load_transaction(attributes, names.bytes(TRANSACTION.size))
+        _load_transaction(attributes, names.bytes(TRANSACTION_HEADER_SIZE))
     if rare and (rare != HAS_SECURITY or base_flags & TRACED or not _load_named_sender(attributes, value, names)):
         problems = load_rare_headers(attributes, packet_of(value))
     attributes.update(
@@ -303,9 +306,9 @@ def _load_headers(attributes: dict[str, Any], value: bytes) -> list[str]:
 
 def _load_named_sender(attributes: dict[str, Any], value: bytes, names: Names) -> bool:
     """Load a SecurityHeader that names the sender and has no other part. Return whether it is such a one."""
-    flags, size, *others = SECURITY_SIZES.unpack_from(value, names.offset)
-    names.offset += SECURITY_SIZES.size
-    properties_at = PROPERTIES_OFFSET.unpack_from(value, 4)[0]
+    flags, size, *others = read_security(value, names.offset)
+    names.offset += SECURITY_SIZE
+    properties_at = read_properties_place(value)[0]
     if flags & _CLAIMS or any(others) or names.offset + (size + 3 & ~3) != properties_at:
         return False
     attributes["claimed_sender"] = names.bytes(size)
@@ -313,11 +316,11 @@ def _load_named_sender(attributes: dict[str, Any], value: bytes, names: Names) -
 
 
 def _load_transaction(attributes: dict[str, Any], header: bytes) -> None:
-    flags, sequence, number, previous = TRANSACTION.unpack(header)
+    flags, sequence, number, previous = read_transaction_header(header)
     attributes.update(
         first_in_transaction=bool(flags & FIRST_FLAG),
         last_in_transaction=bool(flags & LAST_FLAG),
-        final_ack_required=bool(flags & 2),
+        final_ack_required=bool(flags & FINAL_ACK_FLAG),
         transaction_identifier=flags >> 4 & 0xFFFFF,
         transactional_message_sequence_identifier=sequence.to_bytes(8, "little"),
         transaction_sequence_number=number,
@@ -327,14 +330,12 @@ def _load_transaction(attributes: dict[str, Any], header: bytes) -> None:
 
 def mark_last_in_transaction(value: bytes) -> bytes:
     """The same message, marked as the last of its transaction (3.1.4.3)."""
-    offset = transaction_offset(value)
-    return value[:offset] + bytes((value[offset] | LAST_FLAG,)) + value[offset + 1 :]
+    return with_transaction_flag(value, transaction_offset(value), LAST_FLAG)
 
 
 def with_class(value: bytes, message_class: int) -> bytes:
     """The same message with another class: the class of a dead letter gives its reason."""
-    offset = PROPERTIES_OFFSET.unpack_from(value, 4)[0] + 2
-    return value[:offset] + message_class.to_bytes(2, "little") + value[offset + 2 :]
+    return with_message_class(value, read_properties_place(value)[0], message_class)
 
 
 class RecordFacts(NamedTuple):
@@ -384,13 +385,12 @@ def value_of_packet(packet: bytes, arrival: float, *, transit: bool = False) -> 
     A SessionHeader must have been removed (MS-MQMQ 2.2.20.4). ``arrival`` is in seconds since 1970. ``transit``: the
     message has not reached its queue yet, and must do so within its time.
     """
-    return stored_prefix(record_facts(packet, transit=transit), USER.unpack_from(packet, 16)[3], arrival) + packet
+    return stored_prefix(record_facts(packet, transit=transit), sent_time_of(packet), arrival) + packet
 
 
 def is_any_private(entries: Iterable[tuple[int, bytes]]) -> bool:
     """Whether any of these stored messages has a privacy level: it is encrypted, or to be encrypted. Usually none."""
-    place_of = PROPERTIES_PLACE.unpack_from
-    return any(value[place_of(value)[0] + PRIVACY_LEVEL_AT] for _, value in entries)
+    return any(value[read_properties_place(value)[0] + PRIVACY_LEVEL_AT] for _, value in entries)
 
 
 def without_claims(value: bytes) -> bytes:
@@ -409,18 +409,6 @@ def without_claims(value: bytes) -> bytes:
     return (
         value[:PREFIX_SIZE] + message.replace(security_header=security.replace(flags=security.flags & ~_CLAIMS)).write()
     )
-
-
-def with_sequence(value: bytes, header_at: int, sequence: int, number: int, previous: int) -> bytes:
-    """A transactional message with its place in an outgoing sequence (2.2.20.5); ``header_at`` is the offset of its
-    TransactionHeader.
-    """
-    begin = header_at + SEQUENCE_AT
-    return b"".join((value[:begin], _pack_sequence(sequence, number, previous), value[begin + _SEQUENCE_SIZE :]))
-
-
-_pack_sequence: Final = SEQUENCE.pack
-_SEQUENCE_SIZE: Final = SEQUENCE.size
 
 
 _FLAGS_AT: Final = PREFIX_SIZE + FLAGS_AT
@@ -456,11 +444,9 @@ class TransactionOffsets:
         return self._offset
 
 
-_NAME_BEGUN: Final = HEAD.size + 2
+_NAME_BEGUN: Final = HEAD.size + NULL_SIZE
 
 
-_HEAD: Final = Struct(f"<{EXPIRY.start}sIQ{HEAD_CODES}")
-"""The prefix of a stored value up to its second of expiry, that second, the arrival, and the head of the packet."""
 _NOT_KEPT: Final = TO_MASK | UserFlags.RC.mask | UserFlags.AH.mask
 """The destination and the record of past hops, which a message loses when it is sent anew."""
 _REPORTS: Final = PropertyFlags.PA.mask | PropertyFlags.PR.mask | PropertyFlags.NA.mask | PropertyFlags.NR.mask
@@ -525,7 +511,7 @@ class Addressing:
         self._names = destination.name + packet[places.admin_queue : places.properties]
         self._security = destination.security
         self._rest_at = places.properties
-        before = len(self._names) + len(self._security) + (TRANSACTION.size if transactional else 0)
+        before = len(self._names) + len(self._security) + (TRANSACTION_HEADER_SIZE if transactional else 0)
         properties_at = PREFIX_SIZE + NAMES_AT + before
         self._size = NAMES_AT + before - self._rest_at
         """Bytes that a packet grows by."""
@@ -547,4 +533,4 @@ class Addressing:
         return b"".join((head, self._names, transaction, self._security, packet[self._rest_at :]))
 
 
-_pack_head: Final = _HEAD.pack
+_pack_head: Final = ADDRESSED_HEAD.pack

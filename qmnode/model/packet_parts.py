@@ -4,21 +4,19 @@ The offsets come from the declared structures; the two modules that run once for
 themselves insert and extract the rare headers (security, several destinations, tracing, SOAP).
 """
 
-import struct
 from contextlib import suppress
 from typing import Any, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import DEFAULTS, Message
-from qmnode.model.record import PREFIX, PREFIX_SIZE, RecordFlag
-from qmnode.structures import base_header, packet_view
-from qmnode.structures.base_header import BaseFlags, BaseHeader
+from qmnode.model.record import HEAD, PREFIX, PREFIX_SIZE, RecordFlag
+from qmnode.structures import base_header
+from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.conformance import violations
 from qmnode.structures.debug_header import DebugHeader
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
 from qmnode.structures.multi_queue_format_header import (
     ADMIN,
     RESPONSE,
@@ -40,10 +38,10 @@ from qmnode.structures.names import (
     QueueNameError,
     parse_single_format_name,
 )
-from qmnode.structures.places import codes_of, offset_of
+from qmnode.structures.packet_view import PROPERTIES_SIZE
 from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
 from qmnode.structures.soap_header import SoapHeader
-from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
+from qmnode.structures.transaction_header import TransactionFlags
 from qmnode.structures.user_header import UserFlags, UserHeader
 from qmnode.structures.user_message import UserMessage
 
@@ -60,23 +58,10 @@ MAXIMUM_PACKET_SIZE: Final = 0x00400000
 """The limit of BaseHeader.PacketSize, MS-MQMQ 2.2.19.1."""
 MAXIMUM_LABEL: Final = 249
 
-BASE_HEADER_SIZE: Final = BaseHeader().size
-HEAD: Final = struct.Struct(PREFIX.format + codes_of(BaseHeader) + codes_of(UserHeader))
-USER: Final = struct.Struct("<" + codes_of(UserHeader))
-PROPERTIES: Final = struct.Struct("<" + codes_of(MessagePropertiesHeader))
-TRANSACTION: Final = struct.Struct("<" + codes_of(TransactionHeader))
-PROPERTIES_OFFSET: Final = struct.Struct("<I")
-SOURCE: Final = slice(PREFIX_SIZE + packet_view.SOURCE.start, PREFIX_SIZE + packet_view.SOURCE.stop)
-"""UserHeader.SourceQueueManager in a stored value."""
-ADDRESS: Final = slice(PREFIX_SIZE + packet_view.ADDRESS.start, PREFIX_SIZE + packet_view.ADDRESS.stop)
-"""UserHeader.QueueManagerAddress in a stored value."""
 SIGNATURE: Final = base_header.SIGNATURE
 VERSION_NUMBER: Final = base_header.VERSION
-FIXED_SIZE: Final = HEAD.size - PREFIX_SIZE + PROPERTIES.size
+FIXED_SIZE: Final = HEAD.size - PREFIX_SIZE + PROPERTIES_SIZE
 TIME_TO_REACH_QUEUE: Final[int] = DEFAULTS["time_to_reach_queue"]
-SEQUENCE: Final = struct.Struct("<" + codes_of(TransactionHeader)[1:])
-"""TxSequenceID, TxSequenceNumber and PreviousTxSequenceNumber, at the end of a TransactionHeader."""
-SEQUENCE_AT: Final = TRANSACTION.size - SEQUENCE.size
 PADDING: Final = (b"", b"\0\0\0", b"\0\0", b"\0")
 RECOVERABLE_FLAG: Final = UserFlags.of(DM=1)
 NEGATIVE_JOURNAL_FLAG: Final = UserFlags.JN.mask
@@ -98,11 +83,6 @@ KEEP_ON_LOSS: Final = RecordFlag.NEGATIVE_JOURNAL.value
 KEEP_ON_DELIVERY: Final = RecordFlag.POSITIVE_JOURNAL.value
 RARE_FLAGS: Final = UserFlags.SH.mask | UserFlags.MQ.mask | UserFlags.HH.mask
 TRACED: Final = BaseFlags.DH.mask
-SECURITY_SIZES: Final = struct.Struct("<" + codes_of(SecurityHeader))
-
-
-PRIORITY: Final = PREFIX_SIZE + offset_of(BaseHeader, "flags")
-"""The offset in a value of the priority, in the low three bits."""
 
 
 class Names:

@@ -9,14 +9,14 @@ import struct
 from enum import IntFlag
 from typing import Final
 
-from qmnode.structures.base_header import BaseHeader
-from qmnode.structures.places import offset_of
+from qmnode.structures import packet_view
+from qmnode.structures.packet_view import HEAD_CODES, HEADERS_CODES, packet_size_of
 
 PREFIX: Final = struct.Struct("<BBBBIIQ")
 """Version, flags, aborted receives, moves, offset of the MessagePropertiesHeader in the value, second of expiry,
 arrival in microseconds since 1970.
 """
-
+PREFIX_FIELDS: Final = ("version", "record_flags", "aborts", "moves", "place", "expires", "arrival")
 PREFIX_SIZE: Final = PREFIX.size
 VERSION: Final = 1
 COUNT_LIMIT: Final = 0xFF
@@ -70,17 +70,36 @@ FACTS: Final = struct.Struct("<xB6xI")
 DEPARTURE: Final = struct.Struct("<xB6xIQ")
 """Flags, second of expiry, and arrival: what counts when a message leaves."""
 
-PROPERTIES_PLACE: Final = struct.Struct("<4xI")
+read_properties_place: Final = struct.Struct("<4xI").unpack_from
 """The offset of the MessagePropertiesHeader in the value."""
+HEAD: Final = struct.Struct(PREFIX.format + HEADERS_CODES)
+"""The prefix, and the packet up to the queue names."""
+ADDRESSED_HEAD: Final = struct.Struct(f"<{EXPIRY.start}sIQ{HEAD_CODES}")
+"""The prefix up to the second of expiry, that second, the arrival, and the head of the packet."""
 
-_EXPIRY: Final = struct.Struct("<I")
-_EXPIRY_OFFSET: Final = 8
-_MOVES: Final = 3
+
+def head_with(codes: str) -> struct.Struct:
+    """The same and what follows, by its ``struct`` codes."""
+    return struct.Struct(HEAD.format + codes)
+
+
+SOURCE: Final = slice(PREFIX_SIZE + packet_view.SOURCE.start, PREFIX_SIZE + packet_view.SOURCE.stop)
+"""UserHeader.SourceQueueManager in a value."""
+ADDRESS: Final = slice(PREFIX_SIZE + packet_view.ADDRESS.start, PREFIX_SIZE + packet_view.ADDRESS.stop)
+"""UserHeader.QueueManagerAddress in a value."""
+IDENTIFIER: Final = slice(PREFIX_SIZE + packet_view.IDENTIFIER.start, PREFIX_SIZE + packet_view.IDENTIFIER.stop)
+"""UserHeader.MessageID in a value."""
+PRIORITY: Final = PREFIX_SIZE + packet_view.PRIORITY_AT
+"""The offset in a value of the priority, in the low three bits."""
+
+_LONG: Final = struct.Struct("<I")
+MOVES: Final = 3
+"""The offset of the number of moves in a value."""
 
 
 def expiry(value: bytes) -> int:
     """The second in which the message expires, or NEVER."""
-    return int(_EXPIRY.unpack_from(value, _EXPIRY_OFFSET)[0])
+    return int(_LONG.unpack_from(value, EXPIRY.start)[0])
 
 
 def arrival(value: bytes) -> float:
@@ -110,17 +129,21 @@ def with_prefix(
     return prefix + value[PREFIX_SIZE:]
 
 
+def with_properties_place(value: bytes, place: int) -> bytes:
+    """The prefix of a value, for a packet with its MessagePropertiesHeader at another offset of the value."""
+    return value[: _PLACE.start] + _LONG.pack(place) + value[_PLACE.stop : PREFIX_SIZE]
+
+
+_PLACE: Final = slice(4, 8)
+
+
 def moved(value: bytes) -> bytes:
     """The same message with one more move counted."""
-    return value[:_MOVES] + bytes((min(value[_MOVES] + 1, COUNT_LIMIT),)) + value[_MOVES + 1 :]
-
-
-_NUMBER: Final = struct.Struct("<I")
-_PACKET_SIZE_AT: Final = PREFIX_SIZE + offset_of(BaseHeader, "packet_size")
+    return value[:MOVES] + bytes((min(value[MOVES] + 1, COUNT_LIMIT),)) + value[MOVES + 1 :]
 
 
 def _packet_end(value: bytes) -> int:
-    return PREFIX_SIZE + int(_NUMBER.unpack_from(value, _PACKET_SIZE_AT)[0])
+    return PREFIX_SIZE + packet_size_of(value, PREFIX_SIZE)
 
 
 def packet_of(value: bytes) -> bytes:
@@ -136,12 +159,12 @@ def without_dead_letter_header(value: bytes) -> bytes:
 def with_dead_letter_queue(value: bytes, pathname: str) -> bytes:
     """A stored value with the path name of its dead-letter queue added."""
     name = f"{pathname}\0".encode("utf-16-le")
-    name += bytes(-len(name) % _NUMBER.size)
-    header = _NUMBER.pack(_NUMBER.size + len(name)) + name
+    name += bytes(-len(name) % _LONG.size)
+    header = _LONG.pack(_LONG.size + len(name)) + name
     return with_prefix(value, flags=value[FLAGS] | NAMED_DEAD_LETTER) + header
 
 
 def dead_letter_queue_of(value: bytes) -> str:
     """The path name of the dead-letter queue in a stored value that has the flag."""
-    name = value[_packet_end(value) + _NUMBER.size :].decode("utf-16-le", "replace")
+    name = value[_packet_end(value) + _LONG.size :].decode("utf-16-le", "replace")
     return name.partition("\0")[0]

@@ -8,11 +8,10 @@ from qmnode.model.api import Access, InTransaction, QueueApi, QueueType
 from qmnode.model.message import INFINITE, Message
 from qmnode.model.outcomes import ADMINISTRATION_QUEUES, check_named, check_told
 from qmnode.model.packet import message_from_packet, shapes_of
-from qmnode.model.packet_parts import PRIORITY
 from qmnode.model.ports import Entry, PutSignature
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
-from qmnode.model.record import EXPRESS, FLAGS, with_dead_letter_queue
+from qmnode.model.record import EXPRESS, FLAGS, PRIORITY, with_dead_letter_queue
 from qmnode.model.serialization import Destination, TransactionFields, address_packets, serialize, serialize_plain
 from qmnode.model.transaction import Transaction, unit_of_work
 from qmnode.structures.error_codes import ErrorCode

@@ -5,7 +5,6 @@ depend only on the destination are prepared when the queue is opened.
 """
 
 import functools
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -14,7 +13,6 @@ from qmnode.model.message import DEFAULT_PRIORITY, Message
 from qmnode.model.packet import Addressing, is_addressable, packed
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
-    BASE_HEADER_SIZE,
     DESTINATION_SHIFT,
     FIRST_FLAG,
     FIXED_SIZE,
@@ -22,7 +20,6 @@ from qmnode.model.packet_parts import (
     HAS_PROPERTIES,
     HAS_SECURITY,
     HAS_TRANSACTION,
-    HEAD,
     KEEP_ON_DELIVERY,
     KEEP_ON_LOSS,
     LAST_FLAG,
@@ -32,25 +29,34 @@ from qmnode.model.packet_parts import (
     NO_CORRELATION,
     PADDING,
     POSITIVE_JOURNAL_FLAG,
-    PROPERTIES,
-    PROPERTIES_OFFSET,
     RARE_PROPERTIES,
     RECOVERABLE_FLAG,
     RESPONSE_SHIFT,
     SIGNATURE,
     TIME_TO_REACH_QUEUE,
-    TRANSACTION,
     TRANSACTIONAL,
     VERSION_NUMBER,
     format_name_of_property,
     header_naming,
     with_rare_headers,
 )
-from qmnode.model.record import EXPRESS, FLAGS, NAMED_DEAD_LETTER, NEVER, PEEK_WHEN_LOCKED, PREFIX_SIZE, REPORT, VERSION
+from qmnode.model.record import (
+    EXPRESS,
+    FLAGS,
+    HEAD,
+    IDENTIFIER,
+    NAMED_DEAD_LETTER,
+    NEVER,
+    PEEK_WHEN_LOCKED,
+    PREFIX_SIZE,
+    REPORT,
+    VERSION,
+    head_with,
+    read_properties_place,
+)
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import is_permitted
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
 from qmnode.structures.message_security import PRIVACY_LEVELS, EncryptionAlgorithm, HashAlgorithm
 from qmnode.structures.names import (
     DirectFormatName,
@@ -58,9 +64,21 @@ from qmnode.structures.names import (
     PrivateFormatName,
     PublicFormatName,
 )
-from qmnode.structures.packet_view import SIZE_AT, SIZE_END, Places, Shape, places_of
-from qmnode.structures.places import offset_of
-from qmnode.structures.user_header import UserHeader
+from qmnode.structures.packet_view import (
+    BODY_SIZES,
+    PROPERTIES_SIZE,
+    SIZE_AT,
+    SIZE_END,
+    Places,
+    Shape,
+    codes_to_body,
+    direct_name,
+    pack_identifier,
+    pack_properties,
+    pack_transaction_header,
+    packs_headers,
+    places_of,
+)
 
 _NAMES_KEPT: Final = 64
 _UNPARSED: Final = frozenset(("lookup_identifier", "_load", "_value"))
@@ -156,7 +174,7 @@ class Travelling:
         begin, names, pack = self._heads.get(recoverable) or self._head(recoverable)
         label_bytes = _label_bytes(label) if label else b""
         extension, length = get("extension", b""), len(body)
-        size = len(begin) + _SIZE_FIELD + len(names) + PROPERTIES.size + len(label_bytes) + len(extension) + length
+        size = len(begin) + _SIZE_FIELD + len(names) + PROPERTIES_SIZE + len(label_bytes) + len(extension) + length
         padding = PADDING[size & 3]
         size += len(padding)
         if size > MAXIMUM_PACKET_SIZE:
@@ -171,8 +189,7 @@ class Travelling:
     def _head(self, recoverable: bool) -> tuple[bytes, bytes, Callable[..., bytes]]:
         packet = serialize(Message(recoverable=recoverable), self._destination, 0, 0.0)[PREFIX_SIZE:]
         begin, names = packet[:SIZE_AT], packet[SIZE_END : places_of(packet).properties]
-        pack = struct.Struct(f"<{len(begin)}sI{len(names)}s{PROPERTIES.format.removeprefix('<')}").pack
-        self._heads[recoverable] = begin, names, pack
+        self._heads[recoverable] = begin, names, packs_headers(len(names))
         return self._heads[recoverable]
 
 
@@ -290,7 +307,7 @@ def serialize(
                 flags,
             ),
             name,
-            PROPERTIES.pack(
+            pack_properties(
                 acknowledge,
                 len(label_bytes) >> 1,
                 get("message_class", 0),
@@ -344,11 +361,9 @@ _SIZE_FIELD: Final = SIZE_END - SIZE_AT
 _NO_NAMES: Final = (0, b"")
 _SHA_512: Final = int(HashAlgorithm.SHA_512)
 _AES_256: Final = int(EncryptionAlgorithm.AES256)
-_SIZES_AT: Final = offset_of(MessagePropertiesHeader, "message_size")
-_AFTER_SIZES_AT: Final = offset_of(MessagePropertiesHeader, "privacy_level")
-_DEFAULT_PROPERTIES: Final = PROPERTIES.pack(0, 0, 0, NO_CORRELATION, 0, 0, 0, 0, 0, _SHA_512, _AES_256, 0)
-_BEFORE_SIZES: Final = _DEFAULT_PROPERTIES[:_SIZES_AT]
-_AFTER_SIZES: Final = _DEFAULT_PROPERTIES[_AFTER_SIZES_AT:]
+_DEFAULT_PROPERTIES: Final = pack_properties(0, 0, 0, NO_CORRELATION, 0, 0, 0, 0, 0, _SHA_512, _AES_256, 0)
+_BEFORE_SIZES: Final = _DEFAULT_PROPERTIES[: BODY_SIZES.start]
+_AFTER_SIZES: Final = _DEFAULT_PROPERTIES[BODY_SIZES.stop :]
 """MessagePropertiesHeader around the size of the body and its allocated size."""
 
 
@@ -357,8 +372,7 @@ def _plain_pack(between: int) -> Callable[..., bytes]:
     """Packs the headers of a message that has only a body and names; ``between`` are the bytes from the UserHeader's
     last number to the MessagePropertiesHeader.
     """
-    before, after = between + len(_BEFORE_SIZES), len(_AFTER_SIZES)
-    return struct.Struct(f"{HEAD.format}{before}sII{after}s").pack
+    return head_with(codes_to_body(between + len(_BEFORE_SIZES))).pack
 
 
 def _plain_value(
@@ -477,25 +491,21 @@ def serialize_plain(
     for body, recoverable in bodies:
         if alike != (len(body), recoverable):
             value = _plain_value(body, recoverable, destination, 0, now, transaction, first, False)
-            body_at = PROPERTIES_OFFSET.unpack_from(value, 4)[0] + PROPERTIES.size
-            before, after = value[:_IDENTIFIER_AT], value[_AFTER_IDENTIFIER:body_at]
+            body_at = read_properties_place(value)[0] + PROPERTIES_SIZE
+            before, after = value[: IDENTIFIER.start], value[IDENTIFIER.stop : body_at]
             padding = value[body_at + len(body) :]
             alike, first = None if first else (len(body), recoverable), False
         identifier = next_identifier()
-        values.append((identifier, b"".join((before, _pack_identifier(identifier), after, body, padding))))
+        values.append((identifier, b"".join((before, pack_identifier(identifier), after, body, padding))))
     return values
 
 
 _LARGEST_PLAIN: Final = 0x10000
-_IDENTIFIER: Final = struct.Struct("<I")
-_pack_identifier: Final = _IDENTIFIER.pack
-_IDENTIFIER_AT: Final = BASE_HEADER_SIZE + PREFIX_SIZE + offset_of(UserHeader, "message_id")
-_AFTER_IDENTIFIER: Final = _IDENTIFIER_AT + _IDENTIFIER.size
 
 
 def _transaction_header(transaction: TransactionFields, first: bool, last: bool) -> bytes:
     flags = (FIRST_FLAG if first else 0) | (LAST_FLAG if last else 0) | transaction.identifier << 4
-    return TRANSACTION.pack(flags, transaction.sequence, transaction.number, transaction.previous)
+    return pack_transaction_header(flags, transaction.sequence, transaction.number, transaction.previous)
 
 
 def _other_names(message: Message, destination: Destination) -> tuple[int, bytes]:
@@ -528,12 +538,11 @@ def _name_bytes(name: FormatName, source: Guid, destination: Guid, is_destinatio
     """The bytes of a queue's name in a UserHeader, and its type there (2.2.19.2)."""
     match name:
         case DirectFormatName():
-            text = name.without_prefix.encode("utf-16-le") + b"\0\0"
-            return 7, struct.pack("<H", len(text)) + text + PADDING[(len(text) + 2) & 3]
+            return 7, direct_name(name.without_prefix)
         case PublicFormatName():
             return 5, name.queue
         case PrivateFormatName():
-            number = struct.pack("<I", name.queue)
+            number = name.queue.to_bytes(4, "little")
             if is_destination or name.computer == destination:
                 return 3, number
             return (2, number) if name.computer == source else (6, name.computer + number)

@@ -1,21 +1,18 @@
 """The content of a message as a digest: the same for each copy of it, whichever neighbour delivers it."""
 
 from hashlib import blake2b
-from struct import Struct
 from typing import Final
 
-from qmnode.security.sections import Sections
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.guid import Guid
 from qmnode.structures.packet_view import ADDRESS, FLAGS_AT, NAMES_AT, PRIORITY_AT, SOURCE, user_flags_of
+from qmnode.structures.sections import Sections
 from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.user_header import UserFlags
 
-_FLAGS: Final = Struct("<I")
 _PRIORITY: Final = BaseFlags.PR.mask
 _HOPS: Final = UserFlags.RC.mask
 _SECURED: Final = UserFlags.SH.mask
-_AUTHOR: Final = Struct("<H")
 _AUTHOR_FLAGS: Final = SecurityFlags.ST.mask | SecurityFlags.AU.mask | SecurityFlags.AS.mask
 """The flags that name the verified author: a copy without the author is another message."""
 
@@ -29,14 +26,13 @@ def content_of(packet: bytes) -> Guid:
     flags = user_flags_of(packet)
     digest = blake2b(packet[SOURCE], digest_size=16)
     # TimeToBeReceived, SentTime and MessageID: a copy that ends earlier is another message.
-    digest.update(
-        bytes((packet[PRIORITY_AT] & _PRIORITY,)) + packet[ADDRESS.stop : FLAGS_AT] + _FLAGS.pack(flags & ~_HOPS)
-    )
+    digest.update(bytes((packet[PRIORITY_AT] & _PRIORITY,)) + packet[ADDRESS.stop : FLAGS_AT])
+    digest.update((flags & ~_HOPS).to_bytes(4, "little"))
     if not flags & _SECURED:
         digest.update(packet[NAMES_AT:])
         return Guid(digest.digest())
     sections = Sections(packet)
-    author = _AUTHOR.pack(sections.security_flags & _AUTHOR_FLAGS)
+    author = (sections.security_flags & _AUTHOR_FLAGS).to_bytes(2, "little")
     parts = (author, sections.security_id, sections.signature, sections.sender_cert)
     digest.update(packet[NAMES_AT : sections.security_at] + b"".join(b"%d " % len(part) + part for part in parts))
     digest.update(packet[sections.properties_at :])

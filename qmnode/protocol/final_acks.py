@@ -8,7 +8,7 @@ from typing import Final
 
 from qmnode.protocol.admission import FinalAckReceived
 from qmnode.protocol.disposition import Fate, after_final_ack
-from qmnode.protocol.envelope import read_sequence_fields
+from qmnode.structures.envelope import read_sequence_fields
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.packet_view import places_of

@@ -2,13 +2,19 @@
 completely and parsed as far as the protocol acts on them.
 """
 
-from struct import Struct
 from typing import Final, NamedTuple
 
-from qmnode.protocol.envelope import without_session_header
 from qmnode.protocol.errors import RemoteProtocolError
-from qmnode.structures.base_header import SIGNATURE, VERSION, BaseFlags, BaseHeader
+from qmnode.structures.base_header import SIGNATURE, VERSION, BaseFlags
 from qmnode.structures.conformance import violation
+from qmnode.structures.envelope import (
+    BASE_HEADER_SIZE,
+    SESSION_HEADER_SIZE,
+    read_base_header,
+    read_own_fields,
+    read_transaction_header,
+    without_session_header,
+)
 from qmnode.structures.errors import PacketError
 from qmnode.structures.flat import Flat, at, bytes_at
 from qmnode.structures.guid import ZERO_GUID, Guid
@@ -17,24 +23,22 @@ from qmnode.structures.packet_view import (
     FLAGS_AT,
     LABEL_AT,
     SENT_TIME_AT,
+    TRANSACTION_HEADER_SIZE,
     Places,
     Shape,
+    direct_name_in,
     label_length,
     places_of,
     security_parts,
 )
-from qmnode.structures.places import codes_of
 from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.session_header import SessionHeader
-from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
+from qmnode.structures.transaction_header import TransactionFlags
 from qmnode.structures.user_header import UserFlags
 from qmnode.structures.user_message import UserMessage
 
-BASE_SIZE: Final = 16
-SESSION_HEADER_SIZE: Final = 16
 _INTERNAL_OR_SESSION: Final = BaseFlags.IN.mask | BaseFlags.SH.mask
 _SESSION: Final = BaseFlags.SH.mask
-_BASE: Final = Struct("<" + codes_of(BaseHeader))
 
 
 class Framer:
@@ -48,7 +52,7 @@ class Framer:
         buffer megabytes.
         """
         self._kept = bytearray()
-        self._needed = BASE_SIZE
+        self._needed = BASE_HEADER_SIZE
 
     def pending(self) -> int:
         """Bytes of an incomplete packet."""
@@ -74,14 +78,14 @@ class Framer:
             source = data if isinstance(data, bytes) else bytes(data)
         packets: list[bytes] = []
         place, end = 0, len(source)
-        needed = BASE_SIZE
-        while end - place >= BASE_SIZE:
-            version, _, flags, signature, size, _ = _BASE.unpack_from(source, place)
+        needed = BASE_HEADER_SIZE
+        while end - place >= BASE_HEADER_SIZE:
+            version, _, flags, signature, size, _ = read_base_header(source, place)
             if version != VERSION or signature != SIGNATURE:
                 raise RemoteProtocolError("3.1.5.1.2", "the version or the signature of a packet is wrong")
             if flags & _INTERNAL_OR_SESSION == _SESSION:
                 size += SESSION_HEADER_SIZE
-            if not BASE_SIZE < size <= self.limit:
+            if not BASE_HEADER_SIZE < size <= self.limit:
                 raise RemoteProtocolError("MS-MQMQ 2.2.19.1", f"a packet of {size} bytes; {self.limit} are allowed")
             if size > end - place:
                 needed = size
@@ -103,7 +107,6 @@ _RECOVERABLE: Final = 1 << UserFlags.DM.shift
 _DQ: Final = UserFlags.DQ.shift
 DIRECT: Final = 7
 """UserHeader.Flags.DQ of a direct format name."""
-_COUNT_SIZE: Final = 2
 
 
 class ReceivedHeaders(Flat, of=UserMessage):
@@ -194,9 +197,6 @@ class ReceivedMessage(NamedTuple):
 
 _parse = ReceivedHeaders.parse
 _new = tuple.__new__
-_read_own = Struct("<II").unpack_from
-_PLACE: Final = Struct("<" + codes_of(TransactionHeader))
-_read_place = _PLACE.unpack_from
 _NORMAL: Final = MessageClass.MQMSG_CLASS_NORMAL.value
 _OPTIONS: Final = TransactionFlags.CG.mask | TransactionFlags.FA.mask
 _PRIORITY: Final = BaseFlags.PR.mask
@@ -223,9 +223,9 @@ class _Shape:
         self.destination = destination
         transactional = headers.tx_sequence_id is not None
         self._place_at = places.transaction_header
-        self._rest_at = self._place_at + (_PLACE.size if transactional else 0)
+        self._rest_at = self._place_at + (TRANSACTION_HEADER_SIZE if transactional else 0)
         self._between = packet[FLAGS_AT : self._place_at]
-        self._options = _read_place(packet, self._place_at)[0] & _OPTIONS if transactional else 0
+        self._options = read_transaction_header(packet, self._place_at)[0] & _OPTIONS if transactional else 0
 
     @property
     def has_connector(self) -> bool:
@@ -238,7 +238,7 @@ class _Shape:
 
     def place(self, packet: bytes) -> tuple[int, int] | None:
         """TxSequenceNumber and PreviousTxSequenceNumber of a transactional packet; None if they are not in order."""
-        flags, identifier, number, previous = _read_place(packet, self._place_at)
+        flags, identifier, number, previous = read_transaction_header(packet, self._place_at)
         if identifier != self.headers.tx_sequence_id or flags & _OPTIONS != self._options:
             return None
         if previous >= number:
@@ -349,7 +349,7 @@ class MessageReader:
         self.received += 1
         if headers.user_flags & _DM:
             self.recoverable_received += 1
-        sent_time, message_id = _read_own(packet, SENT_TIME_AT)
+        sent_time, message_id = read_own_fields(packet)
         return _new(
             ReceivedMessage,
             (
@@ -376,7 +376,7 @@ class MessageReader:
             raise RemoteProtocolError("MS-MQMQ 2.2.19.2", "no known delivery mode, or transactional and express")
         number = previous = 0
         if headers.tx_sequence_id is not None:
-            _, _, number, previous = _read_place(packet, places_of(packet).transaction_header)
+            _, _, number, previous = read_transaction_header(packet, places_of(packet).transaction_header)
         self._check(packet, headers, number, previous)
         if headers.session_header is not None:
             packet = without_session_header(packet)
@@ -388,7 +388,7 @@ class MessageReader:
         if queue != self._queue or address != destination.address or kind != destination.kind:
             destination = self._destination = DestinationName(address, kind, _name(kind, queue))
             self._queue = queue
-        sent_time, message_id = _read_own(packet, SENT_TIME_AT)
+        sent_time, message_id = read_own_fields(packet)
         if not headers.base_flags & ~_PRIORITY and not headers.user_flags & _UNUSUAL:
             plain = headers.message_class == _NORMAL and not headers.has_protection
             shape = (_PlainShape if plain else _ExactShape)(packet, headers, destination, places_of(packet))
@@ -446,5 +446,4 @@ def _name(kind: int, queue: bytes) -> bytes:
     """A queue name from its bytes. The padding of a direct name may have any content and is not part of the name."""
     if kind != DIRECT:
         return queue
-    size = int.from_bytes(queue[:_COUNT_SIZE], "little")
-    return queue[_COUNT_SIZE : _COUNT_SIZE + size]
+    return direct_name_in(queue)

@@ -26,7 +26,6 @@ from qmnode.protocol.admission import (
 from qmnode.protocol.branches import turn_among
 from qmnode.protocol.content import content_of
 from qmnode.protocol.disposition import Fate, has_expired, refused_here
-from qmnode.protocol.envelope import with_user_flags
 from qmnode.protocol.incoming_sequences import IncomingSequence, IncomingSequences, Route, Turn
 from qmnode.protocol.limits import MAXIMUM_HOPS
 from qmnode.protocol.message_id_history import Latest, MessageIdHistory, is_the_same
@@ -36,6 +35,7 @@ from qmnode.protocol.tracing import received_report
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.acks import FinalAckBody, MessageKind, OrderAckBody, message_kind
 from qmnode.structures.base_header import INFINITE, BaseFlags
+from qmnode.structures.envelope import with_user_flags
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass

@@ -20,13 +20,6 @@ from qmnode.protocol.commands import (
     StatusChanged,
     Token,
 )
-from qmnode.protocol.envelope import (
-    Packet,
-    read_sending_fields,
-    session_ack,
-    session_header,
-    with_session_header,
-)
 from qmnode.protocol.errors import LocalProtocolError, RemoteProtocolError
 from qmnode.protocol.establishment import ESTABLISHMENT_LIMIT, Establishment
 from qmnode.protocol.incoming_sequences import ReceiveSequence
@@ -36,6 +29,13 @@ from qmnode.protocol.states import SESSION, Action, Input, Role, SessionState
 from qmnode.protocol.timers import Timer, Timers
 from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.base_header import INFINITE, BaseFlags
+from qmnode.structures.envelope import (
+    Packet,
+    read_sending_fields,
+    session_ack,
+    session_header,
+    with_session_header,
+)
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.internal_packets import ConnectionParameters, EstablishConnection, InternalPacketType, SessionAck

@@ -3,20 +3,27 @@
 It is the stored UserMessage whose TimeToReachQueue is an absolute time, followed by headers of the queue manager.
 """
 
-import struct
 from functools import lru_cache
 from typing import Final
 
 from qmnode.model.message import Message
 from qmnode.model.packet import stored_value, value_of_any_packet, whole_value
-from qmnode.model.packet_parts import HEAD, PROPERTIES, PROPERTIES_OFFSET
-from qmnode.model.record import PREFIX, PREFIX_SIZE, with_prefix
+from qmnode.model.record import PREFIX, PREFIX_SIZE, read_properties_place, with_prefix
 from qmnode.remote_read.remoteread import SectionBuffer, SectionType
-from qmnode.structures.base_header import INFINITE, BaseHeader
+from qmnode.structures.base_header import INFINITE
 from qmnode.structures.errors import PacketError
-from qmnode.structures.packet_view import times_to_live
-from qmnode.structures.places import offset_of, size_of
+from qmnode.structures.packet_view import (
+    NAMES_AT,
+    PROPERTIES_SIZE,
+    contents_of,
+    packet_size_of,
+    sent_time_of,
+    times_to_live,
+    with_time_to_reach,
+)
 from qmnode.structures.stored_headers import (
+    EXTENSION_SIZE,
+    SUBQUEUE_SIZE,
     ExtendedAddressHeader,
     ExtensionFlags,
     ExtensionHeader,
@@ -24,14 +31,8 @@ from qmnode.structures.stored_headers import (
     subqueue_name,
 )
 
-_NUMBER: Final = struct.Struct("<I")
-_REACH_AT: Final = offset_of(BaseHeader, "time_to_reach_queue")
-_PACKET_SIZE_AT: Final = offset_of(BaseHeader, "packet_size")
-_FIXED: Final = HEAD.size - PREFIX_SIZE
-_COUNTED: Final = size_of(ExtensionHeader) + size_of(SubqueueHeader)
+_COUNTED: Final = EXTENSION_SIZE + SUBQUEUE_SIZE
 _NO_ADDRESS: Final = ExtendedAddressHeader().write()
-_REACH_FIELD: Final = 12
-_SENT_FIELD: Final = 16
 _ABORTS: Final = 2
 _MOVES: Final = 3
 
@@ -68,7 +69,7 @@ def arrival_of(message: Message) -> int:
 def value_of_message_packet(packet: bytes, arrival: int) -> bytes:
     """The stored value of a whole message packet, with its counts of aborted receives and moves."""
     size = _size_of(packet)
-    if not _FIXED <= size <= len(packet):
+    if not NAMES_AT <= size <= len(packet):
         return value_of_any_packet(packet, arrival)
     value, behind = value_of_any_packet(_relative(packet[:size]), arrival), packet[size:]
     aborts, moves = _counts_in(behind[:_COUNTED])
@@ -79,10 +80,10 @@ def value_of_message_packet(packet: bytes, arrival: int) -> bytes:
 def _counts_in(behind: bytes) -> tuple[int, int]:
     """Aborted receives and moves in the headers behind a packet. Most messages have the same headers there."""
     try:
-        extension = ExtensionHeader.parse(behind[: size_of(ExtensionHeader)])
+        extension = ExtensionHeader.parse(behind[:EXTENSION_SIZE])
         if not extension.flags & ExtensionFlags.SQ.mask:
             return 0, 0
-        header = SubqueueHeader.parse(behind[size_of(ExtensionHeader) :])
+        header = SubqueueHeader.parse(behind[EXTENSION_SIZE:])
     except PacketError:  # the first servers send none (note 5)
         return 0, 0
     return header.abort_counter, header.move_counter
@@ -90,28 +91,20 @@ def _counts_in(behind: bytes) -> tuple[int, int]:
 
 def _size_of(packet: bytes) -> int:
     """PacketSize; more than there is if even that is missing."""
-    return int(_NUMBER.unpack_from(packet, _PACKET_SIZE_AT)[0]) if len(packet) >= _FIXED else _FIXED
+    return packet_size_of(packet) if len(packet) >= NAMES_AT else NAMES_AT
 
 
 def _absolute(value: bytes) -> bytes:
     """The packet with the time by which it had to reach its queue, in seconds since 1970."""
     packet = value[PREFIX_SIZE:]
-    fields = HEAD.unpack_from(value)
-    reach, sent = fields[_REACH_FIELD], fields[_SENT_FIELD]
-    if reach == INFINITE:
-        return packet
-    return _with_reach(packet, min(sent + reach, INFINITE - 1))
+    reach = times_to_live(packet)[0]
+    return packet if reach == INFINITE else with_time_to_reach(packet, min(sent_time_of(packet) + reach, INFINITE - 1))
 
 
 def _relative(packet: bytes) -> bytes:
     """The packet with the seconds that it had to reach its queue."""
     reach = times_to_live(packet)[0]
-    sent = HEAD.unpack_from(bytes(PREFIX_SIZE) + packet)[_SENT_FIELD]
-    return packet if reach == INFINITE else _with_reach(packet, max(reach - sent, 0))
-
-
-def _with_reach(packet: bytes, seconds: int) -> bytes:
-    return packet[:_REACH_AT] + _NUMBER.pack(seconds) + packet[_REACH_AT + _NUMBER.size :]
+    return packet if reach == INFINITE else with_time_to_reach(packet, max(reach - sent_time_of(packet), 0))
 
 
 @lru_cache(maxsize=256)
@@ -124,10 +117,8 @@ def _headers_behind(aborts: int, moves: int, subqueue: str, dead_letter_header: 
 
 def _body_of(value: bytes) -> tuple[int, int]:
     """Offset in the packet, and size, of the body. A packet that cannot be read has none, and is sent whole."""
-    start = PROPERTIES_OFFSET.unpack_from(value, 4)[0]
-    if start + PROPERTIES.size > len(value):
+    start = read_properties_place(value)[0]
+    if start + PROPERTIES_SIZE > len(value):
         return 0, 0
-    fields = PROPERTIES.unpack_from(value, start)
-    label_length, body_size, extension_size = fields[1], fields[6], fields[-1]
-    begin = start + PROPERTIES.size + 2 * label_length + extension_size - PREFIX_SIZE
-    return (begin, body_size) if begin + body_size <= len(value) - PREFIX_SIZE else (0, 0)
+    _, begin, end = contents_of(value, start)
+    return (begin - PREFIX_SIZE, end - begin) if end <= len(value) else (0, 0)

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from qmnode.model.api import Seek
 from qmnode.model.message import Message
-from qmnode.model.packet_parts import PRIORITY
 from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.record import PRIORITY
 from qmnode.remote_read.qm2qm import Action
 
 LAST: Final = 0xFFFFFFFFFFFFFFFF

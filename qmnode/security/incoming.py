@@ -23,7 +23,6 @@ from qmnode.security.errors import (
 from qmnode.security.identity import SenderClaim
 from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, ReceiveKey
 from qmnode.security.outcomes import TRUSTED, Deferred, Neighbour, Opened, Refused
-from qmnode.security.sections import Sections
 from qmnode.security.signing import LEVELS_TRIED, level_that_verifies
 from qmnode.security.suspects import Suspects
 from qmnode.settings.security import SecuritySettings
@@ -36,6 +35,7 @@ from qmnode.structures.message_security import (
     HashAlgorithm,
     SenderIdentifierType,
 )
+from qmnode.structures.sections import Sections
 from qmnode.structures.security_header import SecurityFlags
 
 if TYPE_CHECKING:

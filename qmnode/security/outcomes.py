@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qmnode.security.sections import Sections
 from qmnode.structures.message_security import AuthenticationLevel, SenderIdentifierType
+from qmnode.structures.sections import Sections
 from qmnode.structures.user_message import UserMessage
 
 if TYPE_CHECKING:

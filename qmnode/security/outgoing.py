@@ -10,11 +10,11 @@ from qmnode.security.encryption import Choice, choose, session_key
 from qmnode.security.errors import LegacyUnavailableError, WeakAlgorithmError
 from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, SendKey
 from qmnode.security.outcomes import Protected, ProtectionRequest, Signer, Unprotectable
-from qmnode.security.sections import DIRECT, SECURITY_SIZE, Sections
 from qmnode.security.signing import sign
 from qmnode.structures.base_header import MAX_PACKET_SIZE
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
+from qmnode.structures.sections import DIRECT, SECURITY_SIZE, Sections
 from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
 from qmnode.structures.user_message import UserMessage
 

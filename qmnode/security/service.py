@@ -33,7 +33,6 @@ from qmnode.security.outcomes import (
     Verdict,
 )
 from qmnode.security.protector import MessageProtector
-from qmnode.security.sections import has_security
 from qmnode.security.worker import Worker, inline
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.errors import PacketError
@@ -41,6 +40,7 @@ from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import AuthenticationLevel
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
+from qmnode.structures.sections import has_security
 from qmnode.structures.security_descriptor import SecurityDescriptor
 from qmnode.structures.sid import ANONYMOUS, EVERYONE, Sid
 

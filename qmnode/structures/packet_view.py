@@ -4,6 +4,7 @@
 parsed one only in what cannot make them invalid, so that most messages need no other parsing.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
@@ -13,13 +14,17 @@ from qmnode.structures.fields import Choice, Nested, Scalar
 from qmnode.structures.layout import Buffer
 from qmnode.structures.message_headers import MessageHeaders
 from qmnode.structures.message_properties_header import MAX_LABEL, MessagePropertiesHeader
-from qmnode.structures.places import codes_of, codes_of_some, offset_of, size_of
+from qmnode.structures.places import codes_of, codes_of_some, names_of, offset_of, size_of
 from qmnode.structures.plan import structure_of
 from qmnode.structures.security_header import SecurityHeader
 from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
 from qmnode.structures.user_header import UserFlags, UserHeader
 
 _LONG: Final = 4
+NULL_SIZE: Final = 2
+"""Bytes of the null character that ends a text."""
+LABEL_LENGTH_AT: Final = offset_of(MessagePropertiesHeader, "label_length")
+PRIVACY_LEVEL_AT: Final = offset_of(MessagePropertiesHeader, "privacy_level")
 GUID_SIZE: Final = 16
 SIZE_AT: Final = offset_of(BaseHeader, "packet_size")
 SIZE_END: Final = SIZE_AT + _LONG
@@ -43,16 +48,41 @@ HEAD_CODES: Final = f"{SIZE_AT}sI{SENT_TIME_AT - SIZE_END}sIII"
 between them, which the messages of one application share.
 """
 
+HEADERS_CODES: Final = codes_of(BaseHeader) + codes_of(UserHeader)
+"""BaseHeader and UserHeader up to the names, field by field."""
+HEADERS_FIELDS: Final = (*(f"base_{name}" for name in names_of(BaseHeader)), *names_of(UserHeader))
+"""The names of these fields."""
+PROPERTIES_CODES: Final = codes_of(MessagePropertiesHeader)
+PROPERTIES_FIELDS: Final = names_of(MessagePropertiesHeader)
+"""The same of the MessagePropertiesHeader up to the label."""
+
 _COUNT: Final = Struct("<H")
 _FLAGS: Final = Struct("<I")
 _SECURITY: Final = Struct("<" + codes_of(SecurityHeader))
-_TRANSACTION_SIZE: Final = offset_of(TransactionHeader, "previous_tx_sequence_number") + _LONG
+_PROPERTIES: Final = Struct("<" + PROPERTIES_CODES)
+_TRANSACTION: Final = Struct("<" + codes_of(TransactionHeader))
+SECURITY_SIZE: Final = _SECURITY.size
+"""Bytes of a SecurityHeader before its first part."""
+read_security: Final = _SECURITY.unpack_from
+"""Flags of the SecurityHeader at an offset, and the sizes of its parts."""
+PROPERTIES_SIZE: Final = _PROPERTIES.size
+"""Bytes of a MessagePropertiesHeader before its label."""
+read_properties: Final = _PROPERTIES.unpack_from
+"""The numbers of the MessagePropertiesHeader at an offset."""
+pack_properties: Final = _PROPERTIES.pack
+BODY_SIZES: Final = slice(offset_of(MessagePropertiesHeader, "message_size"), PRIVACY_LEVEL_AT)
+"""MessageSize and AllocationBodySize in a MessagePropertiesHeader."""
+pack_transaction_header: Final = _TRANSACTION.pack
+pack_identifier: Final = _FLAGS.pack
+"""MessageID as it is at ``IDENTIFIER``."""
+TRACED_AT: Final = offset_of(BaseHeader, "flags") + 1
+TRACED: Final = BaseFlags.TR.mask >> 8
+"""The mask for the byte at ``TRACED_AT`` that shows whether a message is traced."""
+TRANSACTION_HEADER_SIZE: Final = offset_of(TransactionHeader, "previous_tx_sequence_number") + _LONG
 _HAS_TRANSACTION: Final = UserFlags.TH.mask
 _HAS_SECURITY: Final = UserFlags.SH.mask
 _HAS_CONNECTOR: Final = UserFlags.CQ.mask
 _HAS_CONNECTOR_QM: Final = TransactionFlags.CG.mask
-_LABEL_LENGTH_AT: Final = offset_of(MessagePropertiesHeader, "label_length")
-PRIVACY_LEVEL_AT: Final = offset_of(MessagePropertiesHeader, "privacy_level")
 LABEL_AT: Final = offset_of(MessagePropertiesHeader, "label")
 """The label in a MessagePropertiesHeader."""
 
@@ -112,7 +142,7 @@ def places_of(buffer: Buffer, start: int = 0) -> Places:
         place += GUID_SIZE
     transaction_header = place
     if flags & _HAS_TRANSACTION:
-        place += _TRANSACTION_SIZE + (GUID_SIZE if buffer[place] & _HAS_CONNECTOR_QM else 0)
+        place += TRANSACTION_HEADER_SIZE + (GUID_SIZE if buffer[place] & _HAS_CONNECTOR_QM else 0)
     security_header = place
     if flags & _HAS_SECURITY:
         place = security_parts(buffer, place)[-1]
@@ -125,6 +155,17 @@ def _after(name: _Name, flags: int, buffer: Buffer, place: int) -> int:
     if size is None:  # a direct name: a count of two bytes, the name, and padding to four
         size = _COUNT.unpack_from(buffer, place)[0] + _COUNT.size + 3 & ~3
     return place + size
+
+
+def direct_name_in(queue: bytes) -> bytes:
+    """A direct format name, in UTF-16 with its null, from its bytes in a UserHeader. Any padding is left out."""
+    return queue[_COUNT.size : _COUNT.size + _COUNT.unpack_from(queue)[0]]
+
+
+def direct_name(text: str) -> bytes:
+    """The bytes of a direct format name in a UserHeader, its padding included."""
+    written = text.encode("utf-16-le") + bytes(NULL_SIZE)
+    return _COUNT.pack(len(written)) + written + bytes(-(_COUNT.size + len(written)) & 3)
 
 
 def security_parts(buffer: Buffer, place: int) -> tuple[int, int, int, int, int]:
@@ -141,10 +182,10 @@ def security_parts(buffer: Buffer, place: int) -> tuple[int, int, int, int, int]
 
 def label_length(buffer: Buffer, properties: int) -> int:
     """The characters of the label, its null included, in the MessagePropertiesHeader at ``properties``."""
-    return buffer[properties + _LABEL_LENGTH_AT]
+    return buffer[properties + LABEL_LENGTH_AT]
 
 
-_read_class: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "message_class")).unpack_from
+read_message_class: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "message_class")).unpack_from
 _read_privacy: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "privacy_level")).unpack_from
 _BASE_FLAGS_AT: Final = offset_of(BaseHeader, "flags")
 _REACH_AT: Final = offset_of(BaseHeader, "time_to_reach_queue")
@@ -154,9 +195,59 @@ _read_times: Final = Struct(
 ).unpack_from
 
 
+def label_of(buffer: Buffer, properties: int) -> str:
+    """The label in the MessagePropertiesHeader at ``properties``."""
+    begin = properties + LABEL_AT
+    text = bytes(buffer[begin : begin + 2 * label_length(buffer, properties)])
+    return text[:-NULL_SIZE].decode("utf-16-le", "replace")
+
+
+def contents_of(buffer: Buffer, properties: int) -> tuple[int, int, int]:
+    """The offsets of ExtensionData and MessageBody, and of the end of the body."""
+    _, label, _, _, _, _, body, _, _, _, _, extension = read_properties(buffer, properties)
+    extension_at = properties + LABEL_AT + 2 * label
+    return extension_at, extension_at + extension, extension_at + extension + body
+
+
+def with_message_class(packet: bytes, properties: int, message_class: int) -> bytes:
+    """The packet, or stored value, with another MessageClass in the MessagePropertiesHeader at ``properties``."""
+    begin = properties + offset_of(MessagePropertiesHeader, "message_class")
+    return packet[:begin] + _COUNT.pack(message_class) + packet[begin + _COUNT.size :]
+
+
+def with_transaction_flag(packet: bytes, header_at: int, mask: int) -> bytes:
+    """The packet, or stored value, with a flag set that the first byte of the TransactionHeader at an offset has."""
+    return packet[:header_at] + bytes((packet[header_at] | mask,)) + packet[header_at + 1 :]
+
+
+def with_time_to_reach(packet: bytes, seconds: int) -> bytes:
+    """The packet with another TimeToReachQueue."""
+    return packet[:_REACH_AT] + _FLAGS.pack(seconds) + packet[_REACH_AT + _FLAGS.size :]
+
+
+def packet_size_of(buffer: Buffer, start: int = 0) -> int:
+    """PacketSize of the packet at ``start``."""
+    size: int = _FLAGS.unpack_from(buffer, start + SIZE_AT)[0]
+    return size
+
+
+def codes_to_body(before: int) -> str:
+    """The ``struct`` codes of so many bytes, which end with a MessagePropertiesHeader up to MessageSize, of the two
+    sizes of its body, and of its rest.
+    """
+    return f"{before}sII{PROPERTIES_SIZE - BODY_SIZES.stop}s"
+
+
+def packs_headers(names: int) -> Callable[..., bytes]:
+    """A function that packs the bytes before PacketSize, PacketSize, so many bytes from there to the
+    MessagePropertiesHeader, and the numbers of that.
+    """
+    return Struct(f"<{SIZE_AT}sI{names}s{PROPERTIES_CODES}").pack
+
+
 def message_class_of(buffer: Buffer, properties: int) -> int:
     """MessageClass in the MessagePropertiesHeader at ``properties``."""
-    message_class: int = _read_class(buffer, properties)[0]
+    message_class: int = read_message_class(buffer, properties)[0]
     return message_class
 
 

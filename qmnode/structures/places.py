@@ -43,5 +43,14 @@ def codes_of(structure: type[Structure]) -> str:
     """The ``struct`` codes of the structure's leading fields that are always present and of fixed width. No byte order:
     the specification's is little-endian, ``<``.
     """
-    numbers = takewhile(lambda item: isinstance(item, Scalar) and item.when is None, structure.fields())
-    return "".join(item.code for item in numbers if isinstance(item, Scalar))
+    return "".join(item.code for item in _leading(structure))
+
+
+def names_of(structure: type[Structure]) -> tuple[str, ...]:
+    """The attributes of the same fields."""
+    return tuple(item.attribute for item in _leading(structure))
+
+
+def _leading(structure: type[Structure]) -> list[Scalar]:
+    fields = takewhile(lambda item: isinstance(item, Scalar) and item.when is None, structure.fields())
+    return [item for item in fields if isinstance(item, Scalar)]

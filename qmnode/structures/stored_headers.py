@@ -4,6 +4,7 @@ from typing import Final
 
 from qmnode.structures.fields import Flags, bits, const32, raw, u8, u16, u32
 from qmnode.structures.layout import Structure
+from qmnode.structures.places import size_of
 
 _NAME_SIZE: Final = 64
 
@@ -67,3 +68,7 @@ class ExtendedAddressHeader(Structure, section="MS-MQRR 2.2.5.5"):
 def subqueue_name(name: str) -> bytes:
     """A subqueue's name in the form of SubqueueName, empty for a message of the queue itself."""
     return name.encode("utf-16-le")[: _NAME_SIZE - 2].ljust(_NAME_SIZE, b"\0")
+
+
+EXTENSION_SIZE: Final = size_of(ExtensionHeader)
+SUBQUEUE_SIZE: Final = size_of(SubqueueHeader)

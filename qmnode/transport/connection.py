@@ -7,9 +7,9 @@ from typing import Final, cast
 from weakref import WeakValueDictionary
 
 from qmnode.protocol.commands import Closed, Command
-from qmnode.protocol.envelope import Packet
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.session import Session
+from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid
 from qmnode.transport.blocks import block_of
 from qmnode.transport.certificate import queue_manager_of

@@ -12,12 +12,12 @@ from qmnode.model.packet import (
     transaction_offset,
     value_of_packet,
     with_class,
-    with_sequence,
 )
 from qmnode.model.record import FLAGS, NEVER, PREFIX_SIZE, RecordFlag, expiry
 from qmnode.model.serialization import Destination, TransactionFields, serialize, serialize_plain
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.debug_header import DebugHeader
+from qmnode.structures.envelope import with_sequence_fields
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text, new_guid
 from qmnode.structures.names import parse_single_format_name
@@ -204,7 +204,7 @@ def test_private_queues_here_and_at_the_destination_are_named_by_number():
 def test_a_transactional_message_says_its_place():
     value = serialize(Message(b"x", priority=5), Destination(HERE, DIRECT), 1, NOW, TransactionFields(9), first=True)
     assert value[FLAGS] & RecordFlag.TRANSACTIONAL
-    value = with_sequence(mark_last_in_transaction(value), transaction_offset(value), 7 << 32 | 1, 12, 11)
+    value = with_sequence_fields(mark_last_in_transaction(value), transaction_offset(value), 7 << 32 | 1, 12, 11)
     header = parsed(value).transaction_header
     assert header is not None
     assert (header.tx_sequence_id, header.tx_sequence_number, header.previous_tx_sequence_number) == (

@@ -13,11 +13,6 @@ from typing import TYPE_CHECKING, Any
 from qmnode.protocol.acknowledgments import order_ack_packet
 from qmnode.protocol.admission import Admission, Destination, DestinationKind
 from qmnode.protocol.commands import Closed, MessagesAcknowledged, MessagesReceived, Opened
-from qmnode.protocol.envelope import (
-    read_sending_fields,
-    read_sequence_fields,
-    with_sequence_fields,
-)
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.neighbour import Neighbour
@@ -28,6 +23,11 @@ from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
 from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.structures.acks import is_order_queue
+from qmnode.structures.envelope import (
+    read_sending_fields,
+    read_sequence_fields,
+    with_sequence_fields,
+)
 from qmnode.structures.packet_view import places_of
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from tests.protocol.machines import ALICE, BOB, TIME, message, transactional

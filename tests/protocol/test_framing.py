@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmnode.protocol.envelope import with_session_header
 from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.received import Framer
+from qmnode.structures.envelope import with_session_header
 from qmnode.structures.session_header import SessionHeader
 from tests.conformance.frames import FRAMES
 from tests.protocol.machines import message

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmnode.protocol.commands import Closed, CloseReason
-from qmnode.protocol.envelope import session_ack, session_header
 from qmnode.protocol.establishment import ESTABLISHMENT_LIMIT
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.outgoing_sequences import AckResult, OutgoingSequences
@@ -17,6 +16,7 @@ from qmnode.protocol.received import MessageReader
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role, SessionState
 from qmnode.settings.protocol import SessionSettings, TransferSettings
+from qmnode.structures.envelope import session_ack, session_header
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.internal_packets import (
     ConnectionParameters,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from qmnode.protocol.commands import CloseReason, MessagesAcknowledged, MessagesExpired, MessagesReceived, RoomAvailable
-from qmnode.protocol.envelope import with_session_header
 from qmnode.protocol.errors import LocalProtocolError
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role, SessionState
 from qmnode.protocol.timers import Timer
 from qmnode.settings.protocol import SessionSettings
+from qmnode.structures.envelope import with_session_header
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.internal_packets import SessionAck
 from qmnode.structures.session_header import SessionHeader

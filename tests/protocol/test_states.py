@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qmnode.protocol.commands import Closed, CloseReason
-from qmnode.protocol.envelope import session_ack, session_header
 from qmnode.protocol.errors import LocalProtocolError
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import SESSION, Action, Input, Role, SessionState
 from qmnode.protocol.timers import Timer
 from qmnode.settings.protocol import SessionSettings
+from qmnode.structures.envelope import session_ack, session_header
 from qmnode.structures.guid import Guid
 from qmnode.structures.internal_packets import (
     ConnectionParameters,

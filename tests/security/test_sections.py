@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmnode.security.sections import DIRECT, Sections
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.debug_header import DebugHeader
 from qmnode.structures.guid import Guid
@@ -23,6 +22,7 @@ from qmnode.structures.queue_formats import (
     PrivateQueueFormatNameId,
     PublicQueueFormatName,
 )
+from qmnode.structures.sections import DIRECT, Sections
 from qmnode.structures.security_header import SecurityHeader
 from qmnode.structures.signature_properties import signed_bytes
 from qmnode.structures.soap_header import SoapHeader

@@ -1,6 +1,7 @@
 """Turn stored messages into columns, many at a time: fixed fields by numpy, and each distinct name once."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,18 +19,21 @@ from qmnode.model.packet_parts import (
     DESTINATION_SHIFT,
     HAS_CONNECTOR,
     HAS_TRANSACTION,
-    HEAD,
-    PROPERTIES,
     RECOVERABLE_FLAG,
     RESPONSE_SHIFT,
-    SOURCE,
-    TRANSACTION,
     Names,
 )
 from qmnode.model.positions import SEQUENCE_MASK
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.record import ADDRESS, HEAD, PREFIX_FIELDS, PREFIX_SIZE, SOURCE
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.packet_view import places_of
+from qmnode.structures.packet_view import (
+    HEADERS_FIELDS,
+    PROPERTIES_CODES,
+    PROPERTIES_FIELDS,
+    PROPERTIES_SIZE,
+    TRANSACTION_HEADER_SIZE,
+    places_of,
+)
 from qmnode.structures.user_header import UserFlags
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -77,27 +81,22 @@ MESSAGE_SCHEMA: Final = pa.schema(
 node. ``body`` is read only when it is asked for, and so are ``format`` (a name), ``headers`` and ``decoded`` (JSON)."""
 DECODED: Final = ("format", "headers", "decoded")
 
-_HEAD: Final = np.dtype(
-    [
-        ("version", "u1"), ("record_flags", "u1"), ("aborts", "u1"), ("moves", "u1"), ("place", "<u4"),
-        ("expires", "<u4"), ("arrival", "<u8"), ("packet_version", "u1"), ("reserved", "u1"), ("base_flags", "<u2"),
-        ("signature", "<u4"), ("size", "<u4"), ("reach", "<u4"), ("source", "V16"), ("address", "V16"),
-        ("lifetime", "<u4"), ("sent", "<u4"), ("number", "<u4"), ("flags", "<u4"),
-    ]
-)  # fmt: skip
-"""The prefix of a stored message, BaseHeader and UserHeader: as qmnode.model.packet_parts.HEAD has them."""
-_PROPERTIES: Final = np.dtype(
-    [
-        ("flags", "u1"), ("label_length", "u1"), ("message_class", "<u2"), ("correlation", "V20"),
-        ("body_type", "<u4"), ("app_specific", "<u4"), ("body_size", "<u4"), ("allocated", "<u4"),
-        ("privacy", "<u4"), ("hash", "<u4"), ("encryption", "<u4"), ("extension_size", "<u4"),
-    ]
-)  # fmt: skip
+
+def _layout(names: Sequence[str], codes: str) -> Any:
+    """The type of fields that ``struct`` has these codes for."""
+    types = [f"V{size}" if size else _TYPES[code] for size, code in re.findall(r"(\d*)([a-zA-Z])", codes)]
+    return np.dtype(list(zip(names, types, strict=True)))
+
+
+_TYPES: Final = {"B": "u1", "H": "<u2", "I": "<u4", "Q": "<u8"}
+_HEAD: Final = _layout((*PREFIX_FIELDS, *HEADERS_FIELDS), HEAD.format)
+"""The prefix of a stored message, BaseHeader and UserHeader."""
+_PROPERTIES: Final = _layout(PROPERTIES_FIELDS, PROPERTIES_CODES)
 _INFINITE: Final = 0xFFFF_FFFF
 _SECURED: Final = UserFlags.SH.mask
 _KINDS: Final = 0x7FC00
 """Flags.DQ, AQ and RQ."""
-_ADDRESSES: Final = slice(SOURCE.start, SOURCE.start + 32)
+_ADDRESSES: Final = slice(SOURCE.start, ADDRESS.stop)
 _NAMES_KEPT: Final = 65536
 
 
@@ -188,16 +187,16 @@ class _Messages:
     def contents(self) -> list[tuple[bytes, bytes]]:
         """Return the extension and the body of each message."""
         properties = self.properties
-        starts = self.head["place"].astype("i8") + PROPERTIES.size + 2 * properties["label_length"].astype("i8")
+        starts = self.head["place"].astype("i8") + PROPERTIES_SIZE + 2 * properties["label_length"].astype("i8")
         middles = starts + properties["extension_size"]
-        ends = middles + properties["body_size"]
+        ends = middles + properties["message_size"]
         places = zip(self.values, starts.tolist(), middles.tolist(), ends.tolist(), strict=True)
         return [(value[start:middle], value[middle:end]) for value, start, middle, end in places]
 
     @cached_property
     def decoded(self) -> list[Decoded | None]:
         """Return the body of each message as a value; None if it is encrypted."""
-        types, privacy = self.properties["body_type"].tolist(), self.properties["privacy"].tolist()
+        types, privacy = self.properties["body_type"].tolist(), self.properties["privacy_level"].tolist()
         rows = zip(self.contents, types, privacy, strict=True)
         return [None if private else decode(body, kind) for (_, body), kind, private in rows]
 
@@ -221,7 +220,7 @@ class _Messages:
     def _name_ends(self) -> Any:
         """Return where the names of each message end, or a little later, but before the parts that differ in each."""
         flags = self.head["flags"]
-        ends = self.head["place"].astype("i8") - np.where(flags & HAS_TRANSACTION, TRANSACTION.size, 0)
+        ends = self.head["place"].astype("i8") - np.where(flags & HAS_TRANSACTION, TRANSACTION_HEADER_SIZE, 0)
         for row in np.flatnonzero(flags & (HAS_CONNECTOR | _SECURED)).tolist():
             ends[row] = places_of(self.values[row], PREFIX_SIZE).connector_type
         return ends
@@ -292,7 +291,7 @@ def _flag(mask: int) -> "_Column":
 
 
 def _sources(messages: _Messages, kind: pa.DataType) -> pa.Array:
-    sources = np.ascontiguousarray(messages.head["source"])
+    sources = np.ascontiguousarray(messages.head["source_queue_manager"])
     numbers, first = _numbered(sources)
     return _decoded(numbers, pa.array([guid_to_text(sources[row].tobytes()) for row in first], kind))
 
@@ -306,7 +305,7 @@ def _labels(messages: _Messages, kind: pa.DataType) -> pa.Array:
     lengths = messages.properties["label_length"].astype("i8")
     counts = np.maximum(lengths - 1, 0)
     ends = np.concatenate(([0], np.cumsum(counts)))
-    places = np.repeat(messages.places + PROPERTIES.size - 2 * ends[:-1], counts) + 2 * np.arange(ends[-1])
+    places = np.repeat(messages.places + PROPERTIES_SIZE - 2 * ends[:-1], counts) + 2 * np.arange(ends[-1])
     units = messages.at(places, "<u2")
     text = units.tobytes().decode("utf-16-le", "replace")
     if len(text) != len(units) or (units & 0xF800 == 0xD800).any():
@@ -356,7 +355,7 @@ def _senders(messages: _Messages, kind: pa.DataType) -> pa.Array:
 
 
 def _correlations(messages: _Messages, kind: pa.DataType) -> pa.Array:
-    found = np.ascontiguousarray(messages.properties["correlation"])
+    found = np.ascontiguousarray(messages.properties["correlation_id"])
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(20), len(found), [None, pa.py_buffer(found)]).cast(kind)
 
 
@@ -369,7 +368,7 @@ _COLUMNS: Final[dict[str, _Column]] = {
     "aborted_receives": _head("aborts"),
     "moves": _head("moves"),
     "source_id": _sources,
-    "message_number": _head("number"),
+    "message_number": _head("message_id"),
     "destination": _name(0),
     "administration_queue": _name(1),
     "response_queue": _name(2),
@@ -378,16 +377,16 @@ _COLUMNS: Final[dict[str, _Column]] = {
     "recoverable": _flag(RECOVERABLE_FLAG),
     "transactional": _flag(HAS_TRANSACTION),
     "hop_count": _hops,
-    "size": _head("size"),
-    "body_size": _property("body_size"),
-    "sent_time": _moment("sent"),
-    "time_to_reach_queue": _seconds("reach"),
-    "time_to_be_received": _seconds("lifetime"),
+    "size": _head("base_packet_size"),
+    "body_size": _property("message_size"),
+    "sent_time": _moment("sent_time"),
+    "time_to_reach_queue": _seconds("base_time_to_reach_queue"),
+    "time_to_be_received": _seconds("time_to_be_received"),
     "acknowledgments": _property("flags", 0x0F),
     "correlation_id": _correlations,
     "body_type": _property("body_type"),
-    "app_specific": _property("app_specific"),
-    "privacy_level": _property("privacy"),
+    "app_specific": _property("application_tag"),
+    "privacy_level": _property("privacy_level"),
     "label": _labels,
     "sender": _senders,
     "body": _bodies,

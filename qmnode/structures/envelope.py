@@ -1,17 +1,16 @@
 """The fields of a UserMessage packet that sending reads, and the few that the protocol changes.
 
 Outgoing packets were built or checked here before, so only the fields that sending needs are read; their offsets come
-from the declarations of the structures. Received packets are read by :mod:`qmnode.protocol.received`.
+from the declarations of the structures. Received packets are read by the room of the protocol.
 """
 
 from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from qmnode.protocol.serial import WORD
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.internal_packets import SessionAck
-from qmnode.structures.packet_view import FLAGS_AT, SENT_TIME_AT
+from qmnode.structures.packet_view import FLAGS_AT, SENT_TIME_AT, base_flags_of, with_base_flags
 from qmnode.structures.places import codes_of, offset_of, size_of
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionHeader
@@ -20,19 +19,29 @@ Packet = bytes | bytearray | memoryview
 """The bytes of a packet; they are not changed."""
 
 
+_WORD: Final = 0xFFFF
 SESSION_HEADER_SIZE: Final = size_of(SessionHeader)
 _BASE_FLAGS_AT: Final = offset_of(BaseHeader, "flags")
+_BASE_FLAGS_END: Final = offset_of(BaseHeader, "signature")
 _LIFETIME_AT: Final = offset_of(BaseHeader, "time_to_reach_queue")
 _SEQUENCE_AT: Final = offset_of(TransactionHeader, "tx_sequence_id")
-
-_WORD: Final = Struct("<H")
-_LONG: Final = Struct("<I")
-_SEQUENCE: Final = Struct("<QII")
+_SEQUENCE: Final = Struct("<" + codes_of(TransactionHeader)[1:])
 
 read_sending_fields: Final[Callable[[Packet], tuple[int, int, int, int]]] = Struct(
     f"<{_LIFETIME_AT}xI{SENT_TIME_AT - _LIFETIME_AT - 4}xIII"
 ).unpack_from
 """TimeToReachQueue, SentTime, MessageID and UserHeader.Flags of a packet, in one step."""
+read_own_fields: Final[Callable[[Packet], tuple[int, int]]] = Struct(f"<{SENT_TIME_AT}xII").unpack_from
+"""SentTime and MessageID."""
+read_base_header: Final = Struct("<" + codes_of(BaseHeader)).unpack_from
+"""VersionNumber, Reserved, Flags, Signature, PacketSize and TimeToReachQueue at an offset of a buffer."""
+BASE_HEADER_SIZE: Final = size_of(BaseHeader)
+read_transaction_header: Final = Struct("<" + codes_of(TransactionHeader)).unpack_from
+"""Flags, TxSequenceID, TxSequenceNumber and PreviousTxSequenceNumber of the TransactionHeader at an offset."""
+read_sequence_fields: Final[Callable[[Packet, int], tuple[int, int, int]]] = Struct(
+    f"<{_SEQUENCE_AT}x{codes_of(TransactionHeader)[1:]}"
+).unpack_from
+"""The same without the flags."""
 
 _SESSION: Final = BaseFlags.SH.mask
 
@@ -43,7 +52,7 @@ _ACK_PREFIX: Final = SessionAck(session_header=_EMPTY_HEADER).write()[:-SESSION_
 
 def session_header(count: int, base: int, flags: int, sent: int, recoverable_sent: int, window: int) -> bytes:
     """A SessionHeader, packed in one step: there is one for every few messages, and building a structure is slow."""
-    return _HEADER_FIELDS.pack(count, base, flags, sent & WORD, recoverable_sent & WORD, window, 0)
+    return _HEADER_FIELDS.pack(count, base, flags, sent & _WORD, recoverable_sent & _WORD, window, 0)
 
 
 def session_ack(header: bytes) -> bytes:
@@ -53,31 +62,25 @@ def session_ack(header: bytes) -> bytes:
 
 def without_session_header(packet: bytes) -> bytes:
     """The packet without its SessionHeader."""
-    flags = _WORD.unpack_from(packet, _BASE_FLAGS_AT)[0] & ~_SESSION
-    head = packet[:_BASE_FLAGS_AT] + _WORD.pack(flags)
-    return head + packet[_BASE_FLAGS_AT + _WORD.size : -SESSION_HEADER_SIZE]
+    return with_base_flags(packet, base_flags_of(packet) & ~_SESSION)[:-SESSION_HEADER_SIZE]
 
 
 def with_session_header(packet: Packet, header: bytes) -> list[Packet]:
     """Buffers of the packet with a SessionHeader (3.1.7.11); its body is not copied. PacketSize stays as it is."""
-    flags = _WORD.unpack_from(packet, _BASE_FLAGS_AT)[0] | _SESSION
-    head = bytes(packet[:_BASE_FLAGS_AT]) + _WORD.pack(flags)
-    return [head, memoryview(packet)[_BASE_FLAGS_AT + _WORD.size :], header]
+    head = with_base_flags(bytes(packet[:_BASE_FLAGS_END]), base_flags_of(packet) | _SESSION)
+    return [head, memoryview(packet)[_BASE_FLAGS_END:], header]
 
 
 def with_user_flags(packet: bytes, flags: int) -> bytes:
     """The packet with other UserHeader.Flags, such as one more hop (3.1.5.8.2)."""
-    return packet[:FLAGS_AT] + _LONG.pack(flags) + packet[FLAGS_AT + _LONG.size :]
-
-
-def read_sequence_fields(packet: Packet, header_at: int) -> tuple[int, int, int]:
-    """TxSequenceID, TxSequenceNumber and PreviousTxSequenceNumber of a packet."""
-    identifier, number, previous = _SEQUENCE.unpack_from(packet, header_at + _SEQUENCE_AT)
-    return identifier, number, previous
+    return packet[:FLAGS_AT] + _FLAGS.pack(flags) + packet[FLAGS_AT + _FLAGS.size :]
 
 
 def with_sequence_fields(packet: Packet, header_at: int, identifier: int, number: int, previous: int) -> bytes:
-    """The packet with these fields in its TransactionHeader (3.1.7.1.3)."""
+    """The packet, or stored value, with these fields in the TransactionHeader at an offset (3.1.7.1.3)."""
     place = header_at + _SEQUENCE_AT
     fields = _SEQUENCE.pack(identifier, number, previous)
     return b"".join((packet[:place], fields, packet[place + len(fields) :]))
+
+
+_FLAGS: Final = Struct("<I")
