@@ -32,7 +32,7 @@ read_sending_fields: Final[Callable[[Packet], tuple[int, int, int, int]]] = Stru
 ).unpack_from
 """TimeToReachQueue, SentTime, MessageID and UserHeader.Flags of a packet, in one step."""
 read_own_fields: Final[Callable[[Packet], tuple[int, int]]] = Struct(f"<{SENT_TIME_AT}xII").unpack_from
-"""SentTime and MessageID."""
+"""SentTime and MessageID, which differ in all packets of one application."""
 read_base_header: Final = Struct("<" + codes_of(BaseHeader)).unpack_from
 """VersionNumber, Reserved, Flags, Signature, PacketSize and TimeToReachQueue at an offset of a buffer."""
 BASE_HEADER_SIZE: Final = size_of(BaseHeader)

@@ -7,6 +7,7 @@ have formats of their own, each with the reason.
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +18,13 @@ PACKAGES: Final = (PROJECT / "qmnode", PROJECT / "mqenterprise")
 STRUCTURES: Final = "qmnode/structures/"
 EXCEPTIONS: Final = Path(__file__).with_name("own_formats.toml")
 
-_FORMATS: Final = frozenset(
-    ("Struct", "calcsize", "dtype", "iter_unpack", "pack", "pack_into", "unpack", "unpack_from")
-)
-"""Functions of ``struct``, and numpy's ``dtype``, that take a format."""
-_MODULES: Final = frozenset(("struct", "np", "numpy"))
+_FORMATS: Final = frozenset(("Struct", "calcsize", "iter_unpack", "pack", "pack_into", "unpack", "unpack_from"))
+"""Functions of ``struct`` that take a format."""
+_COLUMN: Final = re.compile(r"<[iu][248]")
+"""A number of a packet, as numpy describes it. Keys of the store are big-endian."""
 _PLACES: Final = "qmnode.structures.places"
 """The functions that derive offsets from declarations, for the view."""
-_PACKETS: Final = frozenset(("packet", "packets", "value", "data", "buffer", "stored", "received_packet"))
+_PACKETS: Final = frozenset(("packet", "value", "data", "buffer", "stored"))
 """Names of variables and attributes that hold a packet, or a stored value with one."""
 
 
@@ -51,10 +51,12 @@ def found_in(source: str, file: str) -> Iterator[Knowledge]:
         match node:
             case ast.ImportFrom(module=module) if module == _PLACES:
                 yield Knowledge(file, node.lineno, "derives offsets itself: let packet_view do it")
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name)) if (
-                module in _MODULES and name in _FORMATS
-            ):
-                yield Knowledge(file, node.lineno, f"{module}.{name} has a format of bytes")
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="struct"), attr=name)) if name in _FORMATS:
+                yield Knowledge(file, node.lineno, f"struct.{name} has a format of bytes")
+            case ast.ImportFrom(module="struct", names=names) if {name.name for name in names} - {"Struct", "error"}:
+                yield Knowledge(file, node.lineno, "imports functions of struct by their names")
+            case ast.Call(func=ast.Attribute(attr="dtype")) if _has_column(node):
+                yield Knowledge(file, node.lineno, "dtype has a format of bytes")
             case ast.Call(func=ast.Name(id="Struct")):
                 yield Knowledge(file, node.lineno, "Struct has a format of bytes")
             case ast.Subscript(value=base, slice=index) if _name(base) in _PACKETS and _has_number(index):
@@ -67,6 +69,10 @@ def _name(node: ast.expr) -> str:
             return name
         case _:
             return ""
+
+
+def _has_column(call: ast.Call) -> bool:
+    return any(isinstance(node, ast.Constant) and _COLUMN.fullmatch(str(node.value)) for node in ast.walk(call))
 
 
 def _has_number(index: ast.expr) -> bool:
