@@ -141,14 +141,15 @@ class SendSequence:
 
     def _release(self, first: int, last: int, flags: int) -> MessagesAcknowledged | None:
         """Remove acknowledged messages from flight; those in between keep their place."""
-        flight = self._flight
-        if flags & flags + 1:  # some in between are not on the peer's disk yet: each is looked at for itself
-            self._flight = flight = deque(one for together in flight for one in together.apart())
+        flight, has_gaps = self._flight, flags & flags + 1
         kept: list[_Flight] = []
         lists: tuple[list[Token], list[Token], list[Token]] = ([], [], [])
         while flight:
             together = flight.popleft()
             ordinal, number, tokens, disposition = together
+            if has_gaps and len(tokens) > 1 and 0 < number <= last and number + len(tokens) > first:
+                flight.extendleft(reversed(together.apart()))  # some of them may not be on the peer's disk yet
+                continue
             if not number:
                 done = self.acknowledged - ordinal + 1
             elif number > last or number < first or flags >> (number - first) & 1:
