@@ -20,7 +20,7 @@ from mqenterprise.routes.enterprise import of_directory
 from qmnode.directory.port import Queue
 from qmnode.structures.guid import guid_to_text, new_guid
 from tests.console.browser import awaited
-from tests.lab.waiting import wait_until
+from tests.lab.waiting import holds, wait_until
 
 if TYPE_CHECKING:
     import httpx
@@ -32,6 +32,8 @@ pytestmark = [pytest.mark.servers]
 
 TIMEOUT = 10.0
 """Seconds after which the console gives up a request to a node of the lab."""
+POLL = 3.0
+"""Seconds between two questions of a browser."""
 
 
 def states(client: httpx.Client) -> dict[str, str]:
@@ -77,31 +79,36 @@ def test_a_directory_that_hangs_is_said_to_and_its_last_answer_stays(slapd: Embe
             first = await enterprise.outline()
             assert (first.reason, first.as_of is None) == ("", False)
             enterprise._read_directory = hang  # type: ignore[method-assign]
-            began = time.monotonic()
-            while not (late := await enterprise.outline()).reason:
-                assert time.monotonic() - began < TIMEOUT
-                await asyncio.sleep(0.1)
+
+            async def is_late() -> bool:
+                return bool((await enterprise.outline()).reason)
+
+            await holds(is_late, TIMEOUT, "the directory is late")
+            late = await enterprise.outline()
             assert "it has not answered for" in late.reason
             assert (late.machines, late.as_of) == (first.machines, first.as_of)
             began = time.monotonic()
             assert (await enterprise.outline()).reason
             assert time.monotonic() - began < 0.5, "once it is late, no request waits for it"
             while time.monotonic() - began < 2.5:  # it goes on
-                assert (await enterprise.outline()).reason
+                assert await is_late()
                 await asyncio.sleep(0.1)
             awake.set()
-            while (await enterprise.outline()).reason:
-                assert time.monotonic() - began < TIMEOUT
-                await asyncio.sleep(0.1)
-            began = time.monotonic()
+
+            async def has_answered() -> bool:
+                return not await is_late()
+
+            await holds(has_answered, TIMEOUT, "the directory answers again")
 
             def fail() -> Any:
                 raise DirectoryUnavailable("it is down")
 
             enterprise._read_directory = fail  # type: ignore[method-assign]
-            while "it is down" not in (await enterprise.outline()).reason:
-                assert time.monotonic() - began < 5.0, "a reading that hung makes no later one rare"
-                await asyncio.sleep(0.1)
+
+            async def is_down() -> bool:
+                return "it is down" in (await enterprise.outline()).reason
+
+            await holds(is_down, 5.0, "a reading that hung makes no later one rare")
         finally:
             awake.set()
             await enterprise.close()
@@ -118,7 +125,7 @@ def test_what_is_shown_is_true_within_five_seconds(lab: ConsoleLab) -> None:
             began = time.monotonic()
             lab.nodes["BETA"].send_signal(stop)
             while states(client)["BETA"] == "up":
-                time.sleep(3.0)
+                time.sleep(POLL)  # the interval is the subject: what a person sees is as old as this
             took = time.monotonic() - began
             print(f"{stop.name} is seen after {took:.1f} s")
             assert took < 5.0
