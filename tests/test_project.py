@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -79,3 +80,26 @@ def test_an_execution_environment_gets_files_that_exist() -> None:
     name, extra = re.fullmatch(r"(\w+)\[(\w+)\]", wanted).groups()  # type: ignore[union-attr]
     assert name == METADATA["name"]
     assert extra in METADATA["optional-dependencies"]
+
+
+def starts_a_node(tree: ast.AST) -> bool:
+    """Whether a program has a command line that ends in ``run --config FILE``, after the words of the program."""
+    for found in ast.walk(tree):
+        words: list[ast.expr] = []
+        if isinstance(found, ast.List | ast.Tuple):
+            words = found.elts
+        elif isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute | ast.Name):
+            called = found.func.attr if isinstance(found.func, ast.Attribute) else found.func.id
+            words = found.args if called in ("Popen", "create_subprocess_exec") else []
+        said = [word.value if isinstance(word, ast.Constant) else None for word in words]
+        if any(said[at] == "run" and said[at + 1] in ("--config", "-c") for at in range(1, len(said) - 1)):
+            return True
+    return False
+
+
+def test_only_the_lab_starts_nodes() -> None:
+    """The bench measures a start, so it has its own."""
+    files = [path for path in (PROJECT / "tests").rglob("*.py") if path.parent.name not in ("lab", "bench")]
+    texts = {path: text for path in files if '"run"' in (text := path.read_text("utf-8"))}
+    assert [str(path) for path, text in texts.items() if starts_a_node(ast.parse(text))] == []
+    assert starts_a_node(ast.parse((PROJECT / "tests/lab/nodes.py").read_text("utf-8")))

@@ -14,7 +14,8 @@ from qmnode.model.record import PREFIX_SIZE
 from qmnode.structures.guid import guid_to_text
 from tests.adversary import wire
 from tests.forwarding.enterprise import Directory, Machine
-from tests.transport.conftest import eventually, settings_of
+from tests.lab.waiting import eventually
+from tests.transport.conftest import settings_of
 
 HIGHEST = int(time.time()) + 40_000 << 32
 """A sequence identifier that comes after all that nodes give out, and that a clock which is wrong may still make."""

@@ -30,7 +30,8 @@ from tests.adversary.lab import (
 )
 from tests.adversary.peer import Peer, acceptor, session
 from tests.adversary.wire import Packet, Place
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually, loopback_address
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, loopback_address
 
 COUNT = 20
 REASONS = [wire.REACH_QUEUE_TIMEOUT, wire.BAD_DESTINATION, wire.ACK_RECEIVE, wire.PURGED, wire.HOP_COUNT_EXCEEDED]

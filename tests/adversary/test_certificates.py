@@ -20,8 +20,9 @@ from qmnode.transport.certificate import queue_manager_of
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.peer import PORT, Peer
+from tests.lab.waiting import eventually
 from tests.security.certificates import certificate, tls_of
-from tests.transport.conftest import eventually, loopback_address, settings_of
+from tests.transport.conftest import loopback_address, settings_of
 
 QUEUE = r".\private$\orders"
 

@@ -16,7 +16,7 @@ from tests.adversary.attacks import Area, attack
 from tests.adversary.lab import packets_of, sent
 from tests.adversary.peer import session
 from tests.certificates.enterprise import ADMIN, ALICE, HOUR, QUEUE, Enterprise, signed, two_nodes, user_certificate
-from tests.transport.conftest import eventually
+from tests.lab.waiting import eventually
 
 BODY = b"an order"
 ADDRESS = slice(32, 48)

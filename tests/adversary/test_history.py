@@ -21,7 +21,8 @@ from tests.adversary.lab import (
     sent,
 )
 from tests.adversary.peer import session
-from tests.transport.conftest import PLAIN, Pair, eventually, loopback_address
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, Pair, loopback_address
 
 ADMIN = r".\private$\admin"
 COUNT = 20

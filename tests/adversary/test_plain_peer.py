@@ -13,7 +13,8 @@ from qmnode import Access, Message
 from tests.adversary import wire
 from tests.adversary.peer import Peer, acceptor, session
 from tests.adversary.wire import Packet, Place
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually, loopback_address
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, loopback_address
 
 FIRST_SEQUENCE = 1_700_000_000 << 32 | 1
 

@@ -31,8 +31,9 @@ from tests.adversary.attacks import Area, attack
 from tests.adversary.nodes import address_of, letter, node_with
 from tests.adversary.peer import acceptor, session
 from tests.certificates.enterprise import HOUR, two_nodes
+from tests.lab.waiting import eventually
 from tests.protocol.machines import message
-from tests.transport.conftest import PLAIN, eventually, loopback_address
+from tests.transport.conftest import PLAIN, loopback_address
 
 MIB = 1 << 20
 QUOTA = 64 * MIB

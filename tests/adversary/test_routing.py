@@ -33,10 +33,10 @@ from tests.adversary.attacks import Area, attack
 from tests.adversary.peer import acceptor, session
 from tests.forwarding.enterprise import Directory, Machine
 from tests.forwarding.test_strangers import Counting
-from tests.lab.waiting import holds
+from tests.lab.waiting import eventually, holds
 from tests.model.conftest import FakeClock
 from tests.protocol.machines import message
-from tests.transport.conftest import PLAIN, eventually, loopback_address, settings_of
+from tests.transport.conftest import PLAIN, loopback_address, settings_of
 
 DEAD_LETTERS = r"DIRECT=OS:.\SYSTEM$;DEADLETTER"
 SID = b"\1\1\0\0\0\0\0\5\x12\0\0\0"

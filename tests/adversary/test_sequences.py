@@ -31,7 +31,8 @@ from tests.adversary.lab import (
 from tests.adversary.peer import session
 from tests.adversary.wire import Place
 from tests.forwarding.enterprise import Machine
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually, loopback_address
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, loopback_address
 
 COUNT = 20
 PAUSES = (("machine_addresses", "_PAUSE"), ("machine_addresses", "_FRESH_FAILURE"))

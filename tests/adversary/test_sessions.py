@@ -18,8 +18,9 @@ from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.nodes import address_of, letter, node_with
 from tests.adversary.peer import Peer, session
+from tests.lab.waiting import eventually
 from tests.security.test_tls import node as tls_settings
-from tests.transport.conftest import PLAIN, Pair, eventually, loopback_address, settings_of
+from tests.transport.conftest import PLAIN, Pair, loopback_address, settings_of
 
 PLACES, PER_BLOCK = 40, 10
 

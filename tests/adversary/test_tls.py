@@ -14,8 +14,8 @@ from qmnode.security.tls import initiator_context
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.peer import PORT, Peer
+from tests.lab.waiting import eventually
 from tests.security.certificates import tls_of
-from tests.transport.conftest import eventually
 from tests.transport.tls_nodes import QUEUE, Nodes, outgoing
 
 READ = 65_536

@@ -21,8 +21,9 @@ from tests.adversary.attacks import Area, attack
 from tests.adversary.peer import Peer, session
 from tests.doors.expectation import described
 from tests.forwarding.enterprise import Directory, Machine
+from tests.lab.waiting import eventually
 from tests.security.certificates import tls_of
-from tests.transport.conftest import eventually, loopback_address, settings_of
+from tests.transport.conftest import loopback_address, settings_of
 
 USER = Sid.from_text("S-1-5-21-7-8-9-1001")
 OWNER = Sid.from_text("S-1-5-21-7-8-9-500")

@@ -21,8 +21,8 @@ from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
 from qmnode.structures.sid import ANONYMOUS, EVERYONE
 from tests.amqp.conftest import SECRET, amqp_message, connected, in_thread, tokens_file
-from tests.lab.waiting import holds
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, eventually, pair  # noqa: F401 (a fixture)
+from tests.lab.waiting import eventually, holds
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, pair  # noqa: F401 (a fixture)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -20,6 +20,7 @@ from qmnode.management.metrics import exposition
 from qmnode.settings.node import ManagementSettings
 from tests.amqp.bridging import QUICK
 from tests.amqp.conftest import SECRET, amqp_message, connected, in_thread, open_door, tokens_file
+from tests.lab.nodes import launch_heard
 from tests.lab.waiting import holds
 
 if TYPE_CHECKING:
@@ -41,10 +42,8 @@ async def node(path: Path, code: str, **more: Any) -> asyncio.subprocess.Process
         **more,
     }
     (path / "node.yaml").write_text(yaml.safe_dump(settings))
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, "run", "--config", str(path / "node.yaml"),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=os.environ | {"NO_COLOR": "1"},
-    )  # fmt: skip
+    environment = os.environ | {"NO_COLOR": "1"}
+    return await launch_heard(path / "node.yaml", environment, [sys.executable, "-c", code])
 
 
 async def command(path: Path, *arguments: str) -> str:

@@ -13,13 +13,13 @@ import sysconfig
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils import _internal
 
 from tests.collection.conftest import COLLECTION, COLLECTIONS, REPOSITORY, ModuleFailed, Modules
-from tests.lab.nodes import NodeProcess
+from tests.lab.nodes import NodeProcess, launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,12 +137,8 @@ class Node(NodeProcess):
     """A node that runs as the daemon's account."""
 
     def launch(self) -> None:
-        with self.log.open("ab") as log:
-            self._launched = subprocess.Popen(
-                [PYTHON, *QMNODE, "run", "--config", str(self.config)],
-                stdout=subprocess.DEVNULL, stderr=log, env=self.environment,
-                user=DAEMON, group="nogroup", extra_groups=[], cwd="/",
-            )  # fmt: skip
+        account: dict[str, Any] = {"user": DAEMON, "group": "nogroup", "extra_groups": []}
+        self._launched = launch(self.config, self.log, self.environment, [PYTHON, *QMNODE], cwd="/", **account)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from qmnode.local.asking import ask
 from qmnode.management.documents import NodeDocument, QuotaDocument
 from qmnode.version import program_version
 from tests.commands.conftest import Command
-from tests.lab.nodes import NodeProcess
+from tests.lab.nodes import NodeProcess, launch
 
 _PROGRAM = "from qmnode.cli import main; main()"
 
@@ -80,11 +80,8 @@ def node_that_loads(library: str, folder: Path) -> Iterator[tuple[Path, Path]]:
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(_GATE)
     os.mkfifo(pipe)
-    node = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, "run", "--config", str(node_file(folder))],
-        env={**os.environ, "PYTHONPATH": str(package.parent), "GATE": str(pipe)},
-        stderr=(folder / "log").open("wb"),
-    )
+    environment = {**os.environ, "PYTHONPATH": str(package.parent), "GATE": str(pipe)}
+    node = launch(node_file(folder), folder / "log", environment)
     try:
         yield folder / "node.sock", pipe
     finally:
@@ -161,7 +158,7 @@ def test_status_waits_for_a_node_that_starts(tmp_path: Path) -> None:
     asked = subprocess.Popen(
         [*command, "status", "--wait", "120", "--json", "--socket", str(socket)], stdout=subprocess.PIPE
     )
-    node = subprocess.Popen([*command, "run", "--config", str(configuration)], stderr=subprocess.DEVNULL)
+    node = launch(configuration, tmp_path / "log", os.environ)
     try:
         printed, _ = asked.communicate(timeout=150)
     finally:

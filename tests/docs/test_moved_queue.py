@@ -33,8 +33,9 @@ from tests.adversary.peer import PORT, Peer
 from tests.doors.expectation import described
 from tests.forwarding.enterprise import Directory, Machine
 from tests.lab.groups import Groups
+from tests.lab.waiting import eventually
 from tests.security.certificates import tls_of
-from tests.transport.conftest import eventually, settings_of
+from tests.transport.conftest import settings_of
 
 if TYPE_CHECKING:
     from mqenterprise.directory.service import EnterpriseDirectory

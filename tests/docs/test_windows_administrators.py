@@ -21,6 +21,7 @@ import mqenterprise.cli
 import qmnode.cli
 from mqenterprise.directory.entities import QueueManager, Site, User
 from mqenterprise.directory.service import EnterpriseDirectory
+from tests.lab.nodes import launch
 from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -121,10 +122,8 @@ def desk(slapd: EmbeddedDirectory, tmp_path_factory: pytest.TempPathFactory) -> 
         values["password"] = settings.password.get_secret_value()
     desk = Desk(tmp_path_factory.mktemp("desk"), values)
     desk.configure()
-    command = [sys.executable, "-c", PROGRAM.format("qmnode"), "run", "-c", str(desk.config)]
     log = desk.folder / "log"
-    with log.open("wb") as stderr:
-        desk.process = subprocess.Popen(command, stderr=stderr, cwd=desk.folder, env=desk.environment)
+    desk.process = launch(desk.config, log, desk.environment, cwd=desk.folder)
     try:
         wait_until(lambda: '"ready"' in log.read_text("utf-8"), 60, "the node is ready")
         yield desk

@@ -34,7 +34,8 @@ from qmnode.structures.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, NETW
 from tests.doors.directory import Groups
 from tests.doors.expectation import DOMAIN, MEMBER, STRANGER, Matrix, Who, allowed, described, descriptors
 from tests.lab.addresses import free_alias
-from tests.remote_read.conftest import eventually, random_port, without_remote_read
+from tests.lab.waiting import eventually
+from tests.remote_read.conftest import random_port, without_remote_read
 from tests.remote_read.raw_client import RawClient
 
 AWAY = frozenset({EVERYONE, AUTHENTICATED_USERS, NETWORK})

@@ -1,7 +1,5 @@
 """What two nodes tell of messages that go from one to the other: together, the whole life of each."""
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +17,13 @@ from qmnode.structures.message_security import PrivacyLevel
 from tests.certificates.enterprise import two_nodes
 from tests.export.test_export import rows
 from tests.lab.addresses import free_alias
+from tests.lab.waiting import eventually
 
 pytestmark = pytest.mark.servers
 
 
 def outgoing(manager: QueueManager) -> list[OutgoingQueue]:
     return [queue for queue in manager.queue_collection.values() if isinstance(queue, OutgoingQueue)]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():
-            await asyncio.sleep(0.02)
 
 
 async def test_a_message_between_two_nodes_is_sent_transferred_reached_and_received(tmp_path: Path) -> None:
@@ -60,7 +53,7 @@ async def test_a_message_between_two_nodes_is_sent_transferred_reached_and_recei
             await reader.receive(30, transaction)  # type: ignore[arg-type]
     missing = await alice.open_queue(f"DIRECT=TCP:{address}\\private$\\missing", Access.SEND)
     lost = await missing.send(Message(b"x", recoverable=True, negative_journaling_requested=True))
-    await until(lambda: not any(one.message_count for one in outgoing(alice)))
+    await eventually(lambda: not any(one.message_count for one in outgoing(alice)))
     identifiers = guid_to_text(alice.identifier), guid_to_text(bob.identifier)
     for node in nodes.values():
         await node.close()
@@ -93,7 +86,7 @@ async def test_which_key_opened_an_encrypted_message_is_told(tmp_path: Path) -> 
             _, arrived = await enterprise.ends_as(out, Message(b"secret", privacy_level=PrivacyLevel.ADVANCED))
         assert arrived is not None and arrived.body == b"secret"
         number = int.from_bytes(arrived.identifier[16:], "little")
-        await until(lambda: ("B", "received") in life(rows(target), number))
+        await eventually(lambda: ("B", "received") in life(rows(target), number))
         (pair,) = enterprise.key_pairs("B")
     (used,) = (row for row in rows(target) if row["kind"] == "key_used")
     assert (used["node"], used["key_fingerprint"], used["provider"]) == ("B", pair.fingerprint, pair.provider)

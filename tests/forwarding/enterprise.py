@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +15,10 @@ import yaml
 import qmnode
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
+from tests.lab.nodes import PROJECT, START, answers, launch
+from tests.lab.waiting import holds, until
 from tests.transport.conftest import loopback_address
 
-PROJECT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-c", "from qmnode.cli import main; main()", "run", "--config"]
-START = 240.0
-"""Seconds that a start may take on a busy machine."""
 HURRIED = {
     "retry_interval": 0.1, "retry_maximum": 0.3, "resend_short": 1, "resend_medium": 2, "better_hop_interval": 0.3,
     "routing_refresh": 0.5,
@@ -138,24 +135,22 @@ class Node:
         return self.folder / "node.sock"
 
     def start(self) -> None:
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*COMMAND, str(self.folder / "node.yaml")], stdout=subprocess.DEVNULL, stderr=log, env=self._environment
-            )
+        self.process = launch(self.folder / "node.yaml", self.folder / "log", self._environment)
 
     async def ready(self) -> None:
         """Until it serves applications and takes connections of others."""
-        async with asyncio.timeout(START):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection(self.machine.listens, 1801)
-                    writer.close()
-                    async with await self.connect():
-                        return
-                except (OSError, qmnode.MessageQueuingError):
-                    assert self.process is not None
-                    assert self.process.poll() is None, self.log()
-                    await asyncio.sleep(0.05)
+        assert self.process is not None
+        await answers(self.socket, self.process, self.log)
+
+        async def listens() -> bool:
+            try:
+                _, writer = await asyncio.open_connection(self.machine.listens, 1801)
+            except OSError:
+                return False
+            writer.close()
+            return True
+
+        await holds(listens, START, f"{self.machine.name} takes connections")
 
     async def connect(self) -> RemoteQueueManager:
         return await qmnode.connect(self.socket)
@@ -236,14 +231,3 @@ class Node:
         async with await self.connect() as qm:
             found = [queue for queue in await qm.queues([qmnode.QueueType.OUTGOING]) if queue.message_count]
         return [f"{self.machine.name}: {one.message_count} in {one.pathname}, {one.state}" for one in found]
-
-
-async def until(condition, what: str, limit: float = 60.0):  # type: ignore[no-untyped-def]
-    """Wait until an awaitable condition holds; what it answered."""
-    deadline = asyncio.get_running_loop().time() + limit
-    while True:
-        answer = await condition()
-        if answer:
-            return answer
-        assert asyncio.get_running_loop().time() < deadline, f"{what}: not within {limit:g} s"
-        await asyncio.sleep(0.03)

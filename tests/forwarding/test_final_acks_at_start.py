@@ -16,7 +16,8 @@ from qmnode.protocol.connection import NextHop
 from qmnode.structures.guid import Guid
 from tests.adversary.lab import Enterprise, enterprise_in, receive, send, sent
 from tests.adversary.wire import ACK_RECEIVE, Packet
-from tests.transport.conftest import TRANSACTIONAL, eventually, settings_of
+from tests.lab.waiting import eventually
+from tests.transport.conftest import TRANSACTIONAL, settings_of
 
 pytestmark = pytest.mark.servers
 

@@ -11,7 +11,8 @@ from qmnode.directory.file import FileDirectory
 from qmnode.model.context import SystemClock
 from qmnode.structures.message_classes import MessageClass
 from tests.adversary.lab import enterprise_in, packets_of, send
-from tests.transport.conftest import PLAIN, eventually, settings_of
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, settings_of
 
 pytestmark = pytest.mark.servers
 

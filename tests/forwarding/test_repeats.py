@@ -13,8 +13,9 @@ from qmnode.protocol.received import MessageReader
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import guid_to_text
 from tests.forwarding.enterprise import Directory, Machine
+from tests.lab.waiting import eventually
 from tests.protocol.machines import ALICE, CAROL, transactional
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, eventually, settings_of
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, settings_of
 
 SEQUENCE = 7
 

@@ -13,7 +13,8 @@ from qmnode.directory.file import FileDirectory
 from qmnode.protocol.incoming_sequences import Route
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from tests.forwarding.enterprise import Directory, Machine
-from tests.transport.conftest import TRANSACTIONAL, eventually, loopback_address, settings_of
+from tests.lab.waiting import eventually
+from tests.transport.conftest import TRANSACTIONAL, loopback_address, settings_of
 from tests.transport.hostile import HostilePeer
 from tests.transport.test_hostile_peers import acknowledgments
 

@@ -13,7 +13,8 @@ import pytest
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from tests.forwarding.conftest import Enterprise
-from tests.forwarding.enterprise import Directory, Machine, Node, until
+from tests.forwarding.enterprise import Directory, Machine, Node
+from tests.lab.waiting import until
 
 pytestmark = pytest.mark.servers
 

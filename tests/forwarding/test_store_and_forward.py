@@ -7,7 +7,7 @@ import pytest
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import PrivacyLevel
 from tests.forwarding.conftest import Enterprise
-from tests.forwarding.enterprise import until
+from tests.lab.waiting import until
 
 pytestmark = pytest.mark.servers
 

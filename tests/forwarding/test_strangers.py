@@ -29,9 +29,10 @@ from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueF
 from qmnode.structures.transaction_header import TransactionHeader
 from qmnode.structures.user_header import UserFlags
 from tests.forwarding.enterprise import Directory, Machine
+from tests.lab.waiting import eventually
 from tests.model.conftest import FakeClock
 from tests.protocol.machines import ALL_ACKNOWLEDGMENTS, message
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, eventually, loopback_address, settings_of
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, loopback_address, settings_of
 from tests.transport.hostile import HostilePeer
 
 

@@ -31,7 +31,7 @@ from qmnode.routing.router import Rule
 from qmnode.structures.guid import Guid, new_guid
 from tests.forwarding.enterprise import Directory, Machine
 from tests.lab.servers import DirectoryServer
-from tests.transport.conftest import eventually
+from tests.lab.waiting import eventually
 
 LONG = 3600.0
 

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -22,10 +21,10 @@ from mqenterprise.keys.publication import Node, Shown
 from qmnode.security.file_key_store import FileKeyStore
 from qmnode.security.key_ring import KeyPurpose
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
+from tests.lab.nodes import PROJECT, answers, launch
+from tests.lab.waiting import holds
 from tests.transport.conftest import loopback_address
 
-PROJECT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-c", "from qmnode.cli import main; main()", "run", "--config"]
 QUEUE = r".\private$\exchange"
 _PORT = 1801
 _LISTS = {
@@ -53,9 +52,11 @@ class ReplicatedDirectory:
 
     async def take_over(self) -> None:
         """What the nodes wrote of themselves when they joined: their first keys."""
-        async with asyncio.timeout(60):
-            while not all(_LISTS[KeyPurpose.ENCRYPTION] in entry for entry in self._entries(self.replica)):
-                await asyncio.sleep(0.05)
+
+        async def have_joined() -> bool:
+            return all(_LISTS[KeyPurpose.ENCRYPTION] in entry for entry in self._entries(self.replica))
+
+        await holds(have_joined, 60, "the nodes have joined")
         shutil.copy(self.replica, self.main)
 
     def go_down(self) -> None:
@@ -205,20 +206,9 @@ class NodeProcess:
 
     async def start(self) -> None:
         (self.folder / "node.yaml").write_text(json.dumps(self.settings))
-        with (self.folder / "log").open("a") as log:
-            self.process = subprocess.Popen(
-                [*COMMAND, str(self.folder / "node.yaml")],
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": str(PROJECT)},
-            )
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    async with qmnode.connect(self.socket):
-                        return
-                except (OSError, qmnode.MessageQueuingError):
-                    assert self.process.poll() is None, self.log
-                    await asyncio.sleep(0.05)
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+        self.process = launch(self.folder / "node.yaml", self.folder / "log", environment)
+        await answers(self.socket, self.process, lambda: self.log)
 
     def stop(self) -> None:
         if self.process is not None:

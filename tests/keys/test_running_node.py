@@ -17,9 +17,9 @@ from qmnode.security.public_key_lists import public_key_list
 from qmnode.security.rsa_keys import PrivateKey
 from qmnode.structures.message_security import PrivacyLevel
 from tests.certificates.enterprise import HOUR, QUEUE, Enterprise, two_nodes
+from tests.lab.waiting import eventually
 from tests.security.keys import private_key
 from tests.security.messages import encryption_pair
-from tests.transport.conftest import eventually
 
 
 @pytest.fixture

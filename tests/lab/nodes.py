@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import qmnode
-from tests.lab.waiting import wait_until
+from tests.lab.waiting import holds, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from qmnode.local.remote import RemoteQueueManager
 
@@ -25,6 +25,42 @@ COMMAND: Final = (sys.executable, "-c", "from qmnode.cli import main; main()")
 START: Final = 240.0
 """Seconds that a start may take on a busy machine."""
 STOP: Final = 60.0
+
+
+def launch(
+    config: Path, log: Path, environment: Mapping[str, str], command: Sequence[str] = COMMAND, **options: Any
+) -> subprocess.Popen[bytes]:
+    """``qmnode run`` on a configuration, in a process of its own. Nothing else in the tests starts one."""
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [*command, "run", "--config", str(config)],
+            stdout=subprocess.DEVNULL, stderr=file, env=environment, **options,
+        )  # fmt: skip
+
+
+async def launch_heard(
+    config: Path, environment: Mapping[str, str], command: Sequence[str]
+) -> asyncio.subprocess.Process:
+    """The same, with a pipe that has all of its output."""
+    return await asyncio.create_subprocess_exec(
+        *command, "run", "--config", str(config),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=environment,
+    )  # fmt: skip
+
+
+async def answers(socket: Path, process: subprocess.Popen[bytes], said: Callable[[], str]) -> None:
+    """Return when a node answers applications. NodeError if its process ends instead."""
+
+    async def is_there() -> bool:
+        try:
+            async with qmnode.connect(socket):
+                return True
+        except (OSError, qmnode.MessageQueuingError):
+            if process.poll() is not None:
+                raise NodeError(f"the node ended with {process.returncode}: {said()}") from None
+            return False
+
+    await holds(is_there, START, "the node answers")
 
 
 class NodeError(Exception):
@@ -72,11 +108,7 @@ class NodeProcess:
         """Start, and do not wait."""
         self.socket.unlink(missing_ok=True)
         self._looked_at = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as log:
-            self._launched = subprocess.Popen(
-                [*COMMAND, "run", "--config", str(self.config)],
-                stdout=subprocess.DEVNULL, stderr=log, env=self.environment,
-            )  # fmt: skip
+        self._launched = launch(self.config, self.log, self.environment)
 
     def start(self) -> None:
         """Start, and wait until it is ready. NodeError if it ends instead."""
@@ -107,15 +139,7 @@ class NodeProcess:
 
     async def ready(self) -> None:
         """Wait until it answers applications. NodeError if it ends instead."""
-        async with asyncio.timeout(START):
-            while True:
-                try:
-                    async with await self.connect():
-                        return
-                except (OSError, qmnode.MessageQueuingError):
-                    if not self.running:
-                        raise NodeError(f"the node ended with {self.process.returncode}: {self.said()}") from None
-                    await asyncio.sleep(0.02)
+        await answers(self.socket, self.process, self.said)
 
     async def start_again(self) -> None:
         """As :meth:`start`, in an event loop."""

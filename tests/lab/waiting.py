@@ -32,8 +32,27 @@ def wait_until(condition: Callable[[], Result], limit: float, what: str, pause: 
 
 async def holds(condition: Callable[[], Awaitable[bool]], limit: float, what: str, pause: float = 0.02) -> None:
     """Return when the condition is true, in an event loop; AssertionError with ``what`` when it never is."""
+    await until(condition, what, limit, pause)
+
+
+async def until(
+    condition: Callable[[], Awaitable[Result]], what: str, limit: float = 60.0, pause: float = 0.03
+) -> Result:
+    """The answer of an awaitable condition as soon as it is true; AssertionError with ``what`` when it never is."""
     deadline = time.monotonic() + limit * patience()
-    while not await condition():
+    while True:
+        answer = await condition()
+        if answer:
+            return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"{what}: not within {limit:g} s of a quiet machine")
         await asyncio.sleep(pause)
+
+
+async def eventually(condition: Callable[[], bool], what: str = "it") -> None:
+    """Wait in an event loop for a condition of this process, at most a minute on a quiet machine."""
+
+    async def is_so() -> bool:
+        return condition()
+
+    await holds(is_so, 60.0, what, 0.01)

@@ -11,7 +11,8 @@ import qmnode
 from mqenterprise.pipeline.analysis import Analysis
 from mqenterprise.pipeline.directory import DirectoryTables
 from qmnode.structures.message_classes import MessageClass
-from tests.forwarding.enterprise import Directory, Machine, Node, until
+from tests.forwarding.enterprise import Directory, Machine, Node
+from tests.lab.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,9 +21,10 @@ from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
 from qmnode.management.server import ManagementServer
 from qmnode.settings.node import ManagementSettings
+from tests.lab.waiting import eventually
 from tests.management.conftest import READER, write_certificate, write_tokens
 from tests.playbooks.test_monitoring import FILES
-from tests.transport.conftest import PLAIN, eventually, loopback_address
+from tests.transport.conftest import PLAIN, loopback_address
 from tests.transport.test_directory import Enterprise
 
 if TYPE_CHECKING:

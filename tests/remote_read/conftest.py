@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from qmnode.structures.sid import ANONYMOUS, EVERYONE
 from tests.lab.addresses import free_alias
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from qmnode.model.api import QueueApi
@@ -120,10 +119,3 @@ async def serving(folder: Path, *, older: bool = False, **settings: Any) -> Asyn
 async def remote(tmp_path: Path) -> AsyncIterator[Remote]:
     async with serving(tmp_path) as one:
         yield one
-
-
-async def eventually(holds: Callable[[], bool], what: str = "it") -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(DEADLINE):
-        while not holds():
-            await asyncio.sleep(0.005)

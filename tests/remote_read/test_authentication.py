@@ -21,7 +21,8 @@ from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name
 from tests.lab.sddl import parse_sddl
-from tests.remote_read.conftest import QUEUE, THERE, Remote, eventually, serving
+from tests.lab.waiting import eventually
+from tests.remote_read.conftest import QUEUE, THERE, Remote, serving
 from tests.remote_read.raw_client import RawClient, bind_pdu
 
 if TYPE_CHECKING:

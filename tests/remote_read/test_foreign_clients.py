@@ -11,7 +11,8 @@ from impacket.dcerpc.v5.rpcrt import RPC_C_AUTHN_LEVEL_CONNECT, RPC_C_AUTHN_LEVE
 
 from qmnode.model.packet import message_from_packet
 from tests.lab.sddl import parse_sddl
-from tests.remote_read.conftest import QUEUE, eventually, serving
+from tests.lab.waiting import eventually
+from tests.remote_read.conftest import QUEUE, serving
 from tests.remote_read.foreign import QM2QM, QMCOMM, REMOTE_READ
 from tests.remote_read.foreign_client import PEEK, Foreign, mapped_port, packet_of
 

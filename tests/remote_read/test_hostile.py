@@ -32,7 +32,8 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import parse_single_format_name
 from tests.fuzz.rpc_properties import RPC_TARGETS, rpc_seeds
-from tests.remote_read.conftest import THERE, eventually, serving
+from tests.lab.waiting import eventually
+from tests.remote_read.conftest import THERE, serving
 from tests.remote_read.raw_client import RawClient, bind_pdu, fragment_pdus, group_of, request_pdu
 
 if TYPE_CHECKING:

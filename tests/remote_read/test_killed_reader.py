@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lab.nodes import PROJECT
-from tests.remote_read.conftest import eventually
+from tests.lab.waiting import eventually
 from tests.remote_read.step_reader import Step
 
 if TYPE_CHECKING:

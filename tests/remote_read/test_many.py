@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qmnode.structures.names import parse_single_format_name
-from tests.remote_read.conftest import THERE, eventually
+from tests.lab.waiting import eventually
+from tests.remote_read.conftest import THERE
 
 if TYPE_CHECKING:
     from tests.remote_read.conftest import Remote

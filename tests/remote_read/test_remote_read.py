@@ -21,7 +21,8 @@ from qmnode.settings.node import LocalSettings, Settings
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name
-from tests.remote_read.conftest import NAME, QUEUE, eventually, serving
+from tests.lab.waiting import eventually
+from tests.remote_read.conftest import NAME, QUEUE, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

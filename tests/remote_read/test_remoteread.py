@@ -16,7 +16,8 @@ from qmnode.remote_read.qm2qm import Action
 from qmnode.remote_read.queue_format import QueueFormatValue
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.stored_headers import ExtensionHeader, SubqueueHeader
-from tests.remote_read.conftest import NAME, OPEN, THERE, eventually, serving
+from tests.lab.waiting import eventually
+from tests.remote_read.conftest import NAME, OPEN, THERE, serving
 from tests.remote_read.remoteread_client import RawRemoteRead
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
 from qmnode.structures.sid import ANONYMOUS, EVERYONE
 from tests.amqp.foreign import free_port, jms
-from tests.forwarding.enterprise import Directory, Machine, Node, until
+from tests.forwarding.enterprise import Directory, Machine, Node
+from tests.lab.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

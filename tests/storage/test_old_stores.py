@@ -31,7 +31,8 @@ from qmnode.storage.verification import verify
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_from_text
 from tests.lab.nodes import COMMAND, PROJECT
-from tests.transport.conftest import eventually, loopback_address, settings_of
+from tests.lab.waiting import eventually
+from tests.transport.conftest import loopback_address, settings_of
 
 RELEASE = "338d108"
 STORE = Path(__file__).parent / "stores" / f"{RELEASE}.tar.xz"

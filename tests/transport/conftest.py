@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -31,13 +30,6 @@ def settings_of(name: str, address: str, **transport: object) -> Settings:
         transport=TransportSettings(address=address, **transport),  # type: ignore[arg-type]
         transfer=TransferSettings(retry_interval=0.1, retry_maximum=0.2),
     )
-
-
-async def eventually(holds: Callable[[], bool], what: str = "it") -> None:
-    """Wait until something holds, without knowing which event makes it so."""
-    async with asyncio.timeout(DEADLINE):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 class Pair:

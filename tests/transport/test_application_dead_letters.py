@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from qmnode import Access, Message
 from qmnode.structures.message_classes import MessageClass
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair
 
 GRAVE = r".\private$\undelivered"
 TRANSACTIONAL_GRAVE = r".\private$\undelivered in order"

@@ -47,7 +47,8 @@ from qmnode.structures.soap_header import SoapHeader
 from qmnode.structures.user_header import UserFlags
 from qmnode.structures.user_message import UserMessage
 from tests.capture import test_rules as rules
-from tests.transport.conftest import eventually, loopback_address, settings_of
+from tests.lab.waiting import eventually
+from tests.transport.conftest import loopback_address, settings_of
 from tests.transport.hostile import HostilePeer
 
 QUEUE, EXACT = r".\private$\orders", r".\private$\exact"

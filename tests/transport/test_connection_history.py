@@ -12,7 +12,8 @@ from qmnode import Access, Message
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.structures.hresults import hresult_of_error, hresult_of_status
 from qmnode.structures.queue_attributes import ConnectionStatus
-from tests.transport.conftest import Pair, eventually, loopback_address
+from tests.lab.waiting import eventually
+from tests.transport.conftest import Pair, loopback_address
 
 
 async def first_failure(pair: Pair, name: str) -> int:

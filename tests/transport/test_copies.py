@@ -14,7 +14,8 @@ from qmnode.management.metrics import exposition
 from qmnode.settings.node import ManagementSettings
 from qmnode.storage.backup import restore
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
-from tests.transport.conftest import PLAIN, Pair, eventually, loopback_address
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, Pair, loopback_address
 
 ONE, OTHER, THIRD = "192.0.2.1", "192.0.2.2", "192.0.2.3"
 OURS = "192.0.2.9"

@@ -17,7 +17,8 @@ from qmnode.model.outgoing import OutgoingQueue
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.message_security import PrivacyLevel
 from qmnode.structures.queue_attributes import ConnectionStatus
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, eventually, loopback_address, settings_of
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, loopback_address, settings_of
 
 ADVANCED = PrivacyLevel.ADVANCED
 BODY = b"a body that nobody on the way should read" * 20

@@ -13,8 +13,9 @@ from qmnode.security.service import Arrival
 from qmnode.structures.guid import new_guid
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from qmnode.structures.security_header import SecurityFlags, SecurityHeader
+from tests.lab.waiting import eventually
 from tests.protocol.machines import message
-from tests.transport.conftest import PLAIN, Pair, eventually
+from tests.transport.conftest import PLAIN, Pair
 from tests.transport.hostile import HostilePeer
 
 POISON = b"poison" * 100

@@ -21,8 +21,9 @@ from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.internal_packets import SessionAck
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.session_header import SessionHeader
+from tests.lab.waiting import eventually
 from tests.protocol.machines import message
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually, loopback_address
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, loopback_address
 from tests.transport.hostile import HostilePeer
 from tests.transport.test_two_nodes import Node, create_queues, nodes
 

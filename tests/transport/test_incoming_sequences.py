@@ -18,7 +18,8 @@ from qmnode.management.server import ManagementServer
 from qmnode.model.administration import IncomingSequenceInformation
 from qmnode.settings.node import LocalSettings, ManagementSettings
 from qmnode.structures.guid import guid_to_text
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair
 from tests.transport.test_transfer import bodies, send_in_transaction
 
 pytestmark = pytest.mark.servers

@@ -18,9 +18,10 @@ from qmnode.structures.queue_formats import DirectQueueFormatName
 from qmnode.structures.security_header import SecurityHeader
 from qmnode.transport.connection import BUFFER_SIZE, UNSETTLED_BYTES, Rates
 from tests.conformance.frames import FRAMES
+from tests.lab.waiting import eventually
 from tests.protocol.machines import message
 from tests.security.test_tls import node as tls_settings
-from tests.transport.conftest import PLAIN, Pair, eventually, loopback_address, settings_of
+from tests.transport.conftest import PLAIN, Pair, loopback_address, settings_of
 from tests.transport.hostile import HostilePeer
 
 

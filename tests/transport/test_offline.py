@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from qmnode import Access, Message
-from tests.transport.conftest import PLAIN, Pair, eventually
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, Pair
 
 
 @pytest.mark.parametrize("name", ["ALICE", "BOB"])

@@ -10,7 +10,8 @@ import pytest
 from qmnode import Access, Message
 from qmnode.model.packet import received_message
 from qmnode.structures.message_classes import MessageClass
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair
 from tests.transport.test_transfer import nothing_outgoing, send_in_transaction
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from qmnode import Access, Message
 from qmnode.delivery.precedence import INTERVAL, QUANTUM, Precedence
 from qmnode.structures.guid import Guid, guid_to_text
 from tests.lab.narrow import NarrowLink
-from tests.transport.conftest import eventually, loopback_address
+from tests.lab.waiting import eventually
+from tests.transport.conftest import loopback_address
 from tests.transport.test_directory import Enterprise
 from tests.transport.test_transfer import nothing_outgoing
 

@@ -19,7 +19,8 @@ from qmnode.structures.access_masks import QueueAccess as Right
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.sid import Sid
 from tests.doors.expectation import described
-from tests.transport.conftest import PLAIN, Pair, eventually
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, Pair
 
 pytestmark = pytest.mark.servers
 ALICE = Sid.from_text("S-1-5-21-7-8-9-1001")

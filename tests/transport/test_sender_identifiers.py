@@ -21,8 +21,9 @@ from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.sid import Sid
 from qmnode.structures.user_message import UserMessage
 from tests.doors.expectation import described
+from tests.lab.waiting import eventually
 from tests.security.certificates import pinned_by
-from tests.transport.conftest import eventually, loopback_address, settings_of
+from tests.transport.conftest import loopback_address, settings_of
 
 ALICE = Sid.from_text("S-1-5-21-7-8-9-1001")
 OTHER = Sid.from_text("S-1-5-21-7-8-9-1002")

@@ -15,7 +15,8 @@ from qmnode import Access, Message, QueueManager
 from qmnode.delivery.queue_sender import QueueSender
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.settings.protocol import TransferSettings
-from tests.transport.conftest import TRANSACTIONAL, Pair, eventually, settings_of
+from tests.lab.waiting import eventually
+from tests.transport.conftest import TRANSACTIONAL, Pair, settings_of
 from tests.transport.test_transfer import bodies, send_in_transaction
 
 pytestmark = pytest.mark.servers

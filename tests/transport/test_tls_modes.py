@@ -15,8 +15,8 @@ from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
 from qmnode.settings.node import ManagementSettings
 from qmnode.settings.security import TlsSettings
+from tests.lab.waiting import eventually
 from tests.security.certificates import pinned_by
-from tests.transport.conftest import eventually
 from tests.transport.tls_nodes import NUMBERS, QUEUE, Nodes, outgoing
 
 

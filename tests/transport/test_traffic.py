@@ -8,7 +8,8 @@ import pytest
 
 from qmnode import Access, Message
 from qmnode.structures.message_classes import MessageClass
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually, loopback_address
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, loopback_address
 from tests.transport.test_transfer import nothing_outgoing
 
 if TYPE_CHECKING:

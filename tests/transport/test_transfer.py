@@ -14,7 +14,8 @@ from qmnode.model.record import NEVER, expiry
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import parse_single_format_name
 from qmnode.transport.connection import UNSETTLED_BYTES
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, eventually
+from tests.lab.waiting import eventually
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
