@@ -2,121 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 import qmnode
-from mqenterprise.console.enterprise import RemoteNode
-from mqenterprise.operations.node_client import NodeClient
-from qmnode.console.app import Console
-from qmnode.console.port import Answer, Credential, Machine, Outline, UnavailableError
+from qmnode.console.port import Answer
 from qmnode.console.sessions import ATTEMPTS
 from qmnode.console.sign_in import REQUEST_SIZE
 from tests.adversary.attacks import Area, attack
+from tests.adversary.played_console import (
+    JOB,
+    SCRIPT,
+    TOKEN,
+    URL,
+    PlayedNode,
+    browser,
+    console,
+    document,
+    honest,
+    sign_in,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from starlette.routing import BaseRoute
-
     from tests.console.conftest import ConsoleLab
-
-URL = "https://console.test"
-TOKEN = "the-token"
-SCRIPT = "<img src=x onerror=alert(1)>"
-STATE = {"computer_name": "ALPHA", "version": "1", "message_count": 1, "warnings": [], "online": True}
-
-
-def honest(path: str) -> Answer:
-    """What a node says that means well."""
-    if path == "/v1/caller":
-        return document({"name": "alice", "role": "operate", "machine": "ALPHA"})
-    if path == "/v1/queue-summary":
-        return document(
-            {
-                "names": "1", "node": STATE,
-                "pathname": [r"ALPHA\private$\orders"], "queue_type": ["private"], "label": [SCRIPT],
-                "transactional": [False], "message_count": [1], "total_bytes": [100], "arrived": [1], "left": [0],
-                "state": [None],
-            }
-        )  # fmt: skip
-    return document(STATE)
-
-
-def document(content: object) -> Answer:
-    return Answer(200, json.dumps(content).encode())
-
-
-def summary(**changes: object) -> Answer:
-    """The honest list of queues, with other values."""
-    return document(json.loads(honest("/v1/queue-summary").content) | changes)
-
-
-@dataclass
-class PlayedNode:
-    """A node that says what its author wants, and remembers what it was asked."""
-
-    says: Callable[[str], Answer] = honest
-    asked: list[tuple[str, str, bytes]] = field(default_factory=list)
-    delay: float = 0.0
-
-    async def ask(self, method: str, path: str, query: str = "", content: bytes = b"") -> Answer:
-        self.asked.append((method, f"{path}?{query}", content))
-        if self.delay and path != "/v1/caller":
-            await asyncio.sleep(self.delay)
-        return self.says(path)
-
-    async def close(self) -> None:
-        pass
-
-
-@dataclass
-class Played:
-    """An enterprise of such nodes."""
-
-    nodes: dict[str, PlayedNode]
-    name: str = "ACME"
-    features: tuple[str, ...] = ()
-    routes: Sequence[BaseRoute] = ()
-
-    async def outline(self) -> Outline:
-        return Outline([Machine(name, "Berlin") for name in self.nodes], as_of=time.time())
-
-    def crossing(self, machine: str, format_name: str) -> None:
-        pass
-
-    def node(self, machine: str, credential: Credential) -> PlayedNode:
-        if credential(machine) != TOKEN:
-            return PlayedNode(lambda _: Answer(401, b"{}"))
-        return self.nodes[machine]
-
-    async def close(self) -> None:
-        pass
-
-
-def console(**nodes: PlayedNode) -> Console:
-    return Console(Played(nodes or {"ALPHA": PlayedNode()}), ["console.test"])
-
-
-def browser(served: Console, **headers: str) -> httpx.AsyncClient:
-    """A browser on a page of the console."""
-    return httpx.AsyncClient(transport=httpx.ASGITransport(served), base_url=URL, headers={"Origin": URL, **headers})
-
-
-async def sign_in(client: httpx.AsyncClient, token: str = TOKEN) -> httpx.Response:
-    answer = await client.post("/api/session", json={"method": "token", "token": token})
-    if answer.status_code == 200:
-        client.headers["X-CSRF-Token"] = answer.json()["csrf"]
-    return answer
-
-
-JOB = {"kind": "delete", "queues": ["orders"]}
 
 
 @attack(
@@ -375,144 +286,6 @@ async def test_only_known_machines_are_asked() -> None:
         for machine in ("127.0.0.1:22", "ALPHA@evil.test", "evil.test", "ALPHA%2fx", "*", "ALPHA%00"):
             answer = await client.get(f"/api/nodes/{machine}/v1/node")
             assert answer.status_code == 404, machine
-
-
-@attack(
-    Area.CONSOLE,
-    can="as a node, return lists with values of wrong types",
-    promised="the console shows this node as stale, and the other nodes as they are",
-)
-@pytest.mark.parametrize(
-    "lie",
-    [
-        b"", b"[]", b"null", b"{", b'"x"', b'{"pathname": 7}', b'{"pathname": [{}]}', b'{"pathname": ["a"]}',
-        summary(message_count=["many"]).content, summary(pathname=["a", "b"]).content, summary(names="&\r\n").content,
-        summary(names=7).content, summary(node=SCRIPT).content, b"[" * 100_000,
-    ],
-    ids=range(14),
-)  # fmt: skip
-async def test_a_lying_node_hides_no_other(lie: bytes) -> None:
-    liar = PlayedNode(lambda path: Answer(200, lie) if path == "/v1/queue-summary" else honest(path))
-    async with browser(console(ALPHA=PlayedNode(), BETA=liar)) as client:
-        await sign_in(client)
-        page = (await client.get("/api/queues")).json()
-        assert [row["machine"] for row in page["queues"]] == ["ALPHA"]
-        assert [one["machine"] for one in page["stale"]] == ["BETA"]
-        states = {node["machine"]: node["state"] for node in (await client.get("/api/overview")).json()["nodes"]}
-        assert states == {"ALPHA": "up", "BETA": "down"}
-
-
-@attack(
-    Area.CONSOLE,
-    can="as a node, return a state with values of wrong types",
-    promised="the console leaves these values out",
-)
-async def test_a_lying_state_is_not_shown() -> None:
-    lie = {"version": {"x": SCRIPT}, "message_count": "many", "warnings": 7, "queue_count": [1], "online": "no"}
-    liar = PlayedNode(lambda path: summary(node=lie) if path == "/v1/queue-summary" else honest(path))
-    async with browser(console(ALPHA=liar)) as client:
-        await sign_in(client)
-        (node,) = (await client.get("/api/overview")).json()["nodes"]
-        assert (node["version"], node["message_count"], node["queue_count"], node["warnings"]) == (None, None, None, [])
-
-
-@attack(
-    Area.CONSOLE,
-    can="as a node, answer with a web page or a script",
-    promised="the console does not pass such an answer on",
-)
-async def test_a_page_of_a_node_is_never_one_of_the_console() -> None:
-    for media_type in ("text/html", "text/html; charset=utf-8", "image/svg+xml", "application/javascript", "", "x"):
-        liar = PlayedNode(
-            lambda path, kind=media_type: (
-                honest(path)  # type: ignore[misc]
-                if path != "/v1/quotas"
-                else Answer(200, f"<script>{SCRIPT}</script>".encode(), kind)
-            )
-        )
-        async with browser(console(ALPHA=liar)) as client:
-            await sign_in(client)
-            answer = await client.get("/api/nodes/ALPHA/v1/quotas")
-            assert answer.status_code == 502, media_type
-            assert SCRIPT not in answer.text
-
-
-@attack(
-    Area.CONSOLE,
-    can="as a node, redirect the console, or set cookies",
-    promised="the console follows no redirect, and passes on none of the node's headers",
-)
-async def test_a_node_neither_redirects_nor_sets_cookies() -> None:
-    hits: list[bytes] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        hits.append(await reader.readuntil(b"\r\n\r\n"))
-        place = writer.get_extra_info("sockname")[1]
-        writer.write(
-            b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%d/elsewhere\r\nSet-Cookie: __Host-console=x\r\n"
-            b"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}" % place
-        )
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        node = remote_node(port)
-        found = await node.ask("GET", "/v1/quotas")
-        await node.close()
-    assert (found.status, len(hits)) == (302, 1)
-    liar = PlayedNode(lambda path: found if path == "/v1/quotas" else honest(path))
-    async with browser(console(ALPHA=liar)) as client:
-        await sign_in(client)
-        passed = await client.get("/api/nodes/ALPHA/v1/quotas")
-        assert not {"location", "set-cookie"} & set(passed.headers)
-
-
-def remote_node(port: int) -> RemoteNode:
-    """A node of the enterprise, over plain HTTP to a server of the test."""
-    client = NodeClient("ALPHA", f"http://127.0.0.1:{port}", TOKEN, True, connect_timeout=60, timeout=60)  # type: ignore[arg-type]
-    return RemoteNode(client)
-
-
-@attack(
-    Area.CONSOLE,
-    can="as a node, send an answer without end",
-    promised="the console stops reading at 32 MiB",
-)
-async def test_an_endless_answer_ends() -> None:
-    sent = 0
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal sent
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
-        try:
-            while sent < 1 << 30:
-                writer.write(b" " * (1 << 20))
-                await writer.drain()
-                sent += 1 << 20
-        except ConnectionError:
-            pass
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        node = remote_node(server.sockets[0].getsockname()[1])
-        with pytest.raises(UnavailableError, match="larger"):
-            await node.ask("GET", "/v1/node")
-        await node.close()
-    assert sent < 64 << 20
-
-
-@attack(
-    Area.CONSOLE,
-    can="as a node, never answer",
-    promised="the console shows all other nodes meanwhile",
-)
-async def test_a_node_that_hangs_holds_nobody_up() -> None:
-    async with browser(console(ALPHA=PlayedNode(), BETA=PlayedNode(delay=300))) as client:
-        await sign_in(client)
-        began = time.monotonic()
-        overview = (await client.get("/api/overview")).json()
-        assert time.monotonic() - began < 60
-        assert {node["machine"]: node["state"] for node in overview["nodes"]} == {"ALPHA": "up", "BETA": "unknown"}
 
 
 @attack(

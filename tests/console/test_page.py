@@ -22,6 +22,7 @@ from qmnode import Message
 from qmnode.structures.guid import guid_to_text
 from tests.console.browser import awaited, browser, done, person
 from tests.console.conftest import HOST
+from tests.console.shown import SECRET, filled_with_messages
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import wait_until
 
@@ -34,42 +35,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
-EVIL = "<img src=x onerror=alert(1)>\u202egnp.exe\u0007"
-SECRET = "the body that only some may read"
-
-
-def failed(number: int, exception: str) -> Message:
-    """A message that a program put into its error queue."""
-    headers = {
-        "NServiceBus.EnclosedMessageTypes": "Sales.PlaceOrder",
-        "NServiceBus.FailedQ": "sales@ALPHA",
-        "NServiceBus.ExceptionInfo.ExceptionType": exception,
-        "NServiceBus.ExceptionInfo.Message": f"{exception} while the order was priced",
-    }
-    made = Message.from_value({"Order": {"Id": number}}, format="nservicebus", headers=headers)
-    return made.copy(label=f"failed {number}")
-
 
 @pytest.fixture(scope="module")
 def filled(lab: ConsoleLab) -> ConsoleLab:
-    """The enterprise with something to see."""
-
-    def orders(*numbers: int) -> list[Message]:
-        bodies = [json.dumps({"order": n, "customer": "Contoso"}).encode() for n in numbers]
-        return [Message(body, label=f"order {n}", recoverable=True) for n, body in zip(numbers, bodies, strict=True)]
-
-    def fill() -> None:
-        lab.fill("orders", *orders(*range(120)))
-        lab.fill("later")
-        lab.fill("sales")
-        lab.fill("error", *[failed(n, "System.TimeoutException" if n % 3 else "Sales.PriceMissing") for n in range(9)])
-        lab.fill("hostile", Message(b"<script>alert(1)</script>", label=EVIL), Message(bytes(range(256)), label="raw"))
-        lab.fill("secrets", Message(SECRET.encode(), label="sealed"))
-        lab.fill("scratch", *orders(*range(6)))
-        lab.fill("invoices", *orders(*range(12)), at="BETA")
-
-    done(fill)
-    return lab
+    return filled_with_messages(lab)
 
 
 @pytest.fixture(scope="module")
