@@ -8,8 +8,6 @@ from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.structures.base_header import SIGNATURE, VERSION, BaseFlags
 from qmnode.structures.conformance import violation
 from qmnode.structures.envelope import (
-    BASE_HEADER_SIZE,
-    SESSION_HEADER_SIZE,
     read_base_header,
     read_own_fields,
     read_transaction_header,
@@ -31,6 +29,7 @@ from qmnode.structures.packet_view import (
     places_of,
     security_parts,
 )
+from qmnode.structures.packets import BASE_HEADER_SIZE, SESSION_HEADER_SIZE
 from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionFlags

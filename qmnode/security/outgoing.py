@@ -14,7 +14,8 @@ from qmnode.security.signing import sign
 from qmnode.structures.base_header import MAX_PACKET_SIZE
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
-from qmnode.structures.sections import DIRECT, SECURITY_SIZE, Sections
+from qmnode.structures.packet_view import SECURITY_SIZE
+from qmnode.structures.sections import DIRECT, Sections
 from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
 from qmnode.structures.user_message import UserMessage
 

@@ -11,7 +11,8 @@ from typing import Final
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.internal_packets import SessionAck
 from qmnode.structures.packet_view import FLAGS_AT, SENT_TIME_AT, base_flags_of, with_base_flags
-from qmnode.structures.places import codes_of, offset_of, size_of
+from qmnode.structures.packets import SESSION_HEADER_SIZE
+from qmnode.structures.places import codes_of, offset_of
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionHeader
 
@@ -20,7 +21,6 @@ Packet = bytes | bytearray | memoryview
 
 
 _WORD: Final = 0xFFFF
-SESSION_HEADER_SIZE: Final = size_of(SessionHeader)
 _BASE_FLAGS_AT: Final = offset_of(BaseHeader, "flags")
 _BASE_FLAGS_END: Final = offset_of(BaseHeader, "signature")
 _LIFETIME_AT: Final = offset_of(BaseHeader, "time_to_reach_queue")
@@ -35,7 +35,6 @@ read_own_fields: Final[Callable[[Packet], tuple[int, int]]] = Struct(f"<{SENT_TI
 """SentTime and MessageID, which differ in all packets of one application."""
 read_base_header: Final = Struct("<" + codes_of(BaseHeader)).unpack_from
 """VersionNumber, Reserved, Flags, Signature, PacketSize and TimeToReachQueue at an offset of a buffer."""
-BASE_HEADER_SIZE: Final = size_of(BaseHeader)
 read_transaction_header: Final = Struct("<" + codes_of(TransactionHeader)).unpack_from
 """Flags, TxSequenceID, TxSequenceNumber and PreviousTxSequenceNumber of the TransactionHeader at an offset."""
 read_sequence_fields: Final[Callable[[Packet, int], tuple[int, int, int]]] = Struct(

@@ -65,6 +65,7 @@ SECURITY_SIZE: Final = _SECURITY.size
 """Bytes of a SecurityHeader before its first part."""
 read_security: Final = _SECURITY.unpack_from
 """Flags of the SecurityHeader at an offset, and the sizes of its parts."""
+pack_security: Final = _SECURITY.pack
 PROPERTIES_SIZE: Final = _PROPERTIES.size
 """Bytes of a MessagePropertiesHeader before its label."""
 read_properties: Final = _PROPERTIES.unpack_from

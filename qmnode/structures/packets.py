@@ -13,12 +13,14 @@ from qmnode.structures.internal_packets import (
     SessionAck,
 )
 from qmnode.structures.layout import Buffer
+from qmnode.structures.places import size_of
+from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.user_message import UserMessage
 
 Packet = UserMessage | EstablishConnection | ConnectionParameters | SessionAck
 
-BASE_HEADER_SIZE: Final = 16
-SESSION_HEADER_SIZE: Final = 16
+BASE_HEADER_SIZE: Final = size_of(BaseHeader)
+SESSION_HEADER_SIZE: Final = size_of(SessionHeader)
 _LEAST: Final = BASE_HEADER_SIZE + 4
 
 _INTERNAL: Final[dict[int, type[EstablishConnection | ConnectionParameters | SessionAck]]] = {

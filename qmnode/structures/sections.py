@@ -14,19 +14,24 @@ from qmnode.structures.message_security import AuthenticationLevel
 from qmnode.structures.multi_queue_format_header import MultiQueueFormatHeader
 from qmnode.structures.packet_view import (
     ADDRESS,
+    BODY_SIZES,
     FLAGS_AT,
     GUID_SIZE,
     NAMES_AT,
+    PROPERTIES_SIZE,
+    SECURITY_SIZE,
     SIZE_AT,
     SIZE_END,
     SOURCE,
+    pack_security,
     places_of,
+    read_properties,
+    read_security,
     security_parts,
     sent_time_of,
     user_flags_of,
 )
-from qmnode.structures.places import codes_of, offset_of
-from qmnode.structures.security_header import SecurityHeader
+from qmnode.structures.places import offset_of
 from qmnode.structures.signature_properties import FLAGS_COVERED, signed_bytes
 from qmnode.structures.transaction_header import TransactionFlags
 from qmnode.structures.user_header import UserFlags
@@ -34,12 +39,7 @@ from qmnode.structures.user_message import UserMessage
 
 _LONG: Final = Struct("<I")
 _SHORT: Final = Struct("<H")
-_SECURITY: Final = Struct("<" + codes_of(SecurityHeader))
-SECURITY_SIZE: Final = _SECURITY.size
-"""Bytes of a SecurityHeader before its first part."""
-_PROPERTIES: Final = Struct("<" + codes_of(MessagePropertiesHeader))
-_MESSAGE_SIZE_AT: Final = offset_of(MessagePropertiesHeader, "message_size")
-_AFTER_MESSAGE_SIZE: Final = _MESSAGE_SIZE_AT + 4
+_MESSAGE_SIZE_AT: Final = BODY_SIZES.start
 _SIZES_AND_PRIVACY: Final = Struct("<III")
 """MessageSize, AllocationBodySize and PrivacyLevel."""
 _HASH_AT: Final = offset_of(MessagePropertiesHeader, "hash_algorithm")
@@ -95,11 +95,11 @@ class Sections:
             self._cut_security(place)
         self.properties_at = place = places.properties
         """Where the MessagePropertiesHeader is."""
-        self._numbers = numbers = _PROPERTIES.unpack_from(packet, place)
+        self._numbers = numbers = read_properties(packet, place)
         _, label, _, _, _, _, size, _, privacy_level, hash_algorithm, encryption_algorithm, extension = numbers
         self.privacy_level, self.hash_algorithm = privacy_level, hash_algorithm
         self.encryption_algorithm = encryption_algorithm
-        self._body_at = place + _PROPERTIES.size + 2 * label + extension
+        self._body_at = place + PROPERTIES_SIZE + 2 * label + extension
         self._body_end = self._body_at + size
         self._end = self._body_end + (place - self._body_end & 3)
         self.is_several = bool(flags & _SEVERAL)
@@ -107,13 +107,9 @@ class Sections:
 
     def _cut_security(self, place: int) -> None:
         packet = self.packet
-        sid: int
-        key: int
-        signature: int
-        certificate: int
-        self.security_flags, sid, key, signature, certificate, _ = _SECURITY.unpack_from(packet, place)
+        self.security_flags, sid, key, signature, certificate, _ = read_security(packet, place)
         self._key_at, self._signature_at, certificate_at, _, _ = security_parts(packet, place)
-        place += _SECURITY.size
+        place += SECURITY_SIZE
         self.security_id = packet[place : place + sid]
         self.encryption_key = packet[self._key_at : self._key_at + key]
         self.signature = packet[self._signature_at : self._signature_at + signature]
@@ -141,7 +137,7 @@ class Sections:
         packet, at, flags = self.packet, self.properties_at, self.flags
         asked, label, message_class, correlation, body_type, tag, _, _, _, _, _, _ = self._numbers
         to, administration, response = self._names
-        label_at = at + _PROPERTIES.size
+        label_at = at + PROPERTIES_SIZE
         parts = [
             correlation,
             _LONG.pack(tag),
@@ -191,7 +187,7 @@ class Sections:
         packet, at = self.packet, self.properties_at
         header = b"".join(
             (
-                _SECURITY.pack(
+                pack_security(
                     flags,
                     len(self.security_id),
                     len(key),
@@ -199,7 +195,7 @@ class Sections:
                     len(self.sender_cert),
                     len(provider),
                 ),
-                packet[self.security_at + _SECURITY.size : self._key_at],
+                packet[self.security_at + SECURITY_SIZE : self._key_at],
                 key,
                 _PADDING[len(key) & 3],
                 packet[self._signature_at : self._provider_at],
