@@ -72,9 +72,7 @@ class ChangeNotices:
 
 
 def _send_to(node: qmnode.sync.QueueManager, owner: Guid, notifications: list[Notification]) -> None:
-    """Send messages to one queue manager (3.3.5.3). They are not signed: notifications of queue managers need not be
-    (3.2.5.2).
-    """
+    """Send messages to one queue manager (3.3.5.3), unsigned: notifications of queue managers may be (3.2.5.2)."""
     name = f"PRIVATE={guid_to_text(owner)}\\{NOTIFICATION_QUEUE_NUMBER:x}"
     with node.open_queue(name, qmnode.Access.SEND) as queue:
         queue.send_many([qmnode.Message(one.write(), time_to_reach_queue=TIME_TO_REACH_QUEUE) for one in notifications])

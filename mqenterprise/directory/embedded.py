@@ -204,9 +204,7 @@ class EmbeddedDirectory:
         return ldif.count(b"\ndn:") + ldif.startswith(b"dn:")
 
     def restore(self, source: Path, *, force: bool = False) -> None:
-        """Put back what :meth:`backup` wrote. With ``force`` an existing directory is moved aside; without it the call
-        is refused.
-        """
+        """Put back what :meth:`backup` wrote. ``force`` moves an existing directory aside; else the call is refused."""
         members = _read_archive(source)
         if self.pid() is not None:
             raise DirectoryError("the directory is running: stop it first with 'mqenterprise directory down'")

@@ -234,9 +234,7 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
         return dn
 
     def _computer_changes(self, entity: QueueManager, wanted: Collection[str] | None) -> Sequence[Change]:
-        """The fields of a queue manager that are stored on its computer object. Fields that are not populated are left
-        as they are.
-        """
+        """The fields of a queue manager that its computer object has. Fields that are not populated are left alone."""
         names = {row.field for row in self.mapping.attributes if row.on_computer}
         chosen = names if wanted is None else names & set(wanted)
         changes = [*self._changes(entity, [n for n in chosen if getattr(entity, n) is not None], on_computer=True)]

@@ -162,9 +162,7 @@ class NodeClient:
     # HTTP
 
     async def exchange(self, method: str, path: str, query: str, content: bytes, *, largest: int) -> Exchanged:
-        """Any request with its answer, also a refusal. NodeError if none comes, or one of more than ``largest``
-        bytes.
-        """
+        """Any request with its answer, also a refusal. NodeError if none comes, or more than ``largest`` bytes."""
         url = httpx.URL(self.url).copy_with(raw_path=f"{path}?{query}".encode("latin-1", "replace"))
         try:
             request = self._client.build_request(

@@ -93,9 +93,7 @@ class Principals:
         return offered
 
     async def authenticate(self, attempt: Attempt, peer_certificate: str, block: str) -> Principal | None:
-        """Return the principal of an attempt from an address block; None if it proves nothing. MQ_ERROR_NO_DS while the
-        directory is down.
-        """
+        """The principal of an attempt from an address block; None: it proves nothing. MQ_ERROR_NO_DS: no directory."""
         if attempt.mechanism == PLAIN:
             found = self._by_token(attempt) or await self._by_password(attempt, block)
         else:

@@ -188,9 +188,7 @@ def _com_object(body: bytes, body_type: int) -> dict[str, Any]:
 
 
 def _vector(body: bytes, element: int, budget: Budget, code_page: str) -> Any:
-    """The elements of a vector. Bytes are the body itself; other elements may follow their count (COUNTEDARRAY,
-    2.2.16).
-    """
+    """The elements of a vector. Bytes are the body itself; others may follow their count (COUNTEDARRAY, 2.2.16)."""
     if element == Vt.VT_UI1:
         return body
     if element in _TEXTS:

@@ -29,9 +29,7 @@ class Decoded:
     """A body as a value, or the reason why there is none."""
 
     format: str
-    """``xml``, ``binary``, ``wcf``, ``json``, ``text``, or the body type's name such as ``VT_BSTR``; empty for an
-    unknown format.
-    """
+    """``xml``, ``binary``, ``wcf``, ``json``, ``text``, or the body type's name (``VT_BSTR``); empty if unknown."""
     value: Any = None
     """None, bool, int, float, Decimal, str, bytes, datetime, timedelta, UUID, and lists and dictionaries of them."""
     reason: str = ""

@@ -40,9 +40,7 @@ class _End(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """The declaration of a class in the records (2.3.1): ``types`` is None if the members' types are not in the
-    stream.
-    """
+    """The declaration of a class (2.3.1): ``types`` is None if the members' types are not in the stream."""
 
     name: str
     members: tuple[str, ...]

@@ -50,9 +50,7 @@ def plain_body(value: Any, format: str) -> Any:
 
 
 def shown(value: Any, *, indent: bool = True) -> str:
-    """Text unchanged, and other values as JSON: indented over several lines, or on one line, which is ten times as
-    fast.
-    """
+    """Text unchanged, other values as JSON: indented over several lines, or on one, which is ten times as fast."""
     return (
         value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False, indent=2 if indent else None)
     )

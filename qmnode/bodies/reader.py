@@ -77,9 +77,7 @@ def utf8(content: bytes) -> str:
 
 
 def utf16(content: bytes) -> str:
-    """Decode UTF-16. Half of a surrogate pair is kept, as .NET keeps it in a string. Raises BodyError for an
-    odd size.
-    """
+    """Decode UTF-16. Half of a surrogate pair is kept, as in a .NET string. Raises BodyError for an odd size."""
     if len(content) % 2:
         raise BodyError(f"UTF-16 has an even number of bytes, and these are {len(content)}")
     return content.decode("utf-16-le", "surrogatepass")

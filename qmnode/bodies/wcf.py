@@ -51,9 +51,7 @@ def recognise(body: bytes) -> bool:
 
 
 def decode(body: bytes, budget: Budget) -> dict[str, Any]:
-    """``action``, ``to`` and other addressing headers, ``headers`` (the rest), ``body``; for a session,
-    ``messages``.
-    """
+    """``action``, ``to`` and other addressing headers, ``headers`` (the rest), ``body``; of a session, ``messages``."""
     budget.spend(1, len(body))
     reader = Reader(body)
     preamble = _read_preamble(reader)

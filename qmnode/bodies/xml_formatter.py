@@ -85,9 +85,7 @@ def _may_be_simple(found: dict[str, Any]) -> bool:
 
 
 def _content(source: ElementTree.Element, budget: Budget, around: str, depth: int) -> Any:
-    """The result of :func:`qmnode.bodies.tree.content` for the element, without creating one: listings have
-    thousands.
-    """
+    """:func:`qmnode.bodies.tree.content` of the element, without creating one: listings have thousands."""
     tag = source.tag
     if tag[0] == "{" or around or source.attrib:
         return _content_in_namespace(source, budget, around, depth)
@@ -171,9 +169,7 @@ def _array(root: Element) -> list[Any] | None:
 
 
 def encode(value: Any) -> bytes:
-    """UTF-8 without a byte-order mark, as XmlMessageFormatter writes it. A dictionary has the name of the root as its
-    only key.
-    """
+    """UTF-8 without a byte-order mark, as XmlMessageFormatter writes it. A dictionary has one key: the root's name."""
     return write(tree_of(value)).encode("utf-8")
 
 

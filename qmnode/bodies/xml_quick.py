@@ -65,9 +65,7 @@ def _elements_of_any_number(parts: list[str]) -> tuple[dict[str, Any], int] | No
 
 
 def _elements(parts: list[str], budget: Budget) -> tuple[dict[str, Any], int] | None:
-    """The elements of the tags, under the name of the root, and how many nodes they are; None unless they are one
-    element with all others in it.
-    """
+    """The elements under the name of the root, and how many nodes they are; None unless one holds all others."""
     top: dict[str, Any] = {}
     found, space, nodes = top, "", 0
     above: list[tuple[str, dict[str, Any], str]] = []  # of each open element: its name, and what is around it

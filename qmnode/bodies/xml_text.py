@@ -90,9 +90,7 @@ def parse_tree(text: str, budget: Budget) -> ElementTree.Element:
 
 
 def _refuse_document_type(content: bytes) -> None:
-    """Refuse a document type declaration. Without one there is no entity beyond the five of XML, and nothing to
-    open.
-    """
+    """Refuse a document type declaration. Without one the only entities are the five of XML, and nothing is opened."""
 
     def found(*_: object) -> NoReturn:
         raise BodyError("it has a document type declaration, which is never read: entities could come from it")

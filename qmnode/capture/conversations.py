@@ -147,9 +147,7 @@ def _session_ack(session: _Session, seen: Seen) -> Iterator[Finding]:
 
 
 def _acknowledges(session: _Session, seen: Seen, recoverable: set[int]) -> Iterator[Finding]:
-    """Check an acknowledgment. ``recoverable`` is the number that the sender has sent; a header inside a message may
-    count that message or not.
-    """
+    """Check an acknowledgment. ``recoverable`` is the number sent; a header inside a message may count it or not."""
     if not (session.from_start and session.whole):
         return
     header = seen.packet.session_header

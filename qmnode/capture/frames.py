@@ -45,9 +45,7 @@ class Datagram(NamedTuple):
 
 
 class Fragment(NamedTuple):
-    """Part of a fragmented IP datagram. MSMQ's own traffic is not fragmented, so fragments are reported and not
-    reassembled.
-    """
+    """Part of a fragmented IP datagram: reported and not reassembled, as MSMQ's own traffic is not fragmented."""
 
     source: bytes
     destination: bytes
@@ -62,9 +60,7 @@ _MOST_HEADERS = 32
 
 _TCP, _UDP, _FRAGMENT, _AUTHENTICATION = 6, 17, 44, 51
 _EXTENSIONS = {0, 43, 60, 135, 139, 140}
-"""IPv6 extension headers with the length in units of 8 bytes, without the first 8 (RFC 8200, RFC 6275, RFC 7401,
-RFC 5533).
-"""
+"""IPv6 extension headers whose length is in units of 8 bytes after the first 8 (RFC 8200, 6275, 7401, 5533)."""
 
 
 def read_frame(link: int, data: bytes) -> Found:

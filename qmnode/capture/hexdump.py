@@ -47,9 +47,7 @@ class _Run:
     repeats: bool = False
     """Whether "*" follows the last line: the same bytes again, up to the next offset."""
     bases: tuple[int, ...] = (16, 8, 10)
-    """Possible bases of its offsets: ``od`` prints octal, and some tools decimal. The base is known once only
-    one fits.
-    """
+    """Possible bases of its offsets: ``od`` prints octal, some tools decimal. Known once only one fits."""
 
 
 # A file can be one long line: the repetitions below are possessive, so that they never backtrack.
@@ -79,9 +77,7 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (code
 _LONG_LINE = 1024
 """The most characters of a line that may be truncated where the beginning of a file ends."""
 _WORDS_OFFSET = 7
-"""Digits of the offset that ``hexdump`` prints before 16-bit words, which are little-endian on the machines that print
-them.
-"""
+"""Digits of the offset that ``hexdump`` prints before 16-bit words, which are little-endian on usual machines."""
 
 
 def text_of(data: bytes) -> str:
@@ -99,9 +95,7 @@ def looks_like_dump(start: bytes) -> bool:
 
 
 def _may_become_line(beginning: str) -> bool:
-    """Whether the rest of a truncated line may make it a dump line: it ends in the middle of a byte, or of a
-    literal.
-    """
+    """Whether the rest of a truncated line may make it a dump line: it ends within a byte or a literal."""
     whole = (beginning[: len(beginning) - cut] for cut in range(5))
     return any(
         len(line) > _LONG_LINE and _read(line + quote, offsets=False) for line in whole for quote in ("", "'", '"')

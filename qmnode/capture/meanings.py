@@ -141,9 +141,7 @@ def _is_guid(line: Annotation) -> bool:
 
 
 def queue_name(user: Any, name: str) -> str:
-    """The format name of a UserHeader's DestinationQueue, AdminQueue or ResponseQueue (2.2.19.2), if it can be
-    determined.
-    """
+    """The format name of a UserHeader's DestinationQueue, AdminQueue or ResponseQueue (2.2.19.2), if it has one."""
     kind = UserFlags.FIELDS[_QUEUES[name]].get(user.flags)
     queue = {"DestinationQueue": user.destination_queue, "AdminQueue": user.admin_queue}.get(name, user.response_queue)
     match kind:

@@ -150,9 +150,7 @@ class Packetizer:
         self._missing = 0
 
     def _expected(self) -> int | None:
-        """Length of the packet whose beginning is held; 0 if the held bytes begin no packet; None if that is still
-        undecided.
-        """
+        """Length of the packet whose beginning is held; 0 if the held bytes begin none; None if that is undecided."""
         if self._pings and len(self._buffer) >= 8 and is_ping(self._buffer):
             return PING_SIZE
         return packet_length(self._buffer) or 0 if len(self._buffer) >= BASE_HEADER_SIZE else None

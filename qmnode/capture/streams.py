@@ -235,9 +235,7 @@ class StreamFollower:
 
 
 def _begins_another(connection: _Connection, segment: Segment) -> bool:
-    """Whether a segment on the ports of ``connection`` opens a new one: a SYN that is not a retransmission of the old
-    one.
-    """
+    """Whether a segment on the ports of ``connection`` opens a new one: a SYN that is no retransmission."""
     if not segment.flags & SYN:
         return False
     half = connection.half(segment.source)

@@ -71,9 +71,7 @@ class Console:
         tls: bool = True,
         ways: Ways | None = None,
     ) -> None:
-        """``path`` is where a proxy shows the console; ``tls`` whether browsers come with TLS; ``ways`` are those to
-        sign in beside tokens.
-        """
+        """``path``: where a proxy shows the console; ``tls``: browsers use TLS; ``ways``: to sign in beside tokens."""
         self.enterprise = enterprise
         self.sessions = Sessions()
         self._path = f"/{path.strip('/')}/".replace("//", "/")

@@ -45,9 +45,7 @@ class RpcClient(asyncio.Protocol):
         group_id: int = 0,
         own_address: str = "",
     ) -> Self:
-        """Connect and bind. Raises RpcError, AuthenticationError or OSError on failure, and TimeoutError after
-        ``CONNECT_TIMEOUT``.
-        """
+        """Connect and bind. Raises RpcError, AuthenticationError, OSError; TimeoutError after ``CONNECT_TIMEOUT``."""
         initiator = Initiator(interfaces, group_id=group_id, representations=representations, security=security)
         local = (own_address, 0) if own_address else None
         async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -133,9 +131,7 @@ class RpcClient(asyncio.Protocol):
     # Calls
 
     def begin(self, interface: Interface, method: Method, request: Parameters) -> asyncio.Future[Any]:
-        """Begin a call and return the future of its response. The future raises RpcFault for a fault,
-        ConnectionLostError if the connection is lost.
-        """
+        """Begin a call and return the future of its response, which may raise RpcFault or ConnectionLostError."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.lost is not None:
             future.set_exception(ConnectionLostError(f"the connection was lost: {self.lost}"))

@@ -14,9 +14,7 @@ _ATTRIBUTES: Final = bytes(4)
 
 
 class ContextHandles:
-    """The context handles of an association: unguessable, of one type each, and bound to the principal that
-    made them.
-    """
+    """The context handles of an association: unguessable, each of one type, and bound to the principal that made it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -37,9 +35,7 @@ class ContextHandles:
         return handle
 
     def get(self, handle: bytes, kind: type[Opened], principal: str) -> Opened | None:
-        """The value of a handle; None for the null handle. Raises RpcFault with CONTEXT_MISMATCH for an unknown
-        handle.
-        """
+        """The value of a handle; None for the null handle. Raises RpcFault (CONTEXT_MISMATCH) for an unknown one."""
         if handle == NULL_CONTEXT_HANDLE:
             return None
         found = self._open.get(handle)

@@ -52,9 +52,7 @@ class EndpointMapper:
         return service(ENDPOINT_MAPPER, {LOOKUP: self.lookup, MAP: self.map, FREE_HANDLE: self.free_handle})
 
     async def map(self, caller: Caller, request: MapRequest) -> MapResponse:
-        """ept_map: return one tower, or that the interface is not registered. The entry handle is never needed
-        again.
-        """
+        """ept_map: one tower, or that the interface is not registered. The entry handle is never needed again."""
         wanted = interface_of(request.tower) if request.tower is not None else None
         if wanted not in self._known or not request.max_towers:
             return MapResponse(towers=Room([], request.max_towers), status=NOT_REGISTERED)

@@ -212,9 +212,7 @@ class Initiator:
         self._out.append(protected_pdu(self._security, pdu_type, call_id, b"", b"", WHOLE))
 
     def receive(self, received: bytes) -> list[Event]:
-        """Process received bytes and return the results of calls. Raises RpcError or AuthenticationError if the
-        connection cannot continue.
-        """
+        """Process received bytes and return the results of calls. RpcError, AuthenticationError: it cannot go on."""
         events: list[Event] = []
         try:
             for whole in self._reader.feed(received):

@@ -293,9 +293,7 @@ class PduReader:
         return bool(self._buffer)
 
     def feed(self, received: bytes) -> list[bytes]:
-        """Add received bytes and return the PDUs that are now complete. Raises PduError for bytes that cannot begin a
-        PDU.
-        """
+        """Add received bytes and return the PDUs now complete. Raises PduError for bytes that cannot begin one."""
         buffer = self._buffer
         buffer += received
         found = []

@@ -97,9 +97,7 @@ def token_pdu(trailer: SecTrailer, pdu_type: int, call_id: int, body: bytes, tok
 
 
 def opened_body(security: SecurityContext | None, pdu: Pdu) -> bytes:
-    """The body of a request or response, verified and decrypted, without padding. Raises AuthenticationError,
-    PduError.
-    """
+    """The body of a request or response, verified, decrypted, unpadded. Raises AuthenticationError, PduError."""
     if security is None:
         if pdu.verifier is not None:
             raise PduError("a verifier on a connection that has no security context")

@@ -77,9 +77,7 @@ class SecurityContexts:
         return token
 
     def finish(self, pdu: Pdu) -> None:
-        """Process an auth3: the last token, which is not answered. A failure is reported with the client's next
-        call.
-        """
+        """Process an auth3: the last token, which has no answer. A failure is reported with the client's next call."""
         if pdu.verifier is None:
             raise PduError("an auth3 without a token")
         try:

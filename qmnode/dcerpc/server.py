@@ -26,9 +26,7 @@ _ATTEMPTS: Final = 100
 _LINGER: Final = 5.0
 """Seconds that a client has to read the last data of a connection."""
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-"""Keep-alive probes: a client whose machine vanished is noticed within a minute, and its locked messages are
-returned.
-"""
+"""Keep-alive probes: when a client's machine vanishes, its locked messages are returned within a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +99,7 @@ class RpcServer:
         self._servers: list[asyncio.AbstractServer] = []
 
     async def start(self, address: str, port: int) -> None:
-        """Listen at an address, or at all of them if it is empty; port 0 chooses a free one. Raises OSError on
-        failure.
-        """
+        """Listen at an address, or at all if it is empty; port 0 chooses a free one. Raises OSError on failure."""
         server = await self._listen(address, port)
         self._servers.append(server)
         self.port = self.port or server.sockets[0].getsockname()[1]

@@ -1,6 +1,4 @@
-"""Order and final acknowledgments that arrive: the check of their origin, and their effects (MS-MQQB 3.1.5.6,
-3.1.5.7).
-"""
+"""Order and final acknowledgments that arrive: the check of their origin, their effects (MS-MQQB 3.1.5.6, 3.1.5.7)."""
 
 import asyncio
 from functools import partial

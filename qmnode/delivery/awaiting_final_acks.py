@@ -58,9 +58,7 @@ class FinalAcks:
         state: "ProtocolState",
         queue_sender: "Callable[[int], QueueSender | None]",
     ) -> None:
-        """``queue_sender`` finds the sender of an outgoing queue by the identifier of a sequence that is not completely
-        acknowledged.
-        """
+        """``queue_sender`` finds the sender of an outgoing queue by the identifier of an unacknowledged sequence."""
         self._manager = manager
         self._state = state
         self._queue_sender = queue_sender
@@ -121,9 +119,7 @@ class FinalAcks:
         return count
 
     def _take_early(self, acknowledgment: FinalAckReceived, belief: "Callable[[bytes, Guid, bool], Belief]") -> bool:
-        """Apply a FinalAck whose message is still in its outgoing queue: the message was received or refused before its
-        order acknowledgment came.
-        """
+        """Apply a FinalAck that came before the order acknowledgment: its message is still in its outgoing queue."""
         body = acknowledgment.body
         queue_sender = self._queue_sender(body.tx_sequence_id)
         if queue_sender is None:

@@ -19,9 +19,7 @@ _EXPECTED: Final = 600.0
 
 
 class Credibility:
-    """For one outgoing queue: the addresses that its messages went to, and the messages that the next hop has
-    stored.
-    """
+    """For one outgoing queue: the addresses that its messages went to, and those that the next hop has stored."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -64,9 +62,7 @@ class Credibility:
         return lookup_identifier in self._stored
 
     def up_to(self, sent: dict[int, int], number: int) -> int:
-        """The last number, not above ``number``, up to which the next hop has stored every message of ``sent`` (in
-        order); 0 for none.
-        """
+        """The last number up to ``number`` of which the next hop has stored every message of ``sent``; 0 for none."""
         last = 0
         for one, lookup_identifier in sent.items():
             if one > number or lookup_identifier not in self._stored:

@@ -15,9 +15,7 @@ _REPEAT: Final = 60.0
 _SPOKEN_OF: Final = 256
 """Pairs of kind and address that are remembered."""
 _MISSES: Final = 200
-"""Acknowledgments from one address that match nothing, within one interval, after which those of strangers at that
-address are dropped unread.
-"""
+"""Acknowledgments from one address in one interval that match nothing, after which those of strangers are dropped."""
 
 
 @unique

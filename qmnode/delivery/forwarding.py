@@ -63,9 +63,7 @@ class Neighbours:
             addresses.look_up(machine)
 
     def is_declared(self, connection: "Connection") -> bool:
-        """Whether the peer is declared, as far as is known now. The previous answer holds during a new look-up, since a
-        session may last for days.
-        """
+        """Whether the peer is declared, as far as is known now: the last answer holds during a new look-up."""
         if connection.encrypted:
             # It presented a certificate; one that outlived its machine in the directory declares nobody.
             certified, topology = connection.session.certified, self._network.topology
@@ -78,9 +76,7 @@ class Neighbours:
         return connection.address in addresses.last(machine)
 
     def is_pending(self, connection: "Connection") -> bool:
-        """Whether the addresses of the peer's machine have not been looked up yet, or the first answer is still
-        pending.
-        """
+        """Whether the addresses of the peer's machine were never looked up, or the first answer is pending."""
         addresses = self._addresses_for(connection)
         return addresses is not None and not addresses.was_asked(connection.session.remote)
 
@@ -138,9 +134,7 @@ class Forwarding:
         self._made = TransitQueues(manager)
 
     def is_news(self, messages: Iterable[ReceivedMessage]) -> bool:
-        """Whether to read the directory before refusing a message: its queue manager may have joined since the last
-        reading.
-        """
+        """Whether to read the directory before refusing a message: its queue manager may have joined since."""
         topology = self._topology
         if topology is None or self._strangers.patience or not topology.is_due:
             return False
@@ -157,9 +151,7 @@ class Forwarding:
         return False
 
     def waits_for_neighbour(self, connection: Connection, messages: Iterable[ReceivedMessage]) -> bool:
-        """Whether there are passing messages whose space depends on the neighbour's identity, which is not
-        known yet.
-        """
+        """Whether there are passing messages whose space depends on who the neighbour is, which is not known yet."""
         own = (self._manager.identifier, ZERO_GUID)
         return self._neighbours.is_pending(connection) and any(
             one.destination.kind in _OF_A_MACHINE and one.destination.address not in own for one in messages

@@ -125,9 +125,7 @@ class Identities:
         return True
 
     def _is_unsettled(self, remote: Guid) -> bool:
-        """Whether a stranger may turn out to be a routing server: the directory or the name service has not answered
-        yet.
-        """
+        """Whether a stranger may turn out to be a routing server: directory or name service has yet to answer."""
         if self._topology is None or self._addresses is None:
             return False
         if not self._topology.has_been_read:
@@ -211,9 +209,7 @@ class Speakers:
         self._speakers: dict[tuple[Guid, str], _Speaker] = {}
 
     def heard(self, identifier: Guid, address: str, local_address: str, now: float) -> bool:
-        """Record that a queue manager spoke in a session that it opened to one of our addresses. Return whether a
-        conflict begins.
-        """
+        """Record that a queue manager spoke in a session that it opened to us. Return whether a conflict begins."""
         key = identifier, local_address
         speaker = self._speakers.get(key)
         if speaker is not None and speaker.address == address:

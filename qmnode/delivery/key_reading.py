@@ -85,9 +85,7 @@ class KeyReading:
         self._asked.set()
 
     async def read(self) -> KeyStoreStatus:
-        """Read the store now. Never raises: a failure is in the returned status, the log, and the status of the
-        node.
-        """
+        """Read the store now. Never raises: a failure is in the returned status, the log and the node's status."""
         if self._task is None:
             return self._status  # the node is not on the network yet
         async with self._turn:

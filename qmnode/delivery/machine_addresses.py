@@ -64,9 +64,7 @@ class MachineAddresses:
         return self._topology.knows(machine) if found is None else found.unanswered
 
     def is_fresh(self, machine: Guid, expected: str = "") -> bool:
-        """Whether no look-up is needed now. Addresses that lack the expected one are looked up again, at a limited
-        rate.
-        """
+        """Whether no look-up is needed now. Addresses without the expected one are looked up again, not too often."""
         known, now = self._found.get(machine, _NEVER), self._loop.time()
         if expected and expected not in known.addresses:
             return now < known.asked + _PAUSE

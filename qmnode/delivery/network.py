@@ -1,6 +1,4 @@
-"""Transfers messages between this queue manager and others: listener, sessions and timers, started and stopped
-as one.
-"""
+"""Transfers messages between queue managers: listener, sessions and timers, started and stopped as one."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -445,9 +443,7 @@ class Network:
             self._copies.heard(remote, connection.address, connection.local_address, self._loop.time())
 
     def _left(self, certified: Guid | None) -> None:
-        """A session ended. In a workgroup only a certificate makes its peer known, which may go back to plain
-        connections now.
-        """
+        """A session ended. In a workgroup a peer known only by its certificate may go back to plain connections now."""
         if certified is None or not self.identities.is_workgroup:
             return
         if not any(connection.session.certified == certified for connection in self.accepted):

@@ -26,9 +26,7 @@ class ResolutionError(Exception):
 
 
 class ConnectorHere(Exception):
-    """The path ends here: an application on this node takes the messages to the foreign ``site`` from its connector
-    queue.
-    """
+    """The path ends here: an application takes the messages to the foreign ``site`` from its connector queue."""
 
     def __init__(self, site: Guid) -> None:
         super().__init__("into the connector queue")
@@ -68,9 +66,7 @@ def check_address(address: str) -> None:
 
 
 class Resolver:
-    """Resolves direct format names. Other names need a directory
-    (:class:`qmnode.delivery.routes.DirectoryResolver`).
-    """
+    """Resolves direct format names. Others need a directory (:class:`qmnode.delivery.routes.DirectoryResolver`)."""
 
     async def next_hops(self, format_name: str) -> list[NextHop]:
         """The next hops, best first. Raises ResolutionError if there are none."""

@@ -57,9 +57,7 @@ class Notices:
         self.reaches_itself = False
         """Whether this node has a session with itself, so that it learns the end of its own messages that way."""
         self.take_own: Callable[[OrderAcknowledgment | FinalAcknowledgment], None] = lambda acknowledgment: None
-        """Processes acknowledgments of this node's own messages, which it sent to itself by a name it did not
-        recognise.
-        """
+        """Processes acknowledgments of messages that this node sent to itself by a name it did not recognise."""
         self.knows: Callable[[Guid], bool] = lambda machine: False
         """Whether the directory has a queue manager."""
 

@@ -324,9 +324,7 @@ class QueueConnection:
             log.info("no next hop", queue=self._queue.pathname, reason=reason)
 
     def _learn_base_priority_soon(self, format_name: str) -> None:
-        """Read the base priority in the background, so that no message waits for it. Private queues and direct names
-        have none (MS-MQMQ 2.3.1.6).
-        """
+        """Read the base priority in the background. Private queues and direct names have none (MS-MQMQ 2.3.1.6)."""
         name = parse_single_format_name(format_name)
         under_way = self._learning is not None and not self._learning.done()
         if isinstance(name, PublicFormatName) and not under_way:

@@ -346,9 +346,7 @@ class QueueSender:
             self._give_back(entries)
 
     def _expires_now(self, lookup_identifier: int, value: bytes, packet: Packet) -> bool:
-        """Expire a transactional message that is too late before it gets a sequence number, or those behind it would
-        wait for it.
-        """
+        """Expire a transactional message before it gets a number in the sequence, or those behind it would wait."""
         lifetime, sent_time, _, _ = read_sending_fields(packet)
         if not has_expired(lifetime, sent_time, self._network.time()):
             return False
@@ -432,9 +430,7 @@ class QueueSender:
         self.schedule()
 
     def _acknowledged(self, command: MessagesAcknowledged) -> None:
-        """Delete acknowledged messages or move them to the journal, 3.1.5.5. Transactional ones stay until their order
-        acknowledgment.
-        """
+        """Delete or journal acknowledged messages, 3.1.5.5. Transactional ones wait for their order acknowledgment."""
         queue = self.queue
         count = len(command.released) + len(command.journaled) + len(command.received)
         self._round_trips.acknowledged(count, self._loop.time())

@@ -124,9 +124,7 @@ class Strangers:
         self._since = int(manager.clock.time())
 
     def destination(self, name: FormatName, machine: Guid, block: str, is_declared: bool) -> Destination:
-        """The destination for messages to a queue of an unknown machine, in one batch of a neighbour in this address
-        block.
-        """
+        """The destination for messages to an unknown machine's queue, in one batch from this address block."""
         if not self.patience:
             return Destination(DestinationKind.UNKNOWN)
         neighbour = _Neighbour(block, is_declared)

@@ -23,9 +23,7 @@ log = structlog.get_logger(__name__)
 _PAUSE: Final = 1.0
 """The least time in seconds between two readings, however often callers request one."""
 _SHARE: Final = 10
-"""The least pause after a reading, as a multiple of its duration, so that a large busy directory is not read all the
-time.
-"""
+"""The least pause after a reading, in multiples of its duration: a large directory is not read all the time."""
 
 
 class Topology:
@@ -36,9 +34,7 @@ class Topology:
     """
 
     def __init__(self, directory: Directory, own: Guid, interval: float, changed: Callable[[], object]) -> None:
-        """Read every ``interval`` seconds and whenever ``read_soon`` is called; ``changed`` is called after a reading
-        that differs.
-        """
+        """Read every ``interval`` seconds and after ``read_soon``; call ``changed`` if the reading differs."""
         self._directory = directory
         self._own = own
         self._interval = interval
@@ -132,9 +128,7 @@ class Topology:
         return machine is not None and machine.routing_server
 
     def may_pass_on(self, neighbour: Guid, source: Guid) -> bool:
-        """Whether a queue manager may forward messages of ``source``, as a routing server or as a connector of a
-        foreign one.
-        """
+        """Whether a queue manager may forward messages of ``source``: routing server, or a foreign one's connector."""
         machines = {} if self._snapshot is None else self._snapshot.machines
         machine, origin = machines.get(neighbour), machines.get(source)
         if machine is None or origin is None:
@@ -152,9 +146,7 @@ class Topology:
         return found.site if found.rule is Rule.CONNECTOR else None
 
     async def check_journey(self, destination: Guid) -> None:
-        """Follow a message for a queue manager to its end. Raises NoRouteError if it would loop back here, or get
-        stuck.
-        """
+        """Follow a message for a queue manager to its end. Raises NoRouteError if it would loop back or get stuck."""
         snapshot = self._snapshot
         if snapshot is not None:
             await asyncio.to_thread(follow, snapshot, self._own, destination, tables=self._tables)

@@ -42,9 +42,7 @@ class TransitQueues:
         self._strangers: dict[str, list[_Made]] = {}
 
     def find(self, name: FormatName, block: str, is_declared: bool) -> Queue:
-        """The outgoing queue of that name, created if this neighbour may. Raises MQ_ERROR_INSUFFICIENT_RESOURCES if
-        not.
-        """
+        """The outgoing queue of that name, created if allowed. Raises MQ_ERROR_INSUFFICIENT_RESOURCES if not."""
         queue = self._manager.names.outgoing(name)
         if queue is not None:
             return queue

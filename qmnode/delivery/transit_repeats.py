@@ -1,6 +1,4 @@
-"""Detects other queue managers' transactional messages that are sent again while they wait here for an unavailable next
-hop.
-"""
+"""Detects transactional messages that another queue manager sends again while they wait here for their next hop."""
 
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.protocol.received import ReceivedMessage

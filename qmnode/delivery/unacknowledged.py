@@ -1,6 +1,4 @@
-"""Transactional messages that were sent and wait for their order acknowledgment (MS-MQQB 3.1.5.6), and what the
-acknowledgments do to them.
-"""
+"""Transactional messages that were sent and wait for their order acknowledgment, and what it does (MS-MQQB 3.1.5.6)."""
 
 from collections.abc import Iterable
 from itertools import chain, islice, takewhile
@@ -69,9 +67,7 @@ class Unacknowledged(dict[int, int]):
         self._queue.release(released)
 
     def find(self, sequence_id: int, number: int) -> Entry | None:
-        """Find a message by its place in the sequence, even if it was sent before this process began, or is about to be
-        sent again.
-        """
+        """Find a message by its place in the sequence, also one sent before this process began, or to be sent again."""
         queue, own = self._queue, self._network.manager.identifier
         lookup_identifier = self.get(number)
         if lookup_identifier is not None and lookup_identifier in queue.locked:
@@ -102,9 +98,7 @@ class Unacknowledged(dict[int, int]):
         return self.credibility.is_stored(self.get(acknowledgment.body.tx_sequence_number))
 
     def wait_for(self, acknowledgment: FinalAckReceived) -> bool:
-        """Keep a final acknowledgment until the next hop has stored its message. Return False if that message was not
-        sent.
-        """
+        """Keep a final acknowledgment until the next hop has its message. False if that message was not sent."""
         return acknowledgment.body.tx_sequence_number in self and self.credibility.wait_for(acknowledgment)
 
     def remove(self, entry: Entry, number: int, on_the_way: bool) -> None:

@@ -39,9 +39,7 @@ LOOK = 5.0
 
 
 def directory_of(settings: NodeSettings) -> Directory | None:
-    """The directory that the settings name; None in workgroup mode. Raises ConfigurationError if it cannot be
-    opened.
-    """
+    """The directory that the settings name; None in workgroup mode. Raises ConfigurationError."""
     wanted = settings.directory
     if wanted.name is None:
         return None
@@ -111,9 +109,7 @@ class Membership:
         await self.adopt()
 
     async def adopt(self) -> None:
-        """Create every public queue that the directory assigns to this node: an administrator may have published it
-        there.
-        """
+        """Create every public queue that the directory assigns to this node: published there, perhaps, by hand."""
         try:
             ours = equals("computer", self._manager.computer_name)
             found = [queue async for queue in search(self._directory, Queue, [ours])]

@@ -348,57 +348,19 @@ class WorkgroupDirectory:
 
     offline = False  # 3.1.1.1: DirectoryOffline must be false when DirectoryIntegrated is
 
-    @staticmethod
-    def _refuse() -> DirectoryOperationError:
-        return DirectoryOperationError(
+    async def _refuse(self, *_: Any, **__: Any) -> Any:
+        """``DirectoryNotConnected``: there is no directory."""
+        raise DirectoryOperationError(
             DirectoryOperationResult.DIRECTORY_NOT_CONNECTED,
             "this node runs in workgroup mode and has no directory: use a private queue or a DIRECT format name",
         )
 
-    async def create_directory_object(
-        self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
-    ) -> Guid:
-        """Always ``DirectoryNotConnected``, as every other event but End."""
-        raise self._refuse()
-
-    async def delete_directory_object(self, directory_object: DirectoryObject) -> None:
-        raise self._refuse()
-
-    async def read_directory(
-        self,
-        object_type: type[AnyDirectoryObject],
-        filters: Sequence[Filter] = (),
-        attributes: Collection[str] | None = None,
-        *,
-        force_directory_read: bool = False,
-    ) -> AnyDirectoryObject:
-        raise self._refuse()
-
-    async def read_directory_begin(
-        self,
-        object_type: type[DirectoryObject],
-        filters: Sequence[Filter] = (),
-        attributes: Collection[str] | None = None,
-        sort: Sequence[SortOrder] = (),
-    ) -> int:
-        raise self._refuse()
-
-    async def read_directory_next(self, handle: int) -> DirectoryObject:
-        raise self._refuse()
+    create_directory_object = delete_directory_object = write_directory = _refuse
+    read_directory = read_directory_begin = read_directory_next = _refuse
+    resolve_distribution_list = resolve_queue_alias = _refuse
 
     async def read_directory_end(self, handle: int) -> None:
         """Does nothing, as no reading was begun."""
-
-    async def write_directory(
-        self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
-    ) -> None:
-        raise self._refuse()
-
-    async def resolve_distribution_list(self, identifier: Guid) -> tuple[str, ...]:
-        raise self._refuse()
-
-    async def resolve_queue_alias(self, full_path: str) -> str:
-        raise self._refuse()
 
     async def check_directory_online(self) -> bool:
         return False

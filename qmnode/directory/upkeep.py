@@ -145,9 +145,7 @@ class DirectoryUpkeep:
         return expired
 
     def _watch(self) -> None:
-        """Start the Directory Online Timer if the directory is down, which any event may have found (3.1.7.1.18 and
-        on).
-        """
+        """Start the Directory Online Timer if the directory is down, as any event may find (3.1.7.1.18 and on)."""
         if self._directory.offline:
             self.start(Timer.ONLINE)
 
@@ -198,9 +196,7 @@ class DirectoryUpkeep:
         self._changed()
 
     async def check_directory_online(self) -> None:
-        """Check Directory Online (3.1.7.1.25): when the directory is back, read this node's object and public
-        queues.
-        """
+        """Check Directory Online (3.1.7.1.25): once it is back, read this node's object and public queues."""
         identifier = self.view.queue_manager.identifier
         if identifier is None:
             online = await self._directory.check_directory_online()

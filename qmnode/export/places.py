@@ -74,9 +74,7 @@ class Place:
         return found
 
     def put(self, path: str, content: Any) -> None:
-        """Write a file atomically: readers never see a part of it, and a crash leaves it whole or absent. Raises
-        OSError.
-        """
+        """Write a file atomically: whole or absent, for readers and after a crash. Raises OSError."""
         full = f"{self.root}/{path}"
         if not self.is_local:
             with self.file_system.open_output_stream(full) as stream:

@@ -36,9 +36,7 @@ def serve(jobs: BinaryIO, answers: BinaryIO) -> None:
 
 
 def export(job: dict[str, Any], blocks: list[tuple[int, bytes]]) -> SegmentName:
-    """Write blocks of events as one segment, then apply the limit of the directory. Raises OSError,
-    ConfigurationError.
-    """
+    """Write blocks of events as one segment, then apply the directory's limit. Raises OSError, ConfigurationError."""
     origin = Origin(**job["origin"])
     rows = Rows(job["labels"])
     rows.add_blocks(blocks)

@@ -42,9 +42,7 @@ class NodeStatus:
     warnings: tuple[str, ...] = ()
     """Current faults, in sentences; everything else works."""
     storage_failure: str = ""
-    """Why nothing can be stored now: the disk is full or fails. The node accepts and returns no messages until it
-    works.
-    """
+    """Why nothing can be stored, or received, now: the disk is full or fails."""
     disk_free_bytes: int = 0
     disk_bytes: int = 0
     """Size of the file system that holds the store; 0 if unknown."""
@@ -191,13 +189,9 @@ class IncomingSequenceInformation:
     last_access_time: int
     """LastAccessTime: when the last message arrived, seconds since 1970."""
     is_known: bool = True
-    """Whether the delivering neighbours are known to speak for the source; if not, the sequence has a state of
-    its own.
-    """
+    """Whether the delivering neighbours speak for the source; if not, the sequence has a state of its own."""
     refused_count: int = 0
-    """Messages refused since the node started: repeated, too early, or from a neighbour while another one was
-    active.
-    """
+    """Messages refused since the start: repeated, too early, or from a neighbour while another one was active."""
 
 
 @dataclass(frozen=True, slots=True)

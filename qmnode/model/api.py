@@ -127,9 +127,7 @@ class TransactionApi(ABC):
 
     @abstractmethod
     async def commit(self) -> None:
-        """Apply all operations (3.1.4.4). They are on disk when this returns. Raises MQ_ERROR_TRANSACTION_SEQUENCE if
-        the transaction has ended.
-        """
+        """Apply all operations (3.1.4.4), and sync them. Raises MQ_ERROR_TRANSACTION_SEQUENCE if it has ended."""
 
     @abstractmethod
     async def abort(self) -> None:
@@ -172,15 +170,11 @@ class CursorApi(Closing):
 
     @abstractmethod
     async def peek(self, timeout: float | None = None) -> Message:
-        """Return the message at the cursor. Raises MQ_ERROR_MESSAGE_ALREADY_RECEIVED if it has been received
-        (3.1.7.1.15).
-        """
+        """Return the message at the cursor (3.1.7.1.15). Raises MQ_ERROR_MESSAGE_ALREADY_RECEIVED if it is gone."""
 
     @abstractmethod
     async def peek_next(self, timeout: float | None = None) -> Message:
-        """Step to the next message and return it. Raises MQ_ERROR_ILLEGAL_CURSOR_ACTION before the first peek
-        (3.1.7.1.14).
-        """
+        """Step to the next message and return it. MQ_ERROR_ILLEGAL_CURSOR_ACTION before the first peek (3.1.7.1.14)."""
 
     @abstractmethod
     async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
@@ -247,9 +241,7 @@ class QueueApi(Closing):
 
     @abstractmethod
     async def peek_by_lookup_id(self, lookup_identifier: int = 0, seek: Seek = "current") -> Message:
-        """Return the message with this lookup identifier, the one before or after it, or the first or last of the
-        queue.
-        """
+        """Return the message with this lookup identifier, its neighbour on either side, or the first or last."""
 
     @abstractmethod
     async def receive_begin(self, timeout: float | None = None) -> Message:

@@ -79,9 +79,7 @@ class Expiry:
         return False
 
     def remove(self, when: int, queue_id: int, lookup_identifier: int) -> bool:
-        """Remove a message. Its group stays: other messages may need it, and otherwise it is harmless. Returns as
-        ``add``.
-        """
+        """Remove a message. Its group stays: others may need it, else it is harmless. Returns as ``add``."""
         group = group_of(when, queue_id, lookup_identifier)
         if group in self._groups or group[0] > self._context.clock.time() + FAR:
             return True
@@ -128,9 +126,7 @@ class Expiry:
         self._arm_for_next()
 
     def _expired(self, queue_id: int, lookup_identifier: int) -> bool:
-        """Time To Be Received Timer Expired (3.1.7.2.7). False if a reader holds the message, which expires on
-        release.
-        """
+        """Time To Be Received Timer Expired (3.1.7.2.7). False if a reader holds the message: it expires on release."""
         queue = self._context.queues.numbered(queue_id)
         if queue is None:
             return True

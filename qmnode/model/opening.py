@@ -263,9 +263,7 @@ class Opening:
         return MultipleQueueDescriptor(",".join(map(str, names)), several)
 
     async def _look_up(self, name: FormatName, access: Access) -> None:
-        """Look up a public queue elsewhere before it is first opened: the directory must know it, and its base
-        priority.
-        """
+        """Look up a public queue elsewhere before it is first opened: whether it exists, and its base priority."""
         names = self._context.names
         if (
             access is not Access.SEND

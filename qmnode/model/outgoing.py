@@ -87,9 +87,7 @@ class OutgoingQueue(Queue):
 
     @property
     def _resting(self) -> OutgoingQueueState:
-        """The state while the queue has no session. In hardened mode it is locked, as nothing is transferred: 3.1.3,
-        3.1.7.1.5.
-        """
+        """The state while there is no session. In hardened mode nothing is transferred: locked (3.1.3, 3.1.7.1.5)."""
         return OutgoingQueueState.LOCKED if self.context.settings.hardened_security else OutgoingQueueState.INACTIVE
 
     def stored_attributes(self) -> dict[str, Any]:
@@ -232,9 +230,7 @@ class OutgoingQueue(Queue):
             self.context.outcomes.add_to_journal(self.context.queues.journal, lookup_identifier, value)
 
     def release(self, lookup_identifiers: Iterable[int]) -> list[Entry]:
-        """Delete locked messages that were transferred, and return their values. Messages deleted earlier are
-        skipped.
-        """
+        """Delete locked messages that were transferred, and return their values; those deleted earlier are skipped."""
         locked, pop = self.locked, self.locked.pop
         gone: list[Entry] = [
             (one, position.value) for one in lookup_identifiers if (position := pop(one, None)) is not None

@@ -139,9 +139,7 @@ class Lane:
         return min(first, self.locked_floor)
 
     def insert(self, lookup_identifier: int, value: bytes, keep: bool) -> None:
-        """Insert an available message. ``keep`` it in the window, if it belongs there, because the queue has a
-        reader.
-        """
+        """Insert an available message. ``keep`` it in the window, if it belongs there, as the queue has a reader."""
         if lookup_identifier > self.window_end:
             if self.complete:
                 if keep and self._has_room(len(value)):
@@ -386,9 +384,7 @@ def lock_first(queue: "Queue", limit: int, size: int) -> list[Entry]:
 
 
 def take_received(queue: "Queue", limit: int, size: int) -> list[Entry]:
-    """``take`` and ``delete`` for up to ``limit`` received messages from the start of the queue. It ends with the one
-    that reaches ``size`` bytes.
-    """
+    """``take`` and ``delete`` for up to ``limit`` messages from the start, to the one that reaches ``size`` bytes."""
     taken: list[Entry] = []
     locked = queue.locked
     for lane in queue.lanes:

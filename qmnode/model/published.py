@@ -135,9 +135,7 @@ class PublishedQueues:
             raise MessageQueuingError(code, f"{name} cannot be opened: {error.sentence}") from None
 
     async def get_queue_path(self, name: FormatName) -> tuple[str, str]:
-        """Get Queue Path (3.1.7.1.26): path name (or empty) and computer of a queue. Raises
-        MQ_ERROR_ILLEGAL_FORMATNAME.
-        """
+        """Get Queue Path (3.1.7.1.26): its path name or "", its computer. Raises MQ_ERROR_ILLEGAL_FORMATNAME."""
         local = self._context.names.local(name) if self._context.names.is_local(name) else None
         try:
             match name:

@@ -117,9 +117,7 @@ class QueueManager(QueueManagerApi):
         return all(queue.message_count == 0 for queue in self.queue_collection.values())
 
     def adopt_identifier(self, identifier: Guid) -> None:
-        """Adopt the identifier that the directory assigned. Only while :attr:`is_drained`, and before the first
-        session.
-        """
+        """Adopt the identifier that the directory assigned: while :attr:`is_drained`, before the first session."""
         self.identifier = identifier
         self.context.adopt_identifier(identifier)
 
@@ -130,9 +128,7 @@ class QueueManager(QueueManagerApi):
         self.context.duplicates.start()
 
     def _forget_prepared_transactions(self) -> None:
-        """Abort transactions that releases up to 0.1 could prepare for a coordinator: no coordinator will ever end
-        them.
-        """
+        """Abort transactions that releases up to 0.1 could prepare: no coordinator will ever end them."""
         for identifier, _ in self.store.read_transactions():
             log.warning(
                 "a prepared transaction is aborted: what it received is in its queues, what it sent is not sent",

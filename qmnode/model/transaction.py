@@ -74,9 +74,7 @@ class Transaction(TransactionApi):
     """An internal transaction, ended by ``commit`` or ``abort``; one that is never ended aborts when the node stops."""
 
     def __init__(self, context: "Context", identifier: Guid, *, single: bool = False) -> None:
-        """``single``: of one call, which commits it at once. Nobody else could end it: it is not listed, and a failed
-        commit aborts it.
-        """
+        """``single``: of one call, which commits it at once. It is not listed, and a failed commit aborts it."""
         self.context = context
         self._single = single
         self.identifier = identifier

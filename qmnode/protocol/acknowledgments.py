@@ -98,9 +98,7 @@ def requested(message: UserMessage, message_class: int) -> bool:
 def administration_acknowledgment(
     message: UserMessage, message_class: MessageClass, send_insecure_nacks: bool = False
 ) -> AdministrationAcknowledgment | None:
-    """The acknowledgment of this class. None if it was not requested, has no queue, or is one that 5.1 calls
-    insecure.
-    """
+    """The acknowledgment of this class. None if not requested, without a queue, or insecure by 5.1."""
     header = message.user_header
     admin_kind = UserFlags.AQ.get(header.flags)
     if not admin_kind or not requested(message, message_class):

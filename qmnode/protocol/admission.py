@@ -47,9 +47,7 @@ class Space(Enum):
 
 @dataclass(slots=True)
 class Destination:
-    """The caller's knowledge of a destination. Make one per name and batch; ``room`` decreases as messages are
-    accepted.
-    """
+    """The caller's knowledge of a destination, one for each name and batch; ``room`` falls with accepted messages."""
 
     kind: DestinationKind
     queue: object = None
@@ -60,9 +58,7 @@ class Destination:
     room: int | None = None
     """Bytes left under the queue's quota; None for no limit."""
     space: Callable[[ReceivedMessage], Space] | None = None
-    """Called for each message to be forwarded if there is no other objection; it sets ``queue``. None if all are
-    accepted.
-    """
+    """Called for each message to be forwarded without other objection; sets ``queue``. None: all are accepted."""
     until: int = INFINITE
     """The time, in seconds since 1970, until which forwarded messages may wait."""
 

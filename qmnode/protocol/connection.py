@@ -169,9 +169,7 @@ class OutgoingConnection:
         self._take(ConnectionInput.ENDS_HERE, now, time)
 
     def reroute(self, now: float, time: int) -> None:
-        """Look up the next hops now instead of waiting, because they may have changed. An open session is not
-        touched.
-        """
+        """Look up the next hops now: they may have changed. An open session is not touched."""
         self._take(ConnectionInput.REROUTE, now, time)
 
     def forget_hops(self) -> None:

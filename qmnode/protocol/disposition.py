@@ -45,9 +45,7 @@ def after_order_ack(user_flags: int, final_ack_requested: bool = False) -> Fate:
 
 
 def after_final_ack(user_flags: int, message_class: int) -> Fate:
-    """The fate of a message with a FinalAck, whether it was waiting for it or is still in the outgoing queue
-    (3.1.5.7).
-    """
+    """The fate of a message with a FinalAck, whether it waited for it or is still in the outgoing queue (3.1.5.7)."""
     if message_class == MessageClass.MQMSG_CLASS_ACK_RECEIVE:
         return Fate.JOURNAL if user_flags & _JP else Fate.RELEASE
     return Fate.TRANSACTIONAL_DEAD_LETTER if user_flags & _JN else Fate.RELEASE
@@ -69,9 +67,7 @@ even acknowledged by default and would leave no trace. Refusals for security kee
 
 
 def refused_here(user_flags: int, message_class: int) -> Fate:
-    """The fate of a refused message on the refusing node. A transactional one is kept by its source, which gets a
-    FinalAck.
-    """
+    """The fate of a refused message at the refuser. A transactional one is kept by its source for the FinalAck."""
     if message_class in KEPT_WHEN_REFUSED and user_flags & _JN and not user_flags & _TH:
         return Fate.DEAD_LETTER
     return Fate.RELEASE

@@ -44,9 +44,7 @@ class Establishment:
         self.remote = remote
         """RemoteQMGuid: null at an initiator that has only a direct format name, until the answer gives it."""
         self.certified: Guid | None = None
-        """The queue manager that the peer's certificate names. ZERO_GUID if it should name one and does not; None
-        without a certificate.
-        """
+        """The queue manager that the peer's certificate names; ZERO_GUID: it names none; None: no certificate."""
         self.admits: Callable[[Guid], bool] | None = None
         """Whether an initiator may speak as it does in the name of a queue manager; None: any may."""
         self.direct = direct
@@ -100,9 +98,7 @@ class Establishment:
         return answer.write(), accepted
 
     def take_answer(self, packet: EstablishConnection, now: float) -> bool:
-        """Check the EstablishConnection response, 3.1.5.3.2. Return False if the acceptor refuses. Raises
-        RemoteProtocolError if it is invalid.
-        """
+        """Check the EstablishConnection response, 3.1.5.3.2. False: refused. Raises RemoteProtocolError."""
         answer = packet.establish_connection_header
         if packet.internal_header.flags & InternalFlags.CS.mask:
             return False

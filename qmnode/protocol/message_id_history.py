@@ -35,9 +35,7 @@ _CONTENT: Final = 0xFFFF_FFFF
 """The identifier under which the content of a message is entered, as if it were a source."""
 _CONTENT_PAGE: Final = _CONTENT >> PAGE_SHIFT
 FEW: Final = 32
-"""A page with fewer messages than this costs more than it saves. Sources that number messages in order leave few of
-those.
-"""
+"""A page with fewer messages costs more than it saves. Sources that number messages in order leave few of those."""
 _LEDGERS: Final = 8
 """Pages with few messages for all neighbours together, as a multiple of the limit of one."""
 
@@ -189,9 +187,7 @@ class MessageIdHistory:
         ]
 
     def clean(self, time: int) -> bool:
-        """MessageIDHistory Cleanup Timer Event, 3.1.6.7. Return whether anything is left. Deletions are in
-        ``take_records``.
-        """
+        """MessageIDHistory Cleanup Timer Event, 3.1.6.7: whether any is left. Deletions are in ``take_records``."""
         limit = time - self._parameters.history_retention
         contents = False
         for source, entry in list(self._sources.items()):
@@ -355,9 +351,7 @@ class Latest:
                     speaker.index.pop(_key(message.received), None)
 
     def of_others(self, received: ReceivedMessage, address: str) -> list[bytes]:
-        """Messages from strangers at other addresses than ``address`` at this message's position, or with its
-        identifier.
-        """
+        """Messages of strangers elsewhere than ``address`` with this message's position or identifier."""
         key, found = _key(received), []
         for one, speaker in self._speakers.items():
             if one == address:

@@ -43,9 +43,7 @@ class Neighbour:
         self.known: dict[Guid, bool] = {}
         """By source: whether this neighbour is known to speak for it."""
         self.elsewhere: set[Guid] = set()
-        """Sources known to be at other addresses. Their messages are not forwarded for this neighbour: the next hop
-        would believe them.
-        """
+        """Sources known to be elsewhere: not forwarded for this neighbour, whom the next hop would believe."""
         self.unanswered: set[Guid] = set()
         """Sources whose addresses could not be found in time. Their messages are not forwarded either: this neighbour
         may not be them. They wait at their source.

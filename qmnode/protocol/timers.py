@@ -1,6 +1,4 @@
-"""The timers of 3.1.2, as names and deadlines. The caller, which has the clock, asks for the next one and reports its
-expiry.
-"""
+"""The timers of 3.1.2, as names and deadlines. The caller has the clock, asks for the next, reports its expiry."""
 
 from enum import Enum, unique
 from operator import itemgetter

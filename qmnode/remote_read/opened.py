@@ -81,9 +81,7 @@ class QueueContext:
 
 @dataclass(eq=False, slots=True)
 class RemoteReadEntry:
-    """A read: RemoteReadEntry, the object behind a PCTX_REMOTEREAD_HANDLE_TYPE (MS-MQQP 3.1.1.2), and
-    PendingRequestEntry (MS-MQRR 3.1.1.2).
-    """
+    """A read: RemoteReadEntry, PCTX_REMOTEREAD_HANDLE_TYPE (MS-MQQP 3.1.1.2), PendingRequestEntry (MS-MQRR 3.1.1.2)."""
 
     queue: RemoteQueue
     request_id: int

@@ -52,9 +52,7 @@ class RemoteOpening:
         return self._queues.add(opened, caller)
 
     def _at_home(self, name: FormatName, caller: Caller) -> FormatName:
-        """The name with a local address: the one that the caller has connected to is this computer's, even if the
-        settings do not know it.
-        """
+        """The name with a local address: the one that the caller connected to is ours, whatever the settings know."""
         if not isinstance(name, DirectFormatName) or name.protocol not in (DirectProtocol.TCP, DirectProtocol.OS):
             return name
         if name.path.computer != caller.local_address:

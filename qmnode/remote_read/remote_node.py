@@ -131,9 +131,7 @@ class RemoteNode:
 
     @staticmethod
     async def _reader(host: str, port: int, client: RpcClient, options: RemoteReadOptions) -> RpcClient:
-        """Connect to qm2qm if it is on another port than qmcomm, which reports its port; otherwise share one
-        connection.
-        """
+        """Connect to qm2qm if qmcomm reports another port for it; otherwise share one connection."""
         request = qmcomm.ServerPortRequest(ip=PortType.IP_READ)
         read_port = (await client.call(QMCOMM, qmcomm.GET_SERVER_PORT, request)).status
         if read_port in (0, port):

@@ -90,9 +90,7 @@ class RemoteReadServer:
         return self.server.port
 
     async def start(self) -> None:
-        """Start to listen. Raises MQ_ERROR_SERVICE_NOT_AVAILABLE if a port is not available or the node is in hardened
-        mode.
-        """
+        """Start to listen. Raises MQ_ERROR_SERVICE_NOT_AVAILABLE if a port is taken or the node is hardened."""
         settings = self.settings
         if self._manager.settings.hardened_security:
             # HardenedSecurity, MS-MQDMPR 3.1.1.1: no RPC request is responded to.

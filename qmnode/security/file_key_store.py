@@ -1,6 +1,4 @@
-"""Private keys in one file: mode 0600, replaced as a whole, encrypted at rest as its :mod:`~qmnode.security.sealing`
-has it.
-"""
+"""Private keys in one file of mode 0600, replaced as a whole, encrypted by its :mod:`~qmnode.security.sealing`."""
 
 from __future__ import annotations
 

@@ -185,9 +185,7 @@ class Principals:
         return isinstance(self._directory, PasswordCheck)
 
     async def user_of_password(self, account: str, password: str) -> Sid | None:
-        """The directory's user with this name and password; None if there is none. MQ_ERROR_NO_DS if the directory
-        cannot be asked.
-        """
+        """The directory's user with this name and password, or None. MQ_ERROR_NO_DS if there is no answer."""
         if not isinstance(self._directory, PasswordCheck):
             return None
         try:

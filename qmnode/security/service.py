@@ -290,9 +290,7 @@ class SecurityService:
         return await self._admission.judge(arrivals, now)
 
     def refusal_of_plain(self, rules: QueueRules, believed: Sender | None = None) -> Refused | None:
-        """The reason why a queue refuses messages that are neither signed nor encrypted: computed once, without a look
-        at each message.
-        """
+        """Why a queue refuses messages that are neither signed nor encrypted, computed once for all of them."""
         return self._admission.refusal_of_plain(rules, believed)
 
     def clean_up(self, now: float) -> float | None:

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 _PADDING: Final = padding.PKCS1v15()
 
 LEVELS_TRIED: Final[tuple[AuthenticationLevel, ...]] = (AuthenticationLevel.SIG20, AuthenticationLevel.SIG10)
-"""The kinds of SecurityData.Signature, in the order in which 3.1.5.8.3 tries them; the multiple-destination one is
-SIG30.
-"""
+"""The kinds of SecurityData.Signature, in the order of 3.1.5.8.3; SIG30 is the multiple-destination one."""
 
 
 def sign(private_key: PrivateKey, algorithm: HashAlgorithm, data: bytes) -> bytes:

@@ -40,9 +40,7 @@ class StorageSettings(_Settings):
     log_limit: Bytes = Field(default=128 * _MIB, ge=_MIB)
     """Bytes of write-ahead log. A restart after a crash replays at most this much."""
     low_space: Bytes = Field(default=256 * _MIB, ge=0)
-    """Free bytes of the disk below which the node warns. If a write finds no room, the node accepts nothing until there
-    is some.
-    """
+    """Free bytes of the disk below which the node warns. Without room for a write, it accepts nothing."""
     identifier_block: int = Field(default=65536, ge=1)
     """Message identifiers reserved on disk at a time. A crash skips the rest of a block."""
     identifier_jump: int = Field(default=1 << 24, ge=1)
@@ -62,9 +60,7 @@ class QuotaSettings(_Settings):
     QueueManagerQuota. An extension.
     """
     notices_per_neighbour: Quota = 0x00004000
-    """The part of them that one neighbour causes: 16 MiB, and at most a thirty-second of QueueManagerQuota. An
-    extension.
-    """
+    """The part of them that one neighbour causes: 16 MiB, at most 1/32 of QueueManagerQuota. An extension."""
     outgoing_queues: int = Field(default=10_000, ge=0)
     """Outgoing and connector queues, each created on the first message to it. An extension. Messages from elsewhere,
     which name queues for their acknowledgments, create at most half of them. Passing messages create at most half of
@@ -73,18 +69,14 @@ class QuotaSettings(_Settings):
     subqueues: int = Field(default=1_000, ge=1)
     """Subqueues of one queue, which every sender to it may make. An extension."""
     message_ids: int = Field(default=1_000_000, ge=1_000)
-    """Message ids that one queue remembers to detect duplicates. At the limit it forgets the oldest, even within its
-    window. An extension.
-    """
+    """Message ids that one queue remembers to detect duplicates; at the limit it forgets the oldest. An extension."""
 
 
 class PoisonSettings(_Settings):
     """The handling of a message whose receiving transactions keep aborting."""
 
     aborts: int = Field(default=0, ge=0, le=255)
-    """Aborted receives after which a message is moved away. 0 leaves it at the head for ever, as the specification
-    does.
-    """
+    """Aborted receives after which a message is moved away. 0, as specified, leaves it at the head for ever."""
     target: Literal["subqueue", "dead-letter"] = "subqueue"
     """The place it is moved to: the queue's ``poison`` subqueue, or the transactional dead-letter queue."""
 
@@ -116,21 +108,13 @@ class TransportSettings(_Settings):
     ping_port: int = Field(default=3527, ge=1, le=0xFFFF)
     """The UDP port of pings, 2.1.2."""
     sessions: int = Field(default=2_000, ge=1)
-    """Incoming connections to this node. At the limit, silent ones make room first, then idle ones of the address block
-    that holds the most.
-    """
+    """Incoming connections to this node. At the limit silent ones make room, then idle ones of the largest block."""
     sessions_per_peer: int = Field(default=200, ge=1)
-    """Incoming connections from one IPv4 address, or one IPv6 network of 64 bits. A queue manager has one for each of
-    its outgoing queues.
-    """
+    """Incoming connections from one IPv4 address or IPv6 /64. A queue manager has one for each outgoing queue."""
     messages_per_second: int = Field(default=100_000, ge=1)
-    """Messages per second from all connections of one address. A message's sender is unproven until the message has
-    been read.
-    """
+    """Messages per second from all connections of one address: senders are unproven until messages are read."""
     incomplete_bytes: Bytes = Field(default=64 * _MIB, ge=_MIB)
-    """Bytes of incomplete packets that all connections may hold together. At the limit, the connection that has been
-    silent for longest is closed.
-    """
+    """Bytes of incomplete packets of all connections. At the limit, the one silent for longest is closed."""
 
 
 class ExportSettings(_Settings):
@@ -143,13 +127,9 @@ class ExportSettings(_Settings):
     roll_bytes: Bytes = Field(default=32 * _MIB, ge=4096)
     """or this many bytes of recorded events; in the segment they take a fifth of that."""
     backlog_bytes: Bytes = Field(default=512 * _MIB, ge=4096)
-    """Bytes of events that wait in the store for an unavailable target. When it is full, further events are counted and
-    discarded.
-    """
+    """Bytes of events that wait in the store for an unavailable target. When full, more are counted and discarded."""
     directory_bytes: Bytes = Field(default=10 * 1024 * _MIB, ge=0)
-    """Bytes of this node's segments in a directory: the oldest are deleted beyond that. 0 means no limit; a bucket has
-    its own rules of expiry.
-    """
+    """Bytes of this node's segments in a directory, of which the oldest are deleted; 0: no limit. Not for buckets."""
     labels: bool = True
     """Whether the labels of messages are exported."""
     sample_seconds: float = Field(default=60.0, gt=0)
@@ -159,9 +139,7 @@ class ExportSettings(_Settings):
 
 
 class BodySettings(_Settings):
-    """The cost limits for decoding the body of one message, wherever bodies are shown. Beyond them the bytes are shown,
-    with the reason.
-    """
+    """The cost limits for decoding one body, wherever bodies are shown. Beyond them: its bytes, and why."""
 
     nodes: int = Field(default=DEFAULT_LIMITS.nodes, ge=1, le=10_000_000)
     """The most values, elements and attributes."""

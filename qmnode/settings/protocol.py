@@ -1,6 +1,4 @@
-"""The settings of the binary protocol: each default with its section of MS-MQQB. Durations are in seconds
-unless noted.
-"""
+"""The settings of the binary protocol: each default with its section of MS-MQQB. Durations are in seconds."""
 
 from typing import Self
 
@@ -79,13 +77,9 @@ class TransferSettings(_Settings):
     incoming_sequences: int = Field(default=100_000, ge=1)
     """The most (source queue manager, destination name) pairs whose transactional messages are tracked."""
     incoming_sequences_per_neighbour: int = Field(default=50_000, ge=1)
-    """The most of them from one address: half, so that a peer that invents source queue managers leaves places for the
-    others.
-    """
+    """The most of them from one address: half, so that invented source queue managers leave places for others."""
     notice_lifetime: int = Field(default=345_600, ge=1, le=0xFFFF_FFFE)
-    """Seconds that an administration acknowledgment may be in transit: 4 days, as messages by default. 3.1.7.15 lets it
-    wait for ever.
-    """
+    """Seconds that an administration acknowledgment may be in transit: 4 days, for ever in 3.1.7.15."""
     sequence_clock_tolerance: int = Field(default=86_400, ge=0)
     """Seconds by which the time stamp in the identifier of a transactional sequence may lie in the future."""
     only_registered_addresses: bool = True
@@ -122,9 +116,7 @@ class TransferSettings(_Settings):
     unknown_machine_bytes: Bytes = Field(default=16 * 1024 * 1024, ge=1)
     """The most bytes of such messages, likewise."""
     routing_refresh: float = Field(default=300.0, gt=0)
-    """Seconds between readings of sites, routing links and queue managers, in addition to the directory's own notices
-    of change.
-    """
+    """Seconds between readings of sites, routing links and queue managers, beside the directory's notices of change."""
 
     def resend_table(self) -> tuple[int, ...]:
         """The table of resend intervals: ResendTimerTable, 3.1.3.1."""

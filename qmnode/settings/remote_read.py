@@ -9,9 +9,7 @@ from qmnode.settings.units import Bytes
 
 
 class RemoteReadSettings(BaseModel):
-    """Remote reading of queues over DCE/RPC, by other machines here and by this node elsewhere. Durations are in
-    seconds.
-    """
+    """Remote reading of queues over DCE/RPC, by others here and by this node elsewhere. Durations are in seconds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,9 +25,7 @@ class RemoteReadSettings(BaseModel):
     address: str = ""
     """The IP address to listen on; empty means every address of the machine."""
     port: int = Field(default=2103, ge=0, le=0xFFFF)
-    """The port of the interfaces, 0 for any free port. A port in use is raised by 11 until a free one is found (MS-MQQP
-    3.1.4.8).
-    """
+    """The port of the interfaces, 0 for any. A port in use is raised by 11 until one is free (MS-MQQP 3.1.4.8)."""
     endpoint_mapper_port: int = Field(default=135, ge=0, le=0xFFFF)
     """The port of this node's endpoint mapper, and of others; 0 means none. Then those of others are not asked: their
     interfaces are expected at ``port``. Port 135 needs the capability CAP_NET_BIND_SERVICE.
@@ -49,9 +45,7 @@ class RemoteReadSettings(BaseModel):
     service_host: str = ""
     """The host part of the principal for all computers that this node reads from; empty: each has its own."""
     account: str = ""
-    r"""The account with which this node reads queues elsewhere, ``DOMAIN\user`` or ``user@REALM``. Empty:
-    anonymously.
-    """
+    r"""The account with which this node reads elsewhere, ``DOMAIN\user`` or ``user@REALM``. Empty: anonymously."""
     mechanism: Literal["ntlm", "kerberos", "negotiate"] = "negotiate"
     r"""How this node authenticates elsewhere. NTLM uses ``password_file``; Kerberos uses the tickets of the process and
     needs the extra ``kerberos``. With ``negotiate`` (SPNEGO) both sides agree on one: Kerberos is offered if there is a
@@ -75,9 +69,7 @@ class RemoteReadSettings(BaseModel):
     context_handles: int = Field(default=4_096, ge=1)
     """Context handles of one client: each open queue is one, and each received message whose read has not ended."""
     held_bytes: Bytes = Field(default=64 * 1024 * 1024, ge=1)
-    """Bytes of received messages of one client whose reads have not ended. One message is always allowed, however
-    large.
-    """
+    """Bytes of received messages of one client whose reads have not ended. One message is always allowed."""
     pending_request_timeout: float = Field(default=300.0, gt=0)
     """The time in which a client of RemoteRead must end the read of a message that it was sent. After it the message
     returns to its place (MS-MQRR 3.1.2.2; Windows: RpcCancelTimeout, five minutes).

@@ -105,13 +105,9 @@ class SecuritySettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     weak_algorithms_sent: frozenset[WeakAlgorithm] = frozenset()
-    """Weak algorithms that outgoing messages may use, and weak keys that this node creates. The specification allows
-    all; none is secure today.
-    """
+    """Weak algorithms that outgoing messages may use, and weak keys created here. The specification allows all."""
     weak_algorithms_accepted: frozenset[WeakAlgorithm] = frozenset()
-    """Weak algorithms accepted in received messages: a signature made with one verifies, or a body decrypts, only if it
-    is listed here.
-    """
+    """Weak algorithms accepted in received messages: others' signatures do not verify, nor bodies decrypt."""
 
     hash_algorithm: HashAlgorithm = HashAlgorithm.SHA_512
     """The hash of a signature unless the message asks for another: MS-MQMQ 2.2.19.3 and its note 7."""
@@ -141,9 +137,7 @@ class SecuritySettings(BaseModel):
     send_symmetric_key_cache_size: int = Field(default=53, ge=2)
     """SendSymmetricKeyCacheSize, MS-MQQB 3.1.3.1: the most cached entries."""
     symmetric_key_short_lifetime: int = Field(default=600_000, ge=1)
-    """SymmetricKeyShortLifetime, MS-MQQB 3.1.3.1: the time for which one session key encrypts the messages to a
-    computer.
-    """
+    """SymmetricKeyShortLifetime, MS-MQQB 3.1.3.1: the time for which one session key encrypts to a computer."""
     public_key_lifetime: int = Field(default=600_000, ge=1)
     """The time for which another computer's keys from the directory are cached. MS-MQQB 3.1.7.1.5 reads them once per
     session, which would never learn of a new key; a rotation waits for this bound.

@@ -30,9 +30,7 @@ class MessageKind(Enum):
 
 # fmt: off
 class OrderAckBody(Structure, section="MS-MQQB 2.2.4.1", title="OrderAck Body"):
-    """The last transactional message that was received in order. ``tx_sequence_id`` is a TxSequenceID as one
-    integer.
-    """
+    """The last transactional message received in order. ``tx_sequence_id`` is a TxSequenceID as one integer."""
 
     tx_sequence_id: int              = u64(0, "TxSequenceID", "The sequence")
     tx_sequence_number: int          = u32(8, "TxSequenceNumber", "The message's place in it, from 1",

@@ -1,6 +1,4 @@
-"""Checks packets against the rules: their kind, and every broken rule for which a node refuses them. ``capture``
-explains.
-"""
+"""Checks packets against the rules: their kind, and each broken rule for which a node refuses them."""
 
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -204,9 +204,7 @@ class Array(Field):
 
 @dataclass(slots=True, kw_only=True)
 class Choice(Field):
-    """One of several kinds, by the value of the flags field or number at the path ``on``; None means no field
-    at all.
-    """
+    """One of several kinds, by the flags field or number at the path ``on``; None means no field at all."""
 
     on: str
     cases: Mapping[int, Field | None]
@@ -416,9 +414,7 @@ def nested(
     default: Any = REQUIRED,
     when: str | None = None,
 ) -> Any:
-    """Another structure in place; with ``when``, only if that flag is set (a constructor sets it if a value is
-    given).
-    """
+    """Another structure in place; with ``when``, only if that flag is set (a constructor sets it for a value)."""
     return Nested(
         offset=offset, name=name or getattr(structure, "__name__", ""), meaning=meaning, structure=structure,
         default=default, required=default is REQUIRED, when=when,

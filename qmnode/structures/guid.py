@@ -32,9 +32,7 @@ def guid_from_bytes(wire: bytes | bytearray | memoryview) -> Guid:
 
 
 def guid_from_text(text: str) -> Guid:
-    """A GUID from ``8-4-4-4-12`` hexadecimal digits in any case, with or without braces. Raises ValueError for other
-    text.
-    """
+    """A GUID from ``8-4-4-4-12`` hexadecimal digits in any case, perhaps in braces. Raises ValueError."""
     match = _TEXT.fullmatch(text)
     if match is None:
         raise ValueError(f"not a GUID: {text[:64]!r}; expected 8-4-4-4-12 hexadecimal digits")

@@ -103,9 +103,7 @@ class SessionAck(
     requires={"base_header.flags.IN": 1, "base_header.flags.SH": 1,
               "internal_header.flags.PT": InternalPacketType.SESSION_ACK},
 ):
-    """Acknowledges messages of a session. PacketSize counts its SessionHeader (frame 8 of MS-MQQB 4.1.8), unlike in a
-    UserMessage.
-    """
+    """Acknowledges messages of a session. PacketSize counts its SessionHeader (frame 8 of MS-MQQB 4.1.8)."""
 
     base_header: BaseHeader         = nested(0, BaseHeader, "Size and options of the packet", default=_BASE)
     internal_header: InternalHeader = nested(16, InternalHeader, "PT is 1", default=InternalHeader())

@@ -227,9 +227,7 @@ class Structure(_Base, metaclass=StructureMeta):
 
     @classmethod
     def parse(cls, buffer: Buffer, offset: int = 0) -> Self:
-        """The structure that fills ``buffer`` from ``offset`` to its end. Raises PacketError, also for bytes
-        left over.
-        """
+        """The structure that fills ``buffer`` from ``offset`` to its end, exactly. Raises PacketError."""
         if buffer.__class__ is bytes and offset == 0:  # the hot path: one call less
             value, stop = cls._read_bytes(buffer, 0, len(buffer), 0)
         else:

@@ -42,9 +42,7 @@ INSECURE_NACKS: Final = frozenset(
         MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER,
     }
 )
-"""Administration acknowledgments that give a stranger information about this queue manager: off by default (3.1.7.15,
-5.1).
-"""
+"""Administration acknowledgments that tell strangers of this queue manager: off by default (3.1.7.15, 5.1)."""
 
 _RECEIVE: Final = 0x4000
 _NEGATIVE: Final = 0x8000

@@ -130,9 +130,7 @@ class MultiQueueFormatHeader(
 
 
 def format_names(addresses: MQFAddressHeader) -> str:
-    """The names of a list as one format name, with several elements if the list has them. Raises ValueError for an
-    invalid name.
-    """
+    """The names of a list as one format name, of several elements if need be. Raises ValueError if invalid."""
     return ",".join(str(_format_name(element.format_name)) for element in addresses.format_name_list)
 
 

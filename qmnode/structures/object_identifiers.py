@@ -28,9 +28,7 @@ class DlId(Structure, section="MS-MQMQ 2.2.9", title="DL_ID"):
 
 
 class MulticastId(Structure, section="MS-MQMQ 2.2.10", title="MULTICAST_ID"):
-    """A multicast address and port. The address is in network byte order, as in sockets: its first number is the first
-    byte.
-    """
+    """A multicast address and port. The address is in network byte order: its first number is the first byte."""
 
     address: int = u32(0, "m_address", "IPv4 address, the bytes in network order")
     port: int    = u32(4, "m_port", "Port, 0 to 65535", allowed=range(0x10000))

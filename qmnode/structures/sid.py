@@ -1,6 +1,4 @@
-"""SID, MS-DTYP 2.4.2, the identity of a user or group: packet form (2.4.2.2), text form (2.4.2.1), well-known SIDs
-(2.4.2.4).
-"""
+"""SID, MS-DTYP 2.4.2, of a user or group: packet form (2.4.2.2), text form (2.4.2.1), well-known ones (2.4.2.4)."""
 
 from __future__ import annotations
 

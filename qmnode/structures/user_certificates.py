@@ -1,6 +1,4 @@
-"""MQUSERSIGNCERT, MQUSERSIGNCERTS (MS-MQMQ 2.2.22, 2.2.21): users' signing certificates, as the directory
-stores them.
-"""
+"""MQUSERSIGNCERT, MQUSERSIGNCERTS (MS-MQMQ 2.2.22, 2.2.21): users' signing certificates in the directory."""
 
 from qmnode.structures.fields import Guid, array, data, guid, length32, raw
 from qmnode.structures.layout import Structure

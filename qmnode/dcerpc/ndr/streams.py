@@ -18,9 +18,7 @@ _WORDS: Final = {
 
 
 class NdrWriter:
-    """Writes stub data. The referents of embedded pointers follow the type that contains the pointers (C706
-    14.3.12.3).
-    """
+    """Writes stub data. Referents of embedded pointers follow the type that contains them (C706 14.3.12.3)."""
 
     __slots__ = ("data", "deferred", "referent", "word")
 

@@ -52,9 +52,7 @@ _REQUIRED: Final = object()
 def member(
     type: Declared, name: str, *, default: Any = _REQUIRED, allowed: range | None = None, switch: str = ""
 ) -> Any:
-    """A member, with the specification's name. ``allowed``: the range attribute. ``switch``: the member that selects a
-    union's case.
-    """
+    """A member, with the specification's name. ``allowed``: the range; ``switch``: the member that selects the case."""
     return Member(type, name, default, allowed, switch)
 
 
@@ -350,9 +348,7 @@ class Parameters(NdrStructure):
 
     @classmethod
     def decode(cls, data: bytes, representation: Representation) -> Self:
-        """Decode the parameters in stub data. Raises NdrError if they are invalid; data after them are ignored (C706
-        14.1).
-        """
+        """Decode the parameters in stub data, ignoring data after them (C706 14.1). Raises NdrError if invalid."""
         reader = NdrReader(data, representation.word)
         value: Self = cls.codec(representation).read(reader)
         return value

@@ -61,9 +61,7 @@ class Codec:
     def __init__(self, align: int, code: str = "") -> None:
         self.align = align
         self.code = code
-        """The code of the struct module, if the type has a fixed form that can be packed together with its
-        neighbours.
-        """
+        """The code of the struct module, if the type has a fixed form that can be packed with its neighbours."""
 
     def write(self, writer: NdrWriter, value: Any) -> None:
         """Append a value to the stream."""
