@@ -1,6 +1,4 @@
-"""The event loop of a node: uvloop where it is installed (extra ``uvloop``), which costs less processor time for each
-message, and asyncio's own where it is not.
-"""
+"""The event loop of a node: uvloop where installed (extra ``uvloop``), which is cheaper, or asyncio's own."""
 
 import asyncio
 import os

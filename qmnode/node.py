@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 class QueueManager(ModelQueueManager):
-    """A queue manager in this process.
-
-    ``async with QueueManager.open(path) as qm`` and ``qm = await QueueManager.open(path)`` both open one.
-    """
+    """A queue manager in this process: ``async with QueueManager.open(path)`` or ``await QueueManager.open(path)``."""
 
     principals: Principals
     """Says who callers are."""

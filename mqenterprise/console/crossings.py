@@ -81,10 +81,7 @@ class Crossings:
 
 
 def look_up(directory: EnterpriseDirectory, before: Crossings) -> dict[Guid, str | None]:
-    """The computers of public queues: those known before, and those that were asked about since.
-
-    Raises ``DirectoryError``.
-    """
+    """The computers of public queues: those known before, and those asked about since. Raises ``DirectoryError``."""
     computers = dict(before.computers)
     for queue in list(before.unknown)[: MOST_QUEUES - len(computers)]:
         try:

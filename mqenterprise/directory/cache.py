@@ -68,10 +68,7 @@ class CachedGroups:
 
 
 class DirectoryCache:
-    """Objects by GUID and by name, and whole answers to searches. Safe for threads.
-
-    A file that cannot be read is put aside and begun anew: the directory has it all.
-    """
+    """Objects by GUID and name, and answers to searches. Safe for threads. An unreadable file is begun anew."""
 
     def __init__(self, path: Path | None, clock: Callable[[], float] = time.time, kept: int = OBJECTS_KEPT) -> None:
         self._clock = clock

@@ -227,10 +227,7 @@ class EmbeddedDirectory:
             folder.mkdir(exist_ok=True, mode=0o700)
 
     def _configure(self, settings: EmbeddedSettings) -> bool:
-        """Write the configuration, unless it is there already; whether it was written.
-
-        A directory that an earlier version created gets the access rules of this one.
-        """
+        """Write the configuration, unless there is one; a directory of an earlier version gets our access rules."""
         password = _read(self.paths.password).decode("utf-8").strip()
         uid = pwd.getpwnam(_account()).pw_uid if os.getuid() == 0 else os.getuid()
         ldif = configuration_ldif(

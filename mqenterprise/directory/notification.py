@@ -87,10 +87,7 @@ class Feed(Protocol):
     """A source of changes. Not safe for threads: one listens."""
 
     def changes(self, stop: threading.Event) -> Iterator[Changed]:
-        """The changes from now on, until ``stop`` is set.
-
-        Raises :class:`DirectoryError` when the connection breaks; asked again, it goes on from there.
-        """
+        """The changes from now on, until ``stop`` is set. Raises :class:`DirectoryError`; asked again, it goes on."""
 
 
 def feed_of(connection: LdapConnection, interval: float = 2.0) -> Feed:

@@ -43,10 +43,7 @@ class Pool:
 
     @contextmanager
     def session(self, only: str | None = None) -> Iterator[Session]:
-        """A session to the first server that lets us in, or to the one named.
-
-        Raises ``DirectoryUnavailable``, which names what was wrong with each server.
-        """
+        """A session to the first server that lets us in, or the named one. ``DirectoryUnavailable`` has each reason."""
         session = self._take(only) or self._connect(only)
         try:
             yield session

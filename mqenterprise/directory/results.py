@@ -51,10 +51,7 @@ ERRORS: Final[dict[int, tuple[type[DirectoryError], str]]] = {
 
 
 def error_of(result: Result, doing: str, account: str) -> DirectoryError:
-    """The exception for a result that is not success.
-
-    ``doing`` says what was asked, as in "reading CN=a", and ``account`` who asked.
-    """
+    """The exception for a result that is no success. ``doing`` was asked, as in "reading CN=a", by ``account``."""
     code = result.code
     said = result.message.strip("\0 \n")
     kind, meaning = ERRORS.get(code, (DirectoryError, f"the server answered with result code {code}"))

@@ -85,10 +85,7 @@ class EnterpriseDirectory:
         self._enterprises.modify(replace(enterprise, full_path=None, identifier=None), attributes)
 
     def prepare(self) -> Enterprise:
-        """Create what every enterprise needs and the server lacks: containers and the Enterprise object. Idempotent.
-
-        Active Directory has all of it from its own provisioning.
-        """
+        """Create the containers and Enterprise object that the server lacks. Idempotent. Active Directory has them."""
         contexts = self.connection.dialect.contexts
         if not self.connection.dialect.gives_guid:
             self._ensure_root(contexts.root)

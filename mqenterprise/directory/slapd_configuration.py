@@ -151,10 +151,7 @@ def configuration_ldif(
     installation: Installation,
     replication: Replication | None = None,
 ) -> str:
-    """Everything under cn=config for ``slapadd -n 0``: the same text for the same arguments.
-
-    ``owners`` are the users who administer the directory over its own socket.
-    """
+    """Everything under cn=config for ``slapadd -n 0``. ``owners`` are the users who administer over the socket."""
     administrator = f"cn=admin,{root}"
     return "\n".join(
         (

@@ -73,10 +73,7 @@ class Publication:
         return float(self._directory.enterprise().default_time_to_live)
 
     def nodes(self, *, site: str | None = None, computers: Collection[str] = ()) -> list[Node]:
-        """Return the queue managers of a site, those named, or all. Foreign systems manage their own keys.
-
-        Raises :class:`KeyRotationError` for an unknown name.
-        """
+        """Return the queue managers of a site, those named, or all, without foreign ones. Raises KeyRotationError."""
         within = None if site is None else self._site(site)
         wanted = {name.casefold() for name in computers}
         nodes = [

@@ -87,10 +87,7 @@ def explain(topology: NamedTopology, source: Guid, destination: Guid) -> Explana
 def next_link(
     topology: NamedTopology, source: Guid, destination: Guid, tables: dict[Guid, RoutingTable]
 ) -> RoutingLink | None:
-    """Return the routing link that a message takes on its next hop; None for a hop within a site, or without a way.
-
-    ``tables`` keeps routing tables between calls.
-    """
+    """Return the routing link of a message's next hop; None within a site. ``tables`` keeps routing tables."""
     try:
         decision = Router(topology.snapshot, source, tables=tables).next_hops(destination)
     except NoRouteError:

@@ -45,10 +45,7 @@ class LeastCosts:
         return True
 
     def ways(self, site: int, destination: int) -> dict[int, int]:
-        """Return the remaining cost by site, at least for all sites on the least-cost ways from ``site``.
-
-        The result lacks ``site`` when there is no way from it.
-        """
+        """Return the remaining cost by site, at least on the least-cost ways from ``site``; it lacks a cut-off one."""
         if destination not in self._ways and len(self._ways) >= KEPT:
             self._ways.clear()
         ways = self._ways.setdefault(destination, {})

@@ -169,10 +169,7 @@ def acquire(
     waiting: Callable[[str], None] = lambda holder: None,
     clock: Clock | None = None,
 ) -> Lease:
-    """Get the lease, waiting at most ``patience`` seconds for its holder.
-
-    ``waiting`` is called once with the holder. Raises :class:`LeaseTaken` when the time is over.
-    """
+    """Get the lease within ``patience`` seconds, or raise :class:`LeaseTaken`. ``waiting`` gets its holder once."""
     clock = clock or Clock()
     begun, seen, since, told = clock.now(), None, clock.now(), False
     while True:

@@ -104,10 +104,7 @@ SERVICES = frozenset({"routing_server", "supporting_server", "directory_server"}
 
 
 def make_plan(directory: str, wanted: Table, actual: Table, *, prune: bool = False) -> Plan:
-    """Return the steps that turn ``actual`` into ``wanted``.
-
-    Raises :class:`FixedError` when a declared change requires a new object.
-    """
+    """Return the steps that turn ``actual`` into ``wanted``. Raises FixedError if a change needs a new object."""
     steps: list[Step] = []
     fixed: list[str] = []
     for row in wanted:

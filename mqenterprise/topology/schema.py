@@ -1,7 +1,4 @@
-"""The JSON Schema of the declaration, for editors.
-
-``python -m mqenterprise.topology.schema > schemas/enterprise.schema.json`` writes it anew.
-"""
+"""The JSON Schema of the declaration, for editors: ``python -m mqenterprise.topology.schema`` prints it."""
 
 import json
 import sys

@@ -123,10 +123,7 @@ class Trustees:
         return to_active_directory(written, QUEUE_RIGHTS) if self._active else written
 
     def lines(self, descriptor: bytes | None) -> tuple[str, ...] | None:
-        """Return a descriptor as a normal access list, or None without a descriptor.
-
-        A descriptor that cannot be decoded becomes one line that says so.
-        """
+        """Return a descriptor as a normal access list: None without one, one line if it cannot be decoded."""
         if not descriptor:
             return None
         # The queues of an enterprise mostly share a few descriptors.

@@ -132,10 +132,7 @@ def trustee(text: str) -> Sid:
 
 
 def owner_of(text: str) -> Sid:
-    """The user whom a queue is for: a number, an account of this machine, or whom an entry may name.
-
-    MQ_ERROR_ILLEGAL_USER.
-    """
+    """The user whom a queue is for: a number, an account here, or whom an entry may name. MQ_ERROR_ILLEGAL_USER."""
     if text.isascii() and text.isdigit():
         return trustee(f"uid:{text}")
     if ":" in text or text.upper().startswith("S-1-"):

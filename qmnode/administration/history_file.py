@@ -34,10 +34,7 @@ class Saved(NamedTuple):
 async def write(
     path: Path, facts: dict[str, Any], sizes: Sequence[Sequence[Any]], samples: AsyncIterator[Saved]
 ) -> None:
-    """Replace the file. ``sizes`` has of each queue its name, its last use, and the bytes of both kinds of samples.
-
-    Raises OSError.
-    """
+    """Replace the file. ``sizes``: name, last use and bytes of both kinds of samples of each queue. Raises OSError."""
     head = json.dumps(facts | {"format": _FORMAT, "queues": sizes}).encode()
     written = path.with_name(f"{path.name}.new")
     descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -50,10 +47,7 @@ async def write(
 
 
 def read(path: Path, most: int, add: Callable[[Saved], None]) -> dict[str, Any]:
-    """Return the facts, and add the queues one after the other: each has at most ``most`` bytes of a kind.
-
-    Raises one of UNREADABLE.
-    """
+    """Return the facts, and add each queue: at most ``most`` bytes of a kind. Raises one of UNREADABLE."""
     with gzip.open(path, "rb") as file:
         (length,) = _LENGTH.unpack(_exactly(file, _LENGTH.size, _MOST_HEAD))
         head = json.loads(_exactly(file, length, _MOST_HEAD))

@@ -100,10 +100,7 @@ class Targets:
     # One message
 
     def onward(self, target: Target, message: Message) -> str:
-        """Where to look for a message that goes to another machine; empty for a target on this node.
-
-        Nobody can check here whether the other machine has the queue.
-        """
+        """Where to look for a message that goes to another machine, which nobody can check here; else empty."""
         if target.descriptor is None or not isinstance(target.descriptor.queue, OutgoingQueue):
             return ""
         keeper = "this node" if self._sends_in_transaction(message) else "that machine"

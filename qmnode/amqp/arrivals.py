@@ -79,9 +79,7 @@ class Arrivals:
             self._reader = None
 
     async def deliver(self, queue: QueueApi, message: Message, transaction: InTransaction, seconds: int) -> None:
-        """Send a message and wait for its arrival. MessageQueuingError if the node refuses it, or if it is unknown
-        whether it arrived; RefusedError if it did not.
-        """
+        """Send a message and wait. MessageQueuingError: refused, or unknown; RefusedError: it did not arrive."""
         asked = message.copy(
             acknowledgements_requested=Acknowledgment.FULL_REACH_QUEUE,
             administration_queue_format_name=self._name_for(queue),

@@ -29,10 +29,7 @@ _DOUBLE: Final = re.compile(rf"{_DECIMAL.pattern}(?:[Ee][+-]?[0-9]+)?")
 
 
 def _number(form: re.Pattern[str], text: str) -> str:
-    """A number of XML Schema without the space around it. Python's own readers take more: 1_000, other digits.
-
-    Raises ValueError for any other text.
-    """
+    """A number of XML Schema, without space. Python's readers take more, such as 1_000. Raises ValueError."""
     text = text.strip()
     if not form.fullmatch(text):
         raise ValueError(f"{text!r:.40} is no number of XML Schema")

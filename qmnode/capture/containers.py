@@ -69,10 +69,7 @@ def is_capture(start: bytes) -> bool:
 
 
 def frames(file: Readable) -> Iterator[Frame]:
-    """Yield the frames of a pcap or pcapng file.
-
-    Raises CaptureError where the file is broken, after the frames before it.
-    """
+    """Yield the frames of a pcap or pcapng file. Raises CaptureError at a broken place, after those before it."""
     reader = _Reader(file)
     magic = reader.take(4, "the file's signature")
     if magic == _SECTION:

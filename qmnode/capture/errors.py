@@ -2,10 +2,7 @@
 
 
 class CaptureError(Exception):
-    """A capture that cannot be read any further.
-
-    ``offset`` is the position in the file, in bytes; ``sentence`` explains the fault there.
-    """
+    """A capture that cannot be read any further, for a fault at ``offset`` (bytes), which ``sentence`` explains."""
 
     def __init__(self, offset: int, sentence: str) -> None:
         super().__init__(f"{sentence} (at byte {offset} of the file)")

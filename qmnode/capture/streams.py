@@ -81,10 +81,7 @@ class _Early(NamedTuple):
 
 @dataclass(slots=True)
 class _Half:
-    """One direction: its position, and the segments that came early.
-
-    Positions count from the first byte of the stream that was seen.
-    """
+    """One direction: its position, from the first byte of the stream that was seen, and segments that came early."""
 
     direction: Direction | None = None
     first_sequence: int | None = None
@@ -106,10 +103,7 @@ class _Half:
             self.sequence = segment.sequence
 
     def place(self, segment: Segment) -> int:
-        """Position of the segment's first byte of data.
-
-        Sequence numbers wrap: the nearer interpretation is the right one.
-        """
+        """Position of the segment's first byte of data. Sequence numbers wrap: the nearer interpretation is right."""
         assert self.sequence is not None
         sequence = segment.sequence + bool(segment.flags & SYN)
         return self.position + ((sequence - self.sequence + _HALF) & _MASK) - _HALF

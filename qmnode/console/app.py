@@ -236,10 +236,7 @@ async def _gather(
 
 
 async def _answer(seen: Seen, path: str, query: str) -> Answer:
-    """The answer of a node, which may take its time as long as the node answers other requests meanwhile.
-
-    Raises :class:`UnavailableError`, also for a node that hangs.
-    """
+    """The answer of a node, for as long as it answers others meanwhile. Raises :class:`UnavailableError`."""
     task = asyncio.ensure_future(seen.node.ask("GET", path, query))
     try:
         while not (await asyncio.wait([task], timeout=PATIENCE))[0]:

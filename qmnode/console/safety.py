@@ -38,9 +38,7 @@ class Safety:
     """Refuses requests for other hosts and from other pages, and adds the headers that browsers obey."""
 
     def __init__(self, app: ASGIApp, hosts: Collection[str], *, path: str, tls: bool) -> None:
-        """``hosts`` are the names and addresses, without ports, under which browsers may know this server; ``path`` is
-        where the console is, with slashes around it.
-        """
+        """``hosts``: the names and addresses by which browsers know this server; ``path``: where the console is."""
         self.app = app
         # Links to pages may be anywhere, and a provider sends the browser back: neither answers with anybody's data.
         self._open = {path, f"{path}index.html", f"{path}api/oidc/callback"}

@@ -24,10 +24,7 @@ class ContextHandles:
         return len(self._open)
 
     def create(self, value: object, principal: str, rundown: Callable[[], object]) -> bytes:
-        """Create a handle for a value; ``rundown`` is called when the association ends before the handle is closed.
-
-        Raises RpcFault with NO_MEMORY if there are too many.
-        """
+        """Create a handle; ``rundown`` is called if the association ends first. Raises RpcFault with NO_MEMORY."""
         if len(self._open) >= self._limit:
             raise RpcFault(FaultStatus.NO_MEMORY, f"the association has {self._limit} context handles: close some")
         handle = _ATTRIBUTES + os.urandom(16)

@@ -48,10 +48,7 @@ class KerberosContext:
         first: bytes = b"",
         realms: Collection[str] | None = None,
     ) -> None:
-        """``first`` is the initiator's first token, if it has been made already.
-
-        ``realms`` are those whose users an acceptor takes; empty for the realm of its own principal.
-        """
+        """``first``: the initiator's first token, if there is one. ``realms``: those whose users are accepted."""
         self._realms = realms
         self.level = level
         self.context_id = context_id

@@ -278,10 +278,7 @@ class PduReader:
     """Finds the PDUs in a stream of bytes. Holds less than one PDU of the largest size."""
 
     def __init__(self, largest: int, largest_handshake: int = 0, *, big_endian: bool = False) -> None:
-        """``largest_handshake``: of binds and the like, whose tokens are not fragmented.
-
-        ``big_endian``: whether big-endian PDUs are accepted.
-        """
+        """``largest_handshake``: of binds and the like, never fragmented. ``big_endian``: whether such are accepted."""
         self.largest = largest
         self._big_endian = big_endian
         self._largest_of = dict.fromkeys(_HANDSHAKE, max(largest, largest_handshake))

@@ -22,10 +22,7 @@ class Reassembly:
         self._partial: dict[int, tuple[object, bytearray]] = {}
 
     def add(self, call_id: int, first: bool, last: bool, kind: object, stub: bytes) -> bytes | None:
-        """Add a fragment and return the whole stub data if it was the last. Raises PduError for inconsistent fragments.
-
-        ``kind``: the value that all fragments of a call share.
-        """
+        """Add a fragment; return the stub data after the last. Raises PduError. ``kind``: equal in all fragments."""
         if first and last:
             if call_id in self._partial:
                 raise PduError(f"call {call_id} begins again before it is complete")

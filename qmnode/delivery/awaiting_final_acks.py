@@ -40,9 +40,7 @@ class Belief(Enum):
     NEVER = auto()
     """Its author is no machine that such a word can come from."""
     NOT_YET = auto()
-    """It is not known in time where its author is, or who is at the address that the message was sent to. It comes
-    again: its session ends before it is acknowledged.
-    """
+    """Its author's place, or who is at the message's address, is unknown: it comes again in another session."""
 
 
 COUNTED: Final = 10_000

@@ -166,9 +166,7 @@ class Forwarding:
             log.warning("the topology is not read: the last known serves", reason=error.sentence)
 
     def destination(self, name: FormatName, machine: Guid, connection: Connection | None) -> Destination:
-        """The destination of a message for a queue of ``machine`` that a connection delivered. Without a connection,
-        only look it up and create no queue.
-        """
+        """The destination of a message for a queue of ``machine``; without a connection, no queue is created for it."""
         topology = self._topology
         if topology is None:
             return _UNKNOWN

@@ -52,9 +52,7 @@ class Identities:
         *,
         only_registered: bool = True,
     ) -> None:
-        """Without a topology and addresses, only certificates identify peers. ``only_registered``: see the setting
-        ``transfer.only_registered_addresses``.
-        """
+        """Without a topology only certificates identify peers. ``only_registered`` is a setting of ``transfer``."""
         self._own = own
         self._topology = topology
         self._addresses = addresses

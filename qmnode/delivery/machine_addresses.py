@@ -57,9 +57,7 @@ class MachineAddresses:
         return machine in self._found
 
     def is_unanswered(self, machine: Guid) -> bool:
-        """Whether a machine of the directory has not been looked up, or no look-up had an answer yet: it came too late,
-        or the directory could not be asked.
-        """
+        """Whether a machine of the directory was not looked up, or no look-up got an answer in time, or at all."""
         found = self._found.get(machine)
         return self._topology.knows(machine) if found is None else found.unanswered
 

@@ -37,9 +37,7 @@ from qmnode.structures.user_message import UserMessage
 log = structlog.get_logger(__name__)
 
 _ORDER_ACK_LIFE: Final = 600.0
-"""Seconds in which an order acknowledgment must reach its source, which sends its messages again until it has one.
-Those for strangers would wait for ever.
-"""
+"""Seconds in which an order acknowledgment must reach its source. Those for strangers would wait for ever."""
 
 _NOT_REACHED: Final = (
     MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT,

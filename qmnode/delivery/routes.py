@@ -78,9 +78,7 @@ class DirectoryResolver(Resolver):
         return found
 
     async def addresses(self, hop: Guid) -> list[NextHop]:
-        """The addresses of a queue manager. Raises DirectoryOperationError if it is not in the directory,
-        ResolutionError if its name does not resolve.
-        """
+        """The addresses of a queue manager. DirectoryOperationError: it is unknown; ResolutionError: its name is."""
         found = await self._directory.read_directory(
             QueueManager, [equals("identifier", hop)], ["computer_name", "qualified_computer_name"]
         )

@@ -156,9 +156,7 @@ class Strangers:
         return queue if isinstance(queue, OutgoingQueue) else None
 
     def _space(self, batch: "_Batch", received: ReceivedMessage) -> Space:
-        """Whether there is room for a message. Its outgoing queue is created for the first accepted message and not
-        before, so that a refused sender leaves nothing here.
-        """
+        """Whether there is room for a message. Only an accepted one creates the outgoing queue: no other does."""
         destination, now = batch.destination, self._manager.clock.time()
         size, is_transactional = len(received.packet), received.headers.tx_sequence_id is not None
         queue = destination.queue

@@ -66,9 +66,7 @@ class TransitQueues:
 
 
 def _keep_used(made: dict[str, list[_Made]], since: float) -> None:
-    """Forget queues that are empty or deleted, so that other neighbours may have them. A queue that was just created
-    gets its messages once the whole batch is decided.
-    """
+    """Forget queues that are empty or deleted, unless just created: those get their messages with the batch."""
     for block, queues in list(made.items()):
         made[block] = [one for one in queues if one.at > since or not (one.queue.deleted or one.queue.is_unused())]
         if not made[block]:

@@ -84,9 +84,7 @@ class Unacknowledged(dict[int, int]):
         return None
 
     def stored_up_to(self, acknowledgment: OrderAckReceived, address: str) -> int:
-        """The last number up to which the next hop has stored all messages that an order acknowledgment covers; 0 for
-        none. An acknowledgment that covers more waits.
-        """
+        """The number up to which the next hop has stored all that an OrderAck covers, or 0. With more, it waits."""
         number = acknowledgment.body.tx_sequence_number
         known = self.credibility.up_to(self, number)
         if known < number <= self._state.outgoing.get(self._key).sent:
@@ -102,9 +100,7 @@ class Unacknowledged(dict[int, int]):
         return acknowledgment.body.tx_sequence_number in self and self.credibility.wait_for(acknowledgment)
 
     def remove(self, entry: Entry, number: int, on_the_way: bool) -> None:
-        """Remove a message that ``find`` returned. ``on_the_way`` means that it ended before its destination, so
-        messages behind it must not wait for it.
-        """
+        """Remove a message that ``find`` returned. ``on_the_way``: it did not arrive, so that none waits for it."""
         queue = self._queue
         self.credibility.arrived([entry[0]])
         if self.get(number) == entry[0]:

@@ -46,9 +46,7 @@ class UnsignedSenderPolicy:
         return self._by_queue.get(fold(owner.pathname.partition("\\")[2]), self._everywhere)
 
     def way_of(self, connection: Connection, source: Guid) -> UnsignedSenders:
-        """The least setting with which messages of ``source`` count that a connection brings; ``never`` if none does,
-        as when another queue manager passes them on.
-        """
+        """The least setting that counts messages of ``source``; ``never``: another queue manager passes them on."""
         network, session = self._network, connection.session
         if connection.encrypted:
             proven = session.certified == source and network.neighbours.is_declared(connection)

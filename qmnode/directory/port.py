@@ -67,10 +67,7 @@ class DirectoryServerType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryObject:
-    """The attributes that every object of the directory has (MS-MQDMPR 3.1.1).
-
-    An attribute that is ``None`` is not populated: it is not written, or was not read.
-    """
+    """The attributes of every object in the directory (MS-MQDMPR 3.1.1). ``None`` is not written, or was not read."""
 
     identifier: Guid | None = None
     full_path: str | None = None
@@ -145,9 +142,7 @@ class QueueManager(DirectoryObject):
     public_signing_key_list: bytes | None = None
     """MQUSERSIGNCERTS (MS-MQMQ 2.2.21), on the computer object (MS-MQDSSM 3.1.6.7.1.8)."""
     public_signing_keys: bytes | None = None
-    """MQDSPUBLICKEYS (MS-MQMQ 2.2.2), the type of PublicSigningKeyList by MS-MQDMPR 3.1.1.1. The schema has an
-    attribute for each; verification uses both.
-    """
+    """MQDSPUBLICKEYS (MS-MQMQ 2.2.2), PublicSigningKeyList of MS-MQDMPR 3.1.1.1; the schema has one for each."""
     security: bytes | None = None
 
 

@@ -76,10 +76,7 @@ def lookup_of(text: str) -> int:
 
 @router.post("/v1/queues/{name}/messages", status_code=201, **about("messages", "Send messages", 404, 409, 413))
 async def send_messages(name: QueueName, sending: Sending, request: Request, node: Node) -> Sent:
-    """To a queue of this node, or of another machine by its format name: one message or a batch.
-
-    When this answers, recoverable messages are on disk.
-    """
+    """To a queue of this node, or by its format name of another: one message or a batch, on disk if recoverable."""
     note(request, messages=len(sending.messages))
     if len(sending.messages) > node.settings.batch:
         raise MessageQueuingError(

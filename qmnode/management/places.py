@@ -159,10 +159,7 @@ class Listener(socket.socket):
         self._places = places
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection. Raises ConnectionAbortedError for want of a place.
-
-        BlockingIOError when none waits, or when it has to wait.
-        """
+        """The next connection. BlockingIOError: none, or it has to wait. ConnectionAbortedError: there is no place."""
         if self._places.is_crowded:
             raise BlockingIOError
         accepted, peer = super().accept()

@@ -135,9 +135,7 @@ class ManagementServer:
         beside: Callable[[ASGIApp], ASGIApp] | None = None,
         rotations: KeyRotations | None = None,
     ) -> None:
-        """``principals`` says who callers are; without it that is as in a workgroup. ``beside`` puts something beside
-        the API over TCP, such as the console.
-        """
+        """``principals`` says who callers are, else as in a workgroup. ``beside`` adds what TCP has beside the API."""
         self.settings = settings
         self._beside = beside
         self.context = Context(manager, settings, ready, connection_list, key_reader, body_limits, operations)

@@ -164,10 +164,7 @@ class Outcomes:
             network.message_left(value, reason)
 
     def rejected(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """A receiver rejected this message (already unlocked): it is kept as a dead letter, asked for or not.
-
-        One that was a dead letter stays where it is.
-        """
+        """A receiver rejected this unlocked message: it becomes a dead letter, asked for or not, unless it was one."""
         if queue.is_dead_letter:
             queue.make_available(lookup_identifier, value)
             return

@@ -360,9 +360,7 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
 
 
 def lock_first(queue: "Queue", limit: int, size: int) -> list[Entry]:
-    """``take`` and ``lock`` for up to ``limit`` messages from the start of the queue. It ends with those, read from the
-    store together, that reach ``size`` bytes.
-    """
+    """``take`` and ``lock`` for up to ``limit`` messages from the start, ending when they reach ``size`` bytes."""
     taken: list[Entry] = []
     locked = queue.locked
     for lane in queue.lanes:

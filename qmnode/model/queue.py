@@ -433,9 +433,7 @@ class Queue:
         self.delete(lookup_identifier, value, self.expiry_reason)
 
     def remove(self, lookup_identifier: int, value: bytes, *, received: bool = False) -> None:
-        """Remove a message that has been taken or unlocked from the store and the counters, without any report. The
-        counts of traffic include it only if it was ``received``.
-        """
+        """Remove a taken or unlocked message from store and counters, unreported. ``received``: traffic counts it."""
         lane = self.lanes[lookup_identifier >> LANE_SHIFT]
         if lane is None:
             raise ValueError(f"no message {lookup_identifier:#x} in {self.pathname}")

@@ -272,10 +272,7 @@ class QueueCollection(dict[int, Queue]):
                 counted.restore(counters)
 
     def numbered(self, queue_id: int) -> Queue | None:
-        """The queue or journal whose messages are stored under a number.
-
-        An odd number is that of a journal. Early versions gave some to queues as well.
-        """
+        """The queue or journal with a number: odd ones are journals, and some queues of early versions."""
         owner = self.get(queue_id & ~1)
         if owner is None:
             return self.get(queue_id)

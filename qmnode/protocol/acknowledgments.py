@@ -74,9 +74,7 @@ def format_name(queue: QueueFormat | None, kind: int, header: UserHeader) -> str
 
 
 def administration_queues(message: UserMessage, kind: int) -> str:
-    """The destination of acknowledgments, as a format name. It has several elements if the message lists several queues
-    (MS-MQMQ 2.2.20.1). ``kind`` is AQ.
-    """
+    """The destination of acknowledgments as a format name, several for several queues (MS-MQMQ 2.2.20.1)."""
     several = message.multi_queue_format_header
     if several is not None and 1 < len(several.administration.format_name_list) <= MOST_ADMINISTRATION_QUEUES:
         try:

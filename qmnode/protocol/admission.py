@@ -123,9 +123,7 @@ class Admission:
     future: dict[Guid, int] = field(default_factory=dict)
     """By source: transactional messages of sequences whose time stamps are in the future."""
     elsewhere: Guid | None = None
-    """A source known to be elsewhere, whose messages this neighbour asks to forward, or delivers encrypted and
-    unsigned. From here on, none is taken.
-    """
+    """A source known to be elsewhere, whose messages come to be forwarded, or unsigned. None is taken from here on."""
     unanswered: Guid | None = None
     """The same for a source whose addresses could not be found in time."""
     neighbour: Neighbour | None = None
@@ -135,7 +133,5 @@ class Admission:
     recoverable_ordinal: int = 0
     """For ``Session.messages_settled``, once this and every earlier admission is synced."""
     stopped: bool = False
-    """The queue manager is full (rStatus 2 of 3.1.5.8.8): settle accepted messages, then close the session. The
-    messages from here on left no trace and will come again.
-    """
+    """The queue manager is full (rStatus 2 of 3.1.5.8.8): settle, then close. The messages from here on come again."""
     sequences: dict[IncomingSequence, tuple[int, int]] = field(default_factory=dict)

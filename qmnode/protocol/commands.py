@@ -60,10 +60,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class MessagesReceived:
-    """UserMessage packets in their order. Give them to ``Reception.admit``, store, sync, then ``messages_settled``.
-
-    Batches must be settled in the order in which they came.
-    """
+    """UserMessage packets in order: give them to ``Reception.admit``, store, sync, ``messages_settled``, in turn."""
 
     messages: Sequence["ReceivedMessage"]
 

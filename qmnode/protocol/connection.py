@@ -63,9 +63,7 @@ class SendPing:
 
 @dataclass(frozen=True, slots=True)
 class OpenConnection:
-    """Open a transport connection to this hop and an initiator session on it, then call ``session_opened`` or
-    ``session_closed``. ``pinged`` goes into the session.
-    """
+    """Connect to this hop, open an initiator session with ``pinged``; ``session_opened`` or ``session_closed``."""
 
     hop: NextHop
     pinged: bool
@@ -199,10 +197,7 @@ class OutgoingConnection:
         time: int,
         error: int = 0,
     ) -> None:
-        """The session closed (``Closed``), or the transport connection could not be opened (a status gives the reason).
-
-        ``messages_left``: the outgoing queue is not empty.
-        """
+        """The session closed, or could not be connected, for that status. ``messages_left``: the queue has some."""
         self._session = False
         self._messages = messages_left
         status = reason if isinstance(reason, ConnectionStatus) else _STATUS_OF.get(reason)

@@ -37,10 +37,7 @@ class Fate(Enum):
 
 
 def after_order_ack(user_flags: int, final_ack_requested: bool = False) -> Fate:
-    """The fate of a transactional message that an order acknowledgment covers (3.1.5.6).
-
-    ``final_ack_requested``: TransactionHeader.Flags.FA.
-    """
+    """The fate of a transactional message that an order acknowledgment covers (3.1.5.6); FA is the header's flag."""
     return Fate.AWAIT_FINAL_ACK if user_flags & (_JN | _JP) or final_ack_requested else Fate.RELEASE
 
 

@@ -117,10 +117,7 @@ class MessageIdHistory:
         return page is not None and bool(page.bits[byte] & mask)
 
     def add(self, source: Guid, message_id: int, durable: bool, time: int) -> bool:
-        """Enter a message. Return False for a duplicate, of which only the time changes.
-
-        ``durable``: the entry goes into the next ``take_records``.
-        """
+        """Enter a message. False for a duplicate, whose time changes. ``durable``: and in the next ``take_records``."""
         entry = self._sources.get(source)
         if entry is None:
             entry = self._new_source(source)

@@ -45,9 +45,7 @@ class Neighbour:
         self.elsewhere: set[Guid] = set()
         """Sources known to be elsewhere: not forwarded for this neighbour, whom the next hop would believe."""
         self.unanswered: set[Guid] = set()
-        """Sources whose addresses could not be found in time. Their messages are not forwarded either: this neighbour
-        may not be them. They wait at their source.
-        """
+        """Sources whose addresses were not found in time. Their messages wait there: this neighbour may not be them."""
         self.is_unsettled = False
         """Whether the directory or the name service could not tell in time who it is."""
         self.ask_again = float("inf")

@@ -224,6 +224,4 @@ CONNECTION: Final[Mapping[ConnectionState, Mapping[ConnectionInput, tuple[Connec
         _I.RESUME: (_A.RESOLVE, _C.RESOLVING),
     },
 }
-"""(state, input) to (action, state). An action may choose a later state itself: a ping before a connection, no messages
-to send, the end of the list of next hops.
-"""
+"""(state, input) to (action, state). An action may choose a later state itself, such as a ping before."""

@@ -116,9 +116,7 @@ class QmmgmtServer:
         raise _no_object()
 
     async def _queue(self, guarded: GuardedQueueManager, target: ManagementObject) -> ManagedQueue:
-        """A queue is looked at without opening it: its numbers need no right to its messages, and a name to which
-        nothing was sent makes no outgoing queue.
-        """
+        """A queue is looked at without opening it: no right to its messages, no new outgoing queue."""
         name = _name_of(target.identifier)
         information = await guarded.queue(name)
         queue = self._manager.names.find(name)

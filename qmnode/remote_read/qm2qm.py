@@ -154,10 +154,7 @@ class PurgeQueueRequest(Parameters):
 
 
 class ServerPortRequest(Parameters):
-    """Request of RemoteQMGetQMQMServerPort, 3.1.4.8.
-
-    The text requires 0 for a wrong value, but the range of the IDL, 0 to 3, would make that a fault: the text wins.
-    """
+    """Request of RemoteQMGetQMQMServerPort, 3.1.4.8: 0 for a wrong value, where the IDL's range would mean a fault."""
 
     port_type: int = member(U32, "dwPortType")
 

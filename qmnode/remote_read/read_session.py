@@ -84,9 +84,6 @@ class ReadSession(ABC):
 
 
 def lookup_identifier(value: bytes, sequential_id: int) -> int:
-    """The lookup identifier of a stored value.
-
-    Servers leave out its first byte: messages of a higher priority come first (MS-MQDMPR 3.1.7.1.9).
-    """
+    """The lookup identifier of a stored value. Servers leave out its first byte (MS-MQDMPR 3.1.7.1.9)."""
     priority = value[PRIORITY] & 7 if len(value) > PRIORITY else 0
     return 7 - priority << LANE_SHIFT | sequential_id

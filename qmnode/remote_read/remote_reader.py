@@ -52,10 +52,7 @@ class RemoteReader:
     """One connection to each queue manager whose queues are open here."""
 
     def __init__(self, manager: QueueManager, security: Callable[[str], SecurityContext] | None = None) -> None:
-        """``security`` makes security contexts for hosts; without it this node reads anonymously.
-
-        ConfigurationError for readers that nobody can be.
-        """
+        """``security`` makes contexts for hosts; without it: anonymously. ConfigurationError: impossible readers."""
         self._manager = manager
         self._security = security
         named = manager.settings.remote_read.readers

@@ -1,7 +1,4 @@
-"""CACTransferBufferV1: MS-MQMP 2.2.3.2, which R_QMCreateRemoteCursor carries and ignores.
-
-It must still be parsed, because the data after it cannot be found otherwise.
-"""
+"""CACTransferBufferV1: MS-MQMP 2.2.3.2, which R_QMCreateRemoteCursor carries before the data that matter."""
 
 from typing import Any, Final
 

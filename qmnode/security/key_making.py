@@ -77,10 +77,7 @@ def _after_publication(pair: KeyPair, chosen: KeyPair, now: float) -> KeyPair:
 
 
 def make_internal_certificate(private_key: PrivateKey, name: str, not_before: float, not_after: float) -> bytes:
-    """A certificate that its own key signs, DER: it says nothing but that the key exists. The directory says whose.
-
-    Times are seconds since 1970.
-    """
+    """A certificate signed by its own key, DER: only that the key exists. Times are seconds since 1970."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:LONGEST_NAME])])
     certificate = (
         x509.CertificateBuilder()

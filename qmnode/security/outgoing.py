@@ -166,10 +166,7 @@ def _with_several(packet: bytes, signature: bytes) -> bytes:
 
 
 def _encrypted(sections: Sections, choice: Choice, key: CachedSymmetricKey) -> bytes:
-    """The packet under a session key.
-
-    3.1.7.1.5 puts the provider's name in, MS-MQMQ 2.2.20.6 allows that only while DE is clear.
-    """
+    """The packet under a session key. 3.1.7.1.5 has the provider's name, MS-MQMQ 2.2.20.6 only while DE is clear."""
     provider = choice.provider
     return sections.encrypted(
         sections.security_flags & ~_CLEARED | _ENCRYPTED,

@@ -197,9 +197,7 @@ class Principals:
             ) from error
 
     async def of_directory_user(self, account: str, user: Sid) -> Principal:
-        """The principal of a user of the directory that has proven its name. MQ_ERROR_NO_DS while its groups are not
-        known: one of them may be denied something.
-        """
+        """The principal of a directory's user that has proven its name. MQ_ERROR_NO_DS while its groups are unknown."""
         implied = {EVERYONE, AUTHENTICATED_USERS, NETWORK}
         return self._principal(account, user, {user, *implied, *await self._groups_of(user)})
 
@@ -385,10 +383,7 @@ def named_in_settings(text: str, where: str) -> Sid:
 
 
 def unix_account(text: str, where: str) -> tuple[Callable[[int], Sid], int | None]:
-    """The kind and number of ``uid:1000``, ``user:alice``, ``gid:50`` or ``group:ops``; None for an unknown name.
-
-    ConfigurationError for anything else.
-    """
+    """The kind and number of ``uid:1000``, ``user:alice``, ``gid:50`` or ``group:ops``, or None. ConfigurationError."""
     kind, _, name = text.partition(":")
     try:
         match kind:

@@ -20,10 +20,7 @@ LARGEST: Final = 8 * 1024 * 1024
 
 @contextlib.contextmanager
 def as_owner_of(folder: Path) -> Iterator[None]:
-    """Let root use files of a folder as the folder's owner, in this thread: new files belong to that owner.
-
-    Does nothing for other users, who have their own rights only.
-    """
+    """Let root use files of a folder as its owner, in this thread, who owns new ones. Nothing for other users."""
     if os.geteuid() != 0 or not folder.exists():
         yield
         return

@@ -68,10 +68,7 @@ class QueueAccessPolicy:
         return workgroup_queue_security(owner, asked).write()
 
     def changed_queue_security(self, current: bytes, supplied: bytes) -> bytes:
-        """A descriptor that an existing queue is given; it keeps the owner, group and list that this leaves out.
-
-        MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR for a wrong one.
-        """
+        """A descriptor for an existing queue, which fills its gaps. MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR."""
         asked = _readable(supplied) if supplied else SecurityDescriptor()
         before = parsed(current) or SecurityDescriptor()
         owner = asked.owner or before.owner or BUILTIN_ADMINISTRATORS

@@ -56,9 +56,7 @@ class QuotaSettings(_Settings):
     journal_quota: Quota = 0xFFFFFFFF
     """JournalQuota, 3.1.1.1: all messages of all journals."""
     notices: Quota = 0x00040000
-    """Waiting acknowledgments and trace reports, which messages from elsewhere cause: 256 MiB, and at most a quarter of
-    QueueManagerQuota. An extension.
-    """
+    """Waiting acknowledgments and trace reports: 256 MiB, at most a quarter of QueueManagerQuota. An extension."""
     notices_per_neighbour: Quota = 0x00004000
     """The part of them that one neighbour causes: 16 MiB, at most 1/32 of QueueManagerQuota. An extension."""
     outgoing_queues: int = Field(default=10_000, ge=0)

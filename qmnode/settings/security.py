@@ -167,9 +167,7 @@ class SecuritySettings(BaseModel):
     senders asks for authentication.
     """
     send_sender_identifiers: bool = True
-    """Whether unsigned messages name the SID of the local user that sends them, as Windows does (MS-MQDMPR 3.1.1.12).
-    Only accounts of domains are named.
-    """
+    """Whether unsigned messages name the SID of the local user, of a domain, that sends them (MS-MQDMPR 3.1.1.12)."""
     unsigned_senders: UnsignedSenders = UnsignedSenders.NEVER
     """The queue managers whose word counts for the SID in an unsigned message; in MS-MQQB 3.1.5.8.3 everybody's. Only
     accounts of domains count, and in a domain only those that the directory has.

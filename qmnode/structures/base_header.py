@@ -32,10 +32,7 @@ class BaseFlags(Flags, width=16):
 
 
 class BaseHeader(Structure, section="MS-MQMQ 2.2.19.1"):
-    """Identifies a packet and gives its size.
-
-    ``packet_size`` is set by the packet that contains the header; it excludes the SessionHeader of a UserMessage.
-    """
+    """Identifies a packet and gives its size, ``packet_size``, without the SessionHeader of a UserMessage."""
 
     version_number: int      = const8(0, "VersionNumber", VERSION, "Version of the packet format, 0x10")
     reserved: int            = u8(1, "Reserved", "Any value, ignored", default=0)

@@ -69,10 +69,7 @@ class Notification(NamedTuple):
 
 
 def parse_notification(body: bytes) -> Notification | None:
-    """The notification in a message of a queue manager; None for one of an MSMQ Directory Service, whatever it says.
-
-    Raises PacketError for anything else.
-    """
+    """The notification of a queue manager; None for one of an MSMQ Directory Service. Raises PacketError."""
     message = ChangeNotificationMessage.parse(body)
     if message.version == NotificationVersion.DIRECTORY_SERVICE:
         return None

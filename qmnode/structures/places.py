@@ -40,9 +40,7 @@ def size_of(structure: type[Structure]) -> int:
 
 
 def codes_of(structure: type[Structure]) -> str:
-    """The ``struct`` codes of the structure's leading fields that are always present and of fixed width. No byte order:
-    the specification's is little-endian, ``<``.
-    """
+    """The ``struct`` codes of the leading fields that are always there with a fixed width, without byte order."""
     return "".join(item.code for item in _leading(structure))
 
 

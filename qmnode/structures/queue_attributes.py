@@ -29,10 +29,7 @@ class OutgoingQueueState(StrEnum):
 
 
 class ConnectionStatus(IntEnum):
-    """Status in ConnectionHistory, MS-MQDMPR 3.1.1.3, with the values of PROPID_MGMT_QUEUE_CONNECTION_HISTORY.
-
-    MS-MQMQ 2.3.12.25: bit 31 marks a failure.
-    """
+    """Status in ConnectionHistory, MS-MQDMPR 3.1.1.3, with the values of MS-MQMQ 2.3.12.25: bit 31 is failure."""
 
     IN_PROCESS = 0x00000000
     ESTABLISH_PACKET_RECEIVED = 0x00000001

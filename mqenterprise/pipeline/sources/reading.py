@@ -77,10 +77,7 @@ def with_events(spark: SparkSession, wanted: Wanted, quarantine: Quarantine, use
 
 
 def _divided(wanted: Wanted, quarantine: Quarantine) -> tuple[list[str], list[Piece]]:
-    """Return the files that Spark can read, and the pieces that it cannot.
-
-    Pieces without a readable footer, and pieces that are too old, are in neither.
-    """
+    """Return the files that Spark can read, and the pieces that it cannot, if they have a footer and are new."""
     types = {field.name: field.type for field in wanted.schema}
 
     def look(piece: Piece) -> str | Piece | None:

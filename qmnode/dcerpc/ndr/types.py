@@ -184,10 +184,7 @@ OCTETS: Final = Identifier("16s", 1)
 
 # --- pointers ---------------------------------------------------------------------------------------------------------
 class _PointerCodec(Codec):
-    """A top-level pointer: a parameter, or the referent of another pointer. Its referent follows at once.
-
-    Pointers embedded in structures and arrays are handled there.
-    """
+    """A top-level pointer: its referent follows at once. Embedded pointers are handled by what contains them."""
 
     __slots__ = ("referent",)
 
@@ -414,10 +411,7 @@ class UnionCodec(Codec):
             writer.deferred.append((member.referent, value))
 
     def read_member(self, reader: NdrReader, tag: int, target: Any, name: str) -> Any:
-        """The member, or None; a pointer's referent is set later as the attribute ``name`` of ``target``.
-
-        The tag in the union must equal the one outside.
-        """
+        """The member, or None; a pointer's referent is set later as ``name`` of ``target``. The tags must agree."""
         member = self._member(tag)
         reader.align(self._aligned)
         if self._tag.read(reader) != tag:
