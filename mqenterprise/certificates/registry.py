@@ -54,7 +54,6 @@ class CertificateRegistry:
         self._directory = directory
 
     def list(self, user: str | None = None) -> Iterator[Registered]:
-        """The certificates of one user, or of all."""
         users = self._directory.users.list(attributes=_FIELDS) if user is None else iter([self._user(user)])
         for each in users:
             for entry in _entries(each):

@@ -63,7 +63,6 @@ def element(tag: int, body: bytes) -> bytes:
 
 
 def integer(value: int, tag: int = INTEGER) -> bytes:
-    """An integer in the fewest bytes."""
     return element(tag, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
 
 
@@ -172,7 +171,6 @@ def elements(data: bytes, at: int, end: int) -> list[tuple[int, int, int]]:
 
 
 def number(data: bytes, place: tuple[int, int, int]) -> int:
-    """The integer at a place."""
     return int.from_bytes(data[place[1] : place[2]], "big", signed=True)
 
 
@@ -236,15 +234,12 @@ class Message:
 
     @property
     def controls(self) -> dict[str, bytes]:
-        """The controls of the message."""
         return controls_of(self.data, self.places[2:])
 
     def entry(self) -> tuple[str, dict[str, tuple[bytes, ...]]]:
-        """The entry that it brings."""
         return entry(self.data, self.begin, self.end)
 
     def result(self) -> Result:
-        """The result that it brings."""
         parts = elements(self.data, self.begin, self.end)
         if len(parts) < 3:
             raise WireError("a result is cut")

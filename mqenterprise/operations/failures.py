@@ -28,7 +28,6 @@ class Group:
     last: datetime | None = None
 
     def add(self, machine: str, group: FailureGroup) -> None:
-        """Add the group of one node."""
         self.machines.append(machine)
         self.queues.update(group.queues)
         self.count += group.count

@@ -98,7 +98,6 @@ class NodeClient:
         return await self._ask(FoundList, "GET", "/v1/messages", parameters=asked, room=room)
 
     async def message(self, queue: str, lookup: str, *, body: str) -> MessageDocument:
-        """One message of a queue."""
         path = f"/v1/queues/{quote(queue, safe='')}/messages/{quote(lookup, safe='')}"
         return await self._ask(MessageDocument, "GET", path, parameters={"body": body})
 
@@ -148,7 +147,6 @@ class NodeClient:
         return (await self._ask(JobList, "GET", "/v1/jobs")).jobs
 
     async def job(self, number: int) -> JobDocument:
-        """One job, with its progress."""
         return await self._ask(JobDocument, "GET", f"/v1/jobs/{number}")
 
     async def job_log(self, number: int, after: int) -> JobLog:

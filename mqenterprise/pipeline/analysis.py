@@ -87,7 +87,6 @@ class Analysis:
 
     @property
     def tables(self) -> Tables:
-        """The tables of the results."""
         return Tables(self.target)
 
     @property

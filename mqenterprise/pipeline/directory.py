@@ -55,7 +55,6 @@ class DirectoryTables:
         return SCHEMAS[name].empty_table() if found is None else found
 
     def frame(self, spark: SparkSession, name: str) -> DataFrame:
-        """Return a table as a Spark DataFrame."""
         return spark.createDataFrame(self.arrow(name))
 
     def digest(self, names: Iterable[str]) -> str:

@@ -126,7 +126,6 @@ class StoredTable:
         return sum(action["num_records"] or 0 for action in _files(delta, dates)) if delta else 0
 
     def dates(self) -> frozenset[str]:
-        """All dates that the table has."""
         delta = self._delta()
         return frozenset(part["date"] for part in delta.partitions()) if delta else frozenset()
 

@@ -38,7 +38,6 @@ class NamedTopology:
         return found[0].identifier
 
     def site(self, name: str) -> Guid:
-        """Return the site with that name."""
         found = [each for each in self.snapshot.sites.values() if fold(each.name) == fold(name)]
         if not found:
             names = (each.name for each in self.snapshot.sites.values())

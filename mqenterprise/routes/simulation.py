@@ -155,7 +155,6 @@ class _Difference:
     carried: tuple[Counter[Guid], Counter[Guid]] = field(default_factory=lambda: (Counter(), Counter()))
 
     def add(self, sources: list[Guid], destination: Machine) -> None:
-        """Add the journeys from all sources to one destination."""
         to = destination.identifier
         before = self.before.to(to)
         ways = [(source, before.way(source)) for source in sources]

@@ -40,7 +40,6 @@ _PLAIN = tuple(name for name in RIGHTS if not name.startswith("generic_"))
 
 
 def mask(rights: Iterable[str]) -> int:
-    """Return the ACCESS_MASK of named rights."""
     value = 0
     for right in rights:
         value |= int(RIGHTS[right])

@@ -150,7 +150,6 @@ QUEUE: Final = {
 
 
 def decode(fields: dict[str, Field], entry: Entry) -> dict[str, Value]:
-    """Return all values of an entry."""
     return {name: field.decode(entry) for name, field in fields.items()}
 
 

@@ -106,7 +106,6 @@ class Canvas:
         self._parts: list[str] = []
 
     def add(self, element: str) -> None:
-        """Add an element on top."""
         self._parts.append(element)
 
     @contextmanager

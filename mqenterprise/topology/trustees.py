@@ -64,7 +64,6 @@ class Trustees:
         return None if identifier is None else self.name(identifier)
 
     def identifier(self, name: str) -> bytes | None:
-        """Return the security identifier of a name."""
         key = fold(name)
         if key not in self._identifiers:
             self._identifiers[key] = self._look_up(name)

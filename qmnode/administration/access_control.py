@@ -207,7 +207,6 @@ def changed(security: bytes, change: Change, who: Sid, mask: int) -> bytes:
 
 
 async def show_access(manager: QueueManagerApi, name: str) -> QueueAccessList:
-    """The access list of a queue."""
     found = describe(await manager.queue_security(name))
     nameless = sorted({rule.trustee for rule in found.rules if rule.name is None})
     if not nameless:

@@ -29,7 +29,6 @@ class Element:
     text: str = ""
 
     def child(self, name: str, namespace: str | None = None) -> "Element | None":
-        """The first child of that name."""
         for child in self.children:
             if child.name == name and namespace in (None, child.namespace):
                 return child

@@ -139,7 +139,6 @@ def _add_children(source: ElementTree.Element, found: dict[str, Any], budget: Bu
 
 
 def value_of(root: Element) -> Any:
-    """The value of a tree."""
     if root.namespace == "" and all(space == XSI for space, _ in root.attributes):
         if not root.attributes and (found := _array(root)) is not None:
             return found
@@ -171,7 +170,6 @@ def encode(value: Any) -> bytes:
 
 
 def tree_of(value: Any) -> Element:
-    """A value as a tree."""
     match value:
         case Element():
             return value

@@ -75,7 +75,6 @@ def document(explained: Explained, number: int, *, body: bool, decoded: bool = F
 
 
 def direction(from_client: bool) -> str:
-    """The direction of a packet."""
     return "client-to-server" if from_client else "server-to-client"
 
 

@@ -57,7 +57,6 @@ def nanoseconds(value: int) -> str:
 
 
 def message_class(value: int) -> str:
-    """The name of a message class."""
     try:
         return MessageClass(value).name
     except ValueError:

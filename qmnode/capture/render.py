@@ -108,7 +108,6 @@ def _complaints(explained: Explained) -> Iterator[str]:
 
 
 def describe(finding: Finding) -> str:
-    """A finding in one sentence."""
     where = "" if finding.offset is None else f" at offset {finding.offset}"
     handling = f"; {finding.handling} by a node" if finding.handling else ""
     if finding.why:

@@ -78,7 +78,6 @@ class OneNode:
         self._api = api
 
     async def outline(self) -> Outline:
-        """The outline of one machine."""
         return Outline([Machine(self.name)])
 
     def crossing(self, machine: str, format_name: str) -> None:

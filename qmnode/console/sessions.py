@@ -100,7 +100,6 @@ class Attempts:
         return failed is not None and len(failed) >= ATTEMPTS
 
     def failed(self, address: str) -> None:
-        """Count an attempt that failed."""
         self._failed.setdefault(address, deque(maxlen=ATTEMPTS)).append(self._now())
         self._failed.move_to_end(address)
         if len(self._failed) > _ADDRESSES:

@@ -193,7 +193,6 @@ def realm_of(principal: str) -> str:
 
 
 def is_installed() -> bool:
-    """Whether the extra is installed."""
     return _INSTALLED
 
 

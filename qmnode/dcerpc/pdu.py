@@ -203,12 +203,10 @@ class Pdu(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the first fragment."""
         return bool(self.flags & FIRST_FRAGMENT)
 
     @property
     def is_last(self) -> bool:
-        """Whether it is the last fragment."""
         return bool(self.flags & LAST_FRAGMENT)
 
 

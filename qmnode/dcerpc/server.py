@@ -73,7 +73,6 @@ class Service:
 def service(
     interface: Interface, handlers: Mapping[Method, Handler], refused: Mapping[int, int] | None = None
 ) -> Service:
-    """An interface with handlers for its methods."""
     return Service(interface, {method.opnum: handler for method, handler in handlers.items()}, refused or {})
 
 

@@ -97,7 +97,6 @@ class Context:
             self.manager.require(what)
 
     def may_see(self, queue: Queue) -> bool:
-        """Whether the caller may see a queue."""
         return not isinstance(self.manager, GuardedQueueManager) or self.manager.may_see(queue)
 
     async def wait_for(self, request: Request, work: Coroutine[Any, Any, T]) -> T | None:

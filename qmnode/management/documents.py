@@ -35,7 +35,6 @@ Quota = Annotated[int, Field(ge=0, lt=INFINITE, description="KB; null: no limit"
 
 
 def lookup_text(lookup_identifier: int) -> str:
-    """A lookup identifier as text."""
     return f"{lookup_identifier:#x}"
 
 

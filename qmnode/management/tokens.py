@@ -107,5 +107,4 @@ class Tokens:
         self._callers = callers
 
     def caller(self, token: str) -> Caller | None:
-        """The caller with this token."""
         return self._callers.get(hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest())

@@ -281,7 +281,6 @@ class Opening:
             await pending
 
     def open_one(self, name: FormatName, access: Access, share: Share, caller: object = None) -> OpenQueueDescriptor:
-        """Open one queue for a caller."""
         context = self._context
         queue = self.find(name, access, caller=caller)
         self._check_access(queue, access, caller)

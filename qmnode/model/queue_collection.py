@@ -90,7 +90,6 @@ class Names:
     # The collection
 
     def add(self, queue: "Queue") -> None:
-        """Add the names of a queue."""
         self.version += 1
         if queue.queue_type in _NAMED_BY_FORMAT_NAME:
             self._outgoing[fold(queue.pathname)] = queue
@@ -333,7 +332,6 @@ class QueueCollection(dict[int, Queue]):
         self.add(queue)
 
     def add(self, queue: Queue) -> None:
-        """Add a queue to the collection."""
         self[queue.queue_id] = queue
         self._context.names.add(queue)
         if queue.parent is not None:

@@ -253,7 +253,6 @@ class Traffic:
         """Tallies of queues with messages that are received and not counted yet."""
 
     def tally_of(self, kind: QueueType) -> Tally:
-        """A tally for a new queue."""
         return Tally(self.waits[kind])
 
     def settle(self) -> None:

@@ -32,7 +32,6 @@ class Timers:
         """The timer that expires first, with its deadline. Asked for with each packet, so it is kept."""
 
     def start(self, timer: Timer, deadline: float) -> None:
-        """Start, or restart, a timer."""
         self.deadlines[timer] = deadline
         self._find_next()
 
@@ -42,7 +41,6 @@ class Timers:
             self._find_next()
 
     def stop_all(self) -> None:
-        """Stop every running timer."""
         self.deadlines.clear()
         self.next = None
 

@@ -146,5 +146,4 @@ def variant(kind: V, value: Any) -> Variant:
 
 
 def vector(kind: V, items: Iterable[Any]) -> Variant:
-    """A vector of these items."""
     return variant(kind, list(items))

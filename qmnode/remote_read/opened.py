@@ -138,7 +138,6 @@ class RemoteQueues:
             )
 
     def add(self, descriptor: OpenQueueDescriptor, opener: Caller) -> RemoteQueue:
-        """Add a queue that has been opened."""
         queue = RemoteQueue(_free_number(self._by_number), descriptor, opener)
         self._by_number[queue.number] = queue
         return queue

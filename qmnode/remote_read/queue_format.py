@@ -62,7 +62,6 @@ class QueueFormatValue(NdrStructure):
 
 
 def to_queue_format(name: FormatName) -> QueueFormatValue:
-    """The value for a format name."""
     value = queue_format_of(name)
     identifier: Any = value.identifier
     match identifier:

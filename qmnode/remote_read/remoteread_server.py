@@ -54,7 +54,6 @@ class RemoteReadInterface:
         self._patience = patience
 
     def service(self) -> Service:
-        """The interface with its handlers."""
         return service(
             remoteread.REMOTE_READ,
             {

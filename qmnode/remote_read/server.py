@@ -86,7 +86,6 @@ class RemoteReadServer:
 
     @property
     def port(self) -> int:
-        """The port of the interfaces."""
         return self.server.port
 
     async def start(self) -> None:

@@ -107,7 +107,6 @@ def unix_user(number: int) -> Sid:
 
 
 def unix_group(number: int) -> Sid:
-    """The SID of a Linux group."""
     return UNIX_GROUPS.child(number)
 
 

@@ -83,7 +83,6 @@ class AmqpSettings(BaseModel):
 
     @property
     def listening_port(self) -> int:
-        """The port to listen on."""
         if self.port is not None:
             return self.port
         return 5672 if self.certificate is None else 5671

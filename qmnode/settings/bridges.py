@@ -105,7 +105,6 @@ class BridgeSettings(BaseModel):
 
     @property
     def uses_tls(self) -> bool:
-        """Whether the connection is TLS."""
         return self.peer.startswith("amqps:")
 
     @property

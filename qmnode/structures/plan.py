@@ -49,7 +49,6 @@ class Plan:
         return next(place for place, item in enumerate(self.stored) if item.attribute == attribute)
 
     def field(self, attribute: str) -> Field | None:
-        """The field with this attribute name."""
         return next((item for item in self.fields if item.attribute == attribute), None)
 
 

@@ -60,7 +60,6 @@ def moment(value: Any, css: str = "") -> Cell:
 
 
 def day(value: Any, css: str = "") -> Cell:
-    """Return a cell with a day."""
     return text(None) if pd.isna(value) else text(f"{value:%Y-%m-%d}", css)
 
 

@@ -89,7 +89,6 @@ class MessageReader(DataSourceReader):
         return [one for path in self._paths for one in _partitions(path, self._rows)] or [Stretches("", ())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of a partition."""
         assert isinstance(partition, Stretches)
         if not partition.stretches:
             return

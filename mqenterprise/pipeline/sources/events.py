@@ -87,7 +87,6 @@ class EventReader(DataSourceReader):
         return self._options.divided(pieces_of(segments)) or [Pieces(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of a partition."""
         assert isinstance(partition, Pieces)
         return read_pieces(partition.pieces, self._schema, Quarantine(self._options.quarantine), self._condition)
 
@@ -147,7 +146,6 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._options.divided(pieces)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of a partition."""
         assert isinstance(partition, Pieces)
         return read_pieces(partition.pieces, self._schema, Quarantine(self._options.quarantine))
 

@@ -53,7 +53,6 @@ class Wanted:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the rows."""
         return pa.schema([SCHEMA.field(name).with_nullable(True) for name in self.columns])
 
     def is_over(self, footer: Footer) -> bool:

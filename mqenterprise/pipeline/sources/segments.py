@@ -79,7 +79,6 @@ class Stray:
     signature: str
 
     def record(self) -> Record:
-        """Return its record for the quarantine."""
         sentence = "its name is no segment's: NODE_GUID_FIRST_LAST.parquet"
         return Record(self.path, "misnamed", sentence, self.signature)
 

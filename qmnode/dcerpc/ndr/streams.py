@@ -83,7 +83,6 @@ class NdrReader:
         return value
 
     def take(self, size: int) -> bytes:
-        """Take ``size`` bytes from the stream."""
         position = self.position
         if size > self.end - position:
             raise NdrError(f"{size} bytes at {position}, but the stub data ends at {self.end}")

@@ -396,7 +396,6 @@ class UnionCodec(Codec):
         self._aligned = self.align if aligned else 1
 
     def write_member(self, writer: NdrWriter, tag: int, value: Any) -> None:
-        """Write the tag and the member."""
         member = self._member(tag)
         writer.align(self._aligned)
         self._tag.write(writer, tag)
