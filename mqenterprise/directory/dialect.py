@@ -14,9 +14,10 @@ accounts               sAMAccountName, unicodePwd         userPassword
 """
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from mqenterprise.directory.errors import ConstraintViolated, SchemaMissing
 from mqenterprise.directory.names import canonical, child, escape_filter, parent_of
@@ -78,34 +79,41 @@ class Contexts:
         return child("Users", self.domain)
 
 
-class Dialect(Protocol):
-    """One kind of server."""
+class Dialect(ABC):
+    """One kind of server. What a method does here is right for a server that needs nothing special."""
 
     kind: ClassVar[ServerKind]
-    contexts: Contexts
-    stored_names: Mapping[str, str]
+    stored_names: Mapping[str, str] = {}
     """Attributes that go by another name on this kind of server: Active Directory's name to its own."""
-    tree_delete: Control | None
+    tree_delete: Control | None = None
     """The control that deletes a subtree, if there is one."""
-    gives_guid: bool
+    gives_guid = True
     """Whether the server itself gives objectGUID."""
+
+    def __init__(self, contexts: Contexts) -> None:
+        self.contexts = contexts
 
     def only_if(self, attribute: str, value: bytes) -> Control | None:
         """The control that makes a request conditional on a value, where the server has one (RFC 4528)."""
+        return None
 
     def with_identity(
         self, classes: Sequence[str], attributes: Mapping[str, Sequence[bytes]]
     ) -> dict[str, Sequence[bytes]]:
         """The attributes of a new entry with an objectGUID, where it is ours to give."""
+        return dict(attributes)
 
+    @abstractmethod
     def by_guid(self, guid: Guid) -> tuple[str, str, bool]:
         """Where and how to search for a GUID: base, filter, and whether the base itself is meant."""
 
     def reading_controls(self, attributes: Collection[str]) -> list[Control]:
         """Controls for reading these attributes."""
+        return []
 
     def writing_controls(self, attributes: Mapping[str, Sequence[bytes]]) -> list[Control]:
         """Controls for writing these attributes."""
+        return []
 
     def check(
         self,
@@ -114,33 +122,23 @@ class Dialect(Protocol):
         attributes: Mapping[str, Sequence[bytes]],
         parent_classes: Callable[[str], Sequence[str]],
     ) -> None:
-        """Refuse a change that only Active Directory would refuse. Raises ``ConstraintViolated``."""
+        """Refuse a change that only Active Directory, which knows its schema, would refuse: ``ConstraintViolated``."""
+        return None
 
+    @abstractmethod
     def account(self, object_class: str, name: str) -> dict[str, Sequence[bytes]]:
         """Attributes that the server requires of a new user or computer, beside those of the caller."""
 
+    @abstractmethod
     def password(self, secret: str) -> dict[str, Sequence[bytes]]:
         """The attributes that set an account's password and let it in."""
 
 
-class ActiveDirectory:
+class ActiveDirectory(Dialect):
     """Active Directory, and Samba that is one."""
 
-    kind: ClassVar[ServerKind] = ServerKind.ACTIVE_DIRECTORY
-    stored_names: Mapping[str, str] = {}
-    tree_delete: Control | None = (TREE_DELETE, True, None)
-    gives_guid = True
-
-    def __init__(self, contexts: Contexts) -> None:
-        self.contexts = contexts
-
-    def only_if(self, attribute: str, value: bytes) -> Control | None:
-        return None
-
-    def with_identity(
-        self, classes: Sequence[str], attributes: Mapping[str, Sequence[bytes]]
-    ) -> dict[str, Sequence[bytes]]:
-        return dict(attributes)
+    kind = ServerKind.ACTIVE_DIRECTORY
+    tree_delete = (TREE_DELETE, True, None)
 
     def by_guid(self, guid: Guid) -> tuple[str, str, bool]:
         return f"<GUID={guid_to_text(guid)}>", "(objectClass=*)", True
@@ -157,15 +155,6 @@ class ActiveDirectory:
                 return [_descriptor_parts(descriptor_flags(values[0]))]
         return []
 
-    def check(
-        self,
-        dn: str,
-        classes: Sequence[str],
-        attributes: Mapping[str, Sequence[bytes]],
-        parent_classes: Callable[[str], Sequence[str]],
-    ) -> None:
-        """Nothing: the server knows its schema."""
-
     def account(self, object_class: str, name: str) -> dict[str, Sequence[bytes]]:
         if object_class == "computer":
             control = WORKSTATION_TRUST_ACCOUNT
@@ -181,16 +170,15 @@ class ActiveDirectory:
         return {"unicodePwd": (f'"{secret}"'.encode("utf-16-le"),)}
 
 
-class OpenLdap:
+class OpenLdap(Dialect):
     """OpenLDAP with the schema in ``schemas/msmq-openldap.ldif``."""
 
-    kind: ClassVar[ServerKind] = ServerKind.OPENLDAP
+    kind = ServerKind.OPENLDAP
     stored_names: Mapping[str, str] = {"whencreated": "createTimestamp", "whenchanged": "modifyTimestamp"}
-    tree_delete: Control | None = None
     gives_guid = False
 
     def __init__(self, contexts: Contexts) -> None:
-        self.contexts = contexts
+        super().__init__(contexts)
         self._schema = load_schema()
         self._attributes = {name.lower(): (name, kind) for name, kind in self._schema.attributes.items()}
 
@@ -207,12 +195,6 @@ class OpenLdap:
 
     def by_guid(self, guid: Guid) -> tuple[str, str, bool]:
         return self.contexts.root, f"(objectGUID={escape_filter(bytes(guid))})", False
-
-    def reading_controls(self, attributes: Collection[str]) -> list[Control]:
-        return []
-
-    def writing_controls(self, attributes: Mapping[str, Sequence[bytes]]) -> list[Control]:
-        return []
 
     def check(
         self,

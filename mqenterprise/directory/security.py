@@ -8,6 +8,8 @@ what MS-MQDSSM 5.1 asks for: to read an object takes RIGHT_GENERIC_READ, to chan
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from mqenterprise.directory.schema import load_schema
@@ -70,18 +72,12 @@ class RightsTable:
     @property
     def all(self) -> int:
         """All bits that the two sides share."""
-        value = STANDARD_RIGHTS | self.guarded
-        for bits in self.plain.values():
-            value |= bits
-        return value
+        return reduce(or_, self.plain.values(), STANDARD_RIGHTS | self.guarded)
 
     @property
     def guarded(self) -> int:
         """All bits that extended rights stand for."""
-        value = 0
-        for bits in self.extended.values():
-            value |= bits
-        return value
+        return reduce(or_, self.extended.values(), 0)
 
 
 QUEUE_RIGHTS: Final = RightsTable(

@@ -28,12 +28,9 @@ from qmnode.structures.error_codes import ErrorCode
 if TYPE_CHECKING:
     from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation
     from qmnode.model.api import TransportSecurity
-    from qmnode.model.context import Context
     from qmnode.model.outgoing import OutgoingQueue
-    from qmnode.model.ports import Clock, MessageStore
     from qmnode.model.queue import Queue
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.model.traffic import Traffic
     from qmnode.security.principals import Principal
     from qmnode.structures.sid import Sid
 
@@ -120,6 +117,8 @@ class GuardedQueueManager(QueueManagerApi):
         self.principal = principal
         self.identifier = manager.identifier
         self.computer_name = manager.computer_name
+        self.context, self.store, self.clock = manager.context, manager.store, manager.clock
+        self.traffic, self.journal_queue = manager.traffic, manager.journal_queue
         self._repaired = repaired
 
     # Checks
@@ -275,17 +274,7 @@ class GuardedQueueManager(QueueManagerApi):
     async def close(self) -> None:
         """Nothing: the queue manager is not the caller's to close."""
 
-    # Parts that need no right
-
-    @property
-    def context(self) -> Context:
-        """The parts of the queue manager."""
-        return self.manager.context
-
-    @property
-    def store(self) -> MessageStore:
-        """The store of the queue manager."""
-        return self.manager.store
+    # Parts that need no right, and may be replaced
 
     @property
     def transport_security(self) -> TransportSecurity:
@@ -296,21 +285,6 @@ class GuardedQueueManager(QueueManagerApi):
     def amqp(self) -> AmqpCounts:
         """The counts of the AMQP door."""
         return self.manager.amqp
-
-    @property
-    def traffic(self) -> Traffic:
-        """The counts of messages since the start."""
-        return self.manager.traffic
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the queue manager."""
-        return self.manager.clock
-
-    @property
-    def journal_queue(self) -> Queue:
-        """The journal of the messages sent by this machine."""
-        return self.manager.journal_queue
 
 
 def _owner_in(security: bytes) -> Sid | None:
