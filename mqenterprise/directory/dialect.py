@@ -80,7 +80,7 @@ class Contexts:
 
 
 class Dialect(ABC):
-    """One kind of server. What a method does here is right for a server that needs nothing special."""
+    """One kind of server. The methods here are right for a server that needs nothing special."""
 
     kind: ClassVar[ServerKind]
     stored_names: Mapping[str, str] = {}

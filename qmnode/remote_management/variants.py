@@ -1,4 +1,4 @@
-"""PROPVARIANT (MS-MQMQ 2.2.13) as stub data. ``qmnode.structures.propvariant`` has it without NDR."""
+"""PROPVARIANT (MS-MQMQ 2.2.13, 2.2.13.1) as stub data, with BLOB (2.2.15) and the counted arrays (2.2.16)."""
 
 from __future__ import annotations
 

@@ -6,10 +6,9 @@ The union without NDR is in ``qmnode.structures.queue_format_union``: its rules 
 from typing import Any, Final
 
 from qmnode.dcerpc.ndr import GUID, U8, U16, U32, WIDE_STRING, NdrStructure, Pointer, Union, member
-from qmnode.structures.counted_arrays import LpWStr
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import FormatName
-from qmnode.structures.object_identifiers import DlId, MulticastId, ObjectId
+from qmnode.structures.object_identifiers import DlId, LpWStr, MulticastId, ObjectId
 from qmnode.structures.queue_format_types import QueueFormatType
 from qmnode.structures.queue_format_union import QueueFormat, format_name_of, queue_format_of
 

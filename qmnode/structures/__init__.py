@@ -7,7 +7,6 @@ access_masks                MQQMACCESSMASK, MQQUEUEACCESSMASK, MQSITEACCESSMASK,
 acks                        OrderAck, FinalAck
 base_header                 BaseHeader
 change_notification         Change Notification Message (MS-MQCN)
-counted_arrays              BLOB, CAUB, CAUI, CAL, CAUL, CAUH, CACLSID, LPWSTR, CALPWSTR
 debug_header                DebugHeader
 guid                        GUID
 internal_packets            InternalHeader, EstablishConnectionHeader, ConnectionParametersHeader,
@@ -18,9 +17,8 @@ message_properties_header   MessagePropertiesHeader
 multi_queue_format_header   MQFPublicQueueFormatName, MQFPrivateQueueFormatName, MQFDirectQueueFormatName,
                             MQFDistributionQueueFormatName, MQFFormatNameElement, MQFAddressHeader,
                             MQFSignatureHeader, MultiQueueFormatHeader
-object_identifiers          OBJECTID, DL_ID, MULTICAST_ID
+object_identifiers          OBJECTID, DL_ID, MULTICAST_ID, LPWSTR
 ping                        Ping
-propvariant                 CAPROPVARIANT, PROPVARIANT
 public_keys                 MQDSPUBLICKEY, MQDSPUBLICKEYS
 queue_format_types          QUEUE_FORMAT_TYPE, QUEUE_SUFFIX_TYPE
 queue_format_union          QUEUE_FORMAT

@@ -1,4 +1,4 @@
-"""Identifiers of queues beside the GUID: OBJECTID (MS-MQMQ 2.2.8), DL_ID (2.2.9), MULTICAST_ID (2.2.10).
+"""Identifiers of queues beside the GUID: OBJECTID (MS-MQMQ 2.2.8), DL_ID (2.2.9), MULTICAST_ID (2.2.10), and LPWSTR.
 
 These are structures of RPC interfaces. Here they are written field after field without NDR's pointers: a string follows
 in place, ended by a null.
@@ -13,6 +13,12 @@ from qmnode.structures.layout import Structure
 
 
 # fmt: off
+class LpWStr(Structure, section="MS-DTYP 2.2.36", title="LPWSTR"):
+    """A null-terminated Unicode string."""
+
+    text: str = text_to_null(0, "LPWSTR", "UTF-16, ended by a null")
+
+
 class ObjectId(Structure, section="MS-MQMQ 2.2.8", title="OBJECTID"):
     """An object within a group; for a private queue, its number at a queue manager."""
 

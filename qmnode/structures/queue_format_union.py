@@ -8,7 +8,6 @@ strings end with a null. A direct name is kept with its suffix and without ``DIR
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
-from qmnode.structures.counted_arrays import LpWStr
 from qmnode.structures.fields import Flags, bits, choice, guid, u8, u16
 from qmnode.structures.guid import Guid
 from qmnode.structures.layout import Structure
@@ -26,7 +25,7 @@ from qmnode.structures.names import (
     PublicFormatName,
     QueueKind,
 )
-from qmnode.structures.object_identifiers import DlId, MulticastId, ObjectId
+from qmnode.structures.object_identifiers import DlId, LpWStr, MulticastId, ObjectId
 from qmnode.structures.queue_format_types import QueueFormatFlag, QueueFormatType, QueueSuffixType
 
 _PUBLIC: Final = QueueFormatType.QUEUE_FORMAT_TYPE_PUBLIC

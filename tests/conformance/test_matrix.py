@@ -71,11 +71,11 @@ def declared_by_idle_code(specification: str) -> set[str]:
 
 
 def test_a_test_of_idle_code_is_noticed() -> None:
-    names = frozenset({"qmnode.structures.propvariant", "qmnode.model.queue.forgotten"})
-    assert is_unreached("qmnode.structures.propvariant.PropVariant", names)
+    names = frozenset({"qmnode.structures.variant", "qmnode.model.queue.forgotten"})
+    assert is_unreached("qmnode.structures.variant.Variant", names)
     assert is_unreached("qmnode.model.queue.forgotten", names)
     assert not is_unreached("qmnode.model.queue", names)
-    assert not is_unreached("qmnode.structures.propvariants", names)
+    assert not is_unreached("qmnode.structures.variants", names)
 
 
 def test_the_names_that_a_test_uses_are_those_that_its_file_imports() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import qmnode.structures
+from qmnode.remote_management import variants
 from qmnode.structures import (
     access_masks,
     error_codes,
@@ -22,7 +23,6 @@ from qmnode.structures import (
     message_classes,
     names,
     property_ids,
-    propvariant,
     queue_format_types,
     signature_properties,
     user_message,
@@ -51,9 +51,11 @@ DECLARED = {
     "2.2.6": queue_format_types.QueueFormatType,
     "2.2.11": queue_format_types.QueueSuffixType,
     "2.2.12": variant_types.VariantType,
-    "2.2.13": propvariant.PropVariant,
-    "2.2.14": "qmnode.structures.propvariant",
-    "2.2.16": "qmnode.structures.counted_arrays",
+    "2.2.13": "qmnode.remote_management.variants",
+    "2.2.13.1": variants.Variant,
+    "2.2.15": "qmnode.remote_management.variants",
+    "2.2.16": "qmnode.remote_management.variants",
+    **{f"2.2.16.{number}": "qmnode.remote_management.variants" for number in range(1, 9)},
     "2.2.18.1.1": guid.Guid,
     "2.2.18.1.5": "qmnode.structures.queue_formats",
     "2.2.18.1.6": message_classes.MessageClass,
@@ -78,6 +80,7 @@ NOT_DECLARED = {
     "2.2.4": "TA_ADDRESS is in properties that no node reads or writes: addresses come from DNS (MS-MQDMPR 3.1.4.2)",
     "2.2.4.1": "as 2.2.4",
     "2.2.4.2": "as 2.2.4",
+    "2.2.14": "VARIANT_BOOL is in no property that a node answers with",
     "2.2.17": "ULARGE_INTEGER is a 64-bit number of the layout engine",
     "2.2.18.1.2": "TxSequenceID is the 64-bit number of TransactionHeader and OrderAck, made in outgoing_sequences",
     "2.2.18.1.3": "MessageIdentifier is a GUID and a 32-bit number; where one travels, its bytes are one field",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qmnode.structures import access_masks, propvariant
+from qmnode.structures import access_masks
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.property_ids import PROPERTY_FAMILIES
@@ -49,12 +49,6 @@ def test_each_variant_type_has_the_number_of_the_specification() -> None:
     simple = {kind.name: kind.value for kind in VariantType if not kind & VT_VECTOR}
 
     assert simple | {"VT_VECTOR": VT_VECTOR} == values_of("2.2.12")
-
-
-def test_true_and_false_are_those_of_variants() -> None:
-    found = {"VARIANT_TRUE": propvariant.VARIANT_TRUE, "VARIANT_FALSE": propvariant.VARIANT_FALSE}
-
-    assert found == values_of("2.2.14")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 import qmnode
 from qmnode import Access, Message
+from qmnode.dcerpc.errors import NdrError
 from qmnode.dcerpc.ndr import NDR, NDR64
 from qmnode.remote_management.qmmgmt import (
     ActionRequest,
@@ -89,6 +90,39 @@ def test_stubs_have_the_bytes_that_go_msrpc_once_wrote() -> None:
 @pytest.mark.parametrize("value", [OURS["R_QMMgmtGetInfo_Response"], OURS["R_QMMgmtGetInfo_Request.queue"]])
 def test_stubs_survive_the_way_in_ndr64_as_well(value: Any) -> None:
     assert type(value).decode(value.encode(NDR64), NDR64) == value
+
+
+@pytest.mark.parametrize("representation", [NDR, NDR64], ids=lambda one: one.name)
+def test_every_type_of_a_value_survives_the_way(representation: Any) -> None:
+    values = [
+        variant(V.VT_I1, -1),
+        variant(V.VT_UI1, 0xFF),
+        variant(V.VT_I2, -2),
+        variant(V.VT_UI2, 0xFFFE),
+        variant(V.VT_UI8, 1 << 63),
+        variant(V.VT_CLSID, bytes(range(16))),
+        variant(V.VT_BLOB, b"ab"),
+        variant(V.VT_VECTOR_UI1, b"ab"),
+        vector(V.VT_VECTOR_UI2, [1, 0x0203]),
+        vector(V.VT_VECTOR_I4, [-2]),
+        vector(V.VT_VECTOR_UI4, [1, 0xFFFFFFFE]),
+        vector(V.VT_VECTOR_UI8, [1 << 40]),
+        vector(V.VT_VECTOR_CLSID, [bytes(range(16))]),
+        vector(V.VT_VECTOR_LPWSTR, ["a", ""]),
+    ]
+    response = GetInfoResponse(values=[*values, vector(V.VT_VECTOR_VARIANT, values)])
+
+    assert GetInfoResponse.decode(response.encode(representation), representation) == response
+
+
+@pytest.mark.parametrize("kind", [V.VT_VARIANT, V.VT_VECTOR_VARIANT, 0x1000, 0x1002, 0x2003, 0xFFFF])
+def test_a_type_that_no_request_may_have_is_refused(kind: int) -> None:
+    stub = bytearray(_info(_DIRECT, 7).encode(NDR))
+    at = stub.rindex(V.VT_NULL.to_bytes(2, "little"))
+    stub[at : at + 2] = kind.to_bytes(2, "little")
+
+    with pytest.raises(NdrError):
+        GetInfoRequest.decode(bytes(stub), NDR)
 
 
 @pytest.mark.servers

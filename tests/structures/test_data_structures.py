@@ -8,17 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qmnode.structures
-from qmnode.structures.counted_arrays import (
-    Blob,
-    Caclsid,
-    Cal,
-    Calpwstr,
-    Caub,
-    Cauh,
-    Caui,
-    Caul,
-    LpWStr,
-)
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.key_blobs import (
@@ -30,13 +19,11 @@ from qmnode.structures.key_blobs import (
     RsaPubKey,
     SimpleBlob,
 )
-from qmnode.structures.object_identifiers import DlId, MulticastId, ObjectId
-from qmnode.structures.propvariant import CaPropVariant, PropVariant
+from qmnode.structures.object_identifiers import DlId, LpWStr, MulticastId, ObjectId
 from qmnode.structures.public_keys import AES_PROVIDER, BASE_PROVIDER, PROV_RSA_AES, MqdsPublicKey, MqdsPublicKeys
 from qmnode.structures.queue_format_union import QueueFormat
 from qmnode.structures.sequence_info import SequenceInfo
 from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
-from qmnode.structures.variant_types import VariantType
 from tests.structures.strategies import all_structures
 
 u8, u16, u32, u64 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32, 64))
@@ -51,41 +38,6 @@ def tuples(items):
 
 
 lp_strings = st.builds(LpWStr, text=strings)
-blobs = st.builds(Blob, data=octets)
-simple_values = {
-    VariantType.VT_EMPTY: st.none(),
-    VariantType.VT_NULL: st.none(),
-    VariantType.VT_I1: i8,
-    VariantType.VT_UI1: u8,
-    VariantType.VT_I2: i16,
-    VariantType.VT_UI2: u16,
-    VariantType.VT_I4: i32,
-    VariantType.VT_UI4: u32,
-    VariantType.VT_I8: i64,
-    VariantType.VT_UI8: u64,
-    VariantType.VT_BOOL: st.sampled_from([0, 0xFFFF]),
-    VariantType.VT_CLSID: guids,
-    VariantType.VT_BLOB: blobs,
-    VariantType.VT_LPWSTR: lp_strings,
-    VariantType.VT_VECTOR_UI1: st.builds(Caub, elements=octets),
-    VariantType.VT_VECTOR_UI2: st.builds(Caui, elements=tuples(u16)),
-    VariantType.VT_VECTOR_I4: st.builds(Cal, elements=tuples(i32)),
-    VariantType.VT_VECTOR_UI4: st.builds(Caul, elements=tuples(u32)),
-    VariantType.VT_VECTOR_UI8: st.builds(Cauh, elements=tuples(u64)),
-    VariantType.VT_VECTOR_CLSID: st.builds(Caclsid, elements=tuples(guids)),
-    VariantType.VT_VECTOR_LPWSTR: st.builds(Calpwstr, elements=tuples(lp_strings)),
-}
-
-
-def variants_of(vt, values):
-    return st.builds(PropVariant, vt=st.just(vt), value=values, reserved1=u8, reserved2=u8, reserved3=u32)
-
-
-variants = st.recursive(
-    st.one_of([variants_of(vt, values) for vt, values in simple_values.items()]),
-    lambda inner: variants_of(VariantType.VT_VECTOR_VARIANT, st.builds(CaPropVariant, elements=tuples(inner))),
-    max_leaves=6,
-)
 rsa_keys = st.builds(RsaPubKey, public_exponent=u32, modulus=octets)
 public_key_blobs = st.builds(
     PublicKeyBlob,
@@ -121,10 +73,7 @@ VALUES = {
     ObjectId: object_ids,
     DlId: dl_ids,
     MulticastId: multicast_ids,
-    Blob: blobs,
     LpWStr: lp_strings,
-    PropVariant: variants,
-    CaPropVariant: st.builds(CaPropVariant, elements=tuples(variants)),
     BlobHeader: st.builds(BlobHeader, blob_type=st.sampled_from([1, 6]), key_algorithm=u32),
     RsaPubKey: rsa_keys,
     PublicKeyBlob: public_key_blobs,
@@ -134,17 +83,6 @@ VALUES = {
     MqUserSignCert: certificates,
     MqUserSignCerts: st.builds(MqUserSignCerts, certificates=tuples(certificates)),
     QueueFormat: queue_formats,
-} | {
-    array: simple_values[vt]
-    for vt, array in [
-        (VariantType.VT_VECTOR_UI1, Caub),
-        (VariantType.VT_VECTOR_UI2, Caui),
-        (VariantType.VT_VECTOR_I4, Cal),
-        (VariantType.VT_VECTOR_UI4, Caul),
-        (VariantType.VT_VECTOR_UI8, Cauh),
-        (VariantType.VT_VECTOR_CLSID, Caclsid),
-        (VariantType.VT_VECTOR_LPWSTR, Calpwstr),
-    ]
 }
 
 every_structure = pytest.mark.parametrize("structure", VALUES, ids=lambda structure: structure.__name__)
@@ -204,11 +142,6 @@ def test_every_shorter_piece_is_refused_or_is_a_value_of_its_own(structure):
 @pytest.mark.parametrize(
     ("structure", "buffer"),
     [
-        (Blob, "ffffffff"),
-        (Caub, "ffffff7f 00"),
-        (Caui, "00000080 0000"),
-        (Calpwstr, "ffffffff 0000"),
-        (CaPropVariant, "ffffffff 0000000000000000"),
         (MqdsPublicKeys, "10000000 ffffffff 0000000000000000"),
         (MqdsPublicKey, "ffffffff 02000000 01000000 0000"),
         (MqUserSignCerts, "00000080"),
@@ -224,21 +157,6 @@ def test_a_length_beyond_the_bytes_is_refused_before_anything_is_taken(structure
 def test_a_bit_length_that_is_no_number_of_bytes_is_refused():
     with pytest.raises(PacketError, match="part of a byte"):
         RsaPubKey.parse(bytes.fromhex("52534131 09000000 01000100 0000"))
-
-
-def test_nesting_of_variants_is_bounded():
-    nested = PropVariant(vt=VariantType.VT_UI4, value=1)
-    for _ in range(40):
-        nested = PropVariant(vt=VariantType.VT_VECTOR_VARIANT, value=CaPropVariant(elements=(nested,)))
-
-    with pytest.raises(PacketError, match="nested too deep"):
-        PropVariant.parse(nested.write())
-
-
-@pytest.mark.parametrize("vt", [VariantType.VT_VARIANT, 0x1000, 0x1002, 0x2003, 0xFFFF])
-def test_a_type_that_no_variant_has_is_refused(vt):
-    with pytest.raises(PacketError):
-        PropVariant.parse(vt.to_bytes(2, "little") + bytes(20))
 
 
 def test_the_bytes_of_a_public_key_are_those_of_the_specification():

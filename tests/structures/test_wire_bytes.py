@@ -9,7 +9,6 @@ from __future__ import annotations
 import pytest
 
 from qmnode.structures.acks import FinalAckBody, OrderAckBody
-from qmnode.structures.counted_arrays import Blob, Caclsid, Cal, Calpwstr, Caub, Cauh, Caui, Caul
 from qmnode.structures.debug_header import DebugHeader
 from qmnode.structures.guid import guid_from_text
 from qmnode.structures.layout import Structure
@@ -24,7 +23,6 @@ from qmnode.structures.multi_queue_format_header import (
     MultiQueueFormatHeader,
 )
 from qmnode.structures.object_identifiers import DlId, ObjectId
-from qmnode.structures.propvariant import VARIANT_FALSE, VARIANT_TRUE, CaPropVariant, PropVariant
 from qmnode.structures.public_keys import MqdsPublicKey, MqdsPublicKeys
 from qmnode.structures.queue_format_union import QueueFormat
 from qmnode.structures.queue_formats import (
@@ -39,7 +37,6 @@ from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.soap_header import SoapHeader
 from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
 from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
-from qmnode.structures.variant_types import VariantType
 
 GUID = guid_from_text("{01234567-89ab-cdef-0011-223344556677}")
 G = "67452301 ab89 efcd 0011 223344556677"
@@ -61,21 +58,6 @@ WIRE = [
     ),
     (ObjectId(lineage=GUID, uniquifier=0x12), f"{G} 12000000"),
     (DlId(dl_guid=GUID, domain="d"), f"{G} 6400 0000"),
-    (PropVariant(vt=VariantType.VT_UI4, value=5), "1300 00 00 00000000 05000000"),
-    (PropVariant(vt=VariantType.VT_BOOL, value=VARIANT_TRUE), "0b00 00 00 00000000 ffff"),
-    (PropVariant(vt=VariantType.VT_BOOL, value=VARIANT_FALSE), "0b00 00 00 00000000 0000"),
-    (Blob(data=b"ab"), "02000000 6162"),
-    (Caub(elements=b"ab"), "02000000 6162"),
-    (Caui(elements=(1, 0x0203)), "02000000 0100 0302"),
-    (Cal(elements=(-2,)), "01000000 feffffff"),
-    (Caul(elements=(1, 0xFFFFFFFE)), "02000000 01000000 feffffff"),
-    (Cauh(elements=(1 << 40,)), "01000000 0000000000010000"),
-    (Caclsid(elements=(GUID,)), f"01000000 {G}"),
-    (Calpwstr.of("a", ""), "02000000 61000000 0000"),
-    (
-        CaPropVariant(elements=(PropVariant(vt=VariantType.VT_UI1, value=9),)),
-        "01000000 1100 00 00 00000000 09",
-    ),
     (PrivateQueueFormatNameId(private_queue_identifier=0x12), "12000000"),
     (DirectQueueFormatName(direct_format_name="OS:a"), "0a00 4f00 5300 3a00 6100 0000"),
     (PublicQueueFormatName(public_queue_identifier=GUID), G),
