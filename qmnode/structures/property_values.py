@@ -1,6 +1,6 @@
-"""The named values of properties of MS-MQMQ 2.3. Each class names the section of its property."""
+"""Named values of properties of MS-MQMQ 2.3 that a node reads or answers with. Each class names the section."""
 
-from enum import IntEnum, IntFlag, StrEnum
+from enum import IntEnum, StrEnum
 
 
 class Journaling(IntEnum):
@@ -17,41 +17,6 @@ class Authentication(IntEnum):
     MQ_AUTHENTICATE = 1
 
 
-class TransactionLevel(IntEnum):
-    """PROPID_Q_TRANSACTION, 2.3.1.13: whether the queue is transactional."""
-
-    MQ_TRANSACTIONAL_NONE = 0
-    MQ_TRANSACTIONAL = 1
-
-
-class DirectoryScope(IntEnum):
-    """PROPID_Q_SCOPE, 2.3.1.14, and PROPID_D_SCOPE, 2.3.13.3."""
-
-    MQDS_SITESCOPE = 0
-    MQDS_ENTERPRISESCOPE = 1
-
-
-class QueueManagerService(IntFlag):
-    """PROPID_QM_SERVICE, 2.3.2.9, PROPID_SET_SERVICE, 2.3.8.2, and PROPID_SET_OLDSERVICE, 2.3.8.11.
-
-    The tables describe the values without naming them; RAS server appears only in the first.
-    """
-
-    NONE = 0x00
-    ROUTING_SERVER = 0x01
-    BACKUP_SITE_CONTROLLER = 0x02
-    PRIMARY_SITE_CONTROLLER = 0x04
-    PRIMARY_ENTERPRISE_CONTROLLER = 0x08
-    RAS_SERVER = 0x10
-
-
-class ForeignMachine(IntEnum):
-    """PROPID_QM_FOREIGN, 2.3.2.18: whether the computer belongs to a foreign system."""
-
-    MSMQ_MACHINE = 0
-    FOREIGN_MACHINE = 1
-
-
 class OperatingSystem(IntEnum):
     """PROPID_QM_OS, 2.3.2.19: the operating system of the computer."""
 
@@ -61,21 +26,6 @@ class OperatingSystem(IntEnum):
     MSMQ_OS_NTW = 0x00000300
     MSMQ_OS_NTS = 0x00000400
     MSMQ_OS_NTE = 0x00000500
-
-
-class ClusterGroup(IntEnum):
-    """PROPID_QM_GROUP_IN_CLUSTER, 2.3.2.35: whether the computer is a cluster group."""
-
-    MSMQ_GROUP_NOT_IN_CLUSTER = 0
-    MSMQ_GROUP_IN_CLUSTER = 1
-
-
-class NameStyle(IntEnum):
-    """PROPID_E_NAMESTYLE, 2.3.5.2: whether weakened security is enabled. The table does not name its values."""
-
-    WEAKENED_SECURITY_OFF = 0
-    WEAKENED_SECURITY_ON = 1
-    INTERNAL_DEFAULT = 2
 
 
 class ConnectedState(StrEnum):
@@ -129,16 +79,3 @@ class QueueState(StrEnum):
     MGMT_QUEUE_STATE_CONNECTED = "CONNECTED"
     MGMT_QUEUE_STATE_DISCONNECTING = "DISCONNECTING"
     MGMT_QUEUE_STATE_DISCONNECTED = "DISCONNECTED"
-
-
-class DirectoryObjectType(IntEnum):
-    """PROPID_D_OBJTYPE, 2.3.13.4: the type of a deleted object."""
-
-    MQDS_QUEUE = 1
-    MQDS_MACHINE = 2
-    MQDS_SITE = 3
-    MQDS_DELETEDOBJECT = 4
-    MQDS_CN = 5
-    MQDS_ENTERPRISE = 6
-    MQDS_USER = 7
-    MQDS_ROUTINGLINK = 8
