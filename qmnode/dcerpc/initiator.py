@@ -201,15 +201,10 @@ class Initiator:
             self._out.append(protected_pdu(security, PduType.REQUEST, call_id, head, piece, flags))
         return call_id
 
-    def cancel(self, call_id: int, *, orphan: bool = False) -> None:
-        """Ask the server to end a call, or with ``orphan`` to forget it: then no answer comes."""
-        if call_id not in self._calls:
-            return
-        if orphan:
-            del self._calls[call_id]
-            self._reassembly.forget(call_id)
-        pdu_type = PduType.ORPHANED if orphan else PduType.CO_CANCEL
-        self._out.append(protected_pdu(self._security, pdu_type, call_id, b"", b"", WHOLE))
+    def cancel(self, call_id: int) -> None:
+        """Ask the server to end a call."""
+        if call_id in self._calls:
+            self._out.append(protected_pdu(self._security, PduType.CO_CANCEL, call_id, b"", b"", WHOLE))
 
     def receive(self, received: bytes) -> list[Event]:
         """Process received bytes and return the results of calls. RpcError, AuthenticationError: it cannot go on."""

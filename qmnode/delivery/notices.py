@@ -130,9 +130,8 @@ class Notices:
         sequence = self._incoming.find(source_of(packet), name.key(), *place)
         route = sequence.route if sequence is not None else Route(False, "")
         message_class = MessageClass(reason)
-        _, final = position_deleted(message, message_class, route)
-        if message_class in _NOT_REACHED:
-            final = final_acknowledgment(message, message_class, route)
+        said = final_acknowledgment if message_class in _NOT_REACHED else position_deleted
+        final = said(message, message_class, route)
         if final is not None:
             self.final(final)
 

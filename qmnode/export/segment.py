@@ -108,13 +108,10 @@ def table_of(columns: Mapping[str, Sequence[object]], origin: Origin, rows: int)
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def write_segment(place: Place, table: pa.Table, origin: Origin, *, first: int = 0, last: int = 0) -> SegmentName:
-    """Write events of one node, in the order of their offsets, as one segment. Raises OSError if it cannot be written.
-
-    ``first`` and ``last`` are the offsets that the segment covers, if that is more than its rows.
-    """
+def write_segment(place: Place, table: pa.Table, origin: Origin) -> SegmentName:
+    """Write events of one node, in the order of their offsets, as one segment. Raises OSError."""
     offsets, times = table.column("offset"), table.column("time").cast(pa.int64())
-    name = SegmentName(origin.node_id, first or offsets[0].as_py(), last or offsets[-1].as_py(), origin.node)
+    name = SegmentName(origin.node_id, offsets[0].as_py(), offsets[-1].as_py(), origin.node)
     ends = compute.min_max(times).as_py()
     facts = {
         "format": FORMAT,

@@ -168,17 +168,13 @@ def _user_header(source: Guid, route: Route, identifier: Guid, message_id: int, 
     )
 
 
-def position_deleted(
-    message: UserMessage, reason: MessageClass, route: Route, send_insecure_nacks: bool = False
-) -> tuple[AdministrationAcknowledgment | None, FinalAcknowledgment | None]:
-    """Message Position Deleted, 3.1.7.2: the acknowledgments for a message that left its destination queue, received or
-    not.
+def position_deleted(message: UserMessage, reason: MessageClass, route: Route) -> FinalAcknowledgment | None:
+    """Message Position Deleted, 3.1.7.2: the FinalAck for a message that left its destination queue, received or not.
 
     ``route`` is that of the incoming sequence of the message (``IncomingSequences.find``).
     """
-    final = None
     transaction = message.transaction_header
     journaling = message.user_header.flags & (UserFlags.JN.mask | UserFlags.JP.mask)
-    if transaction is not None and (journaling or transaction.flags & TransactionFlags.FA.mask):
-        final = final_acknowledgment(message, reason, route)
-    return administration_acknowledgment(message, reason, send_insecure_nacks), final
+    if transaction is None or not (journaling or transaction.flags & TransactionFlags.FA.mask):
+        return None
+    return final_acknowledgment(message, reason, route)

@@ -136,7 +136,7 @@ def final_asked(flags: int = 0, *, required: bool = False) -> UserMessage:
 
 @pytest.mark.parametrize(("flags", "required"), [(JN, False), (JP, False), (0, True)])
 def test_a_message_that_leaves_its_queue_is_finally_acknowledged(flags: int, required: bool) -> None:
-    _, final = position_deleted(final_asked(flags, required=required), RECEIVED, Route(True, "10.0.0.9"))
+    final = position_deleted(final_asked(flags, required=required), RECEIVED, Route(True, "10.0.0.9"))
     assert final is not None
     assert final.body == FinalAckBody(
         tx_sequence_id=7, tx_sequence_number=3, tx_previous_sequence_number=2, source_guid=ALICE, message_id=9
@@ -144,14 +144,14 @@ def test_a_message_that_leaves_its_queue_is_finally_acknowledged(flags: int, req
 
 
 def test_a_message_that_nobody_journals_is_not() -> None:
-    assert position_deleted(final_asked(), RECEIVED, Route(False, ""))[1] is None
-    assert position_deleted(parsed(flags=JP), RECEIVED, Route(False, ""))[1] is None
+    assert position_deleted(final_asked(), RECEIVED, Route(False, "")) is None
+    assert position_deleted(parsed(flags=JP), RECEIVED, Route(False, "")) is None
 
 
 def test_the_packets_are_what_the_other_side_recognises() -> None:
     direct, private = Route(True, "10.0.0.9"), Route(False, "10.0.0.9")
     order = OrderAcknowledgment(ALICE, direct, 7, 3)
-    final = FinalAcknowledgment(ALICE, private, PURGED, position_deleted(final_asked(JN), PURGED, private)[1].body)  # type: ignore[union-attr]
+    final = FinalAcknowledgment(ALICE, private, PURGED, position_deleted(final_asked(JN), PURGED, private).body)  # type: ignore[union-attr]
 
     order_packet = UserMessage.parse(order_ack_packet(order, BOB, 77, TIME))
     final_packet = UserMessage.parse(final_ack_packet(final, BOB, 78, TIME))
