@@ -156,7 +156,7 @@ class Strangers:
         return queue if isinstance(queue, OutgoingQueue) else None
 
     def _space(self, batch: "_Batch", received: ReceivedMessage) -> Space:
-        """Whether there is room for a message. Only an accepted one creates the outgoing queue: no other does."""
+        """Whether there is room for a message. Only an accepted one creates the outgoing queue."""
         destination, now = batch.destination, self._manager.clock.time()
         size, is_transactional = len(received.packet), received.headers.tx_sequence_id is not None
         queue = destination.queue

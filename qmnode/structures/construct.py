@@ -15,7 +15,6 @@ from qmnode.structures.fields import (
     Choice,
     Data,
     Field,
-    Later,
     Length,
     Nested,
     Padding,
@@ -83,7 +82,7 @@ def stored_form(plan: Plan, field: Field, value: Any) -> Any:
         case Text():
             return _text(plan, field, value)
         case Nested():
-            kind = field.structure.structure() if isinstance(field.structure, Later) else field.structure
+            kind = field.structure
             if not isinstance(kind, SelfReference) and type(value) is not kind:
                 raise _bad(plan, field, f"must be a {kind.__name__}, is {value!r:.60}")
             return value

@@ -30,13 +30,6 @@ class SelfReference:
     """Stands for the structure that is being declared, inside its own declaration."""
 
 
-@dataclass(frozen=True, slots=True)
-class Later(SelfReference):
-    """Stands for a structure that is declared further down: two that contain each other need it."""
-
-    structure: Callable[[], type[Structure]]
-
-
 SELF: Final = SelfReference()
 
 

@@ -12,7 +12,6 @@ from qmnode.structures.fields import (
     Choice,
     Data,
     Field,
-    Later,
     Length,
     Nested,
     Padding,
@@ -172,8 +171,6 @@ def show(item: Scalar, value: Any) -> str:
 
 def structure_of(kind: type[Structure] | SelfReference, owner: type[Structure]) -> type[Structure]:
     """The structure that a nested field denotes."""
-    if isinstance(kind, Later):
-        return kind.structure()
     return owner if isinstance(kind, SelfReference) else kind
 
 
