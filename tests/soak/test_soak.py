@@ -37,7 +37,7 @@ async def soak(folder: Path, seconds: float, *, attacked: bool = True, tls: bool
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("tls", [pytest.param(False, marks=pytest.mark.soak), True], ids=["plain", "tls"])
 async def test_a_moment_of_everything(tmp_path: Path, tls: bool) -> None:
     """The part of the long ones that every run of the tests has: each kind of fault comes several times."""
     await soak(tmp_path, 12, tls=tls)
