@@ -25,7 +25,7 @@ from qmnode.protocol.received import MessageReader
 from qmnode.protocol.reception import Reception
 from qmnode.settings.protocol import TransferSettings
 from tests.bench import Comparison, bench
-from tests.protocol.machines import BOB, TIME, SessionPair, message, transactional
+from tests.protocol.machines import ALICE, BOB, TIME, SessionPair, message, transactional
 from tests.protocol.nodes import prepared
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ _PROPERTIES_AT: Final = 124
 class Transfer:
     """A session that is open, and messages of one kind to send on it again and again."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, *, is_known: bool = True) -> None:
+        """``is_known``: the directory or the name service says that the sender is who its messages claim."""
+        self.is_known = is_known
         self.pair = SessionPair().establish()
         self.pair.alice.session.commands()
         self.kind = kind
@@ -70,6 +72,8 @@ class Transfer:
         self.reception = Reception(BOB, self.parameters, MessageIdHistory(self.parameters), incoming)
         self.incoming = incoming
         self.neighbour = Neighbour("127.0.0.1")
+        if self.is_known:
+            self.neighbour.known[ALICE] = True
         self.sequence.rewind()
 
     def send(self, now: float) -> bytes:
@@ -121,6 +125,17 @@ class Transfer:
         self.sender_seconds += process_time() - received + sent - start
         self.receiver_seconds += received - sent
         self.turn = (self.turn + 1) % WINDOWS
+
+
+def of_strangers() -> list[Comparison]:
+    """Messages whose sender nobody knows, which are compared with others of the same name, against a known sender's."""
+    kinds = ("express", "transactional")
+    transfers = [Transfer(kind, is_known=is_known) for kind in kinds for is_known in (False, True)]
+    seconds = [taken / WINDOW for taken in processor_seconds(transfers)]
+    return [
+        Comparison(f"{kind}, of a stranger: both sides", seconds[at], "of a known sender", seconds[at + 1])
+        for at, kind in zip((0, 2), kinds, strict=True)
+    ]
 
 
 def arrivals() -> list[Comparison]:
@@ -183,4 +198,4 @@ def measure() -> list[Comparison]:
             Comparison(f"{name}: sender", whole * part, "bare struct", per_message),
             Comparison(f"{name}: receiver", whole * (1 - part), "bare struct", per_message),
         ]
-    return lines + arrivals()
+    return lines + of_strangers() + arrivals()
