@@ -24,9 +24,10 @@ from qmnode.protocol.outgoing_sequences import OutgoingSequences
 from qmnode.protocol.received import MessageReader
 from qmnode.protocol.reception import Reception
 from qmnode.settings.protocol import TransferSettings
+from qmnode.structures.envelope import read_sequence_fields, with_sequence_fields
+from qmnode.structures.packet_view import places_of
 from tests.bench import Comparison, bench
 from tests.protocol.machines import ALICE, BOB, TIME, SessionPair, message, transactional
-from tests.protocol.nodes import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,6 +59,7 @@ class Transfer:
         if kind == "transactional":
             identifier = self.outgoing.assign(b"queue", count).sequence_id
             packets = [transactional(n, identifier, n, n - 1, body=body) for n in range(1, count + 1)]
+            self.header_at = places_of(packets[0]).transaction_header
         else:
             packets = [message(n, recoverable=kind == "recoverable", body=body) for n in range(count)]
         self.windows = [packets[at : at + WINDOW] for at in range(0, count, WINDOW)]
@@ -80,11 +82,20 @@ class Transfer:
         """One window from the sender's hands to the wire."""
         packets = self.windows[self.turn]
         if self.kind == "transactional":
-            packets = [prepared(self.sequence, packet) for packet in packets]  # type: ignore[misc]
+            packets = [self.prepared(packet) for packet in packets]
             self.outgoing.sent(self.sequence, now)
         session = self.pair.alice.session
         assert session.send_messages(self.tokens, packets, now, TIME) == WINDOW
         return b"".join(session.data_to_send())
+
+    def prepared(self, packet: bytes) -> bytes:
+        """As a node does, which keeps with a message where its TransactionHeader is."""
+        identifier, number, previous = read_sequence_fields(packet, self.header_at)
+        bridge = self.sequence.prepare(identifier, number)
+        assert bridge is not None
+        if bridge == previous:
+            return packet
+        return bytes(with_sequence_fields(packet, self.header_at, identifier, number, bridge))
 
     def receive(self, data: bytes, now: float) -> bytes:
         """One window from the wire to what is to be stored, and the acknowledgments of it."""
