@@ -81,6 +81,7 @@ _UNKNOWN: Final = DestinationKind.UNKNOWN
 _NEXT: Final = Turn.NEXT
 _ALREADY: Final = Turn.ALREADY
 _ACCEPTED: Final = (_NEXT, _ALREADY)
+_LATE: Final = MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
 _new = tuple.__new__
 _NOTHING: Final = Brought(ZERO_GUID, "", is_own=False)
 _NOWHERE: Final = _Target(DestinationName(ZERO_GUID, 0, b""), b"", Destination(DestinationKind.UNKNOWN))
@@ -146,6 +147,9 @@ class Reception:
         step = _Pass(admission, now, time, neighbour, verdicts or {})
         self._history.neighbour = neighbour.address
         target, headers, plain = _NOWHERE, None, False
+        # The same for all messages with the current headers. ``alone``: only the history decides about them.
+        alone, durable, lifetime, source = False, False, INFINITE, self._identifier
+        add, take = self._history.add, admission.taken.append
         last = None
         for received in messages:
             name = received.destination
@@ -167,11 +171,21 @@ class Reception:
                 self._other_ways = self._has_other_ways(headers.source_queue_manager)
                 self._sequence = None
                 plain = _is_plain(headers, target.destination, step) and not self._brought.is_own
+                alone = plain and headers.tx_sequence_id is None and not self._other_ways
+                durable, lifetime = headers.user_flags & _DM > 0, headers.time_to_reach_queue
+                source = self._brought.history_source
             # A silent one would be stored without its requests for acknowledgments: its source is to deliver it.
             if verdicts and _is_silent(received, step) and _is_doubtful(headers.source_queue_manager, admission):
                 break
             try:
-                if plain:
+                if alone:
+                    if not add(source, received.message_id, durable, time):
+                        admission.duplicates += 1
+                    elif time - received.sent_time > lifetime != INFINITE:
+                        self._refuse(received, target.name, _LATE, step, told=False)
+                    else:
+                        take(_new(Taken, (received.packet, target.destination, received)))
+                elif plain:
                     self._admit_plain(received, target, step)
                 else:
                     self._admit_one(received, target, step)
@@ -243,8 +257,7 @@ class Reception:
             return
         lifetime = headers.time_to_reach_queue
         if step.time - received.sent_time > lifetime != INFINITE:
-            late = MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
-            self._refuse(received, target.name, late, step, told=False)
+            self._refuse(received, target.name, _LATE, step, told=False)
             return
         step.admission.taken.append(_new(Taken, (received.packet, target.destination, received)))
 

@@ -279,16 +279,16 @@ class Session:
             if time - sent_time > lifetime != INFINITE and not again:
                 expired.append(taken - 1)
                 continue
-            flags &= _DM | _TH | _JP
-            if flags != kind or flags & (_TH | _JP):
+            effect = self._disposition(packet, flags) if flags & (_TH | _JP) else _RELEASE
+            flags &= _DM
+            if flags != kind or effect is not disposition:
                 if together:
-                    self._send.add(together, kind & _DM, disposition)
-                kind, together = flags, []
-                disposition = self._disposition(packet, flags) if flags & (_TH | _JP) else _RELEASE
+                    self._send.add(together, kind, disposition)
+                kind, together, disposition = flags, [], effect
             together.append(token)
             out.append(packet)
         if together:
-            self._send.add(together, kind & _DM, disposition)
+            self._send.add(together, kind, disposition)
         if len(expired) < taken:
             self._sent(now)
         if expired:
