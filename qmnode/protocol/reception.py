@@ -384,25 +384,26 @@ class Reception:
             )
         else:
             turn = sequence.turn(sequence_id, number, received.previous_tx_sequence_number)
-        if (
-            turn is _NEXT
-            and self._history.has_contents
-            and self._history.seen_content(content_of(_as_stored(received, step)))
-        ):
-            turn = _ALREADY
-        if not keep and not sequence.sequence_id:
-            number = received.tx_sequence_number
-            turn = Turn.NEXT  # no order to keep for a missing queue: refused at any number
-        if sequence_id != before and turn is _NEXT and self._is_future(sequence_id, step.time):
-            turn = Turn.FUTURE
-        full = not sequence.kept and turn in _ACCEPTED and keep and incoming.full(sequence)
-        if full:
-            step.admission.records += incoming.make_room(sequence, step.time)
-            full = incoming.full(sequence)
-        if turn not in _ACCEPTED or full:
-            self._reject(sequence, turn, step)
-            step.admission.without_place += full
-            return False
+        if turn is not _NEXT or sequence_id != before or not sequence.kept or self._history.has_contents:
+            if (
+                turn is _NEXT
+                and self._history.has_contents
+                and self._history.seen_content(content_of(_as_stored(received, step)))
+            ):
+                turn = _ALREADY
+            if not keep and not sequence.sequence_id:
+                number = received.tx_sequence_number
+                turn = Turn.NEXT  # no order to keep for a missing queue: refused at any number
+            if sequence_id != before and turn is _NEXT and self._is_future(sequence_id, step.time):
+                turn = Turn.FUTURE
+            full = not sequence.kept and turn in _ACCEPTED and keep and incoming.full(sequence)
+            if full:
+                step.admission.records += incoming.make_room(sequence, step.time)
+                full = incoming.full(sequence)
+            if turn not in _ACCEPTED or full:
+                self._reject(sequence, turn, step)
+                step.admission.without_place += full
+                return False
         incoming.accept(sequence, sequence_id, number, step.time, keep)
         sequence.heard_at = step.now
         step.admission.sequences[sequence] = (sequence_id, number)
