@@ -41,6 +41,10 @@ CASES: Final = (
 HOW: Final = {"batches": "batches of 100", "singly": "64 outstanding", "pipelined": "10 batches outstanding"}
 BASELINE: Final = "QMNODE_BASELINE"
 """Environment variable with another tree of the sources."""
+LARGE: Final = {"64 KiB": 65_536, "1 MB": 1_000_000, "4 MB": 4_190_000}
+ROUND_BYTES: Final = 64_000_000
+LARGE_BAR: Final = 2.0
+"""Half the bytes a second of bare synced writes."""
 VARIED: Final = 1.5
 """The most that a varied message may cost, in alike ones."""
 
@@ -115,6 +119,14 @@ class Way:
         self._receiver = party("receiver", str(place / "there" / "node.sock"), r"DIRECT=OS:.\private$\way")
         self._parties = [self._sender, *nodes, self._receiver]
 
+    def latencies(self, rate: float, count: int) -> tuple[float, float]:
+        """Seconds from ``send`` to ``receive`` at so many messages a second: the median, and what 99 of 100 keep to."""
+        for party in (self._receiver, self._sender):
+            party.ask(f"paced {rate} {count}")
+        self._sender.line()
+        _, half, most = self._receiver.line().split()
+        return float(half), float(most)
+
     def run(self, how: str, kind: str, count: int = COUNT) -> Taken:
         """Send and receive so many messages."""
         before = [party.processor() for party in self._parties]
@@ -170,6 +182,69 @@ def _lines(name: str, here: Taken, against: str, other: Taken, bar: float | None
             for party, mine, others in zip(PARTIES, here.processor, other.processor, strict=True)
         ),
         Comparison(f"{name}: seconds", here.seconds, against, other.seconds),
+    ]
+
+
+def synced_writes(place: Path, size: int, count: int) -> list[float]:
+    """Seconds of each of so many writes of so many bytes to the end of a file, with a sync of its own."""
+    body, taken = os.urandom(size), []
+    with (place / "bare").open("wb", buffering=0) as file:
+        for _ in range(count):
+            start = perf_counter()
+            file.write(body)
+            os.fdatasync(file.fileno())
+            taken.append(perf_counter() - start)
+    return taken
+
+
+@bench("way-large")
+def large_messages() -> list[Comparison]:
+    """Seconds of a large message from ``send`` to ``receive``, four at a time, against one bare write of its bytes with
+    a sync. Each of the two nodes has to write it once, on the same disk here.
+    """
+    taken: dict[int, list[tuple[float, float]]] = {}
+    with folder() as place, ways() as (one, *_):
+        for number in range(-1, ROUNDS):
+            for size in LARGE.values():
+                count = ROUND_BYTES // size
+                found = one.run("large", str(size), count).seconds, statistics.fmean(synced_writes(place, size, count))
+                if number >= 0:
+                    taken.setdefault(size, []).append(found)
+    return [
+        Comparison(
+            name,
+            statistics.median(way for way, _ in taken[size]),
+            "one bare synced write",
+            statistics.median(bare for _, bare in taken[size]),
+            LARGE_BAR if size >= 1_000_000 else None,
+        )
+        for name, size in LARGE.items()
+    ]
+
+
+@bench("way-latency")
+def latency() -> list[Comparison]:
+    """Seconds from ``send`` to ``receive``, of messages that come alone and at half the rate that the way reaches in
+    the same run, against two bare synced writes of as many bytes: each node needs one before it hands a message on.
+    """
+    taken: dict[str, list[tuple[float, ...]]] = {}
+    with folder() as place, ways() as (one, *_):
+        full = 1 / statistics.median(one.run("singly", "varied").seconds for _ in range(3))
+        for number in range(-1, ROUNDS):
+            writes = sorted(synced_writes(place, 1024, 400))
+            bare = 2 * writes[len(writes) // 2], 2 * writes[len(writes) * 99 // 100]
+            for name, rate, count in (("alone", 50.0, 200), ("half load", full / 2, COUNT)):
+                if number >= 0:
+                    taken.setdefault(name, []).append((*one.latencies(rate, count), *bare))
+    return [
+        Comparison(
+            f"{name}{f' ({full / 2:.0f} a second)' if name != 'alone' else ''}, {which}",
+            statistics.median(one[at] for one in rounds),
+            f"two bare synced writes, {which}",
+            statistics.median(one[at + 2] for one in rounds),
+        )
+        for name, rounds in taken.items()
+        for at, which in enumerate(("median", "99 of 100"))
     ]
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import struct
 import sys
 from pathlib import Path
-from time import process_time
+from time import monotonic, process_time
 from typing import TYPE_CHECKING, Final
 
 import qmnode
@@ -50,17 +51,27 @@ PIPELINED: Final = 10
 """Batches that are sent or received side by side."""
 OUTSTANDING: Final = 64
 SIZE: Final = 1024
-BODY: Final = random.Random(18).randbytes(2 * SIZE)
+LARGEST: Final = 4_190_000
+"""A message of 4 MB: with its headers it has at most 4 MiB."""
+BODY: Final = random.Random(18).randbytes(LARGEST)
+FEW: Final = 4
+"""Large messages that are sent or received side by side."""
 
 
-async def answer(ask: Callable[[list[str]], Awaitable[None]]) -> None:
-    """Do what each line asks; then print the seconds of processor so far."""
+STAMP: Final = struct.Struct("<d")
+"""The monotonic clock, which all processes of a machine share."""
+
+
+async def answer(ask: Callable[[list[str]], Awaitable[object]]) -> None:
+    """Do what each line asks; then print the seconds of processor so far, and behind them what came of it, if anything
+    did.
+    """
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     print("ready", flush=True)
     while line := await lines.readline():
-        await ask(line.decode().split())
-        print(process_time(), flush=True)
+        result = await ask(line.decode().split())
+        print(process_time(), *(() if result is None else (result,)), flush=True)
 
 
 def security(folder: str) -> dict[str, object]:
@@ -98,7 +109,11 @@ async def node(folder: str, name: str, address: str, tls: str = "") -> None:
 
 
 def messages(kind: str, count: int) -> list[Message]:
-    """Recoverable messages of 1 KiB: all ``alike``, or ``varied`` in the sizes of their labels and bodies."""
+    """Recoverable messages of 1 KiB: all ``alike``, or ``varied`` in the sizes of their labels and bodies. Or, with a
+    number as the kind, of so many bytes.
+    """
+    if kind.isdigit():
+        return [Message(BODY[: int(kind)], recoverable=True, label="large") for _ in range(count)]
     if kind == "alike":
         return [Message(BODY[:SIZE], recoverable=True, label="order") for _ in range(count)]
     dice = random.Random(count)
@@ -122,22 +137,42 @@ async def side_by_side(call: Callable[[], Awaitable[object]], count: int, outsta
 
 async def send(queue: QueueApi, how: str, kind: str, count: int) -> None:
     """Send messages, in batches or one by one."""
+    if how == "paced":
+        await send_paced(queue, float(kind), count)
+        return
     listed = messages(kind, count)
-    if how == "singly":
+    if how in ("singly", "large"):
         left = iter(listed)
-        await side_by_side(lambda: queue.send(next(left)), count, OUTSTANDING)
+        await side_by_side(lambda: queue.send(next(left)), count, OUTSTANDING if how == "singly" else FEW)
         return
     batches = iter([listed[at : at + BATCH] for at in range(0, count, BATCH)])
     outstanding = PIPELINED if how == "pipelined" else 1
     await side_by_side(lambda: queue.send_many(next(batches)), count // BATCH, outstanding)
 
 
-async def receive(queue: QueueApi, how: str, count: int) -> None:
-    """Receive messages and read the body and the label of each."""
+async def send_paced(queue: QueueApi, rate: float, count: int) -> None:
+    """Send so many messages a second, evenly; each body begins with the time at which its sending began."""
+    start = monotonic()
+    sending = []
+    for number in range(count):
+        if (wait := start + number / rate - monotonic()) > 0:
+            await asyncio.sleep(wait)
+        body = STAMP.pack(monotonic()) + BODY[: SIZE - STAMP.size]
+        sending.append(asyncio.ensure_future(queue.send(Message(body, recoverable=True, label="paced"))))
+    await asyncio.gather(*sending)
+
+
+async def receive(queue: QueueApi, how: str, count: int) -> str | None:
+    """Receive messages and read the body and the label of each. Of paced ones, return the seconds from sending to
+    receiving that half of them and 99 of 100 kept within.
+    """
+    taken: list[float] = []
 
     def read(message: Message) -> None:
         if not message.body or not message.label:
             raise ValueError(f"a message came without its content: {message!r}")
+        if how == "paced":
+            taken.append(monotonic() - STAMP.unpack_from(message.body)[0])
 
     left = count
 
@@ -154,10 +189,14 @@ async def receive(queue: QueueApi, how: str, count: int) -> None:
             for message in taken:
                 read(message)
 
-    if how == "singly":
-        await side_by_side(one, count, OUTSTANDING)
+    if how in ("singly", "paced", "large"):
+        await side_by_side(one, count, FEW if how == "large" else OUTSTANDING)
     else:
         await asyncio.gather(*(some() for _ in range(PIPELINED if how == "pipelined" else 1)))
+    if not taken:
+        return None
+    taken.sort()
+    return f"{taken[len(taken) // 2]} {taken[len(taken) * 99 // 100]}"
 
 
 async def application(role: str, socket: str, name: str) -> None:
@@ -165,12 +204,13 @@ async def application(role: str, socket: str, name: str) -> None:
     async with qmnode.connect(socket) as manager:
         queue = await manager.open_queue(name, Access.SEND if role == "sender" else Access.RECEIVE)
 
-        async def ask(words: list[str]) -> None:
+        async def ask(words: list[str]) -> str | None:
             match words:
                 case [how, kind, count] if role == "sender":
                     await send(queue, how, kind, int(count))
                 case [how, _, count]:
-                    await receive(queue, how, int(count))
+                    return await receive(queue, how, int(count))
+            return None
 
         await answer(ask)
 
