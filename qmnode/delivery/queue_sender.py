@@ -18,7 +18,7 @@ from qmnode.delivery.queue_connection import QueueConnection, report_failure
 from qmnode.delivery.transit_repeats import Repeats
 from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT, Unacknowledged
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import TransactionOffsets, is_any_private
+from qmnode.model.packet import LARGE, TransactionOffsets, is_any_private
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState, lock_first
 from qmnode.model.queue import Queue
@@ -298,7 +298,9 @@ class QueueSender:
         plain = not addressed and not any(value[FLAGS] & _SPECIAL for _, value in entries)
         if plain:
             tokens = [lookup_identifier for lookup_identifier, _ in entries]
-            packets = [value[PREFIX_SIZE:] for _, value in entries]
+            packets = [
+                value[PREFIX_SIZE:] if len(value) < LARGE else memoryview(value)[PREFIX_SIZE:] for _, value in entries
+            ]
         for index, (lookup_identifier, value) in enumerate(() if plain else entries):
             flags, expires = FACTS.unpack_from(value)
             packet: Packet = packet_of(value) if flags & NAMED_DEAD_LETTER else value[PREFIX_SIZE:]

@@ -29,6 +29,7 @@ from qmnode.local.frames import (
     frame_parts,
     pack_sent,
     unpack_received,
+    write_parts,
 )
 from qmnode.model.api import (
     Access,
@@ -225,7 +226,7 @@ class Connection(asyncio.Protocol):
     def _flush(self) -> None:
         out, self._out = self._out, []
         if out and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(out))
+            write_parts(self._transport, out)
 
 
 class RemoteTransaction(TransactionApi):

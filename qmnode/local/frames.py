@@ -11,6 +11,7 @@ Messages travel in batches, as UserMessage packets (MS-MQMQ 2.2.20). A received 
 node stores there, so that it is passed on without taking it apart. All integers are little-endian.
 """
 
+import asyncio
 import struct
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -116,37 +117,59 @@ def frame_parts(kind: Kind, number: int, *parts: bytes) -> tuple[bytes, ...]:
 class FrameReader:
     """Cuts a stream of bytes into frames. FrameError for a size that no frame may have."""
 
-    __slots__ = ("_buffer", "limit")
+    __slots__ = ("_begun", "_missing", "_parts", "limit")
 
     def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
         self.limit = limit
-        self._buffer = bytearray()
+        self._parts: list[bytes] = []
+        """Bytes of a body, or of a head, that came before the rest."""
+        self._begun: tuple[int, int] | None = None
+        """Kind and number of the frame whose body has not come in whole."""
+        self._missing = 0
+        """The bytes that its body still lacks."""
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are whole now."""
-        if not self._buffer:
-            frames, used = self._cut(data)
-            self._buffer += data[used:]
-            return frames
-        self._buffer += data
-        with memoryview(self._buffer) as view:
-            frames, used = self._cut(view)
-        del self._buffer[:used]
-        return frames
-
-    def _cut(self, buffer: bytes | memoryview) -> tuple[list[Frame], int]:
+        """The frames that are whole now. A large body is put together once, when all of it has come."""
         frames: list[Frame] = []
-        start, end = 0, len(buffer)
+        if self._begun is not None:
+            if len(data) < self._missing:
+                self._parts.append(data)
+                self._missing -= len(data)
+                return frames
+            with memoryview(data) as view:
+                body = b"".join((*self._parts, view[: self._missing]))
+            frames.append(_new(Frame, (*self._begun, body)))
+            data = data[self._missing :]
+            self._begun = None
+        elif self._parts:
+            data = self._parts[0] + data
+        self._parts = []
+        start, end = 0, len(data)
         while end - start >= HEAD_SIZE:
-            size, kind, number = HEAD.unpack_from(buffer, start)
+            size, kind, number = HEAD.unpack_from(data, start)
             if not HEAD_SIZE - SIZE_FIELD <= size <= self.limit:
                 raise FrameError(f"a frame of {size} bytes; frames have {HEAD_SIZE - SIZE_FIELD} to {self.limit}")
             stop = start + SIZE_FIELD + size
+            start += HEAD_SIZE
             if stop > end:
+                self._begun, self._missing = (kind, number), stop - end
                 break
-            frames.append(_new(Frame, (kind, number, bytes(buffer[start + HEAD_SIZE : stop]))))
+            frames.append(_new(Frame, (kind, number, data[start:stop])))
             start = stop
-        return frames, start
+        if start < end:
+            self._parts.append(data[start:])
+        return frames
+
+
+_FEW_PARTS: Final = 16
+
+
+def write_parts(transport: asyncio.WriteTransport, parts: list[bytes]) -> None:
+    """Write frames in parts. Many small ones are joined before; a few, of which some may be large, are not."""
+    if len(parts) <= _FEW_PARTS:
+        transport.writelines(parts)
+    else:
+        transport.write(b"".join(parts))
 
 
 def pack_sent(items: Iterable[tuple[bytes, bytes]]) -> list[bytes]:

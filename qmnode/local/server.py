@@ -29,6 +29,7 @@ from qmnode.local.frames import (
     Kind,
     frame_parts,
     received_parts,
+    write_parts,
 )
 from qmnode.local.methods import WORK, Methods
 from qmnode.model.open_queue import OpenQueueDescriptor
@@ -525,7 +526,7 @@ class LocalConnection(asyncio.Protocol):
     def _flush(self) -> None:
         answers, self._answers = self._answers, []
         if answers and not self._transport.is_closing():
-            self._transport.write(b"".join(answers))
+            write_parts(self._transport, answers)
             self._receives.sent()
 
 

@@ -475,6 +475,10 @@ def is_addressable(packet: bytes, places: Places) -> bool:
     )
 
 
+LARGE: Final = 64 * 1024
+"""The size from which on a packet is not copied where a view of it does."""
+
+
 class Addressing:
     """The bytes that packets of one shape share once they are addressed to one destination."""
 
@@ -530,7 +534,8 @@ class Addressing:
         head = _pack_head(
             self._prefix, expires, arrival, self._begin, size, self._behind_size, sent, identifier, self._flags
         )
-        return b"".join((head, self._names, transaction, self._security, packet[self._rest_at :]))
+        rest = packet[self._rest_at :] if size < LARGE else memoryview(packet)[self._rest_at :]
+        return b"".join((head, self._names, transaction, self._security, rest))
 
 
 _pack_head: Final = ADDRESSED_HEAD.pack

@@ -43,23 +43,26 @@ _SESSION: Final = BaseFlags.SH.mask
 class Framer:
     """Collects bytes until they form packets. Memory is bounded by one packet of ``limit`` bytes and one read."""
 
-    __slots__ = ("_kept", "_needed", "limit")
+    __slots__ = ("_needed", "_parts", "_pending", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         """The largest accepted packet. Small until the session is open, so that an unknown peer cannot make this side
         buffer megabytes.
         """
-        self._kept = bytearray()
+        self._parts: list[bytes] = []
+        """Bytes of an incomplete packet."""
+        self._pending = 0
         self._needed = BASE_HEADER_SIZE
+        """The bytes of the incomplete packet, or of its first header while that is incomplete."""
 
     def pending(self) -> int:
         """Bytes of an incomplete packet."""
-        return len(self._kept)
+        return self._pending
 
     def clear(self) -> None:
         """Discard an incomplete packet: no more bytes will come."""
-        self._kept = bytearray()
+        self._parts, self._pending = [], 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
         """Return the packets that ``data`` completes, each a copy of its own, and keep the rest.
@@ -67,15 +70,20 @@ class Framer:
         A UserMessage packet with a SessionHeader is 16 bytes longer than its PacketSize (MS-MQMQ 2.2.19.1); the size of
         a SessionAck packet includes it (frame 8 of 4.1). Raises RemoteProtocolError.
         """
-        kept = self._kept
-        if kept:
-            kept += data
-            if len(kept) < self._needed:
-                return []
-            source: bytes = bytes(kept)
-        else:
-            source = data if isinstance(data, bytes) else bytes(data)
         packets: list[bytes] = []
+        parts = self._parts
+        if not parts:
+            source = data if isinstance(data, bytes) else bytes(data)
+        elif self._pending + len(data) < self._needed:
+            parts.append(bytes(data))
+            self._pending += len(data)
+            return packets
+        elif self._needed > BASE_HEADER_SIZE:  # a large packet is put together once
+            missing = self._needed - self._pending
+            packets.append(b"".join((*parts, memoryview(data)[:missing])))
+            source = bytes(data[missing:])
+        else:
+            source = b"".join((*parts, data))
         place, end = 0, len(source)
         needed = BASE_HEADER_SIZE
         while end - place >= BASE_HEADER_SIZE:
@@ -91,9 +99,8 @@ class Framer:
                 break
             packets.append(source[place : place + size])
             place += size
-        self._needed = needed
-        if place or not kept:
-            self._kept = bytearray(memoryview(source)[place:])
+        self._needed, self._pending = needed, end - place
+        self._parts = [source[place:]] if place < end else []
         return packets
 
 
