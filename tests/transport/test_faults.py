@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.security.service import Arrival
-from qmnode.structures.guid import new_guid
+from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from tests.lab.waiting import eventually
@@ -50,6 +51,14 @@ def break_reception(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
 
     for name in ("_admit_plain", "_admit_one"):
         monkeypatch.setattr(reception, name, failing(getattr(reception, name)))
+    add = MessageIdHistory.add
+
+    def fails_for_poison(history: MessageIdHistory, source: Guid, message_id: int, durable: bool, time: int) -> bool:
+        if message_id in (2, 4):
+            raise UnknownFault
+        return add(history, source, message_id, durable, time)
+
+    monkeypatch.setattr(MessageIdHistory, "add", fails_for_poison)
 
 
 @pytest.mark.parametrize(
