@@ -11,11 +11,13 @@ Messages travel in batches, as UserMessage packets (MS-MQMQ 2.2.20). A received 
 node stores there, so that it is passed on without taking it apart. All integers are little-endian.
 """
 
-import asyncio
 import struct
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import asyncio
 
 PROTOCOL_VERSION: Final = 1
 ADDED_FIELDS: Final = "added_fields"
@@ -164,7 +166,7 @@ class FrameReader:
 _FEW_PARTS: Final = 16
 
 
-def write_parts(transport: asyncio.WriteTransport, parts: list[bytes]) -> None:
+def write_parts(transport: "asyncio.WriteTransport", parts: list[bytes]) -> None:
     """Write frames in parts. Many small ones are joined before; a few, of which some may be large, are not."""
     if len(parts) <= _FEW_PARTS:
         transport.writelines(parts)

@@ -25,7 +25,7 @@ from qmnode.management.assertions import LONGEST, Consoles
 from qmnode.management.tokens import Role
 from qmnode.settings.node import ConfigurationError
 from tests.adversary.attacks import Area, attack
-from tests.adversary.test_console import URL, Played, PlayedNode, browser, document, honest
+from tests.adversary.played_console import URL, Played, PlayedNode, browser, document, honest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
