@@ -18,7 +18,7 @@ messages are deleted one by one, in steps, so that a large queue does not delay 
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -363,38 +363,34 @@ def lock_first(queue: "Queue", limit: int, size: int) -> list[Entry]:
     """``take`` and ``lock`` for up to ``limit`` messages from the start, ending when they reach ``size`` bytes."""
     taken: list[Entry] = []
     locked = queue.locked
-    for lane in queue.lanes:
-        while (
-            lane is not None
-            and lane.count
-            and len(taken) < limit
-            and size > 0
-            and (entries := lane.take_many(locked, limit - len(taken)))
-        ):
-            for lookup_identifier, value in entries:
-                locked[lookup_identifier] = LockedPosition(value, None)
-                if value[FLAGS] & PEEK_WHEN_LOCKED:
-                    queue.peekable_locked += 1
-            size -= sum([len(value) for _, value in entries])
-            lane.lock(entries[0][0])
-            taken += entries
+    for lane, entries in _take_first(queue, limit, size, lambda lane, left, _: lane.take_many(locked, left)):
+        for lookup_identifier, value in entries:
+            locked[lookup_identifier] = LockedPosition(value, None)
+            if value[FLAGS] & PEEK_WHEN_LOCKED:
+                queue.peekable_locked += 1
+        lane.lock(entries[0][0])
+        taken += entries
     return taken
+
+
+def _take_first(
+    queue: "Queue", limit: int, size: int, take: Callable[[Lane, int, int], list[Entry]]
+) -> Iterator[tuple[Lane, list[Entry]]]:
+    """Take up to ``limit`` messages from the start of a queue, lane by lane, until they have ``size`` bytes. ``take``
+    gets a lane, and how many messages and bytes are left.
+    """
+    for lane in queue.lanes:
+        while lane is not None and lane.count and limit > 0 and size > 0 and (entries := take(lane, limit, size)):
+            limit -= len(entries)
+            size -= sum([len(value) for _, value in entries])
+            yield lane, entries
 
 
 def take_received(queue: "Queue", limit: int, size: int) -> list[Entry]:
     """``take`` and ``delete`` for up to ``limit`` messages from the start, to the one that reaches ``size`` bytes."""
-    taken: list[Entry] = []
     locked = queue.locked
-    for lane in queue.lanes:
-        while (
-            lane is not None
-            and lane.count
-            and len(taken) < limit
-            and size > 0
-            and (entries := lane.take_some(locked, limit - len(taken), size))
-        ):
-            size -= sum([len(value) for _, value in entries])
-            taken += entries
+    parts = _take_first(queue, limit, size, lambda lane, *left: lane.take_some(locked, *left))
+    taken = [entry for _, entries in parts for entry in entries]
     if len(taken) > 1 and queue.recorder is None and not queue.journaling:
         remove_received(queue, [entry for entry in taken if not entry[1][FLAGS] & REPORT])
         reported = [entry for entry in taken if entry[1][FLAGS] & REPORT]

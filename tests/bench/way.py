@@ -200,7 +200,7 @@ def synced_writes(place: Path, size: int, count: int) -> list[float]:
 @bench("way-large")
 def large_messages() -> list[Comparison]:
     """Seconds of a large message from ``send`` to ``receive``, four at a time, against one bare write of its bytes with
-    a sync. Each of the two nodes has to write it once, on the same disk here.
+    a sync, one after the other. Each of the two nodes has to write it once, on the same disk here.
     """
     taken: dict[int, list[tuple[float, float]]] = {}
     with folder() as place, ways() as (one, *_):
@@ -234,8 +234,9 @@ def latency() -> list[Comparison]:
             writes = sorted(synced_writes(place, 1024, 400))
             bare = 2 * writes[len(writes) // 2], 2 * writes[len(writes) * 99 // 100]
             for name, rate, count in (("alone", 50.0, 200), ("half load", full / 2, COUNT)):
+                found = one.latencies(rate, count)
                 if number >= 0:
-                    taken.setdefault(name, []).append((*one.latencies(rate, count), *bare))
+                    taken.setdefault(name, []).append((*found, *bare))
     return [
         Comparison(
             f"{name}{f' ({full / 2:.0f} a second)' if name != 'alone' else ''}, {which}",

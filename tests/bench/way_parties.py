@@ -151,13 +151,16 @@ async def send(queue: QueueApi, how: str, kind: str, count: int) -> None:
 
 
 async def send_paced(queue: QueueApi, rate: float, count: int) -> None:
-    """Send so many messages a second, evenly; each body begins with the time at which its sending began."""
+    """Send so many messages a second, evenly; each body begins with the time at which it was to be sent, so that
+    a sender that is late counts.
+    """
     start = monotonic()
     sending = []
     for number in range(count):
-        if (wait := start + number / rate - monotonic()) > 0:
+        due = start + number / rate
+        if (wait := due - monotonic()) > 0:
             await asyncio.sleep(wait)
-        body = STAMP.pack(monotonic()) + BODY[: SIZE - STAMP.size]
+        body = STAMP.pack(due) + BODY[: SIZE - STAMP.size]
         sending.append(asyncio.ensure_future(queue.send(Message(body, recoverable=True, label="paced"))))
     await asyncio.gather(*sending)
 
