@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -16,6 +16,7 @@ from mqenterprise.directory.port import LdapPort
 from qmnode.directory import membership
 from qmnode.settings.node import DirectoryMembershipSettings
 from tests.directory.test_membership import node_settings, running
+from tests.lab.waiting import until
 from tests.transport.conftest import loopback_address, settings_of
 
 if TYPE_CHECKING:
@@ -76,15 +77,17 @@ async def test_a_change_made_with_mqenterprise_reaches_its_queue_manager(
 
     async with running(nodes["sender"]), running(nodes["owner"]) as owner:
 
-        async def until(holds: Callable[[Any], bool]) -> None:
-            async with asyncio.timeout(DEADLINE):
-                while not holds({one.pathname: one for one in await owner.manager.queues()}.get(queue)):
-                    await asyncio.sleep(0.05)
+        async def has_label(label: str) -> None:
+            async def is_so() -> bool:
+                found = {one.pathname: one for one in await owner.manager.queues()}.get(queue)
+                return found is not None and found.label == label
+
+            await until(is_so, f"the owner has heard of the label {label}", DEADLINE, 0.05)
 
         await asyncio.to_thread(command, "queue", "publish", queue, "--label", "old", "--directory", file)
-        await until(lambda found: found is not None and found.label == "old")
+        await has_label("old")
         await asyncio.to_thread(command, "queue", "set", queue, "--label", "new", "--directory", file)
-        await until(lambda found: found is not None and found.label == "new")
+        await has_label("new")
         enterprise = tmp_path / "enterprise.yaml"
         await asyncio.to_thread(command, "export", "--directory", file, "--output", enterprise)
         declared = yaml.safe_load(enterprise.read_text())
@@ -92,4 +95,4 @@ async def test_a_change_made_with_mqenterprise_reaches_its_queue_manager(
         one["label"] = "applied"
         enterprise.write_text(yaml.safe_dump(declared))
         await asyncio.to_thread(command, "apply", enterprise, "--directory", file, "--yes")
-        await until(lambda found: found is not None and found.label == "applied")
+        await has_label("applied")

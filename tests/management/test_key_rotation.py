@@ -31,6 +31,7 @@ from qmnode.security.key_rotation import (
 from qmnode.security.service import KeyStoreStatus
 from qmnode.service import Service
 from qmnode.settings.node import ConfigurationError, NodeSettings
+from tests.lab.waiting import eventually, until
 from tests.management.conftest import OPERATOR, READER, Managed, digest
 from tests.management.test_node import ReadKeys
 
@@ -105,9 +106,7 @@ class Permitted:
     reader: ReadKeys
 
     async def until_over(self) -> None:
-        async with asyncio.timeout(20):
-            while not self.ended:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: bool(self.ended), "the rotation is over")
 
 
 @pytest.fixture
@@ -141,9 +140,11 @@ async def test_a_rotation_is_started_followed_and_audited_with_its_author(permit
     async with permitted.managed.tcp(BOSS) as boss:
         answer = await boss.post(PATH, json={"action": "rotate", "version": 3})
         assert (answer.status_code, answer.json()["state"], answer.json()["who"]) == (202, "running", "boss")
-        async with asyncio.timeout(20):
-            while (await boss.get(PATH)).json()["run"]["stage"] != "reading":
-                await asyncio.sleep(0.01)
+
+        async def reads() -> bool:
+            return bool((await boss.get(PATH)).json()["run"]["stage"] == "reading")
+
+        await until(reads, "the rotation reads the key", 20.0, 0.01)
         plans = permitted.keys.plans
         assert (await boss.get(PATH)).json()["plan"] is None
         assert permitted.keys.plans == plans  # nothing is read while it is under way

@@ -27,6 +27,7 @@ from mqenterprise.pipeline.simulation.writing import write
 from mqenterprise.pipeline.tables import Tables
 from qmnode.export.places import Place
 from tests.lab.aws import ENVIRONMENT, moto
+from tests.lab.waiting import wait_until
 from tests.pipeline.enterprises import RING, ring_traffic
 
 if TYPE_CHECKING:
@@ -215,13 +216,16 @@ class Streaming:
         return last.version if last else 0
 
     def wait_for(self, version: int) -> None:
-        assert self._process is not None
-        deadline = time.monotonic() + 420
-        while self.version() < version:
-            if self._process.poll() is not None or time.monotonic() > deadline:
+        process = self._process
+        assert process is not None
+
+        def is_there() -> bool:
+            if process.poll() is not None:
                 self._log.seek(0)
                 pytest.fail(self._log.read().decode()[-3000:])
-            time.sleep(0.05)
+            return self.version() >= version
+
+        wait_until(is_there, 420, f"version {version} of the table", 0.05)
 
     def kill(self) -> None:
         if self._process is not None:

@@ -17,6 +17,7 @@ import pytest
 
 from tests.lab.enterprise import PROJECT, LabEnterprise
 from tests.lab.traffic import Report, Stream
+from tests.lab.waiting import eventually, until
 from tests.playbooks.conftest import rolled_out
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ async def test_partition(three: LabEnterprise, capsys: pytest.CaptureFixture[str
     count = 3_000 + 20 * seconds
     stream = stream_of(three, count, 200.0 if seconds < 60 else count / (seconds + 15))
     await stream.start()
-    await until(stream, 300)
+    await eventually(lambda: stream.report.received >= 300, "three hundred messages have come")
     assert (await outgoing(three, stream))["state"] == "connected"
     assert (await history(three, stream))[-1]["status"] == "established"
     assert three.hosts.addresses[GATE] in await connected(three)
@@ -149,9 +150,12 @@ async def test_partition(three: LabEnterprise, capsys: pytest.CaptureFixture[str
     attempts = await history(three, stream)
     assert attempts[-1]["status"] == "established"
     assert datetime.fromisoformat(attempts[-1]["time"]) > cut
-    async with asyncio.timeout(PATIENCE):  # acknowledgments come after what they acknowledge
-        while (await outgoing(three, stream))["message_count"]:
-            await asyncio.sleep(0.2)
+
+    async def is_empty() -> bool:
+        return not (await outgoing(three, stream))["message_count"]
+
+    # Acknowledgments come after what they acknowledge.
+    await until(is_empty, "nothing waits at the sender", PATIENCE, 0.2)
 
 
 async def says_that_it_is_cut(enterprise: LabEnterprise, stream: Stream, cut: datetime, seconds: float) -> None:
@@ -199,12 +203,6 @@ async def connected(enterprise: LabEnterprise) -> list[str]:
     """Addresses of the nodes to which the sender has a session of its own; one of theirs may be given up later."""
     listed = (await told(enterprise, "/v1/connections"))["connections"]
     return [each["address"].rpartition(":")[0] for each in listed if each["state"] == "open" and not each["incoming"]]
-
-
-async def until(stream: Stream, count: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while stream.report.received < count:
-            await asyncio.sleep(0.05)
 
 
 async def told(enterprise: LabEnterprise, resource: str) -> dict[str, Any]:
