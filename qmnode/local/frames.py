@@ -119,11 +119,11 @@ def frame_parts(kind: Kind, number: int, *parts: bytes) -> tuple[bytes, ...]:
 class FrameReader:
     """Cuts a stream of bytes into frames. FrameError for a size that no frame may have."""
 
-    __slots__ = ("_begun", "_missing", "_parts", "limit")
+    __slots__ = ("_begun", "_kept", "_missing", "limit")
 
     def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
         self.limit = limit
-        self._parts: list[bytes] = []
+        self._kept = bytearray()
         """Bytes of a body, or of a head, that came before the rest."""
         self._begun: tuple[int, int] | None = None
         """Kind and number of the frame whose body has not come in whole."""
@@ -134,18 +134,17 @@ class FrameReader:
         """The frames that are whole now. A large body is put together once, when all of it has come."""
         frames: list[Frame] = []
         if self._begun is not None:
+            with memoryview(data) as view:
+                self._kept += view[: self._missing]
             if len(data) < self._missing:
-                self._parts.append(data)
                 self._missing -= len(data)
                 return frames
-            with memoryview(data) as view:
-                body = b"".join((*self._parts, view[: self._missing]))
-            frames.append(_new(Frame, (*self._begun, body)))
+            frames.append(_new(Frame, (*self._begun, bytes(self._kept))))
             data = data[self._missing :]
             self._begun = None
-        elif self._parts:
-            data = self._parts[0] + data
-        self._parts = []
+        elif self._kept:
+            data = bytes(self._kept) + data
+        self._kept = bytearray()
         start, end = 0, len(data)
         while end - start >= HEAD_SIZE:
             size, kind, number = HEAD.unpack_from(data, start)
@@ -159,7 +158,7 @@ class FrameReader:
             frames.append(_new(Frame, (kind, number, data[start:stop])))
             start = stop
         if start < end:
-            self._parts.append(data[start:])
+            self._kept += data[start:]
         return frames
 
 

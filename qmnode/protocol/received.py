@@ -43,26 +43,25 @@ _SESSION: Final = BaseFlags.SH.mask
 class Framer:
     """Collects bytes until they form packets. Memory is bounded by one packet of ``limit`` bytes and one read."""
 
-    __slots__ = ("_needed", "_parts", "_pending", "limit")
+    __slots__ = ("_kept", "_needed", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         """The largest accepted packet. Small until the session is open, so that an unknown peer cannot make this side
         buffer megabytes.
         """
-        self._parts: list[bytes] = []
+        self._kept = bytearray()
         """Bytes of an incomplete packet."""
-        self._pending = 0
         self._needed = BASE_HEADER_SIZE
         """The bytes of the incomplete packet, or of its first header while that is incomplete."""
 
     def pending(self) -> int:
         """Bytes of an incomplete packet."""
-        return self._pending
+        return len(self._kept)
 
     def clear(self) -> None:
         """Discard an incomplete packet: no more bytes will come."""
-        self._parts, self._pending = [], 0
+        self._kept = bytearray()
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
         """Return the packets that ``data`` completes, each a copy of its own, and keep the rest.
@@ -71,19 +70,18 @@ class Framer:
         a SessionAck packet includes it (frame 8 of 4.1). Raises RemoteProtocolError.
         """
         packets: list[bytes] = []
-        parts = self._parts
-        if not parts:
+        if not self._kept:
             source = data if isinstance(data, bytes) else bytes(data)
-        elif self._pending + len(data) < self._needed:
-            parts.append(bytes(data))
-            self._pending += len(data)
-            return packets
-        elif self._needed > BASE_HEADER_SIZE:  # a large packet is put together once
-            missing = self._needed - self._pending
-            packets.append(b"".join((*parts, memoryview(data)[:missing])))
-            source = bytes(data[missing:])
         else:
-            source = b"".join((*parts, data))
+            missing = self._needed - len(self._kept)
+            self._kept += memoryview(data)[:missing]
+            if len(data) < missing:
+                return packets
+            source = bytes(data[missing:])
+            if self._needed > BASE_HEADER_SIZE:  # a large packet is put together once
+                packets.append(bytes(self._kept))
+            else:
+                source = bytes(self._kept) + source
         place, end = 0, len(source)
         needed = BASE_HEADER_SIZE
         while end - place >= BASE_HEADER_SIZE:
@@ -99,8 +97,8 @@ class Framer:
                 break
             packets.append(source[place : place + size])
             place += size
-        self._needed, self._pending = needed, end - place
-        self._parts = [source[place:]] if place < end else []
+        self._needed = needed
+        self._kept = bytearray(memoryview(source)[place:])
         return packets
 
 
