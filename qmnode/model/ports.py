@@ -57,11 +57,17 @@ class MessageStore(Protocol):
     def put_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Store a recoverable message that the store does not have."""
 
+    def put_messages(self, queue_id: int, entries: Sequence[Entry]) -> None:
+        """Store recoverable messages of one queue that the store does not have."""
+
     def replace_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Store another value of a recoverable message."""
 
     def delete_message(self, queue_id: int, lookup_identifier: int) -> None:
         """Delete a recoverable message."""
+
+    def delete_each(self, queue_id: int, entries: Sequence[Entry]) -> None:
+        """Delete recoverable messages of one queue."""
 
     def put_express(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Store an express message, which is lost in a restart."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.model.expiry import GROUP_SHIFT
 from qmnode.model.ports import Entry, MessageStore
 from qmnode.model.record import (
-    DEPARTURE,
+    EXPIRY,
     EXPRESS,
     FACTS,
     FLAGS,
@@ -35,6 +35,7 @@ from qmnode.model.record import (
     PEEK_WHEN_LOCKED,
     PREFIX_SIZE,
     REPORT,
+    read_arrival,
 )
 from qmnode.settings.node import ReadAheadSettings
 from qmnode.structures.error_codes import ErrorCode
@@ -154,6 +155,20 @@ class Lane:
             self._grow(len(value))
         else:
             self.rewind(lookup_identifier)
+
+    def insert_many(self, entries: Sequence[Entry], keep: bool) -> None:
+        """``insert`` for messages that arrive together, in ascending order."""
+        if entries[0][0] > self.window_end:
+            if not self.complete:
+                return
+            size = sum([len(value) for _, value in entries])
+            if keep and self._has_room(size):
+                self.window.extend(entries)
+                self.window_end = entries[-1][0]
+                self._grow(size)
+                return
+        for lookup_identifier, value in entries:
+            self.insert(lookup_identifier, value, keep)
 
     def first(self, locked: Container[int]) -> Entry | None:
         """The first available message; ``locked`` messages are not available."""
@@ -318,33 +333,25 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
             queue.insert(*entries[served])
             served += 1
         entries = entries[served:]
-    queue_id, lanes, keep = queue.queue_id, queue.lanes, queue.readers > 0
-    put, put_express, expires = queue.store.put_message, queue.store.put_express, queue.context.expiry.add
+    store, queue_id, keep = queue.store, queue.queue_id, queue.readers > 0
     total = express = 0
-    grouped_second = group = -1
-    lane: Lane | None = None
-    for lookup_identifier, value in entries:
-        if lane is None or lookup_identifier >> LANE_SHIFT != lane.index:
-            lane = lanes[lookup_identifier >> LANE_SHIFT] or queue.lane_of(lookup_identifier >> LANE_SHIFT)
-        flags, second = FACTS.unpack_from(value)
-        size = len(value) - PREFIX_SIZE
+    for lane_index, flags, second, run in _runs(entries):
+        lane = queue.lanes[lane_index] or queue.lane_of(lane_index)
+        size = sum([len(value) for _, value in run]) - len(run) * PREFIX_SIZE
         total += size
         if flags & EXPRESS:
-            put_express(queue_id, lookup_identifier, value)
-            lane.express_count += 1
+            for lookup_identifier, value in run:
+                store.put_express(queue_id, lookup_identifier, value)
+            lane.express_count += len(run)
             express += size
         else:
-            put(queue_id, lookup_identifier, value)
-        lane.count += 1
+            store.put_messages(queue_id, run)
+        lane.count += len(run)
         if flags & ON_LOSS:
-            queue.loss_reports += 1
-        if (
-            second != NEVER
-            and (second != grouped_second or lookup_identifier >> GROUP_SHIFT != group)
-            and expires(second, queue_id, lookup_identifier)
-        ):
-            grouped_second, group = second, lookup_identifier >> GROUP_SHIFT
-        lane.insert(lookup_identifier, value, keep)
+            queue.loss_reports += len(run)
+        if second != NEVER:
+            _index(queue_id, run, second, queue.context.expiry.add)
+        lane.insert_many(run, keep)
     queue.express_bytes += express
     queue.count_bytes(total)
     queue.tally.arrived += len(entries)
@@ -419,50 +426,60 @@ def remove_acknowledged(queue: "Queue", entries: Sequence[Entry]) -> None:
     queue.tally.count_acknowledged(since, total, queue.context.clock.time())
 
 
-_COUNTED: Final = ON_LOSS | NOTICE
+def _runs(entries: Sequence[Entry]) -> Iterator[tuple[int, int, int, Sequence[Entry]]]:
+    """The parts of a batch that follow each other in one lane with the same facts: the lane's index, the flags, the
+    second of expiry, and the entries. Most batches are one part.
+    """
+    start, count = 0, len(entries)
+    while start < count:
+        lookup_identifier, value = entries[start]
+        lane, facts = lookup_identifier >> LANE_SHIFT, value[: EXPIRY.stop]
+        stop = start + 1
+        while stop < count and entries[stop][1].startswith(facts) and entries[stop][0] >> LANE_SHIFT == lane:
+            stop += 1
+        flags, second = FACTS.unpack_from(value)
+        yield lane, flags, second, entries if stop - start == count else entries[start:stop]
+        start = stop
+
+
+def _index(queue_id: int, run: Sequence[Entry], second: int, change: Callable[[int, int, int], bool]) -> None:
+    """Add messages that expire in the same second to the index, or remove them."""
+    group = -1
+    for lookup_identifier, _ in run:
+        if lookup_identifier >> GROUP_SHIFT != group and change(second, queue_id, lookup_identifier):
+            group = lookup_identifier >> GROUP_SHIFT
 
 
 def _remove_many(queue: "Queue", entries: Sequence[Entry]) -> tuple[list[int], int]:
     """``remove`` for many messages. Return when they arrived, and their bytes."""
-    queue_id, lanes = queue.queue_id, queue.lanes
-    delete, delete_express = queue.store.delete_message, queue.store.delete_express
-    expires = queue.context.expiry.remove
+    store, queue_id = queue.store, queue.queue_id
     total = express = 0
-    grouped_second = group = -1
-    since: list[int] = []
-    lane: Lane | None = None
-    for lookup_identifier, value in entries:
-        if lane is None or lookup_identifier >> LANE_SHIFT != lane.index:
-            lane = lanes[lookup_identifier >> LANE_SHIFT]
-            if lane is None:
-                raise ValueError(f"no message {lookup_identifier:#x} in {queue.pathname}")
-        flags, second, arrived = DEPARTURE.unpack_from(value)
-        since.append(arrived)
-        size = len(value) - PREFIX_SIZE
+    for lane_index, flags, second, run in _runs(entries):
+        lane = queue.lanes[lane_index]
+        if lane is None:
+            raise ValueError(f"no message {run[0][0]:#x} in {queue.pathname}")
+        size = sum([len(value) for _, value in run]) - len(run) * PREFIX_SIZE
         total += size
-        lane.count -= 1
+        lane.count -= len(run)
         if flags & EXPRESS:
-            delete_express(queue_id, lookup_identifier)
-            lane.express_count -= 1
+            for lookup_identifier, _ in run:
+                store.delete_express(queue_id, lookup_identifier)
+            lane.express_count -= len(run)
             express += size
         else:
-            delete(queue_id, lookup_identifier)
-        if flags & _COUNTED:
-            if flags & ON_LOSS and queue.loss_reports:
-                queue.loss_reports -= 1
-            if flags & NOTICE:
-                queue.context.notices.left(queue_id, size)
-        if (
-            second != NEVER
-            and (second != grouped_second or lookup_identifier >> GROUP_SHIFT != group)
-            and expires(second, queue_id, lookup_identifier)
-        ):
-            grouped_second, group = second, lookup_identifier >> GROUP_SHIFT
+            store.delete_each(queue_id, run)
+        if flags & ON_LOSS:
+            queue.loss_reports -= min(len(run), queue.loss_reports)
+        if flags & NOTICE:
+            for _, value in run:
+                queue.context.notices.left(queue_id, len(value) - PREFIX_SIZE)
+        if second != NEVER:
+            _index(queue_id, run, second, queue.context.expiry.remove)
     queue.express_bytes -= express
     queue.count_bytes(-total)
     if express < total and not queue.touched:
         queue.touch()
-    return since, total
+    return [read_arrival(value)[0] for _, value in entries], total
 
 
 _STEP: Final = 500

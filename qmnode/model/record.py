@@ -70,6 +70,8 @@ FACTS: Final = struct.Struct("<xB6xI")
 DEPARTURE: Final = struct.Struct("<xB6xIQ")
 """Flags, second of expiry, and arrival: what counts when a message leaves."""
 
+read_arrival: Final = struct.Struct("<12xQ").unpack_from
+"""The arrival of a value, as a tuple of one number."""
 read_properties_place: Final = struct.Struct("<4xI").unpack_from
 """The offset of the MessagePropertiesHeader in the value."""
 HEAD: Final = struct.Struct(PREFIX.format + HEADERS_CODES)

@@ -1,6 +1,6 @@
 """A store on RocksDB: opening it, and the reads and writes of the model."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 from pathlib import Path
@@ -229,6 +229,13 @@ class Store:
         self._mark.messages += 1
         self._writer.arrived[MESSAGE_KEY.pack(queue_id, lookup_identifier)] = value
 
+    def put_messages(self, queue_id: int, entries: Sequence[Entry]) -> None:
+        """Store recoverable messages of one queue that the store does not have."""
+        self._mark.messages += len(entries)
+        arrived, pack = self._writer.arrived, MESSAGE_KEY.pack
+        for lookup_identifier, value in entries:
+            arrived[pack(queue_id, lookup_identifier)] = value
+
     def replace_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Store another value of a recoverable message."""
         key, writer = MESSAGE_KEY.pack(queue_id, lookup_identifier), self._writer
@@ -244,6 +251,17 @@ class Store:
             writer.batch.delete(key, self._messages)
         else:
             self._mark.messages -= 1
+
+    def delete_each(self, queue_id: int, entries: Sequence[Entry]) -> None:
+        """Delete recoverable messages of one queue, which need not have been written yet."""
+        writer, messages, pack = self._writer, self._messages, MESSAGE_KEY.pack
+        arrived, delete = writer.arrived, writer.batch.delete
+        for lookup_identifier, _ in entries:
+            key = pack(queue_id, lookup_identifier)
+            if arrived and arrived.pop(key, None) is not None:
+                self._mark.messages -= 1
+            else:
+                delete(key, messages)
 
     def put_express(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Store an express message: in memory, or outside the log."""

@@ -9,12 +9,14 @@ event loop that ``qmnode run`` would give them, and applications the same.
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 import struct
 import sys
+from itertools import islice
 from pathlib import Path
 from time import monotonic, process_time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import qmnode
 from qmnode import Access, Message, QueueManager, Settings
@@ -108,20 +110,30 @@ async def node(folder: str, name: str, address: str, tls: str = "") -> None:
         await server.stop()
 
 
-def messages(kind: str, count: int) -> list[Message]:
-    """Recoverable messages of 1 KiB: all ``alike``, or ``varied`` in the sizes of their labels and bodies. Or, with a
-    number as the kind, of so many bytes.
+class Content(NamedTuple):
+    """What an application has before it makes a message of it."""
+
+    body: bytes
+    label: str
+    app_specific: int
+
+    def message(self) -> Message:
+        """A recoverable message of it."""
+        return Message(self.body, recoverable=True, label=self.label, app_specific=self.app_specific)
+
+
+@functools.cache
+def contents(kind: str, count: int) -> list[Content]:
+    """What is sent, made before it is measured: bodies of 1 KiB that are all ``alike``, or ``varied`` in the sizes of
+    their labels and bodies. Or, with a number as the kind, of so many bytes.
     """
     if kind.isdigit():
-        return [Message(BODY[: int(kind)], recoverable=True, label="large") for _ in range(count)]
+        return [Content(BODY[: int(kind)], "large", 0)] * count
     if kind == "alike":
-        return [Message(BODY[:SIZE], recoverable=True, label="order") for _ in range(count)]
+        return [Content(BODY[:SIZE], "order", 0)] * count
     dice = random.Random(count)
     sizes = [dice.randrange(SIZE // 2, SIZE * 3 // 2) for _ in range(count)]
-    return [
-        Message(BODY[:size], recoverable=True, label=f"order {size:0{size % 40 + 1}}", app_specific=number)
-        for number, size in enumerate(sizes)
-    ]
+    return [Content(BODY[:size], f"order {size:0{size % 40 + 1}}", number) for number, size in enumerate(sizes)]
 
 
 async def side_by_side(call: Callable[[], Awaitable[object]], count: int, outstanding: int) -> None:
@@ -140,14 +152,14 @@ async def send(queue: QueueApi, how: str, kind: str, count: int) -> None:
     if how == "paced":
         await send_paced(queue, float(kind), count)
         return
-    listed = messages(kind, count)
+    left = iter(contents(kind, count))
     if how in ("singly", "large"):
-        left = iter(listed)
-        await side_by_side(lambda: queue.send(next(left)), count, OUTSTANDING if how == "singly" else FEW)
+        await side_by_side(lambda: queue.send(next(left).message()), count, OUTSTANDING if how == "singly" else FEW)
         return
-    batches = iter([listed[at : at + BATCH] for at in range(0, count, BATCH)])
     outstanding = PIPELINED if how == "pipelined" else 1
-    await side_by_side(lambda: queue.send_many(next(batches)), count // BATCH, outstanding)
+    await side_by_side(
+        lambda: queue.send_many([one.message() for one in islice(left, BATCH)]), count // BATCH, outstanding
+    )
 
 
 async def send_paced(queue: QueueApi, rate: float, count: int) -> None:
