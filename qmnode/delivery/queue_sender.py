@@ -18,7 +18,7 @@ from qmnode.delivery.queue_connection import QueueConnection, report_failure
 from qmnode.delivery.transit_repeats import Repeats
 from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT, Unacknowledged
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import LARGE, TransactionOffsets, is_any_private
+from qmnode.model.packet import TransactionOffsets, is_any_private
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState, lock_first
 from qmnode.model.queue import Queue
@@ -36,7 +36,7 @@ from qmnode.protocol.commands import (
     StatusChanged,
 )
 from qmnode.protocol.disposition import has_expired
-from qmnode.structures.envelope import Packet, read_sending_fields, read_sequence_fields, with_sequence_fields
+from qmnode.structures.envelope import LARGE, Packet, read_sending_fields, read_sequence_fields, with_sequence_fields
 from qmnode.structures.guid import ZERO_GUID, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.packet_view import ADDRESS, SOURCE, TRACED, TRACED_AT

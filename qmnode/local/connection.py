@@ -88,7 +88,7 @@ class Answer(asyncio.Future[Frame]):
         return False
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """A connection to a node. Every call that is under way when it breaks fails with MQ_ERROR_SERVICE_NOT_AVAILABLE."""
 
     def __init__(self, path: Path) -> None:
@@ -123,10 +123,14 @@ class Connection(asyncio.Protocol):
         """Keep the transport; called when the connection is made."""
         self._transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes belong."""
+        return self._reader.buffer()
+
+    def buffer_updated(self, count: int) -> None:
         """Take answers of the node, whole or in pieces."""
         try:
-            for answer in self._reader.feed(data):
+            for answer in self._reader.filled(count):
                 future = self._waiting.pop(answer.number, None)
                 if future is None:
                     if answer.kind == Kind.FAILED and answer.number == 0:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from qmnode.structures.envelope import LARGE, Packet
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -116,10 +118,19 @@ def frame_parts(kind: Kind, number: int, *parts: bytes) -> tuple[bytes, ...]:
     return HEAD.pack(HEAD_SIZE - SIZE_FIELD + sum(map(len, parts)), kind, number), *parts
 
 
-class FrameReader:
-    """Cuts a stream of bytes into frames. FrameError for a size that no frame may have."""
+_PIECE: Final = 256 * 1024
+_BUFFER: Final = bytearray(_PIECE)
+_VIEW: Final = memoryview(_BUFFER)
+"""One buffer for all connections: what is read into it is taken in the same step."""
 
-    __slots__ = ("_begun", "_kept", "_missing", "limit")
+
+class FrameReader:
+    """Cuts a stream of bytes into frames. FrameError for a size that no frame may have.
+
+    A stream is either fed to it, or read into its buffers: those of a large body are joined once, when all has come.
+    """
+
+    __slots__ = ("_begun", "_filled", "_kept", "_missing", "_parts", "_piece", "limit")
 
     def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
         self.limit = limit
@@ -129,9 +140,40 @@ class FrameReader:
         """Kind and number of the frame whose body has not come in whole."""
         self._missing = 0
         """The bytes that its body still lacks."""
+        self._parts: list[bytearray | memoryview] = []
+        """What its body begins with, before the bytes that are kept."""
+        self._piece: memoryview | None = None
+        """The part of a large body that is read now."""
+        self._filled = 0
+        """The bytes of it that have come."""
+
+    def buffer(self) -> memoryview:
+        """Where to read the next bytes to; then call ``filled``."""
+        if self._begun is None or self._missing <= _PIECE:
+            if self._piece is not None:
+                self._parts.append(self._piece[: self._filled])
+                self._piece = None
+            return _VIEW
+        if self._piece is None:
+            if self._kept:
+                self._parts.append(self._kept)
+                self._kept = bytearray()
+            self._piece, self._filled = memoryview(bytearray(_PIECE)), 0
+        return self._piece[self._filled :]
+
+    def filled(self, count: int) -> list[Frame]:
+        """The frames that are whole when so many bytes have been read to ``buffer``."""
+        if self._piece is None:
+            return self.feed(bytes(_VIEW[:count]))
+        self._missing -= count
+        self._filled += count
+        if self._filled == _PIECE:
+            self._parts.append(self._piece)
+            self._piece = None
+        return []
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are whole now. A large body is put together once, when all of it has come."""
+        """The frames that are whole with these bytes."""
         frames: list[Frame] = []
         if self._begun is not None:
             with memoryview(data) as view:
@@ -139,7 +181,9 @@ class FrameReader:
             if len(data) < self._missing:
                 self._missing -= len(data)
                 return frames
-            frames.append(_new(Frame, (*self._begun, bytes(self._kept))))
+            body = b"".join((*self._parts, self._kept)) if self._parts else bytes(self._kept)
+            self._parts.clear()
+            frames.append(_new(Frame, (*self._begun, body)))
             data = data[self._missing :]
             self._begun = None
         elif self._kept:
@@ -181,14 +225,14 @@ def pack_sent(items: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
     return parts
 
 
-def unpack_sent(body: bytes, offset: int, count: int) -> tuple[list[bytes], dict[int, bytes]]:
-    """The packets, and by their places in the list what few of them have besides. FrameError when the counts and sizes
-    do not fit the bytes.
+def unpack_sent(body: bytes, offset: int, count: int) -> tuple[list[Packet], dict[int, bytes]]:
+    """The packets, large ones as views of the body, and by their places in the list what few of them have besides.
+    FrameError when the counts and sizes do not fit the bytes.
     """
     end = len(body)
     if count * _SMALLEST_ITEM > end - offset:
         raise FrameError(f"{count} messages announced in {end - offset} bytes")
-    packets: list[bytes] = []
+    packets: list[Packet] = []
     besides: dict[int, bytes] = {}
     for number in range(count):
         start = offset + _SENT.size
@@ -198,7 +242,7 @@ def unpack_sent(body: bytes, offset: int, count: int) -> tuple[list[bytes], dict
         offset = start + size
         if offset + more > end:
             raise FrameError(f"a message of {size} bytes with {more} more in a batch that ends before")
-        packets.append(body[start:offset])
+        packets.append(body[start:offset] if size < LARGE else memoryview(body)[start:offset])
         if more:
             besides[number] = body[offset : offset + more]
             offset += more

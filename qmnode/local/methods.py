@@ -31,6 +31,7 @@ from qmnode.model.message import DEFAULTS, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.packet import message_from_packet, whole_value
 from qmnode.model.ports import Entry
+from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 
@@ -340,7 +341,7 @@ def _no_packet(error: PacketError) -> FrameError:
     return FrameError(f"a message that is no UserMessage packet: {error}")
 
 
-def _message(packet: bytes, more: bytes | None) -> Message:
+def _message(packet: Packet, more: bytes | None) -> Message:
     try:
         message = message_from_packet(packet)
     except PacketError as error:
@@ -356,7 +357,7 @@ def _message(packet: bytes, more: bytes | None) -> Message:
     return message
 
 
-async def _send_alone(queue: QueueApi, packet: bytes, more: bytes | None) -> bytes:
+async def _send_alone(queue: QueueApi, packet: Packet, more: bytes | None) -> bytes:
     return await queue.send(_message(packet, more))
 
 

@@ -309,7 +309,7 @@ class LocalServer:
         self.path.unlink(missing_ok=True)
 
 
-class LocalConnection(asyncio.Protocol):
+class LocalConnection(asyncio.BufferedProtocol):
     """The connection of one application: its handles, cursors and transactions."""
 
     def __init__(self, server: LocalServer) -> None:
@@ -380,10 +380,14 @@ class LocalConnection(asyncio.Protocol):
             log.info("closing a connection of an application that says nothing", user_id=self.user_id)
             self._transport.abort()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes belong."""
+        return self._reader.buffer()
+
+    def buffer_updated(self, count: int) -> None:
         """Take calls of the application, whole or in pieces."""
         try:
-            for call in self._reader.feed(data):
+            for call in self._reader.filled(count):
                 self._take(call)
             self._receives.begin()
         except FrameError as error:

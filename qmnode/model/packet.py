@@ -56,7 +56,7 @@ from qmnode.model.record import (
     without_dead_letter_header,
 )
 from qmnode.structures.base_header import BaseFlags
-from qmnode.structures.envelope import read_transaction_header
+from qmnode.structures.envelope import LARGE, Packet, read_transaction_header
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import is_permitted
@@ -142,13 +142,13 @@ def whole_value(message: Message) -> bytes:
 _SHAPES: Final = Shapes()
 
 
-def message_from_packet(packet: bytes) -> Message:
+def message_from_packet(packet: Packet) -> Message:
     """A message from another sender's packet, which is only checked. Raises PacketError if the packet is malformed."""
     _SHAPES.validate(packet)
-    return received_message(0, value_of_packet(packet, 0.0))
+    return received_message(0, value_of_packet(bytes(packet), 0.0))
 
 
-def shapes_of(packets: Iterable[bytes]) -> list[Shape | None]:
+def shapes_of(packets: Iterable[Packet]) -> list[Shape | None]:
     """The shapes of packets, None for those with rare headers. Raises PacketError if one is malformed."""
     shapes: list[Shape | None] = []
     shape = None
@@ -460,7 +460,7 @@ Private queues are named relative to the message's source and destination (2.2.1
 _NOT_ADDRESSABLE: Final = RARE_FLAGS | HAS_TRANSACTION | UserFlags.DM.mask & ~RECOVERABLE_FLAG
 
 
-def is_addressable(packet: bytes, places: Places) -> bool:
+def is_addressable(packet: Packet, places: Places) -> bool:
     """Whether a parsed packet can get another destination in place: not one with headers that few have, and not one
     that a receiver would refuse.
     """
@@ -475,16 +475,13 @@ def is_addressable(packet: bytes, places: Places) -> bool:
     )
 
 
-LARGE: Final = 64 * 1024
-"""The size from which on a packet is not copied where a view of it does."""
-
-
 class Addressing:
     """The bytes that packets of one shape share once they are addressed to one destination."""
 
     __slots__ = ("_begin", "_behind_size", "_flags", "_lifetime", "_names", "_prefix", "_rest_at", "_security", "_size")
 
-    def __init__(self, packet: bytes, places: Places, destination: "Destination", transactional: bool) -> None:
+    def __init__(self, packet: Packet, places: Places, destination: "Destination", transactional: bool) -> None:
+        packet = bytes(packet[: places.properties + 1])
         flags = user_flags_of(packet) & ~_NOT_KEPT | destination.flags
         begin = packet[:SIZE_AT]
         record_flags = 0
@@ -522,7 +519,7 @@ class Addressing:
         self._prefix = PREFIX.pack(VERSION, record_flags, 0, 0, properties_at, 0, 0)[: EXPIRY.start]
 
     def address(
-        self, packet: bytes, identifier: int, sent: int, arrival: int, transaction: bytes = b""
+        self, packet: Packet, identifier: int, sent: int, arrival: int, transaction: bytes = b""
     ) -> bytes | None:
         """The stored value of a message; None if it would be too large. ``sent`` is in seconds, ``arrival`` in
         microseconds since 1970; ``transaction`` is its TransactionHeader.

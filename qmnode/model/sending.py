@@ -14,6 +14,7 @@ from qmnode.model.queue import Queue
 from qmnode.model.record import EXPRESS, FLAGS, PRIORITY, with_dead_letter_queue
 from qmnode.model.serialization import Destination, TransactionFields, address_packets, serialize, serialize_plain
 from qmnode.model.transaction import Transaction, unit_of_work
+from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import FormatName
 from qmnode.structures.packet_view import Shape
@@ -83,7 +84,7 @@ class SendingDescriptor(QueueApi):
         await self._written(unit, transaction)
         return identifiers
 
-    async def send_packets(self, packets: Sequence[bytes], transaction: InTransaction = None) -> list[bytes]:
+    async def send_packets(self, packets: Sequence[Packet], transaction: InTransaction = None) -> list[bytes]:
         """``send_many`` for UserMessage packets whose addresses and numbers are filled in here. Raises PacketError if
         one is malformed.
         """
@@ -158,7 +159,7 @@ class SendingDescriptor(QueueApi):
         return queue.authentication or queue.privacy_level != _OPTIONAL or queue.quota != INFINITE
 
     def _accept_packets(
-        self, packets: Sequence[bytes], shapes: Sequence[Shape | None], unit: Transaction | None
+        self, packets: Sequence[Packet], shapes: Sequence[Shape | None], unit: Transaction | None
     ) -> tuple[list[bytes], list[Entry]] | None:
         """``accept`` for packets into a queue without demands: message identifiers, and entries of the queue. None if
         one of them is rare, and if there may be no room.

@@ -54,6 +54,7 @@ from qmnode.model.record import (
     head_with,
     read_properties_place,
 )
+from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import is_permitted
@@ -126,7 +127,7 @@ class Destination:
         packet = packed(message)
         return self._addressing(packet, places_of(packet), transactional)
 
-    def addressing_by_shape(self, shape: Shape, packet: bytes, transactional: bool) -> Addressing | None:
+    def addressing_by_shape(self, shape: Shape, packet: Packet, transactional: bool) -> Addressing | None:
         """The same for a packet of this shape."""
         known = shape, transactional
         if known not in self._addressings:
@@ -135,7 +136,7 @@ class Destination:
             self._addressings[known] = self._addressing(packet, shape.places, transactional)
         return self._addressings[known]
 
-    def _addressing(self, packet: bytes, places: Places, transactional: bool) -> Addressing | None:
+    def _addressing(self, packet: Packet, places: Places, transactional: bool) -> Addressing | None:
         if not is_addressable(packet, places):
             return None
         return Addressing(packet, places, self, transactional)
@@ -433,7 +434,7 @@ def _plain_value(
 
 
 def address_packets(
-    packets: Sequence[bytes],
+    packets: Sequence[Packet],
     shapes: Sequence[Shape | None],
     destination: Destination,
     identifiers: Sequence[int],

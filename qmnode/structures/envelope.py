@@ -17,6 +17,8 @@ from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionHeader
 
 Packet = bytes | bytearray | memoryview
+LARGE: Final = 64 * 1024
+"""The size from which on a packet is not copied where a view of it does."""
 """The bytes of a packet; they are not changed."""
 
 

@@ -317,7 +317,7 @@ class Shape:
 
     __slots__ = ("_fixed", "_label_at", "_unpack", "places")
 
-    def __init__(self, packet: bytes, places: Places) -> None:
+    def __init__(self, packet: Buffer, places: Places) -> None:
         self.places = places
         self._unpack = _decisive_fields(
             places.transaction_header - FLAGS_AT,
@@ -328,7 +328,7 @@ class Shape:
         begin, _, behind_size, names, sender, flags, _, message_class, _, privacy, _ = self._unpack(packet)
         self._fixed = begin, behind_size, names, sender, flags, message_class, privacy
 
-    def fits(self, packet: bytes) -> bool:
+    def fits(self, packet: Buffer) -> bool:
         """Whether a packet has this shape."""
         size, place = len(packet), self._label_at
         if size < place:
@@ -359,7 +359,7 @@ class Shapes:
         self._recent: list[Shape] = []
         """The last one used is the first."""
 
-    def validate(self, packet: bytes) -> Shape | None:
+    def validate(self, packet: Buffer) -> Shape | None:
         """The shape of a packet, or None if it has one of the headers that few have. Raises PacketError for a packet
         that ``UserMessage.parse`` refuses.
         """
@@ -369,7 +369,7 @@ class Shapes:
                 if place:
                     recent.insert(0, recent.pop(place))
                 return shape
-        headers = MessageHeaders.parse(packet)
+        headers = MessageHeaders.parse(bytes(packet))  # few are large, and this is done once for many
         if headers.base_flags & UNUSUAL_BASE or headers.user_flags & _UNUSUAL_USER:
             return None
         shape = Shape(packet, places_of(packet))

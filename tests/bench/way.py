@@ -25,7 +25,7 @@ from tests.bench.transport import folder
 from tests.security.certificates import tls_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROUNDS: Final = 5
 COUNT: Final = 6_400
@@ -101,22 +101,33 @@ class Taken(NamedTuple):
 class Way:
     """Two nodes and two applications, the order of ``PARTIES``."""
 
-    def __init__(self, tree: Path, place: Path, stack: contextlib.ExitStack, *, tls: bool = False) -> None:
-        def party(*arguments: str) -> Party:
-            started = Party([sys.executable, "-P", str(PARTY), *arguments], PYTHONPATH=str(tree))
+    def __init__(
+        self,
+        tree: Path,
+        place: Path,
+        stack: contextlib.ExitStack,
+        *,
+        tls: bool = False,
+        environment: Callable[[str], dict[str, str]] = lambda _: {},
+    ) -> None:
+        def party(name: str, *arguments: str) -> Party:
+            command = [sys.executable, "-P", str(PARTY), *arguments]
+            started = Party(command, PYTHONPATH=str(tree), **environment(name))
             stack.callback(started.stop)
             return started
 
         nodes = []
-        for number, name in enumerate(("here", "there")):
+        for number, (name, role) in enumerate((("here", PARTIES[1]), ("there", PARTIES[2]))):
             there = loopback_address()
             (place / name).mkdir(parents=True)
             if tls:
                 tls_of(place, there, number=number)
             files = [str(place / f"tls-{there}")] if tls else []
-            nodes.append(party("node", str(place / name), name.upper(), there, *files))
-        self._sender = party("sender", str(place / "here" / "node.sock"), rf"DIRECT=TCP:{there}\private$\way")
-        self._receiver = party("receiver", str(place / "there" / "node.sock"), r"DIRECT=OS:.\private$\way")
+            nodes.append(party(role, "node", str(place / name), name.upper(), there, *files))
+        self._sender = party(
+            PARTIES[0], "sender", str(place / "here" / "node.sock"), rf"DIRECT=TCP:{there}\private$\way"
+        )
+        self._receiver = party(PARTIES[3], "receiver", str(place / "there" / "node.sock"), r"DIRECT=OS:.\private$\way")
         self._parties = [self._sender, *nodes, self._receiver]
 
     def latencies(self, rate: float, count: int) -> tuple[float, float]:
