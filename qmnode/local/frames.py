@@ -119,6 +119,8 @@ def frame_parts(kind: Kind, number: int, *parts: bytes) -> tuple[bytes, ...]:
 
 
 _PIECE: Final = 256 * 1024
+_SMALL: Final = 16 * 1024
+"""Fewer bytes of a body are copied."""
 _BUFFER: Final = bytearray(_PIECE)
 _VIEW: Final = memoryview(_BUFFER)
 """One buffer for all connections: what is read into it is taken in the same step."""
@@ -141,7 +143,7 @@ class FrameReader:
         self._missing = 0
         """The bytes that its body still lacks."""
         self._parts: list[bytearray | memoryview] = []
-        """What its body begins with, before the bytes that are kept."""
+        """The beginning of its body, before the bytes that are kept."""
         self._piece: memoryview | None = None
         """The part of a large body that is read now."""
         self._filled = 0
@@ -149,17 +151,15 @@ class FrameReader:
 
     def buffer(self) -> memoryview:
         """Where to read the next bytes to; then call ``filled``."""
-        if self._begun is None or self._missing <= _PIECE:
-            if self._piece is not None:
-                self._parts.append(self._piece[: self._filled])
-                self._piece = None
+        if self._piece is not None:
+            return self._piece[self._filled :]
+        if self._begun is None or self._missing < _SMALL:
             return _VIEW
-        if self._piece is None:
-            if self._kept:
-                self._parts.append(self._kept)
-                self._kept = bytearray()
-            self._piece, self._filled = memoryview(bytearray(_PIECE)), 0
-        return self._piece[self._filled :]
+        if self._kept:
+            self._parts.append(self._kept)
+            self._kept = bytearray()
+        self._piece, self._filled = memoryview(bytearray(min(self._missing, _PIECE))), 0
+        return self._piece
 
     def filled(self, count: int) -> list[Frame]:
         """The frames that are whole when so many bytes have been read to ``buffer``."""
@@ -167,10 +167,19 @@ class FrameReader:
             return self.feed(bytes(_VIEW[:count]))
         self._missing -= count
         self._filled += count
-        if self._filled == _PIECE:
-            self._parts.append(self._piece)
-            self._piece = None
-        return []
+        if self._filled < len(self._piece):
+            return []
+        self._parts.append(self._piece)
+        self._piece = None
+        return [] if self._missing else [self._whole()]
+
+    def _whole(self) -> Frame:
+        assert self._begun is not None
+        body = b"".join((*self._parts, self._kept)) if self._parts else bytes(self._kept)
+        kind, number = self._begun
+        self._begun, self._kept = None, bytearray()
+        self._parts.clear()
+        return Frame(kind, number, body)
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are whole with these bytes."""
@@ -181,11 +190,8 @@ class FrameReader:
             if len(data) < self._missing:
                 self._missing -= len(data)
                 return frames
-            body = b"".join((*self._parts, self._kept)) if self._parts else bytes(self._kept)
-            self._parts.clear()
-            frames.append(_new(Frame, (*self._begun, body)))
+            frames.append(self._whole())
             data = data[self._missing :]
-            self._begun = None
         elif self._kept:
             data = bytes(self._kept) + data
         self._kept = bytearray()
@@ -201,7 +207,9 @@ class FrameReader:
                 break
             frames.append(_new(Frame, (kind, number, data[start:stop])))
             start = stop
-        if start < end:
+        if self._begun is not None and end - start >= _SMALL:
+            self._parts.append(memoryview(data)[start:])
+        elif start < end:
             self._kept += data[start:]
         return frames
 

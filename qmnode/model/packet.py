@@ -481,7 +481,7 @@ class Addressing:
     __slots__ = ("_begin", "_behind_size", "_flags", "_lifetime", "_names", "_prefix", "_rest_at", "_security", "_size")
 
     def __init__(self, packet: Packet, places: Places, destination: "Destination", transactional: bool) -> None:
-        packet = bytes(packet[: places.properties + 1])
+        packet = bytes(packet[: places.properties + PROPERTIES_SIZE])
         flags = user_flags_of(packet) & ~_NOT_KEPT | destination.flags
         begin = packet[:SIZE_AT]
         record_flags = 0

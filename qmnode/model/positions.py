@@ -299,7 +299,8 @@ class Lane:
 
     def _has_room(self, size: int) -> bool:
         budget = self.read_ahead
-        return self.size + size <= budget.queue_bytes and budget.used + size <= budget.limit
+        is_first = not self.window  # one message may be larger than what a queue keeps
+        return (is_first or self.size + size <= budget.queue_bytes) and budget.used + size <= budget.limit
 
     def _read(self, locked: Container[int]) -> bool:
         """Fill the empty window. Return False if there were no messages."""

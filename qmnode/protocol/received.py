@@ -40,28 +40,47 @@ _INTERNAL_OR_SESSION: Final = BaseFlags.IN.mask | BaseFlags.SH.mask
 _SESSION: Final = BaseFlags.SH.mask
 
 
+_SMALL: Final = 16 * 1024
+"""Fewer bytes that come together are added to those before them; more are kept apart, and joined once."""
+
+
 class Framer:
     """Collects bytes until they form packets. Memory is bounded by one packet of ``limit`` bytes and one read."""
 
-    __slots__ = ("_kept", "_needed", "limit")
+    __slots__ = ("_kept", "_needed", "_parts", "_pending", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         """The largest accepted packet. Small until the session is open, so that an unknown peer cannot make this side
         buffer megabytes.
         """
+        self._parts: list[bytes | bytearray] = []
+        """The beginning of an incomplete packet, before the bytes that are kept."""
         self._kept = bytearray()
-        """Bytes of an incomplete packet."""
+        self._pending = 0
         self._needed = BASE_HEADER_SIZE
         """The bytes of the incomplete packet, or of its first header while that is incomplete."""
 
     def pending(self) -> int:
         """Bytes of an incomplete packet."""
-        return len(self._kept)
+        return self._pending
 
     def clear(self) -> None:
         """Discard an incomplete packet: no more bytes will come."""
-        self._kept = bytearray()
+        self._take()
+
+    def _keep(self, data: memoryview) -> None:
+        self._pending += len(data)
+        if len(data) < _SMALL:
+            self._kept += data
+        else:
+            self._parts += (self._kept, bytes(data))
+            self._kept = bytearray()
+
+    def _take(self) -> bytes:
+        taken = b"".join((*self._parts, self._kept))
+        self._parts, self._kept, self._pending = [], bytearray(), 0
+        return taken
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
         """Return the packets that ``data`` completes, each a copy of its own, and keep the rest.
@@ -70,18 +89,18 @@ class Framer:
         a SessionAck packet includes it (frame 8 of 4.1). Raises RemoteProtocolError.
         """
         packets: list[bytes] = []
-        if not self._kept:
+        if not self._pending:
             source = data if isinstance(data, bytes) else bytes(data)
         else:
-            missing = self._needed - len(self._kept)
-            self._kept += memoryview(data)[:missing]
+            missing = self._needed - self._pending
+            self._keep(memoryview(data)[:missing])
             if len(data) < missing:
                 return packets
             source = bytes(data[missing:])
             if self._needed > BASE_HEADER_SIZE:  # a large packet is put together once
-                packets.append(bytes(self._kept))
+                packets.append(self._take())
             else:
-                source = bytes(self._kept) + source
+                source = self._take() + source
         place, end = 0, len(source)
         needed = BASE_HEADER_SIZE
         while end - place >= BASE_HEADER_SIZE:
@@ -98,7 +117,7 @@ class Framer:
             packets.append(source[place : place + size])
             place += size
         self._needed = needed
-        self._kept = bytearray(memoryview(source)[place:])
+        self._keep(memoryview(source)[place:])
         return packets
 
 

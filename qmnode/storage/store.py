@@ -80,6 +80,9 @@ def _family_options(family: Family, settings: StorageSettings, cache: Cache) -> 
         table.set_block_size(16 * 1024)
     options.set_block_based_table_factory(table)
     options.set_write_buffer_size(settings.write_buffer if family is Family.MESSAGES else 4 * 1024 * 1024)
+    if family is Family.MESSAGES:  # two buffers leave together: a message that came and went in them is not written
+        options.set_min_write_buffer_number_to_merge(2)
+        options.set_max_write_buffer_number(3)
     options.set_compression_type(DBCompressionType.lz4())
     return options
 
