@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import random
 import socket
 import struct
+import tracemalloc
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -14,8 +17,10 @@ from qmnode.local import values
 from qmnode.local.connection import RemoteQueue, to_travel
 from qmnode.local.frames import (
     HEAD,
+    MAXIMUM_FRAME,
     PROTOCOL_VERSION,
     SEND_HEAD,
+    Frame,
     FrameError,
     FrameReader,
     Kind,
@@ -36,6 +41,62 @@ def test_frames_survive_any_cut_of_the_stream(frames: list[tuple[Kind, int, byte
     reader = FrameReader()
     found = [one for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True) for one in reader.feed(stream[a:b])]
     assert [(one.kind, one.number, one.body) for one in found] == frames
+
+
+def read(reader: FrameReader, stream: bytes, pieces: Iterator[int]) -> list[Frame]:
+    """What a loop does: read to the buffers of a reader as much as has come."""
+    found, place = [], 0
+    while place < len(stream):
+        buffer = reader.buffer()
+        count = min(len(buffer), len(stream) - place, next(pieces))
+        buffer[:count] = stream[place : place + count]
+        place += count
+        found += reader.filled(count)
+    return found
+
+
+SIZES = [0, 1, 100, 16_000, 16_400, 70_000, 256 * 1024, 300_000, 700_000]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_large_frames_are_the_same_read_to_buffers_and_fed(seed: int) -> None:
+    dice = random.Random(seed)
+    frames = [(Kind.SEND, number, dice.randbytes(dice.choice(SIZES) + dice.randrange(9))) for number in range(8)]
+    stream = b"".join(frame(*one) for one in frames)
+    most = dice.choice([1_000, 20_000, 100_000, 1_000_000])
+    pieces = iter(lambda: dice.randrange(1, most), None)
+    assert [(one.kind, one.number, one.body) for one in read(FrameReader(), stream, pieces)] == frames
+    fed, place, found = FrameReader(), 0, []
+    while place < len(stream):
+        count = next(pieces)
+        found += fed.feed(stream[place : place + count])
+        place += count
+    assert found == frames
+    assert all(type(one.body) is bytes for one in found)
+
+
+def test_a_frame_that_was_read_is_not_changed_by_the_next() -> None:
+    reader, most = FrameReader(), iter(lambda: 1 << 20, None)
+    bodies = [bytes([number]) * size for number, size in enumerate([100, 300_000, 100, 70_000])]
+    stream = [
+        frame(Kind.SEND, number, SEND_HEAD.pack(1, 0, 1, 1), *pack_sent([(body, b"")]))
+        for number, body in enumerate(bodies)
+    ]
+    taken = [unpack_sent(one.body, SEND_HEAD.size, 1)[0][0] for part in stream for one in read(reader, part, most)]
+    read(reader, frame(Kind.SEND, 9, bytes(range(256)) * 4_000), most)
+    assert taken == bodies
+
+
+def test_a_large_frame_that_was_only_announced_takes_one_piece_of_memory() -> None:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        readers = [FrameReader() for _ in range(10)]
+        for reader in readers:
+            read(reader, HEAD.pack(MAXIMUM_FRAME, Kind.SEND, 1) + bytes(300), iter(lambda: 50, None))
+        assert tracemalloc.get_traced_memory()[0] - before < 10 * 270_000
+    finally:
+        tracemalloc.stop()
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=50))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +36,23 @@ def test_cut_anywhere_the_packets_are_the_same(sizes: list[int]) -> None:
         place, turn = place + size, turn + 1
     assert packets == PACKETS
     assert framer.pending() == 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_large_packets_are_the_same_cut_anywhere_in_a_buffer_that_is_used_again(seed: int) -> None:
+    dice = random.Random(seed)
+    sizes = [dice.choice([0, 10, 16_000, 16_400, 70_000, 300_000]) + dice.randrange(9) for _ in range(8)]
+    expected = [bytes(message(number, body=dice.randbytes(size))) for number, size in enumerate(sizes, 1)]
+    stream, framer, place = b"".join(expected), Framer(1 << 20), 0
+    buffer, most = bytearray(262_144), dice.choice([5_000, 40_000, 262_144])
+    packets: list[bytes] = []
+    while place < len(stream):
+        count = min(dice.randrange(1, most), len(stream) - place)
+        buffer[:count] = stream[place : place + count]
+        packets += framer.feed(memoryview(buffer)[:count])
+        place += count
+        assert framer.pending() + sum(map(len, packets)) == place
+    assert packets == expected
 
 
 def test_the_sizes_with_and_without_a_session_header_differ_as_the_packets_say() -> None:

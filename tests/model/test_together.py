@@ -1,0 +1,102 @@
+"""Messages that come and go together are counted, ordered and indexed as those that do so one by one."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qmnode import Access, Message
+from qmnode.model.positions import Lane, ReadAhead
+from qmnode.settings.node import ReadAheadSettings
+from qmnode.structures.names import parse_single_format_name
+
+if TYPE_CHECKING:
+    from qmnode.model.queue import Queue
+    from qmnode.node import QueueManager
+    from tests.model.conftest import FakeClock
+
+NAMES = (r".\private$\many", r".\private$\each")  # of one length, as packets contain them
+COUNT = 120
+
+
+def some_message(dice: random.Random, number: int, *, alike: bool) -> Message:
+    if alike:
+        return Message(bytes(10), recoverable=True, app_specific=number)
+    return Message(
+        bytes(dice.choice([0, 5, 3000])),
+        recoverable=dice.random() < 0.6,
+        app_specific=number,
+        priority=dice.choice([0, 3, 3, 3, 7]),
+        negative_journaling_requested=dice.random() < 0.3,
+        time_to_be_received=dice.choice([0xFFFFFFFF, 0xFFFFFFFF, 20, 90_000]),
+    )
+
+
+def counted(queue: Queue) -> list[object]:
+    tally = queue.tally
+    lanes = [(lane.index, lane.count, lane.express_count) for lane in queue.lanes if lane is not None]
+    return [
+        queue.message_count, queue.total_bytes, queue.express_bytes, queue.loss_reports, lanes, tally.arrived,
+        tally.arrived_bytes, tally.received + len(tally.gone_since), tally.received_bytes,
+    ]  # fmt: skip
+
+
+def indexed(qm: QueueManager, queue: Queue) -> int:
+    """Entries of messages of their own in the index of what expires."""
+    qm.store.make_visible()
+    return sum(number == queue.queue_id for _, number, _ in qm.store.read_expiry((0, 0, 0), 0xFFFFFFFF, 1000))
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "varied"])
+@pytest.mark.parametrize("seed", range(4))
+async def test_messages_count_together_as_they_do_alone(
+    qm: QueueManager, clock: FakeClock, seed: int, alike: bool
+) -> None:
+    dice = random.Random(seed)
+    messages = [some_message(dice, number, alike=alike) for number in range(COUNT)]
+    for name in NAMES:
+        await qm.create_queue(name)
+    formats = [f"DIRECT=OS:{name}" for name in NAMES]
+    together, alone = [qm.names.local(parse_single_format_name(name)) for name in formats]
+    assert together is not None
+    assert alone is not None
+    senders = [await qm.open_queue(name, Access.SEND) for name in formats]
+    readers = [await qm.open_queue(name, Access.RECEIVE) for name in formats]
+
+    async def receive(most: int) -> None:
+        most = min(most, together.message_count)
+        taken = await readers[0].receive_many(most) if most else []
+        single = [await readers[1].receive() for _ in taken]
+        assert [one.app_specific for one in taken] == [one.app_specific for one in single]
+        assert counted(together) == counted(alone)
+
+    place = 0
+    while place < COUNT:
+        some = messages[place : place + dice.randrange(1, 40)]
+        place += len(some)
+        await senders[0].send_many(some)
+        for message in some:
+            await senders[1].send(message)
+        assert counted(together) == counted(alone)
+        await receive(dice.randrange(0, 25))
+    assert indexed(qm, together) == indexed(qm, alone)
+    clock.advance(30)
+    assert counted(together) == counted(alone)
+    while together.message_count:
+        await receive(7)
+    assert counted(together)[:4] == [0, 0, 0, 0]
+    assert indexed(qm, together) == indexed(qm, alone) == 0
+
+
+def test_a_message_that_is_larger_than_what_a_queue_keeps_is_kept_alone() -> None:
+    settings = ReadAheadSettings(messages=10, queue_bytes=1000, total_bytes=5000)
+    lane = Lane(None, ReadAhead(settings), 64, 0, 0)  # type: ignore[arg-type]
+    lane.insert(1, bytes(3000), True)
+    assert lane.complete
+    assert lane.take(()) == (1, bytes(3000))
+    lane.insert_many([(2, bytes(1500))], True)
+    lane.insert(3, bytes(1500), True)
+    assert not lane.complete  # the second of them is read from the store
+    assert lane.size == 1500
