@@ -35,7 +35,9 @@ class StorageSettings(_Settings):
     express_memory: Bytes = Field(default=32 * _MIB, ge=_MIB)
     """Bytes of express messages kept in memory before others spill to files that no restart reads."""
     write_buffer: Bytes = Field(default=32 * _MIB, ge=_MIB)
-    """Bytes of recoverable messages in memory before they go from the log to sorted files."""
+    """Bytes of each of at most three buffers of recoverable messages in memory. Two full ones go together from the log
+    to sorted files, without what came and went in them.
+    """
     block_cache: Bytes = Field(default=32 * _MIB, ge=_MIB)
     log_limit: Bytes = Field(default=128 * _MIB, ge=_MIB)
     """Bytes of write-ahead log. A restart after a crash replays at most this much."""

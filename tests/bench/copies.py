@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.way import LARGE, PARTIES, Way
+from tests.bench.way_parties import EXPRESS
 
 _SOURCE: Final = Path(__file__).with_suffix(".c")
 _COUNTS: Final = struct.Struct("=QQQ")
@@ -55,8 +56,10 @@ class Counters:
         return [_COUNTS.unpack((self._folder / name.replace(", ", "-")).read_bytes()) for name in PARTIES]
 
 
-def copied(sizes: dict[str, int], round_bytes: int = _ROUND_BYTES) -> dict[str, list[Copied]]:
-    """What each process copies for messages of these sizes, four at a time."""
+def copied(sizes: dict[str, int], round_bytes: int = _ROUND_BYTES, kind: str = "") -> dict[str, list[Copied]]:
+    """What each process copies for recoverable messages of these sizes, four at a time. With ``express-`` as the kind,
+    no disk is involved.
+    """
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         place = Path(folder)
         counters = Counters(place)
@@ -64,9 +67,9 @@ def copied(sizes: dict[str, int], round_bytes: int = _ROUND_BYTES) -> dict[str, 
         found = {}
         for name, size in sizes.items():
             count = round_bytes // size
-            way.run("large", str(size), count)  # warms up
+            way.run("large", f"{kind}{size}", count)  # warms up
             before = counters.read()
-            way.run("large", str(size), count)
+            way.run("large", f"{kind}{size}", count)
             found[name] = [
                 Copied(*((b - a) / count / size for a, b in zip(*both, strict=True)))
                 for both in zip(before, counters.read(), strict=True)
@@ -75,8 +78,9 @@ def copied(sizes: dict[str, int], round_bytes: int = _ROUND_BYTES) -> dict[str, 
 
 
 if __name__ == "__main__":
-    table = Table("process", *LARGE, title="bytes copied in memory + from the kernel + to the kernel, for each byte")
-    measured = copied(LARGE)
-    for place, party in enumerate(PARTIES):
-        table.add_row(party, *(" + ".join(f"{one:.1f}" for one in measured[name][place]) for name in LARGE))
-    Console().print(table)
+    for chosen in ("", EXPRESS):
+        title = f"{chosen.strip('-') or 'recoverable'}: bytes copied in memory + from the kernel + to it, for each byte"
+        table, measured = Table("process", *LARGE, title=title), copied(LARGE, kind=chosen)
+        for place, party in enumerate(PARTIES):
+            table.add_row(party, *(" + ".join(f"{one:.1f}" for one in measured[name][place]) for name in LARGE))
+        Console().print(table)

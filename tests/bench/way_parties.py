@@ -56,6 +56,7 @@ SIZE: Final = 1024
 LARGEST: Final = 4_190_000
 """A message of 4 MB: with its headers it has at most 4 MiB."""
 BODY: Final = random.Random(18).randbytes(LARGEST)
+EXPRESS: Final = "express-"
 FEW: Final = 4
 """Large messages that are sent or received side by side."""
 
@@ -116,19 +117,20 @@ class Content(NamedTuple):
     body: bytes
     label: str
     app_specific: int
+    recoverable: bool = True
 
     def message(self) -> Message:
-        """A recoverable message of it."""
-        return Message(self.body, recoverable=True, label=self.label, app_specific=self.app_specific)
+        """A message of it."""
+        return Message(self.body, recoverable=self.recoverable, label=self.label, app_specific=self.app_specific)
 
 
 @functools.cache
 def contents(kind: str, count: int) -> list[Content]:
     """What is sent, made before it is measured: bodies of 1 KiB that are all ``alike``, or ``varied`` in the sizes of
-    their labels and bodies. Or, with a number as the kind, of so many bytes.
+    their labels and bodies. Or, with a number as the kind, of so many bytes, recoverable or ``express-`` and a number.
     """
-    if kind.isdigit():
-        return [Content(BODY[: int(kind)], "large", 0)] * count
+    if (size := kind.removeprefix(EXPRESS)).isdigit():
+        return [Content(BODY[: int(size)], "large", 0, recoverable=size == kind)] * count
     if kind == "alike":
         return [Content(BODY[:SIZE], "order", 0)] * count
     dice = random.Random(count)
