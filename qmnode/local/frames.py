@@ -12,6 +12,7 @@ node stores there, so that it is passed on without taking it apart. All integers
 """
 
 import struct
+import threading
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -121,9 +122,16 @@ def frame_parts(kind: Kind, number: int, *parts: bytes) -> tuple[bytes, ...]:
 _PIECE: Final = 256 * 1024
 _SMALL: Final = 16 * 1024
 """Fewer bytes of a body are copied."""
-_BUFFER: Final = bytearray(_PIECE)
-_VIEW: Final = memoryview(_BUFFER)
-"""One buffer for all connections: what is read into it is taken in the same step."""
+
+
+class _Shared(threading.local):
+    """One buffer for all connections of a thread: what its loop reads into it is taken in the same step."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_PIECE))
+
+
+_SHARED: Final = _Shared()
 
 
 class FrameReader:
@@ -154,7 +162,7 @@ class FrameReader:
         if self._piece is not None:
             return self._piece[self._filled :]
         if self._begun is None or self._missing < _SMALL:
-            return _VIEW
+            return _SHARED.view
         if self._kept:
             self._parts.append(self._kept)
             self._kept = bytearray()
@@ -164,7 +172,7 @@ class FrameReader:
     def filled(self, count: int) -> list[Frame]:
         """The frames that are whole when so many bytes have been read to ``buffer``."""
         if self._piece is None:
-            return self.feed(bytes(_VIEW[:count]))
+            return self.feed(bytes(_SHARED.view[:count]))
         self._missing -= count
         self._filled += count
         if self._filled < len(self._piece):

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import threading
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 from weakref import WeakValueDictionary
@@ -96,9 +97,18 @@ class Alarm:
 BUFFER_SIZE: Final = 256 * 1024
 UNSETTLED_BYTES: Final = 16 * 1024 * 1024
 """Bytes that may arrive while messages wait for the disk, or for the directory to identify their senders."""
-_BUFFER: Final = bytearray(BUFFER_SIZE)
-_VIEW: Final = memoryview(_BUFFER)
-"""One buffer for all connections: the loop reads into it and the session consumes the bytes in the same step."""
+
+
+class _Shared(threading.local):
+    """One buffer for all connections of a thread: its loop reads into it and the session consumes the bytes in the
+    same step.
+    """
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(BUFFER_SIZE))
+
+
+_SHARED: Final = _Shared()
 
 Handler = Callable[["Connection", Sequence[Command]], None]
 """Executes a session's commands. Called with all commands of one step; ``Closed`` comes exactly once, as the last."""
@@ -194,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes."""
-        return _VIEW
+        return _SHARED.view
 
     def buffer_updated(self, count: int) -> None:
         """Feed received bytes to the session."""
@@ -203,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         self.unsettled_bytes = self.unsettled_bytes + count if session.unsettled() else count
         before = session.received_count
         now = self._loop.time()
-        session.receive_data(_VIEW[:count], now)
+        session.receive_data(_SHARED.view[:count], now)
         brought = session.received_count - before
         if brought:
             self.heard = now

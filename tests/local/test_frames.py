@@ -7,6 +7,7 @@ import socket
 import struct
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -85,6 +86,15 @@ def test_a_frame_that_was_read_is_not_changed_by_the_next() -> None:
     taken = [unpack_sent(one.body, SEND_HEAD.size, 1)[0][0] for part in stream for one in read(reader, part, most)]
     read(reader, frame(Kind.SEND, 9, bytes(range(256)) * 4_000), most)
     assert taken == bodies
+
+
+def test_loops_of_different_threads_read_to_different_buffers() -> None:
+    reader = FrameReader()
+    own = reader.buffer()
+    own[:3] = b"own"
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(lambda: bytes(reader.buffer()[:3])).result() == bytes(3)
+    assert reader.buffer() is own
 
 
 def test_a_large_frame_that_was_only_announced_takes_one_piece_of_memory() -> None:
