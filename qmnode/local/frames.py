@@ -140,7 +140,7 @@ class FrameReader:
     A stream is either fed to it, or read into its buffers: those of a large body are joined once, when all has come.
     """
 
-    __slots__ = ("_begun", "_filled", "_kept", "_missing", "_parts", "_piece", "limit")
+    __slots__ = ("_begun", "_filled", "_kept", "_missing", "_parts", "_piece", "_received", "limit")
 
     def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
         self.limit = limit
@@ -150,12 +150,14 @@ class FrameReader:
         """Kind and number of the frame whose body has not come in whole."""
         self._missing = 0
         """The bytes that its body still lacks."""
+        self._received = 0
+        """The bytes of it that have come. Memory for others is taken only as far as it doubles them."""
         self._parts: list[bytearray | memoryview] = []
         """The beginning of its body, before the bytes that are kept."""
         self._piece: memoryview | None = None
         """The part of a large body that is read now."""
         self._filled = 0
-        """The bytes of it that have come."""
+        """The bytes of that part that have come."""
 
     def buffer(self) -> memoryview:
         """Where to read the next bytes to; then call ``filled``."""
@@ -166,7 +168,8 @@ class FrameReader:
         if self._kept:
             self._parts.append(self._kept)
             self._kept = bytearray()
-        self._piece, self._filled = memoryview(bytearray(min(self._missing, _PIECE))), 0
+        size = min(self._missing, _PIECE, max(_SMALL, self._received))
+        self._piece, self._filled = memoryview(bytearray(size)), 0
         return self._piece
 
     def filled(self, count: int) -> list[Frame]:
@@ -174,6 +177,7 @@ class FrameReader:
         if self._piece is None:
             return self.feed(bytes(_SHARED.view[:count]))
         self._missing -= count
+        self._received += count
         self._filled += count
         if self._filled < len(self._piece):
             return []
@@ -197,6 +201,7 @@ class FrameReader:
                 self._kept += view[: self._missing]
             if len(data) < self._missing:
                 self._missing -= len(data)
+                self._received += len(data)
                 return frames
             frames.append(self._whole())
             data = data[self._missing :]
@@ -211,11 +216,11 @@ class FrameReader:
             stop = start + SIZE_FIELD + size
             start += HEAD_SIZE
             if stop > end:
-                self._begun, self._missing = (kind, number), stop - end
+                self._begun, self._missing, self._received = (kind, number), stop - end, end - start
                 break
             frames.append(_new(Frame, (kind, number, data[start:stop])))
             start = stop
-        if self._begun is not None and end - start >= _SMALL:
+        if self._begun is not None and end - start >= max(_SMALL, end // 4):  # a view keeps all of the data
             self._parts.append(memoryview(data)[start:])
         elif start < end:
             self._kept += data[start:]

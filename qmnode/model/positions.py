@@ -162,7 +162,7 @@ class Lane:
             if not self.complete:
                 return
             size = sum([len(value) for _, value in entries])
-            if keep and self._has_room(size):
+            if keep and self.size + size <= self.read_ahead.queue_bytes and self._has_room(size):
                 self.window.extend(entries)
                 self.window_end = entries[-1][0]
                 self._grow(size)
@@ -298,9 +298,11 @@ class Lane:
         self.read_ahead.used += size
 
     def _has_room(self, size: int) -> bool:
+        """Whether the window can keep a message. Alone it may be larger than what a queue keeps, if memory is free."""
         budget = self.read_ahead
-        is_first = not self.window  # one message may be larger than what a queue keeps
-        return (is_first or self.size + size <= budget.queue_bytes) and budget.used + size <= budget.limit
+        if self.size + size <= budget.queue_bytes:
+            return budget.used + size <= budget.limit
+        return not self.window and budget.used + size <= budget.limit // 2
 
     def _read(self, locked: Container[int]) -> bool:
         """Fill the empty window. Return False if there were no messages."""
@@ -371,7 +373,7 @@ def lock_first(queue: "Queue", limit: int, size: int) -> list[Entry]:
     """``take`` and ``lock`` for up to ``limit`` messages from the start, ending when they reach ``size`` bytes."""
     taken: list[Entry] = []
     locked = queue.locked
-    for lane, entries in _take_first(queue, limit, size, lambda lane, left, _: lane.take_many(locked, left)):
+    for lane, entries in _take_first(queue, limit, size, lambda lane, left, _: lane.take_some(locked, left, size)):
         for lookup_identifier, value in entries:
             locked[lookup_identifier] = LockedPosition(value, None)
             if value[FLAGS] & PEEK_WHEN_LOCKED:

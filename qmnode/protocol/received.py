@@ -67,7 +67,7 @@ class Framer:
 
     def clear(self) -> None:
         """Discard an incomplete packet: no more bytes will come."""
-        self._take()
+        self._parts, self._kept, self._pending = [], bytearray(), 0
 
     def _keep(self, data: memoryview) -> None:
         self._pending += len(data)
@@ -79,7 +79,7 @@ class Framer:
 
     def _take(self) -> bytes:
         taken = b"".join((*self._parts, self._kept))
-        self._parts, self._kept, self._pending = [], bytearray(), 0
+        self.clear()
         return taken
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:

@@ -40,7 +40,7 @@ class StorageSettings(_Settings):
     """
     block_cache: Bytes = Field(default=32 * _MIB, ge=_MIB)
     log_limit: Bytes = Field(default=128 * _MIB, ge=_MIB)
-    """Bytes of write-ahead log. A restart after a crash replays at most this much."""
+    """Bytes of write-ahead log. A restart after a crash replays at most this much, or what the write buffers hold."""
     low_space: Bytes = Field(default=256 * _MIB, ge=0)
     """Free bytes of the disk below which the node warns. Without room for a write, it accepts nothing."""
     identifier_block: int = Field(default=65536, ge=1)

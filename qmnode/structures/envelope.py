@@ -17,9 +17,9 @@ from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionHeader
 
 Packet = bytes | bytearray | memoryview
+"""The bytes of a packet; they are not changed."""
 LARGE: Final = 64 * 1024
 """The size from which on a packet is not copied where a view of it does."""
-"""The bytes of a packet; they are not changed."""
 
 
 _WORD: Final = 0xFFFF

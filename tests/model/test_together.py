@@ -91,7 +91,7 @@ async def test_messages_count_together_as_they_do_alone(
 
 
 def test_a_message_that_is_larger_than_what_a_queue_keeps_is_kept_alone() -> None:
-    settings = ReadAheadSettings(messages=10, queue_bytes=1000, total_bytes=5000)
+    settings = ReadAheadSettings(messages=10, queue_bytes=1000, total_bytes=10_000)
     lane = Lane(None, ReadAhead(settings), 64, 0, 0)  # type: ignore[arg-type]
     lane.insert(1, bytes(3000), True)
     assert lane.complete
@@ -100,3 +100,11 @@ def test_a_message_that_is_larger_than_what_a_queue_keeps_is_kept_alone() -> Non
     lane.insert(3, bytes(1500), True)
     assert not lane.complete  # the second of them is read from the store
     assert lane.size == 1500
+    lane.take(())
+    lane.complete = True
+    lane.insert_many([(number, bytes(600)) for number in range(4, 10)], True)
+    assert lane.size == 600
+    lane.take(())
+    lane.complete = True
+    lane.insert(10, bytes(6000), True)
+    assert lane.size == 0  # half of the memory is for queues that keep little
