@@ -10,7 +10,7 @@ import os
 import subprocess
 import tarfile
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from qmnode.commands.table import app
 from qmnode.directory.file import FileDirectory
 from qmnode.errors import MessageQueuingError
 from qmnode.management.message_documents import BodyForm, MessageDocument
+from qmnode.model.context import SystemClock
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.storage.layout import OPERATIONS
 from qmnode.storage.verification import verify
@@ -59,6 +60,23 @@ CONTENTS: dict[str, list[str]] = {
 }  # fmt: skip
 
 
+class ThatDay(SystemClock):
+    """The time goes on from when the store was written: some of its messages may not wait for more than four days."""
+
+    def __init__(self) -> None:
+        with tarfile.open(STORE) as archive:
+            self._offset = max(member.mtime for member in archive) - super().time()
+
+    def time(self) -> float:
+        return super().time() + self._offset
+
+
+def opened(
+    path: Path, name: str, address: str, directory: FileDirectory | None = None
+) -> AbstractAsyncContextManager[QueueManager]:
+    return QueueManager.open(path, settings_of(name, address), clock=ThatDay(), directory=directory)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     with tarfile.open(STORE) as archive:
@@ -68,7 +86,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def node(folder: Path) -> AsyncIterator[QueueManager]:
-    async with QueueManager.open(folder, settings_of("ALICE", loopback_address())) as node:
+    async with opened(folder, "ALICE", loopback_address()) as node:
         yield node
 
 
@@ -132,7 +150,9 @@ async def test_restore_reads_a_back_up_of_an_older_release_and_jobs_work_on_it(f
     restored = CliRunner().invoke(app, ["restore", str(folder), "--data", str(tmp_path / "restored")])
     assert restored.exit_code == 0, restored.output
     assert verify(tmp_path / "restored").format_version < OPERATIONS
-    async with QueueManager.open(tmp_path / "restored", settings_of("ALICE", loopback_address())) as node:
+    async with QueueManager.open(
+        tmp_path / "restored", settings_of("ALICE", loopback_address()), clock=ThatDay()
+    ) as node:
         job = await node.operations.start_job(Asker("operator"), "move", ["orders"], target="orders;moved")
         async with asyncio.timeout(60):
             while (job := await node.operations.show_job(Asker("operator"), job["job"]))["state"] == "running":
@@ -197,7 +217,9 @@ async def test_what_the_next_hop_would_refuse_holds_up_nothing_behind_it(folder:
     file.write_text(json.dumps({"queue_managers": managers}))
     async with AsyncExitStack() as stack:
         dave = await stack.enter_async_context(
-            QueueManager.open(folder.parent / "dave", settings_of("DAVE", address), directory=FileDirectory(file))
+            QueueManager.open(
+                folder.parent / "dave", settings_of("DAVE", address), clock=ThatDay(), directory=FileDirectory(file)
+            )
         )
         dave.adopt_identifier(guid_from_text(identifiers["DAVE"]))
         number = 0
@@ -206,7 +228,9 @@ async def test_what_the_next_hop_would_refuse_holds_up_nothing_behind_it(folder:
             number = (await dave.queue(rf".\private$\q{number}")).private_queue_number
         await dave.network.start()
         node = await stack.enter_async_context(
-            QueueManager.open(folder, settings_of("ALICE", loopback_address()), directory=FileDirectory(file))
+            QueueManager.open(
+                folder, settings_of("ALICE", loopback_address()), clock=ThatDay(), directory=FileDirectory(file)
+            )
         )
         before = node.queue_collection.dead_letter.message_count
         await node.network.start()
@@ -221,11 +245,11 @@ async def test_a_node_goes_on_where_the_old_one_stopped(folder: Path) -> None:
     async with AsyncExitStack() as stack:
         with structlog.testing.capture_logs():
             address = "127.214.31.99"
-            other = await stack.enter_async_context(QueueManager.open(folder.parent / "o", settings_of("O", address)))
+            other = await stack.enter_async_context(opened(folder.parent / "o", "O", address))
             await other.create_queue(r".\private$\nobody")
             await other.create_queue(r".\private$\nobody-exact", transactional=True)
             await other.network.start()
-            node = await stack.enter_async_context(QueueManager.open(folder, settings_of("ALICE", loopback_address())))
+            node = await stack.enter_async_context(opened(folder, "ALICE", loopback_address()))
             await node.network.start()
             await eventually(lambda: other.names.find(r".\private$\nobody").message_count == 3)
             await eventually(lambda: other.names.find(r".\private$\nobody-exact").message_count == 3)
