@@ -298,11 +298,11 @@ class Lane:
         self.read_ahead.used += size
 
     def _has_room(self, size: int) -> bool:
-        """Whether the window can keep a message. Alone it may be larger than what a queue keeps, if memory is free."""
+        """Whether the window can keep another message: one of several queues, or up to half of what is free."""
         budget = self.read_ahead
         if self.size + size <= budget.queue_bytes:
             return budget.used + size <= budget.limit
-        return not self.window and budget.used + size <= budget.limit // 2
+        return self.size + size <= (budget.limit - budget.used) // 2
 
     def _read(self, locked: Container[int]) -> bool:
         """Fill the empty window. Return False if there were no messages."""

@@ -90,21 +90,21 @@ async def test_messages_count_together_as_they_do_alone(
     assert indexed(qm, together) == indexed(qm, alone) == 0
 
 
-def test_a_message_that_is_larger_than_what_a_queue_keeps_is_kept_alone() -> None:
+def test_a_queue_keeps_more_than_its_part_while_half_of_the_memory_is_free() -> None:
     settings = ReadAheadSettings(messages=10, queue_bytes=1000, total_bytes=10_000)
-    lane = Lane(None, ReadAhead(settings), 64, 0, 0)  # type: ignore[arg-type]
-    lane.insert(1, bytes(3000), True)
-    assert lane.complete
-    assert lane.take(()) == (1, bytes(3000))
-    lane.insert_many([(2, bytes(1500))], True)
-    lane.insert(3, bytes(1500), True)
-    assert not lane.complete  # the second of them is read from the store
-    assert lane.size == 1500
-    lane.take(())
-    lane.complete = True
-    lane.insert_many([(number, bytes(600)) for number in range(4, 10)], True)
-    assert lane.size == 600
-    lane.take(())
+    budget = ReadAhead(settings)
+    lane, other = (Lane(None, budget, number, 0, 0) for number in (64, 66))  # type: ignore[arg-type]
+    lane.insert(1, bytes(2000), True)
+    lane.insert(2, bytes(1300), True)
+    assert lane.complete and lane.size == 3300
+    lane.insert(3, bytes(200), True)
+    assert not lane.complete and lane.size == 3300  # it is read from the store
+    other.insert_many([(number, bytes(600)) for number in range(4, 10)], True)
+    assert other.size == 2400 and not other.complete
+    assert lane.take(()) == (1, bytes(2000)) and lane.take(()) == (2, bytes(1300))
     lane.complete = True
     lane.insert(10, bytes(6000), True)
-    assert lane.size == 0  # half of the memory is for queues that keep little
+    assert lane.size == 0  # half of the memory is for other queues
+    lane.complete = True
+    lane.insert(10, bytes(3500), True)
+    assert lane.size == 3500
