@@ -124,11 +124,16 @@ _SMALL: Final = 16 * 1024
 """Fewer bytes of a body are copied."""
 
 
+_SPARE: Final = 16
+"""Pieces of large bodies that a thread keeps: fresh memory costs more than what is read into it."""
+
+
 class _Shared(threading.local):
-    """One buffer for all connections of a thread: what its loop reads into it is taken in the same step."""
+    """The buffers of all connections of a thread. What its loop reads into ``view`` is taken in the same step."""
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(_PIECE))
+        self.spare: list[bytearray] = []
 
 
 _SHARED: Final = _Shared()
@@ -140,7 +145,7 @@ class FrameReader:
     A stream is either fed to it, or read into its buffers: those of a large body are joined once, when all has come.
     """
 
-    __slots__ = ("_begun", "_filled", "_kept", "_missing", "_parts", "_piece", "_received", "limit")
+    __slots__ = ("_begun", "_filled", "_kept", "_missing", "_parts", "_piece", "_pieces", "_received", "limit")
 
     def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
         self.limit = limit
@@ -156,6 +161,8 @@ class FrameReader:
         """The beginning of its body, before the bytes that are kept."""
         self._piece: memoryview | None = None
         """The part of a large body that is read now."""
+        self._pieces: list[bytearray] = []
+        """The whole pieces among its parts, for use again."""
         self._filled = 0
         """The bytes of that part that have come."""
 
@@ -168,8 +175,12 @@ class FrameReader:
         if self._kept:
             self._parts.append(self._kept)
             self._kept = bytearray()
-        size = min(self._missing, _PIECE, max(_SMALL, self._received))
-        self._piece, self._filled = memoryview(bytearray(size)), 0
+        spare = _SHARED.spare
+        size = min(self._missing, _PIECE, _PIECE if spare else max(_SMALL, self._received))
+        piece = spare.pop() if spare else bytearray(_PIECE if size > _PIECE // 2 else size)
+        if len(piece) == _PIECE:
+            self._pieces.append(piece)
+        self._piece, self._filled = memoryview(piece)[:size], 0
         return self._piece
 
     def filled(self, count: int) -> list[Frame]:
@@ -191,6 +202,9 @@ class FrameReader:
         kind, number = self._begun
         self._begun, self._kept = None, bytearray()
         self._parts.clear()
+        if self._pieces:
+            _SHARED.spare += self._pieces[: _SPARE - len(_SHARED.spare)]
+            self._pieces.clear()
         return Frame(kind, number, body)
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -284,9 +298,9 @@ def received_parts(number: int, items: list[tuple[int, bytes]]) -> Sequence[byte
     return _pack_received_alone(_ALONE_SIZE + size, _MESSAGES, number, lookup, size), value
 
 
-def unpack_received(body: bytes) -> list[tuple[int, bytes]]:
-    """The other way round."""
-    items = []
+def unpack_received(body: bytes) -> list[tuple[int, Packet]]:
+    """The other way round; large values are views of the body."""
+    items: list[tuple[int, Packet]] = []
     offset, end = 0, len(body)
     while offset < end:
         if end - offset < _RECEIVED.size:
@@ -295,6 +309,6 @@ def unpack_received(body: bytes) -> list[tuple[int, bytes]]:
         offset += _RECEIVED.size
         if size > end - offset:
             raise FrameError(f"a message of {size} bytes in a batch that ends before")
-        items.append((lookup, body[offset : offset + size]))
+        items.append((lookup, (body if size < LARGE else memoryview(body))[offset : offset + size]))
         offset += size
     return items

@@ -106,8 +106,10 @@ BROKEN: Final = (PacketError, struct.error, ValueError, IndexError)
 """Exceptions when reading a stored message whose bytes are not a sound packet."""
 
 
-def received_message(lookup_identifier: int, value: bytes) -> Message:
-    """A message from a queue; its packet is parsed when a property is first read."""
+def received_message(lookup_identifier: int, value: Packet) -> Message:
+    """A message from a queue; its packet is parsed when a property is first read. ``value`` may be a view of what came
+    with it: then the body is copied once, as itself.
+    """
     message = Message.__new__(Message)
     attributes = message.__dict__
     attributes["lookup_identifier"] = lookup_identifier
@@ -115,8 +117,14 @@ def received_message(lookup_identifier: int, value: bytes) -> Message:
     attributes["_value"] = value
     if value[FLAGS] & NAMED_DEAD_LETTER:
         with suppress(*BROKEN):
-            attributes["application_dead_letter_queue"] = dead_letter_queue_of(value)
+            attributes["application_dead_letter_queue"] = dead_letter_queue_of(_whole(attributes))
     return message
+
+
+def _whole(attributes: dict[str, Any]) -> bytes:
+    """The stored value of an unparsed message, no longer as a view."""
+    value = attributes["_value"] = bytes(attributes["_value"])
+    return value
 
 
 def value_of_any_packet(packet: bytes, arrival: float) -> bytes:
@@ -135,8 +143,7 @@ def stored_value(message: Message) -> bytes:
 
 def whole_value(message: Message) -> bytes:
     """The same, with the data that follows the packet."""
-    value: bytes = message.__dict__["_value"]
-    return value
+    return _whole(message.__dict__)
 
 
 _SHAPES: Final = Shapes()
@@ -161,7 +168,7 @@ def shapes_of(packets: Iterable[Packet]) -> list[Shape | None]:
 
 def packed(message: Message) -> bytes:
     """The packet of a message that has not been parsed."""
-    return packet_of(message.__dict__["_value"])
+    return packet_of(_whole(message.__dict__))
 
 
 def load(message: Message, name: str) -> None:
@@ -170,14 +177,14 @@ def load(message: Message, name: str) -> None:
     Never raises: unreadable properties keep their defaults, and ``unreadable`` gives the reason.
     """
     attributes = message.__dict__
-    value: bytes = attributes["_value"]
     if name == "body" or name == "label":
         try:
-            _load_content(attributes, value)
+            _load_content(attributes, attributes["_value"])
         except BROKEN:
             pass  # said below, with the other properties
         else:
             return
+    value = _whole(attributes)
     own = dict(attributes)  # keeps what the application has set
     if name in _PROPERTIES:
         try:
@@ -208,16 +215,17 @@ _PROPERTIES: Final = frozenset((
 ))  # fmt: skip
 
 
-def _load_content(attributes: dict[str, Any], value: bytes) -> None:
+def _load_content(attributes: dict[str, Any], value: Packet) -> None:
     """Load the body and the label, all that most applications read."""
     start = read_properties_place(value)[0]
     label_length, body_size, extension_size = read_content_sizes(value, start)
     start += PROPERTIES_SIZE
     label_end = start + 2 * label_length
     body_start = label_end + extension_size
-    attributes.setdefault("body", value[body_start : body_start + body_size])
+    if "body" not in attributes:
+        attributes["body"] = bytes(value[body_start : body_start + body_size])
     # Packets from elsewhere may contain half of a surrogate pair: that must not make the message unreadable.
-    label = value[start : label_end - NULL_SIZE].decode("utf-16-le", "replace") if label_length else ""
+    label = str(value[start : label_end - NULL_SIZE], "utf-16-le", "replace") if label_length else ""
     attributes.setdefault("label", label)
 
 
