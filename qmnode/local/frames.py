@@ -129,7 +129,7 @@ _SPARE: Final = 16
 
 
 class _Shared(threading.local):
-    """The buffers of all connections of a thread. What its loop reads into ``view`` is taken in the same step."""
+    """The buffers of all connections of a thread. Bytes that its loop reads into ``view`` are taken at once."""
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(_PIECE))

@@ -107,8 +107,8 @@ BROKEN: Final = (PacketError, struct.error, ValueError, IndexError)
 
 
 def received_message(lookup_identifier: int, value: Packet) -> Message:
-    """A message from a queue; its packet is parsed when a property is first read. ``value`` may be a view of what came
-    with it: then the body is copied once, as itself.
+    """A message from a queue; its packet is parsed when a property is first read. Of a value that is a view, only the
+    body is copied as long as only body and label are read.
     """
     message = Message.__new__(Message)
     attributes = message.__dict__

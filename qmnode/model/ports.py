@@ -63,8 +63,8 @@ class MessageStore(Protocol):
     def replace_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Store another value of a recoverable message."""
 
-    def delete_message(self, queue_id: int, lookup_identifier: int) -> None:
-        """Delete a recoverable message."""
+    def delete_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
+        """Delete a recoverable message with this value."""
 
     def delete_each(self, queue_id: int, entries: Sequence[Entry]) -> None:
         """Delete recoverable messages of one queue."""

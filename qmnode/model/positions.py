@@ -298,7 +298,7 @@ class Lane:
         self.read_ahead.used += size
 
     def _has_room(self, size: int) -> bool:
-        """Whether the window can keep another message: one of several queues, or up to half of what is free."""
+        """Whether the window can keep another message. It may grow to half of the free memory."""
         budget = self.read_ahead
         if self.size + size <= budget.queue_bytes:
             return budget.used + size <= budget.limit

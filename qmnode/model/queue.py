@@ -444,7 +444,7 @@ class Queue:
             lane.express_count -= 1
             self.express_bytes -= size
         else:
-            self.store.delete_message(self.queue_id, lookup_identifier)
+            self.store.delete_message(self.queue_id, lookup_identifier, value)
             if not self.touched:
                 self.touch()
         lane.count -= 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from qmnode.storage.errors import StoreError
+from qmnode.storage.large import FOLDER, sync_folder
 from qmnode.storage.origin import COPY_MARKER
 from qmnode.storage.store import Store, make_private
 
@@ -26,7 +27,8 @@ async def back_up(store: Store, path: Path) -> None:
     """
     store.flush()
     try:
-        await asyncio.to_thread(_write, store, path)
+        with store.keep_large_messages():
+            await asyncio.to_thread(_write, store, path)
     except StoreError:
         raise
     except Exception as error:  # RocksDB's exceptions have no common class
@@ -42,9 +44,9 @@ def _write(store: Store, path: Path) -> None:
         store.write_checkpoint(written)
         (written / COPY_MARKER).touch()
         written.chmod(_PRIVATE)
-        _sync(written)
+        sync_folder(written)
         written.rename(path)
-    _sync(path.parent)
+    sync_folder(path.parent)
 
 
 def restore(backup: Path, data: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
@@ -68,30 +70,27 @@ def restore(backup: Path, data: Path, progress: Callable[[int, int], None] = lam
 
 def _copy(backup: Path, data: Path, progress: Callable[[int, int], None]) -> int:
     files = sorted(path for path in backup.iterdir() if path.is_file() and path.name not in ("LOCK", _CURRENT))
+    if (large := backup / FOLDER).is_dir():
+        files += sorted(path for path in large.iterdir() if path.is_file())
+        (data / FOLDER).mkdir(_PRIVATE)
     # CURRENT last: without it, the directory is not taken for a store.
     files.append(backup / _CURRENT)
     total, done = sum(path.stat().st_size for path in files), 0
     (data / COPY_MARKER).touch()
     for path in files:
-        with path.open("rb") as source, (data / path.name).open("wb") as target:
+        copy = data / path.relative_to(backup)
+        with path.open("rb") as source, copy.open("wb") as target:
             while chunk := source.read(_CHUNK):
                 target.write(chunk)
                 done += len(chunk)
                 progress(done, total)
             target.flush()
             os.fsync(target.fileno())
-        (data / path.name).chmod(0o600)
-    _sync(data)
+        copy.chmod(0o600)
+    if large.is_dir():
+        sync_folder(data / FOLDER)
+    sync_folder(data)
     return done
-
-
-def _sync(folder: Path) -> None:
-    """Make the entries of a directory survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _empty(folder: Path) -> None:

@@ -8,7 +8,9 @@ priority and whose other seven grow with arrival (MS-MQDMPR 3.1.7.1.9). All numb
 | meta | name | facts about the node: format version, identifier blocks, origin |
 | meta | `identity`, queue (u32), 0, digest | a message id that a queue remembers (qmnode.model.duplicates) |
 | meta | `identity`, queue (u32), 1, number (u64) | the same ids in the order of their arrival |
+| meta | `large`, 0, queue (u32), lookup identifier (u64) | file of a large message, and its bytes (two u64) |
 | messages | queue (u32), lookup identifier (u64) | prefix (20 bytes), UserMessage packet: qmnode.model.record |
+| messages | the same, of a large message | reference to the file that has them: qmnode.storage.large |
 | express | the same | the same, if memory has no room; written without the log, emptied at every start |
 | expiry | second (u32), queue (u32), lookup identifier (u64) | nothing; groups: see qmnode.model.expiry |
 | queues | queue (u32) | definition, JSON |
@@ -31,7 +33,11 @@ transmit the data behind their packets.
 """
 OPERATIONS: Final = 3
 """The version of a store that has, or had, jobs over messages: an older program would leave them undone."""
-NEWEST_FORMAT: Final = OPERATIONS
+LARGE_MESSAGES: Final = 4
+"""The version of a store that has, or had, large messages in files of their own: an older program would take the
+references for messages.
+"""
+NEWEST_FORMAT: Final = LARGE_MESSAGES
 
 MESSAGE_KEY: Final = struct.Struct(">IQ")
 EXPIRY_KEY: Final = struct.Struct(">IIQ")
@@ -40,6 +46,11 @@ EVENTS_KEY: Final = struct.Struct(">Q")
 IDENTITY: Final = b"identity"
 IDENTITY_KEY: Final = struct.Struct(">8sIB16s")
 IDENTITY_AGE_KEY: Final = struct.Struct(">8sIBQ")
+LAST_KEY: Final = b"\xff" * (MESSAGE_KEY.size + 1)
+"""Behind the key of any message."""
+LARGE: Final = b"large\0"
+LARGE_FILE: Final = struct.Struct(">QQ")
+"""Number of the file, and bytes of the value."""
 
 
 class Family(StrEnum):

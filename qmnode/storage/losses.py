@@ -5,7 +5,7 @@ First record the state of the directory (:func:`examine`), then open the store a
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,8 @@ LOSSES: Final = "losses"
 REPORTED_FOR: Final = 7 * 24 * 3600.0
 """Seconds for which a loss is reported after a start found it."""
 _KEPT: Final = 20
+_NAMED: Final = 100
+"""Files of large messages that a loss names."""
 _ALL: Final = 1 << 64
 """Greater than any sequence number."""
 _ADVICE: Final = (
@@ -45,7 +47,7 @@ class Loss:
     until: float
     """When the last synced write was made."""
     logs: tuple[str, ...] = ()
-    """Damage found in the logs."""
+    """Damage found in the logs, and in the files of large messages."""
     found: float = 0.0
     """When a start found the loss."""
 
@@ -149,6 +151,16 @@ def first_needed_log(path: Path, before: Before) -> int:
         return needed_log(database)
     finally:
         database.close()
+
+
+def with_files(loss: Loss | None, faults: Sequence[str], known: Sequence[Loss]) -> Loss | None:
+    """The loss, with the faults of the files of large messages that no loss reported before had."""
+    before = {fault for one in known for fault in one.logs}
+    faults = tuple(fault for fault in faults if fault not in before)
+    if not faults:
+        return loss
+    loss = loss or Loss(0, 0, 0.0, time.time())
+    return replace(loss, messages=max(loss.messages, len(faults)), logs=(*loss.logs, *faults[:_NAMED]))
 
 
 def remember(store: "Store", loss: Loss) -> None:

@@ -1,6 +1,7 @@
 """A store on RocksDB: opening it, and the reads and writes of the model."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from heapq import merge
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,6 @@ from rocksdict import (
     DBRecoveryMode,
     Options,
     Rdict,
-    RdictIter,
     ReadOptions,
 )
 
@@ -25,12 +25,14 @@ from qmnode.model.traffic import Histogram
 from qmnode.settings.node import StorageSettings
 from qmnode.storage.errors import StoreError
 from qmnode.storage.express import ExpressMemory
+from qmnode.storage.large import SMALLEST, LargeMessages, read_value
 from qmnode.storage.layout import (
     EXPIRY_KEY,
     FORMAT_VERSION,
     IDENTITY,
     IDENTITY_AGE_KEY,
     IDENTITY_KEY,
+    LARGE_MESSAGES,
     MESSAGE_KEY,
     NAMED_DEAD_LETTERS,
     NEWEST_FORMAT,
@@ -47,8 +49,10 @@ from qmnode.storage.losses import (
     first_needed_log,
     recent,
     remember,
+    with_files,
 )
 from qmnode.storage.origin import COPY_MARKER, SEQUENCE_TIME_STAMP, take_origin
+from qmnode.storage.records import check_end, scan, unreadable
 from qmnode.storage.space import space
 from qmnode.storage.writer import SyncedMark, Writer, write_synced
 
@@ -114,7 +118,14 @@ class Store:
         self.losses: list[Loss] = []
         """Recently found losses of synced writes."""
         self._messages = self._handles[Family.MESSAGES]
-        self._writer = Writer(database, settings.sync == "thread", mark, self._messages)
+        self._large = LargeMessages(
+            path,
+            self._messages,
+            self._handles[Family.META],
+            self._families[Family.META],
+            lambda: self._raise_format(LARGE_MESSAGES),
+        )
+        self._writer = Writer(database, settings.sync == "thread", mark, self._messages, self._large)
         self._express = self._handles[Family.EXPRESS]
         self._memory = ExpressMemory(settings.express_memory)
         self._format = FORMAT_VERSION
@@ -159,6 +170,7 @@ class Store:
             raise StoreError(f"the message store {path} cannot be opened: {reason}") from error
         try:
             store._check_version()
+            loss = with_files(loss, store._large.take_up(), recent(store.get_meta(LOSSES)))
             if loss is not None:
                 log.error("the message store has lost what was synced", reason=loss.sentence)
                 remember(store, loss)
@@ -244,27 +256,33 @@ class Store:
         key, writer = MESSAGE_KEY.pack(queue_id, lookup_identifier), self._writer
         if key in writer.arrived:
             writer.arrived[key] = value
-        else:
+        elif len(value) < SMALLEST:
             writer.batch.put(key, value, self._messages)
-
-    def delete_message(self, queue_id: int, lookup_identifier: int) -> None:
-        """Delete a recoverable message. One that came in the same pass is not written at all."""
-        key, writer = MESSAGE_KEY.pack(queue_id, lookup_identifier), self._writer
-        if writer.arrived.pop(key, None) is None:
-            writer.batch.delete(key, self._messages)
         else:
+            self._large.place(writer.batch, key, value)
+
+    def delete_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
+        """Delete a recoverable message with this value. One that came in the same pass is not written at all."""
+        key, writer = MESSAGE_KEY.pack(queue_id, lookup_identifier), self._writer
+        if writer.arrived.pop(key, None) is not None:
             self._mark.messages -= 1
+            return
+        writer.batch.delete(key, self._messages)
+        if len(value) >= SMALLEST:
+            self._large.free(writer.batch, key)
 
     def delete_each(self, queue_id: int, entries: Sequence[Entry]) -> None:
         """Delete recoverable messages of one queue, which need not have been written yet."""
         writer, messages, pack = self._writer, self._messages, MESSAGE_KEY.pack
         arrived, delete = writer.arrived, writer.batch.delete
-        for lookup_identifier, _ in entries:
+        for lookup_identifier, value in entries:
             key = pack(queue_id, lookup_identifier)
             if arrived and arrived.pop(key, None) is not None:
                 self._mark.messages -= 1
-            else:
-                delete(key, messages)
+                continue
+            delete(key, messages)
+            if len(value) >= SMALLEST:
+                self._large.free(writer.batch, key)
 
     def put_express(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Store an express message: in memory, or outside the log."""
@@ -289,6 +307,7 @@ class Store:
         begin, end = MESSAGE_KEY.pack(queue_id, first), MESSAGE_KEY.pack(queue_id, stop)
         self._writer.place_arrived()
         self._writer.batch.delete_range(begin, end, self._messages)
+        self._large.free_range(self._writer.batch, begin, end)
         self._memory.delete_range(queue_id, first, stop)
         if self._spilled:
             self._writer.volatile.delete_range(begin, end, self._express)
@@ -383,20 +402,12 @@ class Store:
         try:
             value: bytes | None = self._families[family].get(key)
         except Exception as error:
-            raise _unreadable(error) from error
+            raise unreadable(error) from error
         return value
 
     def scan(self, family: Family, first: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Records from ``first`` up to, but not including, ``end``, in the order of their keys."""
-        iterator = self._families[family].iter()
-        iterator.seek(first)
-        while iterator.valid():
-            key: bytes = iterator.key()
-            if end is not None and key >= end:
-                return
-            yield key, iterator.value()
-            iterator.next()
-        _check_end(iterator)
+        return scan(self._families[family], first, end)
 
     def get_identity(self, queue_id: int, digest: bytes) -> bytes | None:
         """The record of a message id, by its digest."""
@@ -424,7 +435,7 @@ class Store:
             return value
         key = MESSAGE_KEY.pack(queue_id, lookup_identifier)
         value = self.get(Family.MESSAGES, key)
-        return self.get(Family.EXPRESS, key) if value is None else value
+        return self.get(Family.EXPRESS, key) if value is None else read_value(self.path, key, value)
 
     def read_messages(self, queue_id: int, first: int, last: int, limit: int, size: int, express: bool) -> list[Entry]:
         """Messages from ``first`` to ``last``, until ``limit`` messages or ``size`` bytes."""
@@ -455,14 +466,14 @@ class Store:
             key = iterator.key()
             if key > end:
                 break
-            value = iterator.value()
+            value = read_value(self.path, key, iterator.value())
             entries.append((unpack(key[4:], "big"), value))
             size -= len(value)
             if len(entries) >= limit or size <= 0:
                 break
             iterator.next()
         else:
-            _check_end(iterator)
+            check_end(iterator)
         return entries
 
     def read_backwards(self, queue_id: int, last: int, first: int, limit: int, express: bool) -> list[Entry]:
@@ -483,10 +494,10 @@ class Store:
             key = iterator.key()
             if key < begin:
                 break
-            entries.append((int.from_bytes(key[4:], "big"), iterator.value()))
+            entries.append((int.from_bytes(key[4:], "big"), read_value(self.path, key, iterator.value())))
             iterator.prev()
         else:
-            _check_end(iterator)
+            check_end(iterator)
         return entries
 
     def read_expiry(self, first: tuple[int, int, int], last: int, limit: int) -> list[tuple[int, int, int]]:
@@ -512,10 +523,15 @@ class Store:
 
     # Opening and closing
 
+    def keep_large_messages(self) -> AbstractContextManager[None]:
+        """While a checkpoint is written, the files of large messages stay, although their messages go."""
+        return self._large.kept()
+
     def write_checkpoint(self, path: str | Path) -> None:
-        """Write a checkpoint of the flushed data; may run in a thread."""
+        """Write a checkpoint of the flushed data; may run in a thread, while large messages are kept."""
         number = self._writer.written
         Checkpoint(self._database).create_checkpoint(str(path))
+        self._large.copy_to(Path(path))
         write_synced(Path(path), number, self._mark.messages)
         (Path(path) / COPY_MARKER).touch()
 
@@ -563,19 +579,6 @@ def _close(part: Rdict) -> Exception | None:
 
 def _is_full(error: Exception) -> bool:
     return "No space left on device" in str(error)  # RocksDB has no error numbers
-
-
-def _check_end(iterator: RdictIter) -> None:
-    """Raise if an iterator stopped at an unreadable record, which must not look like the end of a queue."""
-    if not iterator.valid():
-        try:
-            iterator.status()
-        except Exception as error:
-            raise _unreadable(error) from error
-
-
-def _unreadable(error: Exception) -> StoreError:
-    return StoreError(f"the message store cannot be read: {error}. Stop the node and check the store (qmnode verify)")
 
 
 def _is_cut(entries: list[Entry], limit: int, size: int) -> bool:

@@ -17,8 +17,19 @@ from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Counters, Queue
 from qmnode.model.record import FLAGS, NEVER, PREFIX, PREFIX_SIZE, VERSION, RecordFlag, expiry, packet_of
 from qmnode.storage.errors import StoreError
-from qmnode.storage.layout import EXPIRY_KEY, MESSAGE_KEY, NEWEST_FORMAT, QUEUE_KEY, Family
+from qmnode.storage.large import number_of, read_value, size_of
+from qmnode.storage.layout import (
+    EXPIRY_KEY,
+    LARGE,
+    LARGE_FILE,
+    LAST_KEY,
+    MESSAGE_KEY,
+    NEWEST_FORMAT,
+    QUEUE_KEY,
+    Family,
+)
 from qmnode.storage.losses import LOSSES, Before, examine, find_loss, needed_log, recent
+from qmnode.storage.records import scan
 
 MAXIMUM_FINDINGS: Final = 1000
 _PROGRESS_EVERY: Final = 1000
@@ -84,7 +95,7 @@ def verify(path: Path, progress: Callable[[int, int | None], None] = lambda done
     with _not_in_use(path):
         before = examine(path)
         with _opened(path) as (database, families):
-            check = _Check(families, progress)
+            check = _Check(path, families, progress)
             check.losses(database, before)
             check.run()
             return check.report
@@ -141,12 +152,15 @@ def _opened(path: Path) -> Iterator[tuple[Rdict, dict[Family, Rdict]]]:
 
 
 class _Check:
-    def __init__(self, families: dict[Family, Rdict], progress: Callable[[int, int | None], None]) -> None:
+    def __init__(self, path: Path, families: dict[Family, Rdict], progress: Callable[[int, int | None], None]) -> None:
+        self._path = path
         self._families = families
         self._progress = progress
         self._queues: dict[int, str] = {}
         self._counted: dict[int, _Counted] = {}
         self._expected = 0
+        self._large: dict[bytes, tuple[int, ...]] = {}
+        """Number of the file and bytes of each large message, by its key."""
         self.report = Report()
 
     def losses(self, database: Rdict, before: Before) -> None:
@@ -168,7 +182,15 @@ class _Check:
         except Exception as error:  # as below
             self.report.add("meta", f"cannot be read: {error}")
             return
-        for step in (self._definitions, self._counters_decode, self._messages, self._counters, self._transactions):
+        steps = (
+            self._definitions,
+            self._counters_decode,
+            self._large_messages,
+            self._messages,
+            self._counters,
+            self._transactions,
+        )
+        for step in steps:
             try:
                 step()
             except Exception as error:  # RocksDB reports a damaged block, with no common class
@@ -245,6 +267,10 @@ class _Check:
             except Exception as error:  # struct.error, which says enough
                 self.report.add(f"counters {key.hex()}", f"do not decode: {error}")
 
+    def _large_messages(self) -> None:
+        for key, value in scan(self._families[Family.META], LARGE, LARGE + LAST_KEY):
+            self._large[key.removeprefix(LARGE)] = LARGE_FILE.unpack(value)
+
     def _messages(self) -> None:
         for key, value in self._records(Family.MESSAGES):
             self.report.messages += 1
@@ -258,8 +284,18 @@ class _Check:
             where = f"message {lookup_identifier:#x} in {name or f'queue {queue_id}'}"
             if name is None:
                 self.report.add(where, "there is no such queue")
-            self._counted.setdefault(queue_id, _Counted()).add(lookup_identifier, len(value) - PREFIX_SIZE)
-            self._message(where, queue_id, lookup_identifier, value)
+            size = size_of(value)
+            self._counted.setdefault(queue_id, _Counted()).add(lookup_identifier, size - PREFIX_SIZE)
+            try:
+                whole = read_value(self._path, key, value)
+            except StoreError as error:
+                self.report.add(where, str(error))
+            else:
+                self._message(where, queue_id, lookup_identifier, whole)
+            if (number := number_of(value)) and self._large.pop(key, None) != (number, size):
+                self.report.add(where, "the index of large messages does not know its file")
+        for key in self._large:
+            self.report.add(f"large message {key.hex()}", "the index has it, and it is not there")
         self._progress(self.report.messages, self.report.messages)
 
     def _message(self, where: str, queue_id: int, lookup_identifier: int, value: bytes) -> None:

@@ -9,7 +9,9 @@ batch would put and delete it, and its other records say the same without it.
 
 Many callers share one future, because a future, or a write, for each message is what makes a store slow. There are two
 ways to sync. *Inline* writes and syncs in the loop at the end of the pass. *Thread* writes without a sync in the loop
-and syncs the log in a thread; writes made meanwhile share the next sync.
+and syncs the log in a thread; writes made meanwhile share the next sync. Large messages are written to their files, and
+synced, before the batch: in the loop as well, or in a thread while the loop goes on. Until then the batch *leaves*, and
+later changes wait in the next one.
 
 A write that was never synced may end torn when power fails; it was never confirmed. A synced write must be there at the
 next start. RocksDB cannot tell the two apart: to it, a log that ends early ends there. So the file ``SYNCED`` holds the
@@ -30,16 +32,17 @@ import struct
 import time
 import zlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
 from qmnode.model.traffic import Histogram
 from qmnode.storage.errors import StoreError
+from qmnode.storage.large import SMALLEST, LargeMessages
 
 SYNCED_FILE: Final = "SYNCED"
 _SIZE: Final = 4096
@@ -230,6 +233,15 @@ class _Written(asyncio.Future[None]):
         return False
 
 
+class _Leaving(NamedTuple):
+    """A batch that is written when its large messages are in their files."""
+
+    batch: WriteBatch
+    future: _Written
+    files: "Future[None]"
+    free: list[int]
+
+
 class Writer:
     """Collects the writes of a pass in ``batch`` (logged) and ``volatile`` (not logged), and writes them together."""
 
@@ -239,7 +251,10 @@ class Writer:
         "_dirty",
         "_executor",
         "_failure",
+        "_free",
         "_future",
+        "_large",
+        "_leaving",
         "_logged",
         "_mark",
         "_messages",
@@ -257,11 +272,15 @@ class Writer:
         "written",
     )
 
-    def __init__(self, database: Rdict, in_thread: bool, mark: SyncedMark, messages: Any) -> None:
+    def __init__(self, database: Rdict, in_thread: bool, mark: SyncedMark, messages: Any, large: LargeMessages) -> None:
         """``messages`` is the handle of the column family that ``arrived`` is for."""
         self._database = database
         self._mark = mark
         self._messages = messages
+        self._large = large
+        self._leaving: _Leaving | None = None
+        self._free: list[int] = []
+        """Files of large messages whose removal is written, and not synced yet."""
         self.written = 0
         """The sequence number of the last logged write. Unlogged writes have numbers too, which no recovery finds."""
         self.batch = WriteBatch(raw_mode=True)
@@ -309,6 +328,8 @@ class Writer:
         """The future of writes that are not on disk yet, or None."""
         if self._future is not None:
             return self._future
+        if self._leaving is not None:
+            return self._leaving.future
         return self._unsynced[-1] if self._unsynced else None
 
     @property
@@ -328,12 +349,65 @@ class Writer:
         loop.call_soon(self._pass_over)
 
     def _pass_over(self) -> None:
-        if self._future is not None:
-            self._settle(self._executor is None)
+        if self._future is None or self._leaving is not None:  # changes made while a batch leaves go with the next
+            return
+        if self._executor is not None:
+            try:
+                self._gather()
+                if self._large.pending:
+                    self._leave(self._future)
+                    return
+            except Exception as error:
+                future, self._future = self._future, None
+                self._fail(error, future)
+                return
+        self._settle(self._executor is None)
+
+    def _leave(self, future: _Written) -> None:
+        """Write the large messages of the batch, and sync them in a thread; the loop goes on meanwhile."""
+        pending, free = self._large.leave()
+        files = self._large.begin(pending)
+        leaving = self._leaving = _Leaving(self.batch, future, files, free)
+        self.batch, self._future = WriteBatch(raw_mode=True), None
+        asyncio.wrap_future(files).add_done_callback(lambda done: self._left(leaving, done))
+
+    def _left(self, leaving: _Leaving, done: "asyncio.Future[None]") -> None:
+        if not done.cancelled():
+            done.exception()  # seen below
+        if self._leaving is leaving:
+            self._end_leaving()
+            self._sync_written()
+        self._pass_over()  # changes made meanwhile, also if another caller has ended this
+
+    def _end_leaving(self) -> None:
+        """Write the batch that leaves, if any does, and wait for its large messages before that."""
+        leaving, self._leaving = self._leaving, None
+        if leaving is None:
+            return
+        try:
+            leaving.files.result()
+            self._database.write(leaving.batch, self._logged)
+            self.written = self._database.latest_sequence_number()
+        except Exception as error:
+            future, self._future = self._future, None
+            self._fail(error, leaving.future, future)
+            return
+        self._large.arrived()
+        self._free += leaving.free
+        self._unsynced.append(leaving.future)
+
+    def _release(self) -> None:
+        """All that was written is synced."""
+        if self._free:
+            free, self._free = self._free, []
+            self._large.release(free)
 
     def flush(self) -> None:
         """Write and sync now."""
         self.check()
+        if self._leaving is not None:
+            self._end_leaving()
+            self.check()
         self._settle(True)
         self.check()
 
@@ -354,6 +428,10 @@ class Writer:
     def make_visible(self) -> None:
         """Write now, so that reads see it. The sync comes at the end of the pass, and its callers wait for that."""
         self.check()
+        if self._leaving is not None:
+            self._end_leaving()
+            self.check()
+            self._sync_written()
         try:
             written = self._write(self._logged)
         except Exception as error:
@@ -365,20 +443,29 @@ class Writer:
                 self._dirty = True
                 self.durable()
 
-    def _write(self, options: WriteOptions) -> bool:
-        """Hand the batches to RocksDB. Return whether there was anything to log."""
+    def _gather(self) -> None:
+        """Complete the batch, and hand the one that is not logged to RocksDB."""
         self.before_write()
         if self.volatile_used:
             volatile, self.volatile = self.volatile, WriteBatch(raw_mode=True)
             self.volatile_used = False
             self._database.write(volatile, self._unlogged)
         self.place_arrived()
+
+    def _write(self, options: WriteOptions) -> bool:
+        """Hand the batches to RocksDB. Return whether there was anything to log."""
+        self._gather()
         batch = self.batch
         if not len(batch):
             return False
         self.batch = WriteBatch(raw_mode=True)
+        pending, free = self._large.leave()
+        if pending:
+            self._large.write(pending)
+        self._free += free
         self._database.write(batch, options)
         self.written = self._database.latest_sequence_number()
+        self._large.arrived()
         return True
 
     def place_arrived(self) -> None:
@@ -387,7 +474,10 @@ class Writer:
             arrived, self.arrived = self.arrived, {}
             put, messages = self.batch.put, self._messages
             for key, value in arrived.items():
-                put(key, value, messages)
+                if len(value) < SMALLEST:
+                    put(key, value, messages)
+                else:
+                    self._large.place(self.batch, key, value)
 
     def _settle(self, sync: bool) -> None:
         """Write the batches and sync, here or in the thread, then wake the waiters."""
@@ -400,8 +490,10 @@ class Writer:
         except Exception as error:
             self._fail(error, future)
             return
-        if sync and self.written:
-            self._mark.move(self.written)
+        if sync:
+            if self.written:
+                self._mark.move(self.written)
+            self._release()
         if sync or not (self._dirty or self._unsynced):
             self._resolve([*self._unsynced, future] if self._unsynced else [future])
         elif future is not None:
@@ -434,7 +526,8 @@ class Writer:
         self.batch = WriteBatch(raw_mode=True)
         self.arrived = {}
         unsynced, self._unsynced = self._unsynced, []
-        for future in (*unsynced, *waiting):
+        leaving, self._leaving = self._leaving, None
+        for future in (*unsynced, leaving.future if leaving is not None else None, *waiting):
             if future is not None and not future.done():
                 future.set_exception(self._failure)
                 future.exception()
@@ -442,16 +535,23 @@ class Writer:
             log.error("the message store failed", reason=str(error))
             self.on_failure()
 
+    def _sync_written(self) -> None:
+        if self._unsynced:
+            self._start_sync()
+
     def _start_sync(self) -> None:
         if self._syncing or self._executor is None:
             return
         self._syncing = True
         covered, written = list(self._unsynced), self.written
+        free, self._free = self._free, []
         loop = asyncio.get_running_loop()
         done = loop.run_in_executor(self._executor, self._database.flush_wal, True)
-        done.add_done_callback(lambda result: self._sync_done(result, covered, written))
+        done.add_done_callback(lambda result: self._sync_done(result, covered, written, free))
 
-    def _sync_done(self, result: "asyncio.Future[None]", covered: list[_Written], written: int) -> None:
+    def _sync_done(
+        self, result: "asyncio.Future[None]", covered: list[_Written], written: int, free: list[int]
+    ) -> None:
         self._syncing = False
         error = result.exception()
         if error is not None:
@@ -459,6 +559,7 @@ class Writer:
             return
         if written:
             self._mark.move(written)
+        self._large.release(free)
         for future in covered:
             if not future.done():
                 self._synced_now(future)
@@ -471,8 +572,11 @@ class Writer:
         if self._closed:
             return
         if self._failure is None:
+            self._end_leaving()
+        if self._failure is None:
             self._settle(True)
         self._closed = True
         if self._executor is not None:
             self._executor.shutdown(wait=True)
+        self._large.close()
         del self._database, self._messages  # the lock on the directory is released with the last reference

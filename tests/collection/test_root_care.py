@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pwd
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.module_utils import _internal
 
+import qmnode
 from tests.collection.conftest import COLLECTION, COLLECTIONS, REPOSITORY, ModuleFailed, Modules
 from tests.lab.nodes import NodeProcess, launch
 
@@ -176,6 +178,17 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+LARGE = 300_000
+
+
+async def send_large(socket: Path) -> None:
+    """Send a message that the store has in a folder."""
+    async with qmnode.connect(socket) as manager:
+        await manager.create_queue(r".\private$\large")
+        async with await manager.open_queue(r"DIRECT=OS:.\private$\large", qmnode.Access.SEND) as queue:
+            await queue.send(qmnode.Message(bytes(LARGE), recoverable=True))
+
+
 def test_a_store_is_copied_packed_and_restored_as_the_daemon(lab: Path, node: Node, program: Path) -> None:
     (lab / "daemon/backups").mkdir()
     give(lab / "daemon/backups")
@@ -183,6 +196,7 @@ def test_a_store_is_copied_packed_and_restored_as_the_daemon(lab: Path, node: No
         plant(lab / "daemon/backups" / name, lab / "root/secret")
     archive = lab / "root/first.tar.gz"
     archive.symlink_to("secret")
+    asyncio.run(send_large(node.socket))
 
     packed = run("pack.py", program, node.socket, lab / "daemon/backups", DAEMON, archive)
 
@@ -214,6 +228,7 @@ def test_a_store_is_copied_packed_and_restored_as_the_daemon(lab: Path, node: No
         capture_output=True, text=True, check=False, user=DAEMON, group="nogroup", extra_groups=[], cwd="/",
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert [file.stat().st_size > LARGE for file in (data / "large").iterdir()] == [True]
 
 
 @pytest.mark.parametrize("planted", ["link", "pipe", "folder", "nothing"])

@@ -9,6 +9,7 @@ from typing import Final
 from qmnode import Access, Message, MessageQueuingError
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.model.api import QueueApi, Seek, TransactionApi
+from qmnode.storage.large import SMALLEST
 from qmnode.structures.error_codes import ErrorCode
 from tests.crash.ledger import Ledger, Sent, State, Unit
 
@@ -19,6 +20,8 @@ TRANSACTIONAL: Final = (FIRST, SECOND)
 SIDE: Final = ";side"
 """The subqueue of each queue that messages are moved to."""
 CLIENTS: Final = 5
+LARGE: Final = 0.05
+"""The part of large messages."""
 OWN: Final = tuple(rf".\private$\own{number}" for number in range(CLIENTS))
 """Queues of one client each, which it purges."""
 QUEUES: Final = (PLAIN, JOURNALED, *TRANSACTIONAL, *OWN)
@@ -120,6 +123,8 @@ class Client:
         express = queue == PLAIN and self.random.random() < 0.3
         priority = 0 if transactional else self.random.choice((3, 3, 3, 0, 5, 7))
         size = self.random.choice((10, 200, 1000, 1000, 4000, 20000))
+        if self.random.random() < LARGE:  # in a file of its own
+            size = self.random.choice((SMALLEST - 300, SMALLEST, SMALLEST * 3 // 2, SMALLEST * 3))
         sent = self.ledger.sending(unit, self.number, queue, priority, size, express)
         return sent, Message(sent.body, priority=priority, recoverable=not express, label=str(sent.number))
 

@@ -58,11 +58,26 @@ class Disk:
 
     def _accept(self) -> None:
         """All that is there now is durable."""
-        self._entries = {file.name: file.stat().st_ino for file in self.store.iterdir() if file.is_file()}
-        self._sizes = {file.stat().st_ino: file.stat().st_size for file in self.store.iterdir() if file.is_file()}
+        self._entries = self._there()
+        self._sizes = {status.st_ino: status.st_size for status in (file.stat() for file in self._files())}
+        self._spoilt: set[int] = set()
+        """Files that were written over and not synced."""
         self._journal.write_bytes(b"")
         for file in self._shadow.iterdir():
             file.unlink()
+
+    def _files(self) -> list[Path]:
+        return [file for file in self.store.rglob("*") if file.is_file()]
+
+    def _there(self) -> dict[str, dict[str, int]]:
+        """The entries of each directory, by its place in the store, with their inodes."""
+        folders = [self.store, *(folder for folder in self.store.rglob("*") if folder.is_dir())]
+        return {
+            f"./{folder.relative_to(self.store)}" if folder != self.store else ".": {
+                file.name: file.stat().st_ino for file in folder.iterdir()
+            }
+            for folder in folders
+        }
 
     def _read_journal(self) -> None:
         for line in self._journal.read_text().splitlines():
@@ -70,8 +85,12 @@ class Disk:
             if kind == "S":
                 inode, size = int(words[0]), int(words[1])
                 self._sizes[inode] = max(size, self._sizes.get(inode, 0))
+                self._spoilt.discard(inode)
+            elif kind == "O":
+                self._spoilt.add(int(words[0]))
             else:
-                self._entries = {name: int(inode) for name, inode in (word.rsplit(":", 1) for word in words)}
+                folder, *found = words
+                self._entries[folder] = {name: int(inode) for name, inode in (word.rsplit(":", 1) for word in found)}
 
     def cut(self, chance: random.Random | None = None) -> int:
         """Leave what a power cut would; the process has been killed. The number of bytes that were lost.
@@ -81,23 +100,32 @@ class Disk:
         self._read_journal()
         keep_entries = chance is not None and chance.random() < 0.5
         keep_bytes = chance is not None and chance.random() < 0.5
-        now = {file.name: file.stat().st_ino for file in self.store.iterdir() if file.is_file()}
-        for name, inode in now.items():
-            kept = self._shadow / str(inode)
+        now = self._there()
+        for file in self._files():
+            kept = self._shadow / str(file.stat().st_ino)
             if not kept.exists():
-                os.link(self.store / name, kept)
+                os.link(file, kept)
+        for entry in self.store.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         lost = 0
-        for name in now:
-            (self.store / name).unlink()
-        for name, inode in (now if keep_entries else self._entries).items():
-            file = self._shadow / str(inode)
-            size = file.stat().st_size
-            durable = min(self._sizes.get(inode, 0), size)
-            if chance is not None and keep_bytes:
-                durable = chance.randint(durable, size)
-            lost += size - durable
-            os.truncate(file, durable)
-            os.link(file, self.store / name)
+        left = now if keep_entries else self._entries
+        folders = {".", *(f"./{name}" for name in left["."])}
+        for folder in sorted(left.keys() & folders):
+            (self.store / folder).mkdir(mode=0o700, exist_ok=True)
+            for name, inode in left[folder].items():
+                file = self._shadow / str(inode)
+                if not file.exists():
+                    continue  # a directory
+                size = file.stat().st_size
+                durable = min(self._sizes.get(inode, 0), size)
+                if chance is not None and keep_bytes:
+                    durable = chance.randint(durable, size)
+                lost += size - durable
+                os.truncate(file, durable)
+                if inode in self._spoilt and not keep_bytes:
+                    lost += durable
+                    file.write_bytes(random.Random(inode).randbytes(durable))
+                os.link(file, self.store / folder / name)
         self._accept()
         return lost
 

@@ -3,12 +3,14 @@
  * A killed process keeps what it wrote in the page cache, so killing it proves nothing about syncing. This shim notes in
  * a journal what was really synced; after the kill, tests/crash/disk.py cuts the store's files back to that:
  *
- *   S <inode> <bytes>          the first <bytes> of this file were synced
- *   D <name>:<inode> ...       the directory was synced with these entries
+ *   S <inode> <bytes>               the first <bytes> of this file were synced
+ *   O <inode>                       bytes of this file were written over, and not synced yet
+ *   D <folder> <name>:<inode> ...   the directory was synced with these entries
  *
  * Files that are removed or replaced keep a link in the shadow directory, since a removal that was not synced may not
- * have happened. The size is read before the sync: what others append meanwhile does not count. Only the one flat
- * directory SHIM_ROOT is watched. Files in it are only appended to, as RocksDB does; a size says all.
+ * have happened. The size is read before the sync: what others append meanwhile does not count. Only the directory
+ * SHIM_ROOT and the folders in it are watched. RocksDB only appends to files; a size says all. Of a file that is written
+ * over, with pwritev, nothing is left after a cut before its sync.
  *
  * The control file holds two numbers, which a test changes while the node runs: the errno with which writes fail, and
  * that with which syncs fail; 0 is none. SHIM_NO_SYNC makes syncs succeed without doing or noting anything: a node that
@@ -114,6 +116,36 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
   return refuse(fd, write_error()) ? -1 : REAL(writev)(fd, parts, count);
 }
 
+static void note(const char *line, size_t length);
+
+static ssize_t overwrite(int fd, const struct iovec *parts, int count, off_t offset) {
+  struct stat status;
+  if (refuse(fd, write_error())) return -1;
+  if (watched(fd) && !no_sync && fstat(fd, &status) == 0 && offset < status.st_size) {
+    char line[64];
+    note(line, (size_t)snprintf(line, sizeof line, "O %llu\n", (unsigned long long)status.st_ino));
+  }
+  return REAL(pwritev)(fd, parts, count, offset);
+}
+
+ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset) {
+  return overwrite(fd, parts, count, offset);
+}
+
+ssize_t pwritev64(int fd, const struct iovec *parts, int count, off_t offset) {
+  return overwrite(fd, parts, count, offset);
+}
+
+ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
+  (void)flags;
+  return overwrite(fd, parts, count, offset);
+}
+
+ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
+  (void)flags;
+  return overwrite(fd, parts, count, offset);
+}
+
 int ftruncate(int fd, off_t size) { return refuse(fd, write_error()) ? -1 : REAL(ftruncate)(fd, size); }
 
 int fallocate(int fd, int mode, off_t offset, off_t size) {
@@ -180,14 +212,14 @@ static void note(const char *line, size_t length) {
   if (REAL(write)(journal, line, length) != (ssize_t)length) abort();
 }
 
-static char *entries(size_t *length) {
+static char *entries(const char *folder, size_t *length) {
   static const size_t room = 1 << 20;
   char *line = malloc(room);
-  DIR *directory = opendir(root);
+  DIR *directory = opendir(folder);
   if (!line || !directory) abort();
-  *length = (size_t)sprintf(line, "D");
+  *length = (size_t)sprintf(line, "D .%s", folder + root_length);
   for (struct dirent *one; (one = readdir(directory)) && *length < room - 600;)
-    if (one->d_type == DT_REG)
+    if (one->d_type == DT_REG || (one->d_type == DT_DIR && one->d_name[0] != '.'))
       *length += (size_t)sprintf(line + *length, " %s:%llu", one->d_name, (unsigned long long)one->d_ino);
   closedir(directory);
   line[(*length)++] = '\n';
@@ -197,9 +229,11 @@ static char *entries(size_t *length) {
 /* One at a time, so that no older list is noted after a newer one. */
 static int sync_directory(int fd, int (*sync)(int)) {
   static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+  char folder[4096];
   size_t length;
+  if (!path_of(fd, folder, sizeof folder)) abort();
   pthread_mutex_lock(&turn);
-  char *line = entries(&length);
+  char *line = entries(folder, &length);
   int answer = sync(fd);
   if (answer == 0) note(line, length);
   free(line);

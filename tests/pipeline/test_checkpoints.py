@@ -17,6 +17,7 @@ from qmnode.model.api import Access
 from qmnode.model.message import Acknowledgment, Message
 from qmnode.node import QueueManager
 from qmnode.settings.node import Settings, TransportSettings
+from qmnode.storage.errors import StoreError
 from qmnode.structures.guid import guid_to_text
 
 NAME = "DIRECT=OS:NODE1\\private$\\"
@@ -38,6 +39,7 @@ VARIED = [
     Message.from_value(
         {"order": 7}, format="nservicebus", headers={"NServiceBus.MessageId": "7"}, label="headers", recoverable=True
     ),
+    Message(b"large" * 100_000, recoverable=True),
     Message(b"y", recoverable=True, response_queue_format_name=NAME + "orders", message_class=0x0100),
 ]
 
@@ -176,6 +178,13 @@ async def test_a_damaged_copy_is_no_shorter_one(tmp_path: Path) -> None:
     largest.write_bytes(content)
     with pytest.raises(Exception, match="Corruption"):
         read(MessageReader([str(tmp_path / "copy")], MESSAGES, 100_000))
+
+
+async def test_a_copy_without_the_file_of_a_large_message_is_no_shorter_one(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    next((tmp_path / "copy" / "large").iterdir()).unlink()
+    with pytest.raises(StoreError, match="a large message: No such file"):
+        read(MessageReader([str(tmp_path / "copy")], MESSAGES, 1000))
 
 
 def test_what_is_no_copy_is_refused(tmp_path: Path) -> None:

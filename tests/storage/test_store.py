@@ -333,7 +333,7 @@ async def test_a_message_that_is_received_in_the_pass_of_its_arrival_is_never_wr
     with Store.open(path) as store:
         store.put_message(64, 1, bytes(100_000))
         store.put_message(64, 2, VALUE)
-        store.delete_message(64, 1)
+        store.delete_message(64, 1, VALUE)
         await store.durable()
         assert numbers(store) == [2]
         assert sum(log.stat().st_size for log in path.glob("*.log")) < 50_000
@@ -347,12 +347,12 @@ async def test_what_happens_to_a_message_in_one_pass_counts_in_its_order(path):
         await store.durable()
 
         store.replace_message(64, 1, changed)  # on disk, then changed, then deleted
-        store.delete_message(64, 1)
-        store.delete_message(64, 2)  # deleted, put back
+        store.delete_message(64, 1, VALUE)
+        store.delete_message(64, 2, VALUE)  # deleted, put back
         store.put_message(64, 2, changed)
-        store.delete_message(64, 3)  # deleted, put back, deleted again
+        store.delete_message(64, 3, VALUE)  # deleted, put back, deleted again
         store.put_message(64, 3, changed)
-        store.delete_message(64, 3)
+        store.delete_message(64, 3, VALUE)
         store.put_message(64, 4, VALUE)  # new, then changed
         store.replace_message(64, 4, changed)
         store.put_message(64, 5, VALUE)  # new, then in a range that is deleted, then new once more

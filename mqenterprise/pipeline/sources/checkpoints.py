@@ -22,7 +22,8 @@ from mqenterprise.pipeline.sources.message_columns import MESSAGE_SCHEMA, Messag
 from qmnode.errors import ConfigurationError
 from qmnode.model.positions import LANE_SHIFT, LANES
 from qmnode.model.queue import Counters, Queue
-from qmnode.storage.layout import FORMAT_VERSION, MESSAGE_KEY, QUEUE_KEY, Family
+from qmnode.storage.large import read_value
+from qmnode.storage.layout import MESSAGE_KEY, NEWEST_FORMAT, QUEUE_KEY, Family
 from qmnode.structures.guid import guid_to_text
 
 MESSAGES: Final = StructType(
@@ -93,8 +94,9 @@ class MessageReader(DataSourceReader):
         if not partition.stretches:
             return
         with opened(partition.path) as families:
+            place = Path(partition.path)
             for stretch in partition.stretches:
-                for batch in _read(families[Family.MESSAGES], stretch, self._schema):
+                for batch in _read(place, families[Family.MESSAGES], stretch, self._schema):
                     table = batch if self._condition is None else batch.filter(self._condition)
                     if table.num_rows:
                         yield table
@@ -122,7 +124,7 @@ def opened(path: str) -> Iterator[dict[str, Rdict]]:
 def _partitions(path: str, rows: int) -> Iterator[Stretches]:
     with opened(path) as families:
         version = families[Family.META].get(b"format_version")
-        if version is not None and QUEUE_KEY.unpack(version)[0] > FORMAT_VERSION:
+        if version is not None and QUEUE_KEY.unpack(version)[0] > NEWEST_FORMAT:
             raise ConfigurationError(f"{path} is the store of a newer program: read it with that, or a newer one")
         gathered: list[Stretch] = []
         count = 0
@@ -209,7 +211,7 @@ def _ends(messages: Rdict, queue_id: int, begin: int, end: int) -> tuple[int, in
     return first, last
 
 
-def _read(messages: Rdict, stretch: Stretch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read(path: Path, messages: Rdict, stretch: Stretch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     bound = ReadOptions()
     bound.set_iterate_upper_bound(MESSAGE_KEY.pack(stretch.facts.queue_id, stretch.end))
     bound.set_readahead_size(4 * 1024 * 1024)
@@ -222,7 +224,7 @@ def _read(messages: Rdict, stretch: Stretch, schema: pa.Schema) -> Iterator[pa.R
     size = 0
     while (place := key()) is not None:
         keys.append(place)
-        one = value()
+        one = read_value(path, place, value())
         values.append(one)
         size += len(one)
         step()

@@ -20,6 +20,8 @@ from pathlib import Path
 KEPT = ("keys*", "directory-cache*")
 """Files of the node that are no part of its store."""
 MARK = "restored-from"
+LARGE = "large"
+"""The folder of large messages in a store."""
 
 
 def unpack(program: str, archive: Path, contents: Path, account: str, name: str) -> None:
@@ -81,12 +83,15 @@ def put_in_place(program: str, archive, folder: Path, contents: Path, name: str)
 
 
 def extract(archive, folder: Path) -> None:
-    """The files of a store, which has no folders: nothing gets out of the folder, whatever the archive's names are."""
+    """The files of a store, which has one folder: nothing gets out of it, whatever the archive's names are."""
     with tarfile.open(fileobj=archive) as file:
         for member in file:
             content = file.extractfile(member) if member.isfile() else None
             if content is not None:
-                with (folder / Path(member.name).name).open("wb") as written:
+                name = Path(member.name)
+                place = folder / LARGE if name.parent.name == LARGE else folder
+                place.mkdir(exist_ok=True)
+                with (place / name.name).open("wb") as written:
                     shutil.copyfileobj(content, written)
 
 

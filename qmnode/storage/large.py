@@ -1,0 +1,397 @@
+"""Large messages: each value in a file of its own, so that RocksDB neither logs it nor moves it between its files.
+
+The record of such a message is a reference to its file. The file is written and synced before the record, and is free
+once the record's removal is synced. After a crash between the two, the next start frees files without a record. A few
+free files are kept and written over: a disk syncs that in half the time that it needs for a new file.
+
+The index (``large`` in qmnode.storage.layout) says which file belongs to which message, without reading the messages.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from rocksdict import Rdict, WriteBatch
+
+from qmnode.storage.layout import LARGE, LARGE_FILE, LAST_KEY
+from qmnode.storage.records import scan, unreadable
+
+FOLDER: Final = "large"
+"""The directory of the files, in that of the store; made for the first large message."""
+SMALLEST: Final = 256 * 1024
+"""Bytes from which a value has a file of its own. Only ever to be lowered: what is smaller is not looked for there."""
+_REFERENCE: Final = struct.Struct("<B3xQQ")
+_REFERENCE_VERSION: Final = 2
+"""The first byte of a reference. That of a value is the version of its prefix (qmnode.model.record)."""
+_HEAD: Final = struct.Struct("<16s12sQ")
+"""Before the value in its file: a check of the key and the value, the message's key, the size of the value."""
+_checker: Final = AESGCM(bytes(16))
+"""GMAC with a fixed key, as a checksum: it takes a fifth of CRC-32's time, which is as much as a copy of the value."""
+_MARK: Final = bytes((_REFERENCE_VERSION,))
+_SPARE_FILES: Final = 64
+_SPARE_BYTES: Final = 64 * 1024 * 1024
+"""Limits of the free files that are kept."""
+
+
+def file_of(path: Path, number: int) -> Path:
+    """A file of the store in this directory."""
+    return path / FOLDER / f"{number:016x}"
+
+
+def _reference(record: bytes) -> tuple[int, int] | None:
+    """Bytes of the value, and its file; None if the record is the value."""
+    if record[:1] != _MARK:
+        return None
+    if len(record) != _REFERENCE.size:
+        raise unreadable(f"the reference to a large message has {len(record)} bytes")
+    _, size, number = _REFERENCE.unpack(record)
+    return size, number
+
+
+def size_of(record: bytes) -> int:
+    """Bytes of the value of a message, by its record."""
+    found = _reference(record)
+    return len(record) if found is None else found[0]
+
+
+def number_of(record: bytes) -> int:
+    """The file of a message; 0 if it has none."""
+    found = _reference(record)
+    return 0 if found is None else found[1]
+
+
+def read_value(path: Path, key: bytes, record: bytes) -> bytes:
+    """The value of a message of the store in this directory, by its record: from a file if it is large. Raises
+    StoreError if the file is missing or damaged.
+    """
+    if record[:1] != _MARK:
+        return record
+    found = _reference(record)
+    assert found is not None
+    size, number = found
+    file = file_of(path, number)
+    try:
+        with file.open("rb", buffering=0) as opened:
+            head, value = opened.read(_HEAD.size), opened.read(size)
+    except OSError as error:
+        raise unreadable(f"{file}, a large message: {error.strerror}") from error
+    if len(value) != size or head != _head(key, value):
+        raise unreadable(f"{file}, a large message, does not hold what was written")
+    return value
+
+
+def _head(key: bytes, value: bytes) -> bytes:
+    return _HEAD.pack(_checker.encrypt(key, b"", value), key, len(value))
+
+
+class _Pending(NamedTuple):
+    """A value that is to be written to its file."""
+
+    number: int
+    key: bytes
+    value: bytes
+    is_new: bool
+    """Whether the file has to be made."""
+
+
+class Leaving(NamedTuple):
+    """Values to write before a batch, and files to free once the batch is synced."""
+
+    pending: list[_Pending]
+    free: list[int]
+
+
+class LargeMessages:
+    """The files of an open store. Only ``copy_to`` may run in a thread of its caller."""
+
+    def __init__(self, path: Path, messages: Any, meta: Any, index: Rdict, first: Callable[[], None]) -> None:
+        """``path`` is the directory of the store, ``messages`` and ``meta`` are handles of its families, and ``index``
+        is the family ``meta`` for reading. ``first`` is called before a large message is placed in a store that need
+        not have had any.
+        """
+        self._path = path
+        self._messages = messages
+        self._meta = meta
+        self._index = index
+        self._first = first
+        self._used = False
+        """Whether there may be large messages."""
+        self._worker: ThreadPoolExecutor | None = None
+        self._next = 1
+        self._spare: dict[int, int] = {}
+        """Files to write over, with their sizes."""
+        self._spare_bytes = 0
+        self._closed = False
+        self._copies = 0
+        """Copies that are being made."""
+        self._held: list[int] = []
+        """Files that have become free since the first of them began."""
+        self._placed: dict[bytes, int] = {}
+        """Files of messages that are not in the index yet: those of the current batch, and of the one that leaves."""
+        self._left: dict[bytes, int] = {}
+        self.pending: list[_Pending] = []
+        """Values of the current batch."""
+        self._free: list[int] = []
+        """Files that the current batch frees."""
+        self._gone: set[int] = set()
+        """All files whose messages are removed, until that is synced."""
+
+    def take_up(self) -> list[str]:
+        """Find the messages and their files; free the other files. Return the faults that were found."""
+        live = dict(LARGE_FILE.unpack(value) for _, value in self._entries(b"", LAST_KEY))
+        there = dict(_files(self._path))
+        self._used = bool(live)
+        self._next = max((*there, *live), default=0) + 1
+        self.release(sorted(there.keys() - live.keys()))
+        faults = []
+        for number, size in sorted(live.items()):
+            has, needed = there.get(number), size + _HEAD.size
+            if has is None or has < needed:
+                what = "is missing" if has is None else f"has {has} bytes of {needed}"
+                faults.append(f"{FOLDER}/{number:016x} {what}")
+        return faults
+
+    def _entries(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The index of messages whose keys are from ``begin`` up to, but not including, ``end``."""
+        return scan(self._index, LARGE + begin, LARGE + end)
+
+    # Changes of the current batch
+
+    def place(self, batch: WriteBatch, key: bytes, value: bytes) -> None:
+        """Store a large message, or another value of it."""
+        self.free(batch, key)
+        if not self._used:
+            self._first()
+            self._used = True
+        size = len(value)
+        number = self._spare_file(size + _HEAD.size)
+        self.pending.append(_Pending(number or self._next, key, value, is_new=not number))
+        if not number:
+            number = self._next
+            self._next += 1
+        self._placed[key] = number
+        batch.put(key, _REFERENCE.pack(_REFERENCE_VERSION, size, number), self._messages)
+        batch.put(LARGE + key, LARGE_FILE.pack(number, size), self._meta)
+
+    def _spare_file(self, size: int) -> int:
+        """The smallest that has room, unless it would waste as much as it holds; 0 if there is none."""
+        fitting = [(room, number) for number, room in self._spare.items() if size <= room <= 2 * size]
+        if not fitting:
+            return 0
+        room, number = min(fitting)
+        del self._spare[number]
+        self._spare_bytes -= room
+        return number
+
+    def free(self, batch: WriteBatch, key: bytes) -> None:
+        """A message is removed or replaced, which may be large. Its record is the caller's."""
+        if not self._used:
+            return
+        number = self._placed.pop(key, None) or self._left.get(key)
+        if number is None:
+            found = self._index.get(LARGE + key)
+            if found is None:
+                return
+            number, _ = LARGE_FILE.unpack(found)
+        self._free_file(number)
+        batch.delete(LARGE + key, self._meta)
+
+    def free_range(self, batch: WriteBatch, begin: bytes, end: bytes) -> None:
+        """The messages from one key up to, but not including, another are removed."""
+        if not self._used:
+            return
+        for placed in (self._placed, self._left):
+            for key in [key for key in placed if begin <= key < end]:
+                self._free_file(placed[key])
+        for key in [key for key in self._placed if begin <= key < end]:
+            del self._placed[key]
+        for _, value in self._entries(begin, end):
+            self._free_file(LARGE_FILE.unpack(value)[0])
+        batch.delete_range(LARGE + begin, LARGE + end, self._meta)
+
+    def _free_file(self, number: int) -> None:
+        if number not in self._gone:  # the index still shows what an earlier change of the batch has removed
+            self._gone.add(number)
+            self._free.append(number)
+
+    # The batch leaves
+
+    def leave(self) -> Leaving:
+        """The current batch leaves; its values are to be written before it."""
+        leaving = Leaving(self.pending, self._free)
+        self.pending, self._free = [], []
+        self._left, self._placed = self._placed, {}
+        return leaving
+
+    def arrived(self) -> None:
+        """The batch that left can be read."""
+        self._left = {}
+
+    def begin(self, pending: Iterable[_Pending]) -> "Future[None]":
+        """Write values, and sync them in the thread. Raises OSError."""
+        return self._thread().submit(self._sync, self._fill(pending))
+
+    def write(self, pending: Iterable[_Pending]) -> None:
+        """Write and sync values. Raises OSError."""
+        self._sync(self._fill(pending))
+
+    def _thread(self) -> ThreadPoolExecutor:
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, "qmnode-large")
+        return self._worker
+
+    def _fill(self, pending: Iterable[_Pending]) -> list[int]:
+        """Write values. Return what is to be synced: open files, and directories with new ones."""
+        opened: list[int] = []
+        made = False
+        try:
+            for number, key, value, is_new in pending:
+                if is_new and not made:
+                    made = True
+                    self._make_folder()
+                flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT if is_new else 0)
+                opened.append(os.open(file_of(self._path, number), flags, 0o600))
+                _write(opened[-1], _head(key, value), value)
+            if made:
+                opened.append(os.open(self._path / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except BaseException:
+            _close(opened)
+            raise
+        return opened
+
+    @staticmethod
+    def _sync(opened: list[int]) -> None:
+        try:
+            for file in opened:
+                os.fdatasync(file)
+        finally:
+            _close(opened)
+
+    def _make_folder(self) -> None:
+        folder = self._path / FOLDER
+        if not folder.is_dir():
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(0o700)
+            sync_folder(self._path)
+
+    def release(self, numbers: Iterable[int]) -> None:
+        """Free the files of messages whose removal is synced: keep a few to write over, and remove the others."""
+        if self._copies or self._closed:
+            self._held += numbers
+            return
+        others = []
+        for number in numbers:
+            self._gone.discard(number)
+            if not self._keeps(number):
+                others.append(file_of(self._path, number))
+        if others:
+            self._thread().submit(_remove, others)
+
+    def _keeps(self, number: int) -> bool:
+        if len(self._spare) >= _SPARE_FILES:
+            return False
+        try:
+            status = file_of(self._path, number).stat()
+        except OSError:
+            return False
+        if status.st_nlink > 1 or self._spare_bytes + status.st_size > _SPARE_BYTES:  # a backup may be another link
+            return False
+        self._spare[number] = status.st_size
+        self._spare_bytes += status.st_size
+        return True
+
+    def close(self) -> None:
+        """Let go of the database: its lock is released with the last reference."""
+        self._closed = True
+        if self._worker is not None:
+            self._worker.shutdown()
+        del self._messages, self._meta, self._index, self._first
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Meanwhile no file becomes free."""
+        self._copies += 1
+        try:
+            yield
+        finally:
+            self._copies -= 1
+            if not self._copies:
+                held, self._held = self._held, []
+                self.release(held)
+
+    def copy_to(self, target: Path) -> None:
+        """Add the files to a copy of the store, as links if they are on one file system; may run in a thread, while
+        they are ``kept``.
+        """
+        numbers = [number for number, _ in _files(self._path)]
+        if numbers:
+            (target / FOLDER).mkdir(0o700)
+            for number in numbers:
+                _link(file_of(self._path, number), file_of(target, number))
+            sync_folder(target / FOLDER)
+
+
+def _write(file: int, head: bytes, value: bytes) -> None:
+    written = os.pwritev(file, [head, value], 0)
+    if written < len(head):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with memoryview(value) as view:
+        while written < len(head) + len(view):  # a disk that becomes full says so at the next write
+            written += os.pwrite(file, view[written - len(head) :], written)
+
+
+def _close(opened: list[int]) -> None:
+    for file in opened:
+        os.close(file)
+
+
+def _remove(files: list[Path]) -> None:
+    for file in files:
+        with contextlib.suppress(OSError):  # it stays, and the next start tries again
+            file.unlink()
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        return  # it was free when the copy began
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
+            raise
+        with contextlib.suppress(FileNotFoundError):
+            _copy_synced(source, target)
+
+
+def _copy_synced(source: Path, target: Path) -> None:
+    """Copy a file for its owner only, and sync it."""
+    with source.open("rb") as original, target.open("wb") as copy:
+        target.chmod(0o600)
+        shutil.copyfileobj(original, copy)
+        copy.flush()
+        os.fsync(copy.fileno())
+
+
+def _files(path: Path) -> Iterator[tuple[int, int]]:
+    """The files of large messages in a store's directory, and their sizes."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(path / FOLDER) as entries:
+        for entry in entries:
+            with contextlib.suppress(ValueError, FileNotFoundError):
+                yield int(entry.name, 16), entry.stat().st_size
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the entries of a directory survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

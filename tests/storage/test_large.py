@@ -1,0 +1,429 @@
+"""Large messages are in files of their own: nothing is lost, mixed up, or left behind, whatever happens between."""
+
+import asyncio
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from qmnode import Access, Message, QueueManager, Settings
+from qmnode.model.record import PREFIX, PREFIX_SIZE
+from qmnode.settings.node import StorageSettings
+from qmnode.storage import large
+from qmnode.storage.backup import back_up, restore
+from qmnode.storage.errors import StoreError
+from qmnode.storage.large import FOLDER, SMALLEST
+from qmnode.storage.layout import FORMAT_VERSION, LARGE_MESSAGES, MESSAGE_KEY, QUEUE_KEY, Family
+from qmnode.storage.store import Store
+from qmnode.storage.verification import verify
+
+QUEUE = 64
+SYNC: tuple[Literal["inline"], Literal["thread"]] = ("inline", "thread")
+NAME = r".\private$\orders"
+FORMAT = rf"DIRECT=OS:{NAME}"
+
+
+def value(number: int, size: int = SMALLEST) -> bytes:
+    """A stored value of so many bytes; each number's differ."""
+    prefix = PREFIX.pack(1, 0, 0, 0, PREFIX_SIZE, 0xFFFFFFFF, number)
+    return prefix + (random.Random(number).randbytes(1000) * (size // 1000 + 1))[: size - PREFIX_SIZE]
+
+
+def files(path: Path) -> dict[str, int]:
+    """The files of large messages, with their inodes."""
+    return {file.name: file.stat().st_ino for file in (path / FOLDER).iterdir()} if (path / FOLDER).is_dir() else {}
+
+
+def stored(store: Store, last: int = 1 << 40) -> dict[int, bytes]:
+    return dict(store.read_messages(QUEUE, 0, last, 10_000, 1 << 40, False))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with Store.open(path) as store:
+        yield store
+
+
+def put(store: Store, *numbers: int, size: int = SMALLEST) -> None:
+    for number in numbers:
+        store.put_message(QUEUE, number, value(number, size))
+    store.flush()
+
+
+def delete(store: Store, *numbers: int, size: int = SMALLEST) -> None:
+    for number in numbers:
+        store.delete_message(QUEUE, number, value(number, size))
+    store.flush()
+
+
+def settled(store: Store) -> None:
+    """Files have been removed that are to be."""
+    store._large._thread().submit(lambda: None).result()
+
+
+@pytest.mark.parametrize("size", [SMALLEST - 1, SMALLEST, SMALLEST + 1, 4 << 20])
+def test_what_is_stored_is_read_in_every_way_also_after_a_start(path: Path, size: int) -> None:
+    with Store.open(path) as store:
+        put(store, 1, 2, 3, size=size)
+    with Store.open(path) as store:
+        assert store.get_message(QUEUE, 2) == value(2, size)
+        assert stored(store) == {number: value(number, size) for number in (1, 2, 3)}
+        assert store.read_messages(QUEUE, 2, 3, 9, size, False) == [(2, value(2, size))]
+        assert store.read_backwards(QUEUE, 3, 0, 2, False) == [(3, value(3, size)), (2, value(2, size))]
+        assert len(files(path)) == (3 if size >= SMALLEST else 0)
+        assert store.losses == []
+
+
+def test_the_log_has_only_references(path: Path, store: Store) -> None:
+    put(store, *range(8), size=1 << 20)
+    assert sum(log.stat().st_size for log in path.glob("*.log")) < 20_000
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in (path / FOLDER).iterdir())
+    assert (path / FOLDER).stat().st_mode & 0o777 == 0o700
+
+
+def test_only_a_store_with_large_messages_is_refused_by_older_programs(path: Path) -> None:
+    for number, (size, version) in enumerate([(SMALLEST - 1, FORMAT_VERSION), (SMALLEST, LARGE_MESSAGES)]):
+        with Store.open(path) as store:
+            put(store, number, size=size)
+            found = store.get_meta("format_version")
+        assert found == QUEUE_KEY.pack(version)
+
+
+def test_a_file_is_written_over_once_its_message_is_gone(path: Path, store: Store) -> None:
+    put(store, 1, 2)
+    before = files(path)
+    delete(store, 1)
+    put(store, 3)
+    assert files(path) == before
+    assert stored(store) == {2: value(2), 3: value(3)}
+    put(store, 4)
+    assert len(files(path)) == 3
+
+
+def test_a_file_is_not_written_over_while_the_removal_is_not_synced(path: Path) -> None:
+    async def run() -> None:
+        with Store.open(path) as store:
+            put(store, 1)
+            store.delete_message(QUEUE, 1, value(1))
+            store.make_visible()
+            store.put_message(QUEUE, 2, value(2))
+            store.make_visible()
+            assert len(files(path)) == 2
+            assert stored(store) == {2: value(2)}
+            await store.durable()
+            put(store, 3)
+            assert len(files(path)) == 2
+
+    asyncio.run(run())
+
+
+def test_a_much_larger_file_is_not_used_for_a_small_one(path: Path, store: Store) -> None:
+    put(store, 1, size=4 << 20)
+    delete(store, 1, size=4 << 20)
+    put(store, 2)
+    assert len(files(path)) == 2
+    put(store, 3, size=3 << 20)
+    assert len(files(path)) == 2
+
+
+def test_another_value_replaces_the_message(path: Path, store: Store) -> None:
+    put(store, 1)
+    other = value(1)[:2] + b"\x07" + value(1)[3:]
+    store.replace_message(QUEUE, 1, other)
+    store.replace_message(QUEUE, 1, other)
+    store.flush()
+    assert stored(store) == {1: other}
+    put(store, 2, 3)
+    assert stored(store) == {1: other, 2: value(2), 3: value(3)}
+    delete(store, 1, 2, 3)
+    assert stored(store) == {}
+
+
+def test_a_message_that_leaves_in_the_pass_of_its_arrival_is_never_written(path: Path, store: Store) -> None:
+    store.put_message(QUEUE, 1, value(1))
+    store.delete_message(QUEUE, 1, value(1))
+    store.flush()
+    assert files(path) == {} and stored(store) == {}
+
+
+def test_messages_are_removed_one_by_one_and_with_all_others_in_one_pass(path: Path, store: Store) -> None:
+    put(store, *range(6))
+    store.put_message(QUEUE, 6, value(6))
+    store.delete_message(QUEUE, 2, value(2))
+    store.delete_messages(QUEUE, 1, 6)
+    store.delete_messages(QUEUE, 2, 4)
+    store.put_message(QUEUE, 7, value(7))
+    store.flush()
+    assert stored(store) == {number: value(number) for number in (0, 6, 7)}
+    put(store, *range(10, 20))  # no file twice
+    assert stored(store) == {number: value(number) for number in (0, 6, 7, *range(10, 20))}
+    store.delete_messages(QUEUE, 0, 1 << 40)
+    store.flush()
+    assert stored(store) == {}
+
+
+def test_few_files_are_kept_for_others(path: Path, store: Store) -> None:
+    most = large._SPARE_FILES
+    put(store, *range(most + 20))
+    store.delete_messages(QUEUE, 0, 1 << 40)
+    store.flush()
+    settled(store)
+    assert len(files(path)) == most
+
+
+def test_a_start_frees_the_files_of_no_message(path: Path) -> None:
+    with Store.open(path) as store:
+        put(store, 1)
+    leftover = path / FOLDER / "00000000000000ff"
+    leftover.write_bytes(bytes(SMALLEST * 2))
+    with Store.open(path) as store:
+        assert stored(store) == {1: value(1)}
+        put(store, 2)
+        assert len(files(path)) == 2
+        assert stored(store) == {1: value(1), 2: value(2)}
+        put(store, 3)
+        assert (path / FOLDER / "0000000000000100").exists()
+
+
+@pytest.mark.parametrize("size", [None, 100])
+def test_a_lost_file_is_said_once_at_a_start_and_by_verify(path: Path, size: int | None) -> None:
+    with Store.open(path) as store:
+        put(store, 1, 2)
+    file = sorted((path / FOLDER).iterdir())[0]
+    file.unlink() if size is None else os.truncate(file, size)
+    with Store.open(path) as store:
+        (loss,) = store.losses
+        assert f"large/{file.name} {'is missing' if size is None else 'has 100 bytes of'}" in loss.sentence
+        assert store.get_message(QUEUE, 2) == value(2)
+        with pytest.raises(StoreError, match=rf"{file.name}, a large message.*qmnode verify"):
+            store.get_message(QUEUE, 1)
+        with pytest.raises(StoreError):
+            stored(store)
+    with Store.open(path) as store:
+        assert len(store.losses) == 1
+        store.delete_messages(QUEUE, 0, 2)  # a purge gets rid of it
+        store.flush()
+        assert stored(store) == {2: value(2)}
+
+
+def test_damage_in_a_file_is_found(path: Path, store: Store) -> None:
+    put(store, 1, 2)
+    first, second = sorted((path / FOLDER).iterdir())
+    whole = first.read_bytes()
+    for place in (0, 20, len(whole) // 2, len(whole) - 1):
+        first.write_bytes(whole[:place] + bytes((whole[place] ^ 1,)) + whole[place + 1 :])
+        with pytest.raises(StoreError, match="does not hold what was written"):
+            store.get_message(QUEUE, 1)
+    first.write_bytes(second.read_bytes())  # the file of another message
+    with pytest.raises(StoreError, match="does not hold what was written"):
+        store.get_message(QUEUE, 1)
+    first.write_bytes(whole)
+    assert stored(store) == {1: value(1), 2: value(2)}
+
+
+async def send(qm: QueueManager, *bodies: bytes) -> None:
+    async with await qm.open_queue(FORMAT, Access.SEND) as queue:
+        await queue.send_many([Message(body, recoverable=True) for body in bodies])
+
+
+async def received(data: Path) -> list[bytes]:
+    async with QueueManager.open(data) as qm, await qm.open_queue(FORMAT) as queue:
+        return [message.body for message in await queue.receive_many(100, timeout=0)]
+
+
+BODIES = [bytes((number,)) * (SMALLEST * (number % 3) + 100) for number in range(7)]
+
+
+@pytest.mark.parametrize("sync", SYNC)
+async def test_verify_reads_large_messages(tmp_path: Path, path: Path, sync: Literal["inline", "thread"]) -> None:
+    async with QueueManager.open(path, Settings(storage=StorageSettings(sync=sync))) as qm:
+        await qm.create_queue(NAME)
+        await send(qm, *BODIES)
+    report = verify(path)
+    assert report.findings == [] and report.format_version == LARGE_MESSAGES and report.messages == len(BODIES)
+    file = sorted((path / FOLDER).iterdir())[-1]
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + b"?")
+    (finding,) = verify(path).findings
+    assert file.name in finding.sentence and "does not hold what was written" in finding.sentence
+    file.write_bytes(content)
+    with Store.open(path) as store:
+        key = next(key for key, record in store.scan(Family.META, b"large\0", b"large\1"))
+        store.delete(Family.META, key)
+        store.put(Family.META, b"large\0" + MESSAGE_KEY.pack(9, 9), bytes(16))
+    sentences = [finding.sentence for finding in verify(path).findings]
+    assert sentences == [
+        "the index of large messages does not know its file",
+        "the index has it, and it is not there",
+    ]
+
+
+async def test_a_backup_keeps_what_is_removed_and_written_over_later(tmp_path: Path, path: Path) -> None:
+    async with QueueManager.open(path) as qm:
+        await qm.create_queue(NAME)
+        await send(qm, *BODIES)
+        await qm.backup(tmp_path / "backup")
+        async with await qm.open_queue(FORMAT) as queue:
+            await queue.receive_many(100, timeout=0)
+        await send(qm, *(bytes(reversed(body)) + b"later" for body in BODIES))
+        await qm.backup(tmp_path / "later")
+    seen: list[tuple[int, int]] = []
+    count = restore(tmp_path / "backup", tmp_path / "copy", lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (count, count) and count > sum(map(len, BODIES))
+    assert verify(tmp_path / "copy").findings == []
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in (tmp_path / "copy" / FOLDER).iterdir())
+    assert await received(tmp_path / "copy") == BODIES
+    restore(tmp_path / "later", tmp_path / "another")
+    assert [body[-5:] for body in await received(tmp_path / "another")] == [b"later"] * len(BODIES)
+
+
+@pytest.mark.parametrize("sync", SYNC)
+async def test_backups_under_traffic_are_whole(tmp_path: Path, path: Path, sync: Literal["inline", "thread"]) -> None:
+    dice = random.Random(7)
+    with Store.open(path, StorageSettings(sync=sync)) as store:
+        there: dict[int, bytes] = {}
+        number = 0
+        for turn in range(6):
+            copying = asyncio.ensure_future(back_up(store, tmp_path / f"backup{turn}"))
+            expected = dict(there)
+            while not copying.done():
+                number += 1
+                there[number] = value(number, dice.choice([100, SMALLEST, SMALLEST * 2]))
+                store.put_message(QUEUE, number, there[number])
+                if len(there) > 9:
+                    gone = dice.choice(sorted(there))
+                    store.delete_message(QUEUE, gone, there.pop(gone))
+                await store.durable()
+            await copying
+            restore(tmp_path / f"backup{turn}", tmp_path / f"copy{turn}")
+            with Store.open(tmp_path / f"copy{turn}") as copy:
+                found = stored(copy)
+                assert all(found[one] == value(one, len(found[one])) for one in found)
+                assert expected.keys() - found.keys() == set() or turn > 0
+                assert copy.losses == []
+        assert stored(store) == there
+
+
+@pytest.mark.parametrize("sync", SYNC)
+@pytest.mark.parametrize("seed", range(4))
+async def test_any_order_of_changes_reads_and_starts(path: Path, seed: int, sync: Literal["inline", "thread"]) -> None:
+    dice = random.Random(seed)
+    settings = StorageSettings(sync=sync)
+    there: dict[int, bytes] = {}
+    number = 0
+    store = Store.open(path, settings)
+    for _ in range(400):
+        match dice.choice(["put", "put", "put", "delete", "delete", "replace", "range", "wait", "visible", "reopen"]):
+            case "put":
+                for _ in range(dice.randrange(1, 4)):
+                    number += 1
+                    there[number] = value(number, dice.choice([100, SMALLEST - 1, SMALLEST, SMALLEST * 2, 1 << 20]))
+                    store.put_message(QUEUE, number, there[number])
+                store.durable()
+            case "delete" if there:
+                for one in dice.sample(sorted(there), min(len(there), dice.randrange(1, 4))):
+                    if dice.random() < 0.5:
+                        store.delete_message(QUEUE, one, there.pop(one))
+                    else:
+                        store.delete_each(QUEUE, [(one, there.pop(one))])
+                store.durable()
+            case "replace" if there:
+                one = dice.choice(sorted(there))
+                there[one] = there[one][:2] + bytes((dice.randrange(256),)) + there[one][3:]
+                store.replace_message(QUEUE, one, there[one])
+                store.durable()
+            case "range" if len(there) > 12:
+                first = dice.randrange(number)
+                store.delete_messages(QUEUE, first, first + 6)
+                for one in range(first, first + 6):
+                    there.pop(one, None)
+                store.durable()
+            case "wait":
+                for _ in range(dice.randrange(3)):
+                    await asyncio.sleep(0)
+                if dice.random() < 0.5:
+                    await store.durable()
+            case "visible":
+                store.make_visible()
+                assert stored(store) == there
+            case "reopen" if dice.random() < 0.3:
+                store.close()
+                assert len(files(path)) <= sum(len(one) >= SMALLEST for one in there.values()) + large._SPARE_FILES
+                store = Store.open(path, settings)
+                assert stored(store) == there and store.losses == []
+    await store.durable()
+    assert stored(store) == there
+    store.close()
+
+
+@pytest.mark.parametrize("sync", SYNC)
+async def test_a_file_that_cannot_be_written_fails_the_store_and_loses_nothing(
+    path: Path, sync: Literal["inline", "thread"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(path, StorageSettings(sync=sync))
+    put(store, 1)
+    failed: list[bool] = []
+    store.when_failed(lambda: failed.append(True))
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwritev", full)
+    store.put_message(QUEUE, 2, value(2))
+    store.delete_message(QUEUE, 1, value(1))
+    waiting = [store.durable(), store.durable()]
+    for one in waiting:
+        with pytest.raises(StoreError, match=r"No space left on device.*Make room"):
+            await one
+    assert failed == [True]
+    with pytest.raises(StoreError):
+        store.check()
+    monkeypatch.undo()
+    store.close()
+    with Store.open(path) as store:
+        assert stored(store) == {1: value(1)}
+
+
+async def test_what_comes_while_files_are_synced_goes_with_the_next_batch_in_its_order(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``sync: thread`` the loop goes on meanwhile."""
+    with Store.open(path, StorageSettings(sync="thread")) as store:
+        done: list[str] = []
+        real = os.fdatasync
+
+        def slow(file: int) -> None:
+            os.sched_yield()
+            real(file)
+
+        monkeypatch.setattr(os, "fdatasync", slow)
+        store.put_message(QUEUE, 1, value(1))
+        first = store.durable()
+        first.add_done_callback(lambda _: done.append("large"))
+        while store._writer._leaving is None:
+            await asyncio.sleep(0)
+        store.put_message(QUEUE, 2, value(2, 100))
+        store.delete_message(QUEUE, 1, value(1))
+        second = store.durable()
+        second.add_done_callback(lambda _: done.append("small"))
+        assert second is not first and store.pending() is second
+        await second
+        assert done == ["large", "small"]
+        assert stored(store) == {2: value(2, 100)}
+        store.put_message(QUEUE, 3, value(3))
+        third = store.durable()
+        while store._writer._leaving is None:
+            await asyncio.sleep(0)
+        assert store.pending() is third
+        store.put_message(QUEUE, 4, value(4))
+        store.make_visible()  # waits for the files
+        assert stored(store) == {2: value(2, 100), 3: value(3), 4: value(4)}
+        await asyncio.gather(third, store.durable())
