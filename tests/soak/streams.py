@@ -9,9 +9,12 @@ from enum import Enum, auto
 from itertools import pairwise
 
 import qmnode
+from qmnode.storage.large import SMALLEST
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_security import PrivacyLevel
 
+LARGE_EVERY = 499
+"""The store has such a message in a file of its own."""
 ASKS_EVERY = 4
 """Every so many messages want administration acknowledgments: all, but for the arrival of what expires then."""
 JOURNALED_EVERY = 3
@@ -74,7 +77,8 @@ class Stream:
         return batch, [self._message(number) for number in batch.numbers]
 
     def _message(self, number: int) -> qmnode.Message:
-        message = qmnode.Message(f"{self.name} {number}".encode(), recoverable=True, label=HONEST)
+        text = f"{self.name} {number}".ljust(SMALLEST if number % LARGE_EVERY == 0 else 0)
+        message = qmnode.Message(text.encode(), recoverable=True, label=HONEST)
         if self.encrypted:
             message.privacy_level = PrivacyLevel.ADVANCED
         if self.asks(number):
