@@ -299,7 +299,7 @@ def received_parts(number: int, items: list[tuple[int, bytes]]) -> Sequence[byte
 
 
 def unpack_received(body: bytes) -> list[tuple[int, Packet]]:
-    """The other way round; large values are views of the body."""
+    """The other way round. A large value that is most of the body is a view of it."""
     items: list[tuple[int, Packet]] = []
     offset, end = 0, len(body)
     while offset < end:
@@ -309,6 +309,7 @@ def unpack_received(body: bytes) -> list[tuple[int, Packet]]:
         offset += _RECEIVED.size
         if size > end - offset:
             raise FrameError(f"a message of {size} bytes in a batch that ends before")
-        items.append((lookup, (body if size < LARGE else memoryview(body))[offset : offset + size]))
+        shared = size >= LARGE and 2 * size >= end
+        items.append((lookup, (memoryview(body) if shared else body)[offset : offset + size]))
         offset += size
     return items

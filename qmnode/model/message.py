@@ -287,6 +287,12 @@ class Message:
         except KeyError:
             raise AttributeError(f"a message has no property {name!r}") from None
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if "_value" in state:  # a large one may be a view
+            state["_value"] = bytes(state["_value"])
+        return state
+
     @classmethod
     def from_value(
         cls,
