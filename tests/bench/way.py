@@ -14,17 +14,14 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocksdict import Options, Rdict, WriteBatch, WriteOptions
-
 from qmnode.event_loop import loop_factory
-from qmnode.settings.node import StorageSettings
 from tests.bench import Comparison, bench
+from tests.bench.bare_way import bare_way
 from tests.bench.peer import loopback_address
 from tests.bench.transport import folder
 from tests.security.certificates import tls_of
@@ -50,8 +47,6 @@ LARGE: Final = {"64 KiB": 65_536, "1 MB": 1_000_000, "4 MB": 4_190_000}
 ROUND_BYTES: Final = 64_000_000
 LARGE_BAR: Final = 2.0
 """Half the bytes a second of bare synced writes."""
-LARGE_BEHIND: Final = 4
-"""Messages that a store still has when the next one comes."""
 VARIED: Final = 1.5
 """The most that a varied message may cost, in alike ones."""
 
@@ -218,13 +213,14 @@ def synced_writes(place: Path, size: int, count: int, name: str = "bare") -> lis
 @bench("way-large")
 def large_messages() -> list[Comparison]:
     """Seconds of a large message from ``send`` to ``receive``, four at a time, against one bare write of its bytes with
-    a sync, one after the other. Each of the two nodes has to write it once, on the same disk here: so also against two
-    such writers at once, which is what this disk allows at most, and against a store that does nothing else.
+    a sync, one after the other. Also against bare processes that hand such blocks on and write them once, which is what
+    this machine allows at most, and against two such writers at once: each node writes a message that its receiver does
+    not wait for, on the same disk here.
     """
     baselines = {
         "one bare synced write": lambda place, size, count: synced_writes(place, size, count),
         "one of two at once": two_at_once,
-        "one synced write of a store": stored_writes,
+        "a bare way with one synced write": bare_way,
     }
     taken: dict[int, list[list[float]]] = {}
     with folder() as place, ways() as (one, *_):
@@ -247,29 +243,6 @@ def two_at_once(place: Path, size: int, count: int) -> list[float]:
     """``synced_writes`` of two writers, each to a file of its own."""
     with ThreadPoolExecutor() as both:
         return [one for each in both.map(lambda name: synced_writes(place, size, count, name), "ab") for one in each]
-
-
-def stored_writes(place: Path, size: int, count: int) -> list[float]:
-    """Seconds of each of so many records of so many bytes, put into a store of the library that the nodes use and
-    deleted soon, with a sync of its own.
-    """
-    body, taken, options = os.urandom(size), [], Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.set_write_buffer_size(StorageSettings().write_buffer)
-    synced = WriteOptions()
-    synced.sync = True  # type: ignore[method-assign, assignment]
-    with tempfile.TemporaryDirectory(dir=place) as folder:
-        store = Rdict(folder, options)
-        for number in range(count):
-            start = perf_counter()
-            batch = WriteBatch(raw_mode=True)
-            batch.put(number.to_bytes(8, "big"), body)
-            if number >= LARGE_BEHIND:
-                batch.delete((number - LARGE_BEHIND).to_bytes(8, "big"))
-            store.write(batch, synced)
-            taken.append(perf_counter() - start)
-        store.close()
-    return taken
 
 
 @bench("way-latency")
