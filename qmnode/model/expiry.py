@@ -10,11 +10,16 @@ expire in the four minutes from its second on. When that time comes, messages th
 
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
+from qmnode.errors import MessageQueuingError
 from qmnode.model.ports import TimerHandle
 from qmnode.model.record import NEVER, expiry
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context
+
+log = structlog.get_logger(__name__)
 
 _BEGINNING: Final = (0, 0, 0)
 _CHUNK: Final = 200
@@ -115,15 +120,24 @@ class Expiry:
         due = context.store.read_expiry(self._searched, now, _CHUNK)
         # Messages added meanwhile, even in these seconds, bring the search back.
         self._searched = max(self._searched, due[-1] if len(due) == _CHUNK else (now + 1, 0, 0))
-        for when, queue_id, lookup_identifier in due:
-            if queue_id & GROUP:
-                context.store.delete_expiry(when, queue_id, lookup_identifier)
-                self._split(when, queue_id, lookup_identifier)
-            # The index keeps the second of a locked message: after a power cut it is no longer locked, and due.
-            elif self._expired(queue_id, lookup_identifier):
-                context.store.delete_expiry(when, queue_id, lookup_identifier)
+        for entry in due:
+            try:
+                self._handle(*entry)
+            except MessageQueuingError as error:
+                context.store.check()
+                # It stays in the index for the next start, and keeps no other message from expiring.
+                log.error("an expired message cannot be read", queue=entry[1] & ~GROUP, reason=error.sentence)
         context.store.durable()
         self._arm_for_next()
+
+    def _handle(self, when: int, queue_id: int, lookup_identifier: int) -> None:
+        """An entry is due."""
+        if queue_id & GROUP:
+            self._split(when, queue_id, lookup_identifier)
+        # The index keeps the second of a locked message: after a power cut it is no longer locked, and due.
+        elif not self._expired(queue_id, lookup_identifier):
+            return
+        self._context.store.delete_expiry(when, queue_id, lookup_identifier)
 
     def _expired(self, queue_id: int, lookup_identifier: int) -> bool:
         """Time To Be Received Timer Expired (3.1.7.2.7). False if a reader holds the message: it expires on release."""

@@ -27,12 +27,17 @@ async def back_up(store: Store, path: Path) -> None:
     """
     store.flush()
     try:
-        with store.keep_large_messages():
-            await asyncio.to_thread(_write, store, path)
+        # The thread goes on when the caller is cancelled, and needs the files until its end.
+        await asyncio.shield(asyncio.ensure_future(_write_kept(store, path)))
     except StoreError:
         raise
     except Exception as error:  # RocksDB's exceptions have no common class
         raise StoreError(f"the backup {path} cannot be written: {error}") from error
+
+
+async def _write_kept(store: Store, path: Path) -> None:
+    with store.keep_large_messages():
+        await asyncio.to_thread(_write, store, path)
 
 
 def _write(store: Store, path: Path) -> None:

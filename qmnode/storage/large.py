@@ -12,7 +12,7 @@ import errno
 import os
 import shutil
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +39,8 @@ _MARK: Final = bytes((_REFERENCE_VERSION,))
 _SPARE_FILES: Final = 64
 _SPARE_BYTES: Final = 64 * 1024 * 1024
 """Limits of the free files that are kept."""
+_OPEN_FILES: Final = 32
+"""Files that are open at a time to be written."""
 
 
 def file_of(path: Path, number: int) -> Path:
@@ -124,7 +126,8 @@ class LargeMessages:
         self._first = first
         self._used = False
         """Whether there may be large messages."""
-        self._worker: ThreadPoolExecutor | None = None
+        self._syncer: ThreadPoolExecutor | None = None
+        self._remover: ThreadPoolExecutor | None = None
         self._next = 1
         self._spare: dict[int, int] = {}
         """Files to write over, with their sizes."""
@@ -147,7 +150,12 @@ class LargeMessages:
     def take_up(self) -> list[str]:
         """Find the messages and their files; free the other files. Return the faults that were found."""
         live = dict(LARGE_FILE.unpack(value) for _, value in self._entries(b"", LAST_KEY))
-        there = dict(_files(self._path))
+        try:
+            there = dict(_files(self._path))
+            if there.keys() - live.keys():  # their entries need not be synced, and they may be kept
+                sync_folder(self._path / FOLDER)
+        except OSError as error:
+            raise unreadable(f"{self._path / FOLDER}: {error.strerror}") from error
         self._used = bool(live)
         self._next = max((*there, *live), default=0) + 1
         self.release(sorted(there.keys() - live.keys()))
@@ -167,6 +175,8 @@ class LargeMessages:
 
     def place(self, batch: WriteBatch, key: bytes, value: bytes) -> None:
         """Store a large message, or another value of it."""
+        if self._closed:
+            return
         self.free(batch, key)
         if not self._used:
             self._first()
@@ -183,13 +193,14 @@ class LargeMessages:
 
     def _spare_file(self, size: int) -> int:
         """The smallest that has room, unless it would waste as much as it holds; 0 if there is none."""
-        fitting = [(room, number) for number, room in self._spare.items() if size <= room <= 2 * size]
-        if not fitting:
-            return 0
-        room, number = min(fitting)
-        del self._spare[number]
-        self._spare_bytes -= room
-        return number
+        fitting = sorted((room, number) for number, room in self._spare.items() if size <= room <= 2 * size)
+        for room, number in fitting:
+            del self._spare[number]
+            self._spare_bytes -= room
+            if _is_own(file_of(self._path, number)):
+                return number
+            self._remove([number])
+        return 0
 
     def free(self, batch: WriteBatch, key: bytes) -> None:
         """A message is removed or replaced, which may be large. Its record is the caller's."""
@@ -235,18 +246,25 @@ class LargeMessages:
         """The batch that left can be read."""
         self._left = {}
 
-    def begin(self, pending: Iterable[_Pending]) -> "Future[None]":
-        """Write values, and sync them in the thread. Raises OSError."""
-        return self._thread().submit(self._sync, self._fill(pending))
+    def begin(self, pending: Sequence[_Pending]) -> "Future[None]":
+        """Write values, and sync the last of them, or all, in a thread. Raises OSError."""
+        last = len(pending) - _OPEN_FILES
+        if last > 0:
+            self.write(pending[:last])
+        if self._syncer is None:
+            self._syncer = ThreadPoolExecutor(1, "qmnode-large")
+        return self._syncer.submit(self._sync, self._fill(pending[max(last, 0) :]))
 
-    def write(self, pending: Iterable[_Pending]) -> None:
+    def write(self, pending: Sequence[_Pending]) -> None:
         """Write and sync values. Raises OSError."""
-        self._sync(self._fill(pending))
+        for first in range(0, len(pending), _OPEN_FILES):
+            self._sync(self._fill(pending[first : first + _OPEN_FILES]))
 
-    def _thread(self) -> ThreadPoolExecutor:
-        if self._worker is None:
-            self._worker = ThreadPoolExecutor(1, "qmnode-large")
-        return self._worker
+    def _remove(self, numbers: Iterable[int]) -> None:
+        """Remove files, in a thread: many take long."""
+        if self._remover is None:
+            self._remover = ThreadPoolExecutor(1, "qmnode-large")
+        self._remover.submit(_unlink, [file_of(self._path, number) for number in numbers])
 
     def _fill(self, pending: Iterable[_Pending]) -> list[int]:
         """Write values. Return what is to be synced: open files, and directories with new ones."""
@@ -291,9 +309,9 @@ class LargeMessages:
         for number in numbers:
             self._gone.discard(number)
             if not self._keeps(number):
-                others.append(file_of(self._path, number))
+                others.append(number)
         if others:
-            self._thread().submit(_remove, others)
+            self._remove(others)
 
     def _keeps(self, number: int) -> bool:
         if len(self._spare) >= _SPARE_FILES:
@@ -311,8 +329,10 @@ class LargeMessages:
     def close(self) -> None:
         """Let go of the database: its lock is released with the last reference."""
         self._closed = True
-        if self._worker is not None:
-            self._worker.shutdown()
+        self._used = False
+        for worker in (self._syncer, self._remover):
+            if worker is not None:
+                worker.shutdown()
         del self._messages, self._meta, self._index, self._first
 
     @contextmanager
@@ -331,7 +351,8 @@ class LargeMessages:
         """Add the files to a copy of the store, as links if they are on one file system; may run in a thread, while
         they are ``kept``.
         """
-        numbers = [number for number, _ in _files(self._path)]
+        free = set(self._spare)
+        numbers = [number for number, _ in _files(self._path) if number not in free]
         if numbers:
             (target / FOLDER).mkdir(0o700)
             for number in numbers:
@@ -353,7 +374,15 @@ def _close(opened: list[int]) -> None:
         os.close(file)
 
 
-def _remove(files: list[Path]) -> None:
+def _is_own(file: Path) -> bool:
+    """Whether a file is there, and no backup has a link to it."""
+    try:
+        return file.stat().st_nlink == 1
+    except OSError:
+        return False
+
+
+def _unlink(files: list[Path]) -> None:
     for file in files:
         with contextlib.suppress(OSError):  # it stays, and the next start tries again
             file.unlink()

@@ -27,6 +27,7 @@ REPORTED_FOR: Final = 7 * 24 * 3600.0
 _KEPT: Final = 20
 _NAMED: Final = 100
 """Files of large messages that a loss names."""
+_MORE: Final = "files of more large messages:"
 _ALL: Final = 1 << 64
 """Greater than any sequence number."""
 _ADVICE: Final = (
@@ -156,11 +157,12 @@ def first_needed_log(path: Path, before: Before) -> int:
 def with_files(loss: Loss | None, faults: Sequence[str], known: Sequence[Loss]) -> Loss | None:
     """The loss, with the faults of the files of large messages that no loss reported before had."""
     before = {fault for one in known for fault in one.logs}
-    faults = tuple(fault for fault in faults if fault not in before)
-    if not faults:
+    faults = [fault for fault in faults if fault not in before]
+    if not faults or any(fault.startswith(_MORE) for fault in before):
         return loss
     loss = loss or Loss(0, 0, 0.0, time.time())
-    return replace(loss, messages=max(loss.messages, len(faults)), logs=(*loss.logs, *faults[:_NAMED]))
+    named = faults if len(faults) <= _NAMED else [*faults[:_NAMED], f"{_MORE} {len(faults) - _NAMED}"]
+    return replace(loss, messages=max(loss.messages, len(faults)), logs=(*loss.logs, *named))
 
 
 def remember(store: "Store", loss: Loss) -> None:

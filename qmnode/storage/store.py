@@ -532,6 +532,8 @@ class Store:
         number = self._writer.written
         Checkpoint(self._database).create_checkpoint(str(path))
         self._large.copy_to(Path(path))
+        if isinstance(self._handles, _Closed):  # and files were not kept any longer
+            raise StoreError("the message store was closed meanwhile")
         write_synced(Path(path), number, self._mark.messages)
         (Path(path) / COPY_MARKER).touch()
 

@@ -10,8 +10,8 @@ batch would put and delete it, and its other records say the same without it.
 Many callers share one future, because a future, or a write, for each message is what makes a store slow. There are two
 ways to sync. *Inline* writes and syncs in the loop at the end of the pass. *Thread* writes without a sync in the loop
 and syncs the log in a thread; writes made meanwhile share the next sync. Large messages are written to their files, and
-synced, before the batch: in the loop as well, or in a thread while the loop goes on. Until then the batch *leaves*, and
-later changes wait in the next one.
+synced, before the batch: in the loop as well, or they are synced in a thread while the loop goes on. Until then the
+batch *leaves*, and later changes wait in the next one.
 
 A write that was never synced may end torn when power fails; it was never confirmed. A synced write must be there at the
 next start. RocksDB cannot tell the two apart: to it, a log that ends early ends there. So the file ``SYNCED`` holds the
@@ -358,8 +358,7 @@ class Writer:
                     self._leave(self._future)
                     return
             except Exception as error:
-                future, self._future = self._future, None
-                self._fail(error, future)
+                self._fail(error)
                 return
         self._settle(self._executor is None)
 
@@ -389,8 +388,7 @@ class Writer:
             self._database.write(leaving.batch, self._logged)
             self.written = self._database.latest_sequence_number()
         except Exception as error:
-            future, self._future = self._future, None
-            self._fail(error, leaving.future, future)
+            self._fail(error, leaving.future)
             return
         self._large.arrived()
         self._free += leaving.free
@@ -420,8 +418,7 @@ class Writer:
             self._database.write(apart, self._synced)
             self.written = self._database.latest_sequence_number()
         except Exception as error:
-            future, self._future = self._future, None
-            self._fail(error, future)
+            self._fail(error)
             self.check()
         self._mark.move(self.written)
 
@@ -435,8 +432,7 @@ class Writer:
         try:
             written = self._write(self._logged)
         except Exception as error:
-            future, self._future = self._future, None
-            self._fail(error, future)
+            self._fail(error)
             self.check()
         else:
             if written:
@@ -513,11 +509,10 @@ class Writer:
 
     def fail(self, error: BaseException) -> None:
         """Stop writing, because the current batch is incomplete."""
-        future, self._future = self._future, None
-        self._fail(error, future)
+        self._fail(error)
 
     def _fail(self, error: BaseException, *waiting: "asyncio.Future[None] | None") -> None:
-        """Stop writing: memory is ahead of the disk, so the store has to be reopened."""
+        """Stop writing: memory is ahead of the disk, so the store has to be reopened. All who wait learn of it."""
         first = self._failure is None
         self._failure = self._failure or StoreError(
             f"a write to the message store failed ({error}); nothing acknowledged is lost. "
@@ -525,9 +520,11 @@ class Writer:
         )
         self.batch = WriteBatch(raw_mode=True)
         self.arrived = {}
+        self._large.leave()
         unsynced, self._unsynced = self._unsynced, []
         leaving, self._leaving = self._leaving, None
-        for future in (*unsynced, leaving.future if leaving is not None else None, *waiting):
+        last, self._future = self._future, None
+        for future in (*unsynced, leaving.future if leaving is not None else None, last, *waiting):
             if future is not None and not future.done():
                 future.set_exception(self._failure)
                 future.exception()
@@ -556,6 +553,7 @@ class Writer:
         error = result.exception()
         if error is not None:
             self._fail(error)
+        if self._failure is not None:
             return
         if written:
             self._mark.move(written)

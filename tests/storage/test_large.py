@@ -3,9 +3,10 @@
 import asyncio
 import os
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -15,7 +16,7 @@ from qmnode.settings.node import StorageSettings
 from qmnode.storage import large
 from qmnode.storage.backup import back_up, restore
 from qmnode.storage.errors import StoreError
-from qmnode.storage.large import FOLDER, SMALLEST
+from qmnode.storage.large import FOLDER, SMALLEST, LargeMessages
 from qmnode.storage.layout import FORMAT_VERSION, LARGE_MESSAGES, MESSAGE_KEY, QUEUE_KEY, Family
 from qmnode.storage.store import Store
 from qmnode.storage.verification import verify
@@ -66,7 +67,8 @@ def delete(store: Store, *numbers: int, size: int = SMALLEST) -> None:
 
 def settled(store: Store) -> None:
     """Files have been removed that are to be."""
-    store._large._thread().submit(lambda: None).result()
+    if store._large._remover is not None:
+        store._large._remover.submit(lambda: None).result()
 
 
 @pytest.mark.parametrize("size", [SMALLEST - 1, SMALLEST, SMALLEST + 1, 4 << 20])
@@ -427,3 +429,164 @@ async def test_what_comes_while_files_are_synced_goes_with_the_next_batch_in_its
         store.make_visible()  # waits for the files
         assert stored(store) == {2: value(2, 100), 3: value(3), 4: value(4)}
         await asyncio.gather(third, store.durable())
+
+
+@pytest.mark.parametrize("sync", SYNC)
+async def test_a_backup_is_whole_although_who_asked_for_it_is_gone(
+    tmp_path: Path, path: Path, sync: Literal["inline", "thread"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(path, StorageSettings(sync=sync)) as store:
+        put(store, *range(1, 6))
+        go_on = threading.Event()
+        real = LargeMessages.copy_to
+
+        def slow(files: LargeMessages, target: Path) -> None:
+            go_on.wait(30)
+            real(files, target)
+
+        monkeypatch.setattr(LargeMessages, "copy_to", slow)
+        asking = asyncio.ensure_future(back_up(store, tmp_path / "backup"))
+        await asyncio.sleep(0.1)
+        asking.cancel()
+        await asyncio.wait([asking])
+        delete(store, *range(1, 6))
+        put(store, *range(6, 11))
+        go_on.set()
+        while not (tmp_path / "backup").exists():
+            await asyncio.sleep(0.01)
+        put(store, *range(11, 20))
+    with Store.open(tmp_path / "backup") as copy:
+        assert stored(copy) == {number: value(number) for number in range(1, 6)}
+
+
+async def test_a_backup_of_a_store_that_is_closed_meanwhile_fails(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(path)
+    put(store, 1)
+    go_on = threading.Event()
+    real = LargeMessages.copy_to
+
+    def slow(files: LargeMessages, target: Path) -> None:
+        go_on.wait(30)
+        real(files, target)
+
+    monkeypatch.setattr(LargeMessages, "copy_to", slow)
+    asking = asyncio.ensure_future(back_up(store, tmp_path / "backup"))
+    await asyncio.sleep(0.1)
+    store.close()
+    go_on.set()
+    with pytest.raises(StoreError, match="closed meanwhile"):
+        await asking
+    assert not (tmp_path / "backup").exists()
+
+
+def test_a_free_file_that_a_backup_has_a_link_to_is_not_written_over(tmp_path: Path, path: Path, store: Store) -> None:
+    put(store, 1)
+    delete(store, 1)
+    (file,) = (path / FOLDER).iterdir()
+    os.link(file, tmp_path / "link")
+    put(store, 2)
+    settled(store)
+    assert (tmp_path / "link").read_bytes().endswith(value(1))
+    assert stored(store) == {2: value(2)} and len(files(path)) == 1
+
+
+async def test_a_sync_that_fails_while_a_batch_leaves_fails_all_who_wait(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(path, StorageSettings(sync="thread"))
+    store.flush()
+    writer, go_on = store._writer, threading.Event()
+    real = os.fdatasync
+
+    def slow(file: int) -> None:
+        go_on.wait(30)
+        real(file)
+
+    monkeypatch.setattr(os, "fdatasync", slow)
+    store.put_message(QUEUE, 1, value(1))
+    leaving = store.durable()
+    while writer._leaving is None:
+        await asyncio.sleep(0)
+    store.put_meta("next", b"batch")
+    following = store.durable()
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    failed.set_exception(OSError("Input/output error"))
+    writer._sync_done(failed, [], 0, [])
+    go_on.set()
+    for one in (leaving, following, store.durable()):
+        with pytest.raises(StoreError, match="Input/output error"):
+            await one
+    await asyncio.sleep(0.1)
+    store.close()
+    with Store.open(path) as again:
+        assert again.get_meta("next") is None and stored(again) == {}
+
+
+@pytest.mark.parametrize("sync", SYNC)
+async def test_few_files_are_open_at_a_time(
+    path: Path, sync: Literal["inline", "thread"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 0
+    real = LargeMessages._fill
+
+    def counted(files: LargeMessages, pending: Sequence[Any]) -> list[int]:
+        nonlocal most
+        found = real(files, pending)
+        most = max(most, len(found))
+        return found
+
+    monkeypatch.setattr(LargeMessages, "_fill", counted)
+    with Store.open(path, StorageSettings(sync=sync)) as store:
+        for number in range(100):
+            store.put_message(QUEUE, number, value(number))
+        await store.durable()
+        assert stored(store) == {number: value(number) for number in range(100)}
+    assert 0 < most <= large._OPEN_FILES + 1
+
+
+def test_many_lost_files_are_said_once(path: Path) -> None:
+    with Store.open(path) as store:
+        put(store, *range(120))
+    for file in (path / FOLDER).iterdir():
+        file.unlink()
+    for _ in range(3):
+        with Store.open(path) as store:
+            (loss,) = store.losses
+    assert "files of more large messages: 20" in loss.sentence and loss.messages == 120
+
+
+def test_a_folder_that_is_none_is_said(path: Path) -> None:
+    Store.open(path).close()
+    (path / FOLDER).write_text("a file")
+    with pytest.raises(StoreError, match="large: Not a directory"):
+        Store.open(path)
+
+
+def test_a_closed_store_says_so(path: Path) -> None:
+    store = Store.open(path)
+    put(store, 1)
+    store.close()
+    store.put_message(QUEUE, 2, value(2))
+    store.delete_message(QUEUE, 1, value(1))
+    store.replace_message(QUEUE, 1, value(1))
+    with pytest.raises(StoreError, match="closed"):
+        store.flush()
+
+
+async def test_an_unreadable_message_keeps_no_other_from_expiring(path: Path) -> None:
+    async with QueueManager.open(path) as qm:
+        await qm.create_queue(NAME)
+        await qm.create_queue(NAME + "2")
+        async with await qm.open_queue(FORMAT, Access.SEND) as queue:
+            await queue.send(Message(BODIES[2], recoverable=True, time_to_be_received=2))
+    next((path / FOLDER).iterdir()).unlink()
+    async with QueueManager.open(path) as qm:
+        async with await qm.open_queue(FORMAT + "2", Access.SEND) as queue:
+            await queue.send(Message(b"x", recoverable=True, time_to_be_received=2))
+        other = qm.names.find(NAME + "2")
+        assert other.message_count == 1
+        async with asyncio.timeout(20):
+            while other.message_count:
+                await asyncio.sleep(0.1)
