@@ -9,6 +9,7 @@ The index (``large`` in qmnode.storage.layout) says which file belongs to which 
 
 import contextlib
 import errno
+import functools
 import os
 import shutil
 import struct
@@ -16,13 +17,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from rocksdict import Rdict, WriteBatch
 
 from qmnode.storage.layout import LARGE, LARGE_FILE, LAST_KEY
 from qmnode.storage.records import scan, unreadable
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 FOLDER: Final = "large"
 """The directory of the files, in that of the store; made for the first large message."""
@@ -33,8 +36,6 @@ _REFERENCE_VERSION: Final = 2
 """The first byte of a reference. That of a value is the version of its prefix (qmnode.model.record)."""
 _HEAD: Final = struct.Struct("<16s12sQ")
 """Before the value in its file: a check of the key and the value, the message's key, the size of the value."""
-_checker: Final = AESGCM(bytes(16))
-"""GMAC with a fixed key, as a checksum: it takes a fifth of CRC-32's time, which is as much as a copy of the value."""
 _MARK: Final = bytes((_REFERENCE_VERSION,))
 _SPARE_FILES: Final = 64
 _SPARE_BYTES: Final = 64 * 1024 * 1024
@@ -90,8 +91,18 @@ def read_value(path: Path, key: bytes, record: bytes) -> bytes:
     return value
 
 
+@functools.cache
+def _checker() -> "AESGCM":
+    """GMAC with a fixed key, as a checksum: CRC-32 takes five times as long. Loaded when it is needed first: a node
+    answers before it has loaded this library.
+    """
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(bytes(16))
+
+
 def _head(key: bytes, value: bytes) -> bytes:
-    return _HEAD.pack(_checker.encrypt(key, b"", value), key, len(value))
+    return _HEAD.pack(_checker().encrypt(key, b"", value), key, len(value))
 
 
 class _Pending(NamedTuple):
