@@ -54,7 +54,7 @@ def _reference(record: bytes) -> tuple[int, int] | None:
     if record[:1] != _MARK:
         return None
     if len(record) != _REFERENCE.size:
-        raise unreadable(f"the reference to a large message has {len(record)} bytes")
+        raise DamagedError(f"the reference to a large message has {len(record)} bytes")
     _, size, number = _REFERENCE.unpack(record)
     return size, number
 
@@ -71,23 +71,37 @@ def number_of(record: bytes) -> int:
     return 0 if found is None else found[1]
 
 
+class DamagedError(Exception):
+    """The file of a large message is missing or damaged, or the reference to it is."""
+
+
 def read_value(path: Path, key: bytes, record: bytes) -> bytes:
-    """The value of a message of the store in this directory, by its record: from a file if it is large. Raises
-    StoreError if the file is missing or damaged.
-    """
+    """``whole_value`` for a node. Raises StoreError, which says what to do."""
     if record[:1] != _MARK:
         return record
+    try:
+        return whole_value(path, key, record)
+    except DamagedError as error:
+        raise unreadable(f"{error}, in {path}") from error
+
+
+def whole_value(path: Path, key: bytes, record: bytes) -> bytes:
+    """The value of a message of the store in this directory, by its record: from a file if it is large. Raises
+    DamagedError.
+    """
     found = _reference(record)
-    assert found is not None
+    if found is None:
+        return record
     size, number = found
     file = file_of(path, number)
+    name = f"{FOLDER}/{file.name}"
     try:
         with file.open("rb", buffering=0) as opened:
             head, value = opened.read(_HEAD.size), opened.read(size)
     except OSError as error:
-        raise unreadable(f"{file}, a large message: {error.strerror}") from error
+        raise DamagedError(f"{name}: {error.strerror}") from error
     if len(value) != size or head != _head(key, value):
-        raise unreadable(f"{file}, a large message, does not hold what was written")
+        raise DamagedError(f"{name} does not hold what was written")
     return value
 
 

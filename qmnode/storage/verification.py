@@ -17,7 +17,7 @@ from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Counters, Queue
 from qmnode.model.record import FLAGS, NEVER, PREFIX, PREFIX_SIZE, VERSION, RecordFlag, expiry, packet_of
 from qmnode.storage.errors import StoreError
-from qmnode.storage.large import number_of, read_value, size_of
+from qmnode.storage.large import DamagedError, number_of, size_of, whole_value
 from qmnode.storage.layout import (
     EXPIRY_KEY,
     LARGE,
@@ -284,14 +284,15 @@ class _Check:
             where = f"message {lookup_identifier:#x} in {name or f'queue {queue_id}'}"
             if name is None:
                 self.report.add(where, "there is no such queue")
-            size = size_of(value)
-            self._counted.setdefault(queue_id, _Counted()).add(lookup_identifier, size - PREFIX_SIZE)
             try:
-                whole = read_value(self._path, key, value)
-            except StoreError as error:
+                size = size_of(value)
+                self._counted.setdefault(queue_id, _Counted()).add(lookup_identifier, size - PREFIX_SIZE)
+                whole = whole_value(self._path, key, value)
+            except DamagedError as error:
                 self.report.add(where, str(error))
-            else:
-                self._message(where, queue_id, lookup_identifier, whole)
+                self._large.pop(key, None)
+                continue
+            self._message(where, queue_id, lookup_identifier, whole)
             if (number := number_of(value)) and self._large.pop(key, None) != (number, size):
                 self.report.add(where, "the index of large messages does not know its file")
         for key in self._large:

@@ -205,7 +205,7 @@ def test_a_lost_file_is_said_once_at_a_start_and_by_verify(path: Path, size: int
         (loss,) = store.losses
         assert f"large/{file.name} {'is missing' if size is None else 'has 100 bytes of'}" in loss.sentence
         assert store.get_message(QUEUE, 2) == value(2)
-        with pytest.raises(StoreError, match=rf"{file.name}, a large message.*qmnode verify"):
+        with pytest.raises(StoreError, match=rf"large/{file.name}.*qmnode verify"):
             store.get_message(QUEUE, 1)
         with pytest.raises(StoreError):
             stored(store)
@@ -255,7 +255,7 @@ async def test_verify_reads_large_messages(tmp_path: Path, path: Path, sync: Lit
     content = file.read_bytes()
     file.write_bytes(content[:-1] + b"?")
     (finding,) = verify(path).findings
-    assert file.name in finding.sentence and "does not hold what was written" in finding.sentence
+    assert finding.sentence == f"large/{file.name} does not hold what was written"
     file.write_bytes(content)
     with Store.open(path) as store:
         key = next(key for key, record in store.scan(Family.META, b"large\0", b"large\1"))
@@ -431,22 +431,29 @@ async def test_what_comes_while_files_are_synced_goes_with_the_next_batch_in_its
         await asyncio.gather(third, store.durable())
 
 
+def paused_copies(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Let a backup wait before it copies large messages: it says that it has begun, and is told to go on."""
+    begun, go_on = threading.Event(), threading.Event()
+    real = LargeMessages.copy_to
+
+    def paused(files: LargeMessages, target: Path) -> None:
+        begun.set()
+        go_on.wait(30)
+        real(files, target)
+
+    monkeypatch.setattr(LargeMessages, "copy_to", paused)
+    return begun, go_on
+
+
 @pytest.mark.parametrize("sync", SYNC)
 async def test_a_backup_is_whole_although_who_asked_for_it_is_gone(
     tmp_path: Path, path: Path, sync: Literal["inline", "thread"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Store.open(path, StorageSettings(sync=sync)) as store:
         put(store, *range(1, 6))
-        go_on = threading.Event()
-        real = LargeMessages.copy_to
-
-        def slow(files: LargeMessages, target: Path) -> None:
-            go_on.wait(30)
-            real(files, target)
-
-        monkeypatch.setattr(LargeMessages, "copy_to", slow)
+        begun, go_on = paused_copies(monkeypatch)
         asking = asyncio.ensure_future(back_up(store, tmp_path / "backup"))
-        await asyncio.sleep(0.1)
+        await asyncio.to_thread(begun.wait, 30)
         asking.cancel()
         await asyncio.wait([asking])
         delete(store, *range(1, 6))
@@ -464,16 +471,9 @@ async def test_a_backup_of_a_store_that_is_closed_meanwhile_fails(
 ) -> None:
     store = Store.open(path)
     put(store, 1)
-    go_on = threading.Event()
-    real = LargeMessages.copy_to
-
-    def slow(files: LargeMessages, target: Path) -> None:
-        go_on.wait(30)
-        real(files, target)
-
-    monkeypatch.setattr(LargeMessages, "copy_to", slow)
+    begun, go_on = paused_copies(monkeypatch)
     asking = asyncio.ensure_future(back_up(store, tmp_path / "backup"))
-    await asyncio.sleep(0.1)
+    await asyncio.to_thread(begun.wait, 30)
     store.close()
     go_on.set()
     with pytest.raises(StoreError, match="closed meanwhile"):
@@ -518,7 +518,6 @@ async def test_a_sync_that_fails_while_a_batch_leaves_fails_all_who_wait(
     for one in (leaving, following, store.durable()):
         with pytest.raises(StoreError, match="Input/output error"):
             await one
-    await asyncio.sleep(0.1)
     store.close()
     with Store.open(path) as again:
         assert again.get_meta("next") is None and stored(again) == {}
