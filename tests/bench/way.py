@@ -1,7 +1,9 @@
 """From an application's ``send`` to another application's ``receive``, over two nodes: processor of the four processes.
 
 ``QMNODE_BASELINE`` names another tree of the sources, such as a worktree of an earlier commit. Both trees do the same
-in turns, and the table has their ratios. Without it the table compares varied messages with alike ones.
+in turns, and the table has their ratios; its bars are for commit 338d108.
+
+Without it the table compares varied messages with alike ones.
 
 All four processes of this tree use uvloop if it is installed, and the table says so. ``QMNODE_EVENT_LOOP=asyncio``
 keeps them from it.
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROUNDS: Final = 5
+PROCESSOR_ROUNDS: Final = 15
+"""Of small messages: a round takes half a second, and the speed of a shared machine changes from one to the next."""
 COUNT: Final = 6_400
 PARTY: Final = Path(__file__).parent / "way_parties.py"
 PARTIES: Final = ("application, sending", "node, sending", "node, receiving", "application, receiving")
@@ -43,6 +47,9 @@ CASES: Final = (
 HOW: Final = {"batches": "batches of 100", "singly": "64 outstanding", "pipelined": "10 batches outstanding"}
 BASELINE: Final = "QMNODE_BASELINE"
 """Environment variable with another tree of the sources."""
+BARS: Final = {"batches": 0.55, "singly": 0.6}
+"""The processor of all parties, in that of commit 338d108."""
+TLS_BAR: Final = 0.65
 LARGE: Final = {"64 KiB": 65_536, "1 MB": 1_000_000, "4 MB": 4_190_000}
 ROUND_BYTES: Final = 64_000_000
 LARGE_BAR: Final = 2.0
@@ -175,7 +182,7 @@ def _measure(cases: tuple[tuple[str, str], ...], *, tls: bool) -> dict[tuple[int
     """The medians of each tree, in turns."""
     taken: dict[tuple[int, str, str], list[Taken]] = {}
     with ways(tls=tls) as compared:
-        for number in range(-1, ROUNDS):
+        for number in range(-1, PROCESSOR_ROUNDS):
             for how, kind in cases:
                 for tree, one in enumerate(compared):
                     found = one.run(how, kind)
@@ -280,7 +287,7 @@ def way() -> list[Comparison]:
     for how, kind in CASES:
         here, name = taken[0, how, kind], f"{kind}, {HOW[how]}"
         if (1, how, kind) in taken:
-            lines += _lines(name, here, "the other tree", taken[1, how, kind])
+            lines += _lines(name, here, "the other tree", taken[1, how, kind], BARS.get(how))
         else:
             lines += _lines(name, here, "alike", taken.get((0, how, "alike"), here), VARIED)
     return lines
@@ -293,5 +300,5 @@ def way_over_tls() -> list[Comparison]:
     taken = _measure((case,), tls=True)
     name = f"{case[1]}, {HOW[case[0]]}, TLS"
     if (1, *case) in taken:
-        return _lines(name, taken[0, *case], "the other tree", taken[1, *case])
+        return _lines(name, taken[0, *case], "the other tree", taken[1, *case], TLS_BAR)
     return _lines(name, taken[0, *case], "plain", _measure((case,), tls=False)[0, *case])
