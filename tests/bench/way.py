@@ -3,7 +3,7 @@
 ``QMNODE_BASELINE`` names another tree of the sources, such as a worktree of an earlier commit. Both trees do the same
 in turns, and the table has their ratios; its bars are for commit 338d108.
 
-Without it the table compares varied messages with alike ones.
+Without another tree the table compares varied messages with alike ones.
 
 All four processes of this tree use uvloop if it is installed, and the table says so. ``QMNODE_EVENT_LOOP=asyncio``
 keeps them from it.

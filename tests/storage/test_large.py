@@ -453,7 +453,7 @@ async def test_a_backup_is_whole_although_who_asked_for_it_is_gone(
         put(store, *range(1, 6))
         begun, go_on = paused_copies(monkeypatch)
         asking = asyncio.ensure_future(back_up(store, tmp_path / "backup"))
-        await asyncio.to_thread(begun.wait, 30)
+        assert await asyncio.to_thread(begun.wait, 30)
         asking.cancel()
         await asyncio.wait([asking])
         delete(store, *range(1, 6))
@@ -473,7 +473,7 @@ async def test_a_backup_of_a_store_that_is_closed_meanwhile_fails(
     put(store, 1)
     begun, go_on = paused_copies(monkeypatch)
     asking = asyncio.ensure_future(back_up(store, tmp_path / "backup"))
-    await asyncio.to_thread(begun.wait, 30)
+    assert await asyncio.to_thread(begun.wait, 30)
     store.close()
     go_on.set()
     with pytest.raises(StoreError, match="closed meanwhile"):
