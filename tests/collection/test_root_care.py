@@ -10,14 +10,15 @@ import shutil
 import stat
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import tempfile
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils import _internal
+from packaging.requirements import Requirement
 
 import qmnode
 from tests.collection.conftest import COLLECTION, COLLECTIONS, REPOSITORY, ModuleFailed, Modules
@@ -35,7 +36,6 @@ DAEMON = "nobody"
 PYTHON = "/usr/bin/python3"
 """One that the daemon may run: that of the tests may be in root's own folder."""
 QMNODE = ("-c", "from qmnode.cli import main; main()")
-PATHS = f"{REPOSITORY}:{sysconfig.get_paths()['purelib']}"
 SECRET = "root:secret\n"
 
 
@@ -135,6 +135,30 @@ class TestFiles:
             modules.run("files", directories=[{"path": str(lab / "one/more")}])
 
 
+def requirements(name: str, found: set[str]) -> set[str]:
+    """The distributions that this one needs without its extras, with all that they need."""
+    for text in distribution(name).requires or ():
+        needed = Requirement(text)
+        if needed.name not in found and (needed.marker is None or needed.marker.evaluate({"extra": ""})):
+            found.add(needed.name)
+            requirements(needed.name, found)
+    return found
+
+
+@pytest.fixture
+def code(lab: Path) -> Path:
+    """The node's code and what it needs, where the daemon may read: the checkout may be in a folder of root alone."""
+    folder = lab / "code"
+    shutil.copytree(REPOSITORY / "qmnode", folder / "qmnode", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in requirements("qmnode", set()):
+        for file in distribution(name).files or ():
+            if ".." not in file.parts and "__pycache__" not in file.parts:
+                target = folder / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(str(file.locate()), target)
+    return folder
+
+
 class Node(NodeProcess):
     """A node that runs as the daemon's account."""
 
@@ -144,18 +168,18 @@ class Node(NodeProcess):
 
 
 @pytest.fixture
-def node(lab: Path) -> Iterator[Node]:
-    found = Node(lab / "daemon", environment={"PYTHONPATH": PATHS, "HOME": "/"})
+def node(lab: Path, code: Path) -> Iterator[Node]:
+    found = Node(lab / "daemon", environment={"PYTHONPATH": str(code), "HOME": "/"})
     found.start()
     yield found
     found.kill()
 
 
 @pytest.fixture
-def program(lab: Path) -> Path:
+def program(lab: Path, code: Path) -> Path:
     """The node's ``qmnode``, which notes as whom it runs, and plants links where it may: the attacker waits for it."""
     script = lab / "root/qmnode"
-    qmnode = f"PYTHONPATH={PATHS} {PYTHON} -c '{QMNODE[1]}'"
+    qmnode = f"PYTHONPATH={code} {PYTHON} -c '{QMNODE[1]}'"
     planted = f"{lab}/daemon/backups/.first.tar.gz.partial"
     script.write_text(
         f'#!/bin/sh\nid -un >>{lab}/ran\n{qmnode} "$@" || exit 1\n'
@@ -189,7 +213,7 @@ async def send_large(socket: Path) -> None:
             await queue.send(qmnode.Message(bytes(LARGE), recoverable=True))
 
 
-def test_a_store_is_copied_packed_and_restored_as_the_daemon(lab: Path, node: Node, program: Path) -> None:
+def test_a_store_is_copied_packed_and_restored_as_the_daemon(lab: Path, code: Path, node: Node, program: Path) -> None:
     (lab / "daemon/backups").mkdir()
     give(lab / "daemon/backups")
     for name in ("first.tar.gz", "first"):
@@ -224,7 +248,7 @@ def test_a_store_is_copied_packed_and_restored_as_the_daemon(lab: Path, node: No
     assert (data / "keys").is_symlink() and owner(lab / "root/secret") == "root"
     assert set((lab / "ran").read_text().split()) == {DAEMON}
     checked = subprocess.run(
-        [PYTHON, *QMNODE, "verify", "--data", data], env={"PYTHONPATH": PATHS},
+        [PYTHON, *QMNODE, "verify", "--data", data], env={"PYTHONPATH": str(code)},
         capture_output=True, text=True, check=False, user=DAEMON, group="nogroup", extra_groups=[], cwd="/",
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout + checked.stderr
