@@ -1,6 +1,8 @@
-"""The allocator of the process: what it does with memory that was freed."""
+"""Memory that is used again: what the allocator of the process does with freed blocks, and buffers for large messages.
+Fresh memory costs more than what is read into it.
+"""
 
-import ctypes
+import threading
 from typing import Final
 
 _TRIM_THRESHOLD: Final = -1
@@ -18,6 +20,8 @@ def keep_freed_memory() -> None:
     """Let freed blocks be used again. Without this the kernel maps, clears and unmaps the memory of every batch of
     messages. Nothing happens where the C library has no such parameters.
     """
+    import ctypes  # applications do without
+
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -25,3 +29,40 @@ def keep_freed_memory() -> None:
     mallopt(_MMAP_THRESHOLD, _LARGEST)
     mallopt(_TRIM_THRESHOLD, _KEPT)
     mallopt(_TOP_PAD, _MIB)
+
+
+LENT_FROM: Final = 256 * 1024
+"""Bytes that are worth a buffer of their own."""
+_LENDERS: Final = 4
+_LENT_SIZE: Final = 4 * _MIB + 64 * 1024
+"""Enough for the largest message, and what is around it."""
+
+
+class _Lenders(threading.local):
+    """The buffers of a thread."""
+
+    def __init__(self) -> None:
+        self.buffers: list[bytearray] = []
+
+
+_OF_THREAD: Final = _Lenders()
+
+
+def lend(size: int) -> memoryview | None:
+    """A buffer of so many bytes, until the last view of it is gone. None if it would be too large, and when all are
+    lent.
+    """
+    if size > _LENT_SIZE:
+        return None
+    buffers = _OF_THREAD.buffers
+    for buffer in buffers:
+        try:
+            buffer.append(0)  # only while there is no view of it
+        except BufferError:
+            continue
+        buffer.pop()
+        return memoryview(buffer)[:size]
+    if len(buffers) == _LENDERS:
+        return None
+    buffers.append(bytearray(_LENT_SIZE))  # the system gives it memory as it is used
+    return memoryview(buffers[-1])[:size]

@@ -26,6 +26,7 @@ from qmnode.local.frames import (
     FrameError,
     FrameReader,
     Kind,
+    Sent,
     frame_parts,
     pack_sent,
     unpack_received,
@@ -293,7 +294,7 @@ class _Batch:
 
     def __init__(self) -> None:
         self.callers: list[asyncio.Future[bytes]] = []
-        self.items: list[tuple[bytes, bytes]] = []
+        self.items: list[Sent] = []
         self.size = 0
 
     def answered(self, answer: asyncio.Future[Frame]) -> None:
@@ -344,7 +345,7 @@ class RemoteQueue(QueueApi):
         caller: asyncio.Future[bytes] = self._loop.create_future()
         batch.callers.append(caller)
         batch.items.append(item)
-        batch.size += len(item[0])
+        batch.size += item[0]
         return await caller
 
     def _batch_over(self, batch: _Batch) -> None:
@@ -365,7 +366,7 @@ class RemoteQueue(QueueApi):
             return []
         return await self._send_together(items, await _number(transaction))
 
-    async def _send_together(self, items: list[tuple[bytes, bytes]], transaction: int) -> list[bytes]:
+    async def _send_together(self, items: list[Sent], transaction: int) -> list[bytes]:
         head = SEND_HEAD.pack(self.handle, transaction, True, len(items))
         return _identifiers((await self.connection.call(Kind.SEND, head, *pack_sent(items))).body)
 
@@ -479,16 +480,18 @@ def _destination(identifier: Guid, format_name: str) -> Destination:
         return Destination(identifier, _SEVERAL_QUEUES)
 
 
-def to_travel(message: Message, travelling: Travelling) -> tuple[bytes, bytes]:
+def to_travel(message: Message, travelling: Travelling) -> Sent:
     """A message as it goes to the node: a packet whose addresses and numbers the node fills in, and what has no place
     in that packet.
     """
-    more = message.__dict__.keys() & REQUESTS
-    return travelling.pack(message), values.encode({name: message.__dict__[name] for name in more}) if more else b""
+    more = b""
+    if not REQUESTS.isdisjoint(message.__dict__):
+        more = values.encode({name: value for name, value in message.__dict__.items() if name in REQUESTS})
+    return *travelling.pack(message), more
 
 
 def _messages(answer: Frame) -> list[Message]:
-    return [received_message(lookup, value) for lookup, value in unpack_received(answer.body)]
+    return [received_message(lookup, value) for lookup, value in unpack_received(answer.data)]
 
 
 def _outcomes(answer: Frame) -> Iterable[bytes | MessageQueuingError]:

@@ -15,8 +15,10 @@ import struct
 import threading
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from qmnode.allocator import LENT_FROM, lend
 from qmnode.structures.envelope import LARGE, Packet
 
 if TYPE_CHECKING:
@@ -99,9 +101,19 @@ class Frame(NamedTuple):
 
     kind: int
     number: int
-    body: bytes
+    data: Packet
+    """Its body. A large one may be a view, of memory that is used again once there is none."""
+
+    @property
+    def body(self) -> bytes:
+        """Its body, as bytes."""
+        return bytes(self.data)
 
 
+Sent = tuple[int, Sequence[bytes], bytes]
+"""A message on its way to the node: the size of its packet, the packet in parts, and what a packet has no place for
+(JSON, mostly empty).
+"""
 _new: Final = tuple.__new__
 _MESSAGES: Final = int(Kind.MESSAGES)
 _RECEIVED_ALONE: Final = struct.Struct(HEAD.format + _RECEIVED.format.removeprefix("<"))
@@ -121,11 +133,13 @@ def frame_parts(kind: Kind, number: int, *parts: bytes) -> tuple[bytes, ...]:
 
 _PIECE: Final = 256 * 1024
 _SMALL: Final = 16 * 1024
-"""Fewer bytes of a body are copied."""
+"""Fewer bytes are copied."""
 
 
 _SPARE: Final = 16
 """Pieces of large bodies that a thread keeps: fresh memory costs more than what is read into it."""
+_LENT: Final = frozenset({Kind.SEND, Kind.MESSAGES})
+"""Frames whose large bodies may be views of memory that is used again once nobody looks at it any more."""
 
 
 class _Shared(threading.local):
@@ -142,10 +156,11 @@ _SHARED: Final = _Shared()
 class FrameReader:
     """Cuts a stream of bytes into frames. FrameError for a size that no frame may have.
 
-    A stream is either fed to it, or read into its buffers: those of a large body are joined once, when all has come.
+    A stream is either fed to it, or read into its buffers. A large body is read into one if there is one to spare;
+    otherwise its parts are joined when all has come.
     """
 
-    __slots__ = ("_begun", "_filled", "_kept", "_missing", "_parts", "_piece", "_pieces", "_received", "limit")
+    __slots__ = ("_begun", "_filled", "_kept", "_lent", "_missing", "_parts", "_piece", "_pieces", "_received", "limit")
 
     def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
         self.limit = limit
@@ -159,6 +174,8 @@ class FrameReader:
         """The bytes of it that have come. Memory for others is taken only as far as it doubles them."""
         self._parts: list[bytearray | memoryview] = []
         """The beginning of its body, before the bytes that are kept."""
+        self._lent: memoryview | None = None
+        """All of its body, if it is read into one buffer."""
         self._piece: memoryview | None = None
         """The part of a large body that is read now."""
         self._pieces: list[bytearray] = []
@@ -175,6 +192,8 @@ class FrameReader:
         if self._kept:
             self._parts.append(self._kept)
             self._kept = bytearray()
+        if self._missing >= LENT_FROM and not self._pieces and self._begun[0] in _LENT and self._borrow():
+            return self.buffer()
         spare = _SHARED.spare
         size = min(self._missing, _PIECE, _PIECE if spare else max(_SMALL, self._received))
         piece = spare.pop() if spare else bytearray(_PIECE if size > _PIECE // 2 else size)
@@ -182,6 +201,21 @@ class FrameReader:
             self._pieces.append(piece)
         self._piece, self._filled = memoryview(piece)[:size], 0
         return self._piece
+
+    def _borrow(self) -> bool:
+        """Read the rest of the body to where all of it has room."""
+        begun = sum(map(len, self._parts))
+        lent = lend(begun + self._missing)
+        if lent is None:
+            return False
+        place = 0
+        for part in self._parts:
+            lent[place : place + len(part)] = part
+            place += len(part)
+        self._parts.clear()
+        self._lent = self._piece = lent
+        self._filled = begun
+        return True
 
     def filled(self, count: int) -> list[Frame]:
         """The frames that are whole when so many bytes have been read to ``buffer``."""
@@ -192,13 +226,18 @@ class FrameReader:
         self._filled += count
         if self._filled < len(self._piece):
             return []
-        self._parts.append(self._piece)
+        if self._lent is None:
+            self._parts.append(self._piece)
         self._piece = None
         return [] if self._missing else [self._whole()]
 
     def _whole(self) -> Frame:
         assert self._begun is not None
-        body = b"".join((*self._parts, self._kept)) if self._parts else bytes(self._kept)
+        body: Packet
+        if self._lent is not None:
+            body, self._lent = self._lent.toreadonly(), None
+        else:
+            body = b"".join((*self._parts, self._kept)) if self._parts else bytes(self._kept)
         kind, number = self._begun
         self._begun, self._kept = None, bytearray()
         self._parts.clear()
@@ -245,22 +284,33 @@ _FEW_PARTS: Final = 16
 
 
 def write_parts(transport: "asyncio.WriteTransport", parts: list[bytes]) -> None:
-    """Write frames in parts. Many small ones are joined before; a few, of which some may be large, are not."""
+    """Write frames in parts. Many small ones are joined before, and large ones never."""
     if len(parts) <= _FEW_PARTS:
         transport.writelines(parts)
-    else:
+    elif max(map(len, parts)) < _SMALL:
         transport.write(b"".join(parts))
+    else:
+        transport.writelines(
+            part for is_small, run in groupby(parts, _is_small) for part in ((b"".join(run),) if is_small else run)
+        )
 
 
-def pack_sent(items: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
-    """Messages to send, in parts: the packet of each, and what a packet has no place for (JSON, mostly empty)."""
+def _is_small(part: bytes) -> bool:
+    return len(part) < _SMALL
+
+
+def pack_sent(items: Iterable[Sent]) -> list[bytes]:
+    """Messages to send, in parts."""
     parts: list[bytes] = []
-    for packet, more in items:
-        parts += (_SENT.pack(len(packet), len(more), 0), packet, more)
+    for size, packet, more in items:
+        parts.append(_SENT.pack(size, len(more), 0))
+        parts += packet
+        if more:
+            parts.append(more)
     return parts
 
 
-def unpack_sent(body: bytes, offset: int, count: int) -> tuple[list[Packet], dict[int, bytes]]:
+def unpack_sent(body: Packet, offset: int, count: int) -> tuple[list[Packet], dict[int, bytes]]:
     """The packets, large ones as views of the body, and by their places in the list what few of them have besides.
     FrameError when the counts and sizes do not fit the bytes.
     """
@@ -277,9 +327,10 @@ def unpack_sent(body: bytes, offset: int, count: int) -> tuple[list[Packet], dic
         offset = start + size
         if offset + more > end:
             raise FrameError(f"a message of {size} bytes with {more} more in a batch that ends before")
-        packets.append(body[start:offset] if size < LARGE else memoryview(body)[start:offset])
+        packet = body[start:offset] if size < LARGE else memoryview(body)[start:offset]
+        packets.append(packet if size >= LARGE or type(packet) is bytes else bytes(packet))
         if more:
-            besides[number] = body[offset : offset + more]
+            besides[number] = bytes(body[offset : offset + more])
             offset += more
     return packets, besides
 
@@ -298,7 +349,7 @@ def received_parts(number: int, items: list[tuple[int, bytes]]) -> Sequence[byte
     return _pack_received_alone(_ALONE_SIZE + size, _MESSAGES, number, lookup, size), value
 
 
-def unpack_received(body: bytes) -> list[tuple[int, Packet]]:
+def unpack_received(body: Packet) -> list[tuple[int, Packet]]:
     """The other way round. A large value that is most of the body is a view of it."""
     items: list[tuple[int, Packet]] = []
     offset, end = 0, len(body)
@@ -310,6 +361,7 @@ def unpack_received(body: bytes) -> list[tuple[int, Packet]]:
         if size > end - offset:
             raise FrameError(f"a message of {size} bytes in a batch that ends before")
         shared = size >= LARGE and 2 * size >= end
-        items.append((lookup, (memoryview(body) if shared else body)[offset : offset + size]))
+        value = (memoryview(body) if shared else body)[offset : offset + size]
+        items.append((lookup, value if shared or type(value) is bytes else bytes(value)))
         offset += size
     return items

@@ -64,6 +64,8 @@ class Methods:
 
     async def perform(self, call: Frame) -> Outcome:
         """Do what a call asks for."""
+        if call.kind == Kind.SEND:
+            return await self.send(call.data)
         return await WORK[call.kind](self, call.body)
 
     async def run_down(self) -> None:
@@ -140,7 +142,7 @@ class Methods:
         self._handles[self._last_handle] = thing
         return self._last_handle
 
-    async def send(self, body: bytes) -> Outcome:
+    async def send(self, body: Packet) -> Outcome:
         """Send a batch: as one, or each for itself."""
         handle, transaction, together, count = SEND_HEAD.unpack_from(body)
         queue, unit = self._queue(handle), self._transaction(transaction)

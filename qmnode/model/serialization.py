@@ -5,6 +5,7 @@ depend only on the destination are prepared when the queue is opened.
 """
 
 import functools
+from codecs import utf_16_le_encode
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -164,17 +165,18 @@ class Travelling:
         what packs both with the numbers.
         """
 
-    def pack(self, message: Message) -> bytes:
-        """The packet of a message. Raises MessageQueuingError if it cannot be sent."""
+    def pack(self, message: Message) -> tuple[int, tuple[bytes, ...]]:
+        """The packet of a message: its size, and its parts. Raises MessageQueuingError if it cannot be sent."""
         attributes = message.__dict__
         get = attributes.get
-        body, label = get("body", b""), get("label")
-        if not attributes.keys() <= _CONTENT or type(body) is not bytes:
-            return serialize(message, self._destination, 0, 0.0)[PREFIX_SIZE:]
+        body, label, extension = get("body", b""), get("label"), get("extension", b"")
+        if not attributes.keys() <= _CONTENT or type(body) is not bytes or type(extension) is not bytes:
+            packet = serialize(message, self._destination, 0, 0.0)[PREFIX_SIZE:]
+            return len(packet), (packet,)
         recoverable = bool(get("recoverable"))
         begin, names, pack = self._heads.get(recoverable) or self._head(recoverable)
         label_bytes = _label_bytes(label) if label else b""
-        extension, length = get("extension", b""), len(body)
+        length = len(body)
         size = len(begin) + _SIZE_FIELD + len(names) + PROPERTIES_SIZE + len(label_bytes) + len(extension) + length
         padding = PADDING[size & 3]
         size += len(padding)
@@ -185,7 +187,7 @@ class Travelling:
             0, len(label_bytes) >> 1, 0, get("correlation_identifier", NO_CORRELATION), get("body_type", 0),
             get("app_specific", 0), length, length, 0, _SHA_512, _AES_256, len(extension),
         )  # fmt: skip
-        return b"".join((head, label_bytes, extension, body, padding))
+        return size, (head, label_bytes, extension, body, padding)
 
     def _head(self, recoverable: bool) -> tuple[bytes, bytes, Callable[..., bytes]]:
         packet = serialize(Message(recoverable=recoverable), self._destination, 0, 0.0)[PREFIX_SIZE:]
@@ -527,7 +529,7 @@ def _other_names(message: Message, destination: Destination) -> tuple[int, bytes
 
 def _label_bytes(label: str) -> bytes:
     try:
-        encoded = label.encode("utf-16-le") + b"\0\0"
+        encoded: bytes = utf_16_le_encode(label)[0] + b"\0\0"
     except UnicodeEncodeError:
         raise _bad_value("the label has half of a surrogate pair, which is no text") from None
     if len(encoded) > 2 * (MAXIMUM_LABEL + 1):

@@ -4,6 +4,7 @@ completely and parsed as far as the protocol acts on them.
 
 from typing import Final, NamedTuple
 
+from qmnode.allocator import LENT_FROM, lend
 from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.structures.base_header import SIGNATURE, VERSION, BaseFlags
 from qmnode.structures.conformance import violation
@@ -47,16 +48,18 @@ _SMALL: Final = 16 * 1024
 class Framer:
     """Collects bytes until they form packets. Memory is bounded by one packet of ``limit`` bytes and one read."""
 
-    __slots__ = ("_kept", "_needed", "_parts", "_pending", "limit")
+    __slots__ = ("_kept", "_lent", "_needed", "_parts", "_pending", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         """The largest accepted packet. Small until the session is open, so that an unknown peer cannot make this side
         buffer megabytes.
         """
-        self._parts: list[bytes | bytearray] = []
+        self._parts: list[bytes | bytearray | memoryview] = []
         """The beginning of an incomplete packet, before the bytes that are kept."""
         self._kept = bytearray()
+        self._lent: memoryview | None = None
+        """Where a large packet is read to instead."""
         self._pending = 0
         self._needed = BASE_HEADER_SIZE
         """The bytes of the incomplete packet, or of its first header while that is incomplete."""
@@ -67,14 +70,42 @@ class Framer:
 
     def clear(self) -> None:
         """Discard an incomplete packet: no more bytes will come."""
-        self._parts, self._kept, self._pending = [], bytearray(), 0
+        self._parts, self._kept, self._lent, self._pending = [], bytearray(), None, 0
 
-    def _keep(self, data: memoryview) -> None:
+    def buffer(self) -> memoryview | None:
+        """Where to read the next bytes to, all of them bytes of one packet; then call ``filled``. None if any buffer
+        will do, whose bytes are then fed.
+        """
+        if self._lent is None:
+            if self._needed - self._pending < LENT_FROM:
+                return None
+            self._lent = lend(self._needed)
+            if self._lent is None:
+                return None
+            place = 0
+            for part in (*self._parts, self._kept):
+                self._lent[place : place + len(part)] = part
+                place += len(part)
+            self._parts, self._kept = [], bytearray()
+        return self._lent[self._pending :]
+
+    def filled(self, count: int) -> list[bytes]:
+        """The packet that is whole when so many bytes have been read to ``buffer``, if it is."""
+        self._pending += count
+        if self._pending < self._needed:
+            return []
+        packet = bytes(self._lent or b"")
+        self.clear()
+        self._needed = BASE_HEADER_SIZE
+        return [packet]
+
+    def _keep(self, data: memoryview, end: int) -> None:
+        """Keep bytes of an incomplete packet, which came among so many: most of them as a view."""
         self._pending += len(data)
-        if len(data) < _SMALL:
+        if len(data) < max(_SMALL, end // 4):
             self._kept += data
         else:
-            self._parts += (self._kept, bytes(data))
+            self._parts += (self._kept, data)
             self._kept = bytearray()
 
     def _take(self) -> bytes:
@@ -93,7 +124,8 @@ class Framer:
             source = data if isinstance(data, bytes) else bytes(data)
         else:
             missing = self._needed - self._pending
-            self._keep(memoryview(data)[:missing])
+            begin = memoryview(data)[:missing]
+            self._keep(begin if len(begin) < _SMALL else memoryview(bytes(begin)), len(begin))
             if len(data) < missing:
                 return packets
             source = bytes(data[missing:])
@@ -117,7 +149,7 @@ class Framer:
             packets.append(source[place : place + size])
             place += size
         self._needed = needed
-        self._keep(memoryview(source)[place:])
+        self._keep(memoryview(source)[place:], end)
         return packets
 
 

@@ -7,6 +7,7 @@ that.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from qmnode.protocol.commands import (
@@ -59,6 +60,8 @@ AFTER_A_BURST: Final = 0.1
 """The part of RecoverableAckSendTimeout after which the last messages of a burst are acknowledged. Earlier ones were
 acknowledged by their number, within less time. If none follows now, their sender has no more, and waits.
 """
+ACKNOWLEDGE_BYTES: Final = 1 << 20
+"""After so many bytes messages are acknowledged although they are few: their sender keeps them meanwhile."""
 
 _PACKETS: Final[dict[int, tuple[Input, type[SessionAck | EstablishConnection | ConnectionParameters]]]] = {
     InternalPacketType.SESSION_ACK: (Input.SESSION_ACK, SessionAck),
@@ -107,6 +110,8 @@ class Session:
         self._send = SendSequence(parameters.window_size, self._largest_window)
         self._receive = ReceiveSequence()
         self._acknowledge_every = 1
+        self._unacknowledged_bytes = 0
+        """Received since the last acknowledgment."""
         self._timers = Timers()
         self._active = False
         self._received_any = False
@@ -212,15 +217,28 @@ class Session:
         while (timer := self._timers.take_due(now)) is not None:
             self._expired(timer, now)
 
+    def buffer(self) -> memoryview | None:
+        """Where to read the next bytes to: then call ``receive_filled``. None if any buffer will do."""
+        return None if self.closed else self._framer.buffer()
+
+    def receive_filled(self, count: int, now: float) -> None:
+        """Process so many bytes from the transport connection that were read to ``buffer``."""
+        if not self.closed:
+            self._unacknowledged_bytes += count
+            self._receive_packets(partial(self._framer.filled, count), now)
+
     def receive_data(self, data: bytes | bytearray | memoryview, now: float) -> None:
         """Process bytes from the transport connection, cut anywhere."""
-        if self.closed:
-            return
+        if not self.closed:
+            self._unacknowledged_bytes += len(data)
+            self._receive_packets(partial(self._framer.feed, data), now)
+
+    def _receive_packets(self, framed: Callable[[], list[bytes]], now: float) -> None:
         batch: list[ReceivedMessage] = []
         owed = self._receive.recoverable_received > self._receive.recoverable_acknowledged
         read = self._receive.read
         try:
-            for packet in self._framer.feed(data):
+            for packet in framed():
                 self._received_any = True  # ReceivedAck, 3.1.5.1
                 if packet[_FLAGS_AT] & _INTERNAL:
                     self._take_internal(packet, now)
@@ -244,12 +262,14 @@ class Session:
         """Everything up to this ReceivedMessage, with all its effects, is on disk or was dropped (3.1.5.8.7).
 
         ``ordinal`` and ``recoverable_ordinal`` are that message's. Only now may the messages be acknowledged; that
-        happens here when there are enough of them, or when the timer expires. A closed session ignores the call.
+        happens here when there are enough of them or of their bytes, or when the timer expires. A closed session
+        ignores the call.
         """
         if self.state is not SessionState.OPEN:
             return
         self._receive.settle(ordinal, recoverable_ordinal)
-        if self._receive.due() >= self._acknowledge_every:
+        due = self._receive.due()
+        if due >= self._acknowledge_every or (due and self._unacknowledged_bytes >= ACKNOWLEDGE_BYTES):
             self._counted_at = now
             self._send_acknowledgments(now)
 
@@ -433,6 +453,7 @@ class Session:
 
     def _session_header(self, window: int) -> bytes:
         self._set_acknowledge_every(window)
+        self._unacknowledged_bytes = 0
         send = self._send
         return session_header(*self._receive.acknowledge(), send.sent, send.recoverable_sent, window)
 

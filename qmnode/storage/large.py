@@ -44,8 +44,9 @@ _OPEN_FILES: Final = 32
 """Files that are open at a time to be written."""
 
 
+@functools.lru_cache(4 * _SPARE_FILES)
 def file_of(path: Path, number: int) -> Path:
-    """A file of the store in this directory."""
+    """A file of the store in this directory. Files are used again and again, and a Path takes long to make."""
     return path / FOLDER / f"{number:016x}"
 
 
@@ -218,8 +219,8 @@ class LargeMessages:
 
     def _spare_file(self, size: int) -> int:
         """The smallest that has room, unless it would waste as much as it holds; 0 if there is none."""
-        fitting = sorted((room, number) for number, room in self._spare.items() if size <= room <= 2 * size)
-        for room, number in fitting:
+        while fitting := [(room, number) for number, room in self._spare.items() if size <= room <= 2 * size]:
+            room, number = min(fitting)
             del self._spare[number]
             self._spare_bytes -= room
             if _is_own(file_of(self._path, number)):

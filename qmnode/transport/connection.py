@@ -123,10 +123,10 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_alarm", "_handler", "_holds", "_identify", "_incomplete", "_loop", "_processing", "_rate", "_rates",
-        "_read_paused", "_transport", "_unsettled_limit", "_waits_for_rate", "address", "encrypted", "established",
-        "heard", "initiator", "local_address", "local_port", "neighbour", "on_lost", "on_writable", "port",
-        "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
+        "_alarm", "_handler", "_holds", "_identify", "_incomplete", "_loop", "_own_buffer", "_processing", "_rate",
+        "_rates", "_read_paused", "_transport", "_unsettled_limit", "_waits_for_rate", "address", "encrypted",
+        "established", "heard", "initiator", "local_address", "local_port", "neighbour", "on_lost", "on_writable",
+        "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -176,6 +176,8 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._alarm = Alarm(self._loop, self._expired)
+        self._own_buffer: memoryview | None = None
+        """Where the session lets the rest of a large packet be read to."""
         self._read_paused = False
         self._waits_for_rate = False
         self._processing = False
@@ -204,7 +206,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes."""
-        return _SHARED.view
+        view = self._own_buffer = self.session.buffer()
+        return _SHARED.view if view is None else view
 
     def buffer_updated(self, count: int) -> None:
         """Feed received bytes to the session."""
@@ -213,7 +216,11 @@ class Connection(asyncio.BufferedProtocol):
         self.unsettled_bytes = self.unsettled_bytes + count if session.unsettled() else count
         before = session.received_count
         now = self._loop.time()
-        session.receive_data(_SHARED.view[:count], now)
+        if self._own_buffer is None:
+            session.receive_data(_SHARED.view[:count], now)
+        else:
+            self._own_buffer = None
+            session.receive_filled(count, now)
         brought = session.received_count - before
         if brought:
             self.heard = now

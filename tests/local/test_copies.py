@@ -9,17 +9,17 @@ from tests.bench.way_parties import EXPRESS
 pytestmark = [pytest.mark.servers]
 
 MOST = {
-    "application, sending": 1.5,  # into its packet
-    "node, sending": 3.0,  # together from what was read, and with its address
-    "node, receiving": 4.0,  # from what was read, together, and with what is stored before it
-    "application, receiving": 4.0,  # together from what was read, into a packet, and the body out of that
+    "application, sending": 0.2,
+    "node, sending": 1.6,  # with its address
+    "node, receiving": 3.0,  # out of what was read, and with what is stored before it
+    "application, receiving": 1.8,  # the body out of what was read
 }
 """Copies of each byte in memory. What is read from sockets into its place is none."""
 
 
 def test_a_large_message_is_copied_a_few_times_only() -> None:
     (measured,) = copied({"1 MB": 1_000_000}, 16_000_000, EXPRESS).values()
-    assert [one.memory > 0.9 for one in measured] == [True] * len(PARTIES)  # it is measured at all
+    assert [one.memory > 0.9 for one in measured] == [False, True, True, True]  # it is measured at all
     found = dict(zip(PARTIES, (one.memory for one in measured), strict=True))
     assert not {party: copies for party, copies in found.items() if copies > MOST[party]}
     assert all(one.taken < 1.2 and one.given < 1.2 for one in measured)

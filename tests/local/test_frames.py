@@ -18,6 +18,7 @@ from qmnode.local import values
 from qmnode.local.connection import RemoteQueue, to_travel
 from qmnode.local.frames import (
     HEAD,
+    HEAD_SIZE,
     MAXIMUM_FRAME,
     PROTOCOL_VERSION,
     SEND_HEAD,
@@ -80,12 +81,34 @@ def test_a_frame_that_was_read_is_not_changed_by_the_next() -> None:
     reader, most = FrameReader(), iter(lambda: 1 << 20, None)
     bodies = [bytes([number]) * size for number, size in enumerate([100, 300_000, 100, 70_000])]
     stream = [
-        frame(Kind.SEND, number, SEND_HEAD.pack(1, 0, 1, 1), *pack_sent([(body, b"")]))
+        frame(Kind.SEND, number, SEND_HEAD.pack(1, 0, 1, 1), *pack_sent([(len(body), (body,), b"")]))
         for number, body in enumerate(bodies)
     ]
-    taken = [unpack_sent(one.body, SEND_HEAD.size, 1)[0][0] for part in stream for one in read(reader, part, most)]
+    taken = [unpack_sent(one.data, SEND_HEAD.size, 1)[0][0] for part in stream for one in read(reader, part, most)]
     read(reader, frame(Kind.SEND, 9, bytes(range(256)) * 4_000), most)
     assert taken == bodies
+
+
+@pytest.mark.parametrize("kind", [Kind.SEND, Kind.MESSAGES])
+def test_memory_of_a_large_frame_is_used_again_once_nobody_looks_at_it(kind: Kind) -> None:
+    reader, most = FrameReader(), iter(lambda: 1 << 20, None)
+    whole = frame(kind, 1, random.Random(kind).randbytes(700_000))
+    kept = [read(reader, whole, most)[0].data for _ in range(9)]
+    assert all(one == whole[HEAD_SIZE:] for one in kept)
+    lent = [one.obj for one in kept if isinstance(one, memoryview)]
+    assert 0 < len(lent) < 9  # those that keep too many get memory of their own
+    assert len({id(one) for one in lent}) == len(lent)
+    last = kept[len(lent) - 1]
+    assert isinstance(last, memoryview)
+    part, place = last[1000:2000], id(last.obj)
+    kept.clear()
+    del last
+    later = [read(reader, whole, most)[0].data for _ in range(9)]
+    assert place not in [id(one.obj) for one in later if isinstance(one, memoryview)]
+    assert part == whole[HEAD_SIZE + 1000 : HEAD_SIZE + 2000]
+    del part, later
+    others = [read(reader, frame(kind, 2, bytes(700_000)), most)[0].data for _ in range(9)]
+    assert place in [id(one.obj) for one in others if isinstance(one, memoryview)]
 
 
 def test_loops_of_different_threads_read_to_different_buffers() -> None:
@@ -116,7 +139,8 @@ def test_received_batches_round_trip(items: list[tuple[int, bytes]]) -> None:
 
 @given(st.lists(st.tuples(st.binary(max_size=50), st.binary(max_size=50))))
 def test_sent_batches_round_trip(items: list[tuple[bytes, bytes]]) -> None:
-    packets, besides = unpack_sent(b"".join(pack_sent(items)), 0, len(items))
+    sent = b"".join(pack_sent((len(packet), (packet[:7], packet[7:]), more) for packet, more in items))
+    packets, besides = unpack_sent(sent, 0, len(items))
     assert packets == [packet for packet, _ in items]
     assert besides == {number: more for number, (_, more) in enumerate(items) if more}
 
@@ -199,7 +223,7 @@ async def test_sent_bytes_that_are_no_packet_are_refused(service: Service) -> No
         queue = await remote.open_queue(FORMAT, qmnode.Access.SEND)
         for value in (b"", bytes(15), bytes(300), struct.pack("<I", 7) * 50):
             with pytest.raises(qmnode.MessageQueuingError, match="no UserMessage packet"):
-                await queue._send_together([(value, b"")], 0)  # type: ignore[attr-defined]
+                await queue._send_together([(len(value), (value,), b"")], 0)  # type: ignore[attr-defined]
         head = SEND_HEAD.pack(queue.handle, 0, 1, 0xFFFFFFFF)  # type: ignore[attr-defined]
         with pytest.raises(qmnode.MessageQueuingError, match="announced"):
             await remote.connection.call(Kind.SEND, head)
@@ -215,7 +239,12 @@ async def test_a_broken_message_of_a_batch_that_does_not_stand_together_is_refus
         queue = await remote.open_queue(FORMAT, qmnode.Access.SEND)
         assert isinstance(queue, RemoteQueue)
         good = [to_travel(qmnode.Message(body), queue._travelling) for body in (b"1", b"2")]
-        items = [good[0], (broken, b""), (good[0][0], values.encode({"signature": 7})), good[1]]
+        items = [
+            good[0],
+            (len(broken), (broken,), b""),
+            (*good[0][:2], values.encode({"signature": 7})),
+            good[1],
+        ]
         head = SEND_HEAD.pack(queue.handle, 0, 0, len(items))
         answer = await remote.connection.call(Kind.SEND, head, *pack_sent(items))
         first, second, third, fourth = values.decode(answer.body)

@@ -22,7 +22,7 @@ PROPERTIES = st.fixed_dictionaries(
         "app_specific": st.one_of(NUMBERS, st.just(-1)),
         "body_type": NUMBERS,
         "correlation_identifier": st.binary(max_size=22),
-        "extension": st.binary(max_size=9),
+        "extension": st.one_of(st.binary(max_size=9), st.binary(max_size=9).map(bytearray), st.just("text")),
         "priority": st.integers(0, 7),
     },
 )
@@ -35,14 +35,21 @@ def outcome(pack: Any, message: Message) -> bytes | tuple[type[Exception], str]:
         return type(error), str(error)
 
 
+def packed(message: Message) -> bytes:
+    size, parts = TRAVELLING.pack(message)
+    packet = b"".join(parts)
+    assert len(packet) == size
+    return packet
+
+
 @given(PROPERTIES)
 def test_the_packet_and_the_errors_are_the_same(properties: dict[str, Any]) -> None:
     whole = outcome(lambda one: serialize(one, DESTINATION, 0, 0.0)[PREFIX_SIZE:], Message(**properties))
-    assert outcome(TRAVELLING.pack, Message(**properties)) == whole
+    assert outcome(packed, Message(**properties)) == whole
 
 
 def test_a_body_that_is_too_large_is_refused_alike() -> None:
     for size in range(4 * 1024 * 1024 - 260, 4 * 1024 * 1024, 3):
         message = Message(bytes(size))
         whole = outcome(lambda one: serialize(one, DESTINATION, 0, 0.0)[PREFIX_SIZE:], message)
-        assert outcome(TRAVELLING.pack, message) == whole
+        assert outcome(packed, message) == whole

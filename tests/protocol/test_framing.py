@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qmnode.allocator import lend
 from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.received import Framer
 from qmnode.structures.envelope import with_session_header
@@ -53,6 +54,30 @@ def test_large_packets_are_the_same_cut_anywhere_in_a_buffer_that_is_used_again(
         place += count
         assert framer.pending() + sum(map(len, packets)) == place
     assert packets == expected
+
+
+@pytest.mark.parametrize("lent", [0, 4])
+@pytest.mark.parametrize("seed", range(8))
+def test_large_packets_that_are_read_to_buffers_are_the_same(seed: int, lent: int) -> None:
+    elsewhere = [lend(1) for _ in range(lent)]
+    dice = random.Random(seed)
+    sizes = [dice.choice([0, 10, 70_000, 300_000, 700_000, 900_000]) + dice.randrange(9) for _ in range(8)]
+    expected = [bytes(message(number, body=dice.randbytes(size))) for number, size in enumerate(sizes, 1)]
+    stream, framer, place, own = b"".join(expected), Framer(1 << 20), 0, 0
+    shared, most = memoryview(bytearray(262_144)), dice.choice([5_000, 40_000, 1_000_000])
+    packets: list[bytes] = []
+    while place < len(stream):
+        buffer = framer.buffer()
+        target = shared if buffer is None else buffer
+        count = min(dice.randrange(1, most), len(stream) - place, len(target))
+        target[:count] = stream[place : place + count]
+        packets += framer.feed(shared[:count]) if buffer is None else framer.filled(count)
+        own += buffer is not None
+        place += count
+        assert framer.pending() + sum(map(len, packets)) == place
+    assert packets == expected
+    assert (own > 0) is (not lent)
+    assert elsewhere.count(None) == 0
 
 
 def test_the_sizes_with_and_without_a_session_header_differ_as_the_packets_say() -> None:
