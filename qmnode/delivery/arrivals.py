@@ -11,6 +11,7 @@ import structlog
 from qmnode.delivery.distrust import Kind
 from qmnode.delivery.faults import Faults
 from qmnode.delivery.notices import next_position
+from qmnode.delivery.soon_received import SoonReceived
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import RecordFacts, record_facts, stored_prefix, value_of_packet
 from qmnode.model.ports import Entry
@@ -25,6 +26,7 @@ from qmnode.security.outcomes import Admitted, Deferred, Refused
 from qmnode.security.outcomes import Verdict as SecurityVerdict
 from qmnode.security.service import Arrival, QueueRules
 from qmnode.storage.errors import StoreError
+from qmnode.storage.large import SMALLEST
 from qmnode.structures.acks import is_order_queue
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
@@ -75,10 +77,11 @@ class Arrivals:
         self._judging: dict[Connection, deque[Sequence[ReceivedMessage]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._faults = Faults()
+        self._soon = SoonReceived()
 
     def take(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> None:
         """Take a batch from a session. Messages that are signed or encrypted are judged first; later messages wait
-        for them.
+        for them. So do those behind a large message whose receiver is about to come back.
         """
         queue, forwarding = self._judging.get(connection), self._network.forwarding
         if queue is not None:
@@ -89,6 +92,7 @@ class Arrivals:
             or not self._are_senders_settled(connection, messages)
             or forwarding.is_news(messages)
             or forwarding.waits_for_neighbour(connection, messages)
+            or self._is_soon_received(messages)
         ):
             self._judging[connection] = deque([messages])
             task = self._loop.create_task(self._judge(connection))
@@ -103,6 +107,8 @@ class Arrivals:
         try:
             while queue and not connection.session.closed:
                 messages = queue[0]
+                if self._is_soon_received(messages):
+                    await self._soon.wait(self._named(messages[-1].destination).queue)
                 if not self._network.identities.is_settled(connection, messages):
                     await self._network.identities.settle(connection, messages)
                 if self._network.forwarding.is_news(messages):
@@ -130,6 +136,11 @@ class Arrivals:
             connection.close()
         finally:
             del self._judging[connection]
+
+    def _is_soon_received(self, messages: Sequence[ReceivedMessage]) -> bool:
+        """Whether the last of these messages is large, and a receiver about to come back for it."""
+        last = messages[-1]
+        return len(last.packet) >= SMALLEST and self._soon.is_expected(self._named(last.destination).queue)
 
     def _are_senders_settled(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> bool:
         unsigned = self._network.unsigned_senders

@@ -33,6 +33,8 @@ from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
+    import asyncio
+
     from qmnode.model.context import Context
     from qmnode.model.open_queue import OpenQueueDescriptor
     from qmnode.model.reading import WaitingRead
@@ -123,6 +125,8 @@ class Queue:
         """Open descriptors that may read: only then is it worth keeping messages in memory."""
         self.waiting: OrderedDict[WaitingRead, None] = OrderedDict()
         """Waiting reads in the order of their arrival."""
+        self.awaited: asyncio.Future[None] | None = None
+        """Done when a read begins to wait."""
         self.locked: dict[int, LockedPosition] = {}
         self.peekable_locked = 0
         """Locked positions that may be peeked."""

@@ -140,7 +140,11 @@ class WaitingRead:
                     ErrorCode.MQ_ERROR_INVALID_PARAMETER, "the timeout is not a number: seconds, or None for ever"
                 )
             self._timer = self._descriptor.context.clock.call_later(timeout, self._expired)
-        self._descriptor.queue.waiting[self] = None
+        queue = self._descriptor.queue
+        queue.waiting[self] = None
+        if queue.awaited is not None:
+            queue.awaited.set_result(None)
+            queue.awaited = None
         self._descriptor.waiting.add(self)
         if self._claim is not None and self._claim.transaction is not None:
             self._claim.transaction.readers.add(self)
