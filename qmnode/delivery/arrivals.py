@@ -317,13 +317,14 @@ class Arrivals:
         headers, here, facts = None, None, RecordFacts(0, 0, 0)
         sent_time, prefix = -1, b""
         queue: Queue | None = None
-        next_place = manager.sequence.next
+        lane = 0
+        places = iter(manager.sequence.take(len(admission.taken)))
         arrived: list[Entry] = []
         forwarded: dict[OutgoingQueue, int] = {}
         for packet, destination, received in admission.taken:
             if received.headers is not headers or destination is not here or packet is not received.packet:
                 headers, here, facts = received.headers, destination, _facts(packet, destination)
-                sent_time = -1
+                sent_time, lane = -1, 7 - (packet[PRIORITY_AT] & 7) << LANE_SHIFT
                 before, queue = queue, _queue_of(destination, facts)
                 # The check whether a passing message is already queued must see the messages before it.
                 if before is not None and (before is not queue or isinstance(queue, OutgoingQueue)):
@@ -337,7 +338,7 @@ class Arrivals:
             if received.sent_time != sent_time:
                 sent_time = received.sent_time
                 prefix = stored_prefix(facts, sent_time, now, destination.until)
-            arrived.append((7 - (packet[PRIORITY_AT] & 7) << LANE_SHIFT | next_place(), prefix + packet))
+            arrived.append((lane | next(places), prefix + packet))
         if queue is not None:
             insert_many(queue, arrived)
         for outgoing, hops in forwarded.items():

@@ -21,7 +21,6 @@ from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import TransactionOffsets, is_any_private
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState, lock_first
-from qmnode.model.queue import Queue
 from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, packet_of
 from qmnode.model.traffic import RoundTrips
 from qmnode.protocol.commands import (
@@ -96,7 +95,7 @@ class QueueSender:
 
     # Events of the queue
 
-    def _message_available(self, queue: Queue, lookup_identifier: int, value: bytes) -> None:
+    def _message_available(self) -> None:
         self._unsynced = True
         self.schedule()
 

@@ -337,7 +337,11 @@ def unpack_sent(body: Packet, offset: int, count: int) -> tuple[list[Packet], di
 
 def pack_received(items: Iterable[tuple[int, bytes]]) -> list[bytes]:
     """Messages that were received or peeked at, in parts: lookup identifier and stored value of each."""
-    return [part for lookup, value in items for part in (_RECEIVED.pack(lookup, len(value)), value)]
+    parts: list[bytes] = []
+    pack = _RECEIVED.pack
+    for lookup, value in items:
+        parts += (pack(lookup, len(value)), value)
+    return parts
 
 
 def received_parts(number: int, items: list[tuple[int, bytes]]) -> Sequence[bytes]:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.error)
 """Exceptions for what an application asks that means nothing here."""
 
+_SEND: Final = int(Kind.SEND)
 Outcome = tuple[Kind, Sequence[bytes]]
 """The kind of an answer, and the parts of its body."""
 
@@ -64,7 +65,7 @@ class Methods:
 
     async def perform(self, call: Frame) -> Outcome:
         """Do what a call asks for."""
-        if call.kind == Kind.SEND:
+        if call.kind == _SEND:
             return await self.send(call.data)
         return await WORK[call.kind](self, call.body)
 

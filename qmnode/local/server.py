@@ -71,7 +71,12 @@ class WaitingReceive(WaitingRead):
 
     def found(self, entry: Entry) -> None:
         """Take the message, and at the end of the pass those that came with it."""
-        self._receives.found(self, entry)
+        self._receives.found(self, [entry])
+
+    def satisfied_by(self, entries: list[Entry]) -> None:
+        """Take several messages, which came together and were never in the queue."""
+        self.leave()
+        self._receives.found(self, entries)
 
     def failed(self, error: MessageQueuingError) -> None:
         """Report that there will be no message."""
@@ -159,10 +164,10 @@ class Receives:
         waiting.begin(timeout)
         self._waiting[number] = waiting
 
-    def found(self, waiting: WaitingReceive, entry: Entry) -> None:
-        """Note that a message has come, which is gone from its queue."""
+    def found(self, waiting: WaitingReceive, entries: list[Entry]) -> None:
+        """Note that messages have come, which are gone from their queue."""
         del self._waiting[waiting.number]
-        taken = self._taken[waiting.number] = Taken(waiting.number, waiting.queue, waiting.limit, [entry])
+        taken = self._taken[waiting.number] = Taken(waiting.number, waiting.queue, waiting.limit, entries)
         if not self._found:
             asyncio.get_running_loop().call_soon(self._take_more)
         self._found.append(taken)
@@ -178,10 +183,11 @@ class Receives:
         for taken in found:
             if self._taken.get(taken.number) is not taken:
                 continue  # it was cancelled meanwhile
-            if taken.limit > 1:
+            left = taken.limit - len(taken.entries)
+            if left:
                 with contextlib.suppress(MessageQueuingError):  # the queue was closed or deleted: one has been received
-                    size = len(taken.entries[0][1])
-                    taken.entries += taken.queue.take_available(taken.limit - 1, taken.queue.claim(None), size)
+                    size = sum([len(value) for _, value in taken.entries])
+                    taken.entries += taken.queue.take_available(left, taken.queue.claim(None), size)
             self._remove([taken])
 
     def _remove(self, received: list[Taken]) -> None:

@@ -10,7 +10,7 @@ from qmnode.model.api import Access, InTransaction, QueueApi, Seek, Share
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
 from qmnode.model.ports import Entry
-from qmnode.model.positions import PositionState, purge_queue, take_received
+from qmnode.model.positions import RECEIVED_AT_ONCE, PositionState, purge_queue, take_received
 from qmnode.model.queue import Queue
 from qmnode.model.reading import (
     END,
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 
 _RECEIVE: Final = Access.RECEIVE.value
 _READ: Final = (Access.RECEIVE | Access.PEEK).value
-_RECEIVED_AT_ONCE: Final = 16 * 1024 * 1024
-"""Bytes after which ``receive_many`` takes no more messages. This limits the memory of one call, and the size of its
-answer in one frame (:data:`qmnode.local.frames.MAXIMUM_FRAME`), whatever number it asks for.
-"""
 _DELETE: Final = Delete()
 _LOCK: Final = Lock()
 
@@ -212,9 +208,9 @@ class OpenQueueDescriptor(SendingDescriptor):
         """
         queue = self.queue
         if claim is _DELETE:
-            return take_received(queue, limit, _RECEIVED_AT_ONCE - size)
+            return take_received(queue, limit, RECEIVED_AT_ONCE - size)
         entries: list[Entry] = []
-        while len(entries) < limit and size < _RECEIVED_AT_ONCE:
+        while len(entries) < limit and size < RECEIVED_AT_ONCE:
             entry = queue.take()
             if entry is None:
                 break

@@ -9,6 +9,7 @@ the UserHeader change (MS-MQMQ 2.2.19); most of that is worked out once for all 
 """
 
 import struct
+from codecs import utf_16_le_decode
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -225,8 +226,8 @@ def _load_content(attributes: dict[str, Any], value: Packet) -> None:
     if "body" not in attributes:
         attributes["body"] = bytes(value[body_start : body_start + body_size])
     # Packets from elsewhere may contain half of a surrogate pair: that must not make the message unreadable.
-    label = str(value[start : label_end - NULL_SIZE], "utf-16-le", "replace") if label_length else ""
-    attributes.setdefault("label", label)
+    if "label" not in attributes:
+        attributes["label"] = utf_16_le_decode(value[start : label_end - NULL_SIZE], "replace", True)[0]
 
 
 def _load_properties(attributes: dict[str, Any], value: bytes) -> None:
@@ -527,20 +528,31 @@ class Addressing:
         self._prefix = PREFIX.pack(VERSION, record_flags, 0, 0, properties_at, 0, 0)[: EXPIRY.start]
 
     def address(
-        self, packet: Packet, identifier: int, sent: int, arrival: int, transaction: bytes = b""
-    ) -> bytes | None:
-        """The stored value of a message; None if it would be too large. ``sent`` is in seconds, ``arrival`` in
-        microseconds since 1970; ``transaction`` is its TransactionHeader.
+        self,
+        packets: Iterable[Packet],
+        identifiers: Iterable[int],
+        sent: int,
+        arrival: int,
+        transaction: bytes = b"",
+    ) -> list[bytes] | None:
+        """The stored values of messages; None if one would be too large. ``sent`` is in seconds, ``arrival`` in
+        microseconds since 1970; ``transaction`` is their TransactionHeader.
         """
-        size, lifetime = self._size + len(packet), self._lifetime
-        if size > MAXIMUM_PACKET_SIZE:
-            return None
+        grown, lifetime, prefix, begin, behind_size, flags, rest_at = (
+            self._size, self._lifetime, self._prefix, self._begin, self._behind_size, self._flags, self._rest_at
+        )  # fmt: skip
         expires = NEVER if lifetime == NEVER else min(sent + lifetime, NEVER - 1)
-        head = _pack_head(
-            self._prefix, expires, arrival, self._begin, size, self._behind_size, sent, identifier, self._flags
-        )
-        rest = packet[self._rest_at :] if size < LARGE else memoryview(packet)[self._rest_at :]
-        return b"".join((head, self._names, transaction, self._security, rest))
+        names = b"".join((self._names, transaction, self._security))
+        join = b"".join
+        values: list[bytes] = []
+        for packet, identifier in zip(packets, identifiers, strict=True):
+            size = grown + len(packet)
+            if size > MAXIMUM_PACKET_SIZE:
+                return None
+            head = _pack_head(prefix, expires, arrival, begin, size, behind_size, sent, identifier, flags)
+            rest = packet[rest_at:] if size < LARGE else memoryview(packet)[rest_at:]
+            values.append(join((head, names, rest)))
+        return values
 
 
 _pack_head: Final = ADDRESSED_HEAD.pack

@@ -44,6 +44,7 @@ from qmnode.structures.message_classes import MessageClass
 if TYPE_CHECKING:
     from qmnode.model.context import Context
     from qmnode.model.queue import Queue
+    from qmnode.model.reading import WaitingRead
     from qmnode.model.transaction import Transaction
 
 LANES: Final = 8
@@ -51,6 +52,10 @@ LANE_SHIFT: Final = 56
 SEQUENCE_MASK: Final = (1 << LANE_SHIFT) - 1
 NOWHERE: Final = 1 << 64
 """Greater than every lookup identifier."""
+RECEIVED_AT_ONCE: Final = 16 * 1024 * 1024
+"""Bytes after which ``receive_many`` takes no more messages. This limits the memory of one call, and the size of its
+answer in one frame (:data:`qmnode.local.frames.MAXIMUM_FRAME`), whatever number it asks for.
+"""
 
 
 _FLOOR_SEARCH: Final = 64
@@ -64,15 +69,18 @@ class PositionState(Enum):
     PURGE_PENDING = "purge pending"
 
 
+_LOCKED: Final = PositionState.LOCKED
+
+
 class LockedPosition:
     """A position that a transaction or a two-phase read holds."""
 
     __slots__ = ("state", "transaction", "value")
 
-    def __init__(self, value: bytes, transaction: "Transaction | None") -> None:
+    def __init__(self, value: bytes, transaction: "Transaction | None" = None) -> None:
         self.value = value
         self.transaction = transaction
-        self.state = PositionState.LOCKED
+        self.state = _LOCKED
 
 
 class ReadAhead:
@@ -331,11 +339,7 @@ class Lane:
 def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
     """``insert`` for messages that arrive together, in their order."""
     if queue.waiting:
-        served = 0
-        while served < len(entries) and queue.waiting:  # readers are served one message at a time
-            queue.insert(*entries[served])
-            served += 1
-        entries = entries[served:]
+        entries = _serve_waiting(queue, entries)
     store, queue_id, keep = queue.store, queue.queue_id, queue.readers > 0
     total = express = 0
     for lane_index, flags, second, run in _runs(entries):
@@ -364,9 +368,36 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
             queue.recorder.inserted(queue, value)
     if express < total and not queue.touched:
         queue.touch()
-    if queue.subscriber is not None:
-        for lookup_identifier, value in entries:
-            queue.subscriber(queue, lookup_identifier, value)
+    if queue.subscriber is not None and entries:
+        queue.subscriber()
+
+
+def _serve_waiting(queue: "Queue", entries: Sequence[Entry]) -> Sequence[Entry]:
+    """``insert`` for the messages that waiting readers take. Return the others."""
+    direct = queue.recorder is None and queue.subscriber is None and not queue.journaling
+    while entries and queue.waiting:
+        reader = next(iter(queue.waiting))
+        together: Sequence[Entry] = ()
+        if direct and reader.limit > 1 and not reader.closed:
+            _, flags, _, run = next(_runs(entries))
+            if not flags & (REPORT | NOTICE):
+                together = run[: reader.limit]
+        if len(together) > 1 and (size := sum([len(value) for _, value in together])) <= RECEIVED_AT_ONCE:
+            _hand_on(queue, reader, together, size - len(together) * PREFIX_SIZE)
+        else:  # one message at a time
+            together = entries[:1]
+            queue.insert(*entries[0])
+        entries = entries[len(together) :]
+    return entries
+
+
+def _hand_on(queue: "Queue", reader: "WaitingRead", entries: Sequence[Entry], size: int) -> None:
+    """``insert`` and ``remove`` for messages of so many bytes that a waiting receive takes: they count as traffic."""
+    tally = queue.tally
+    tally.arrived += len(entries)
+    tally.arrived_bytes += size
+    _count_received(queue, [read_arrival(value)[0] for _, value in entries], size)
+    reader.satisfied_by(list(entries))
 
 
 def lock_first(queue: "Queue", limit: int, size: int) -> list[Entry]:
@@ -375,7 +406,7 @@ def lock_first(queue: "Queue", limit: int, size: int) -> list[Entry]:
     locked = queue.locked
     for lane, entries in _take_first(queue, limit, size, lambda lane, left, _: lane.take_some(locked, left, size)):
         for lookup_identifier, value in entries:
-            locked[lookup_identifier] = LockedPosition(value, None)
+            locked[lookup_identifier] = LockedPosition(value)
             if value[FLAGS] & PEEK_WHEN_LOCKED:
                 queue.peekable_locked += 1
         lane.lock(entries[0][0])
@@ -415,7 +446,10 @@ def remove_received(queue: "Queue", entries: Sequence[Entry]) -> None:
     """``remove`` for received messages whose receipt nobody asked about."""
     if not entries:
         return
-    since, total = _remove_many(queue, entries)
+    _count_received(queue, *_remove_many(queue, entries))
+
+
+def _count_received(queue: "Queue", since: list[int], total: int) -> None:
     tally = queue.tally
     if not tally.gone_since:
         queue.context.traffic.departures.append(tally)
@@ -437,8 +471,10 @@ def _runs(entries: Sequence[Entry]) -> Iterator[tuple[int, int, int, Sequence[En
     while start < count:
         lookup_identifier, value = entries[start]
         lane, facts = lookup_identifier >> LANE_SHIFT, value[: EXPIRY.stop]
-        stop = start + 1
-        while stop < count and entries[stop][1].startswith(facts) and entries[stop][0] >> LANE_SHIFT == lane:
+        stop = start
+        for one, other in entries if start == 0 else entries[start:]:
+            if one >> LANE_SHIFT != lane or not other.startswith(facts):
+                break
             stop += 1
         flags, second = FACTS.unpack_from(value)
         yield lane, flags, second, entries if stop - start == count else entries[start:stop]

@@ -138,7 +138,7 @@ class Queue:
         self.loss_reports = 0
         """Messages whose loss requires an action (ON_LOSS). May be too high after a restart, which is only slower."""
         self.touched = False
-        self.subscriber: Callable[[Queue, int, bytes], None] | None = None
+        self.subscriber: Callable[[], None] | None = None
         """Message Position Available (3.1.7.2.2), for the sender that transfers messages from here."""
 
     # Attributes
@@ -288,7 +288,7 @@ class Queue:
         if self.waiting:
             self.serve_waiting(lookup_identifier, value)
         if self.subscriber is not None:
-            self.subscriber(self, lookup_identifier, value)
+            self.subscriber()
 
     def arrive_many(self, entries: Sequence[Entry]) -> None:
         """``arrive`` for messages that arrive together, in their order."""
@@ -412,7 +412,7 @@ class Queue:
         if self.waiting:
             self.serve_waiting(lookup_identifier, value)
         if self.subscriber is not None:
-            self.subscriber(self, lookup_identifier, value)
+            self.subscriber()
 
     def replace(self, lookup_identifier: int, value: bytes) -> None:
         """Store the same message with a changed prefix."""

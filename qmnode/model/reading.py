@@ -109,6 +109,8 @@ class WaitingRead:
     """A read that waits for a message to become available in a queue, first come, first served."""
 
     __slots__ = ("_claim", "_closed", "_descriptor", "_timer", "cursor", "destructive_read")
+    limit = 1
+    """The messages that it takes at most, outside of transactions."""
 
     def __init__(
         self,
@@ -173,6 +175,10 @@ class WaitingRead:
             self._claim.take(self._descriptor.queue, lookup_identifier, value)
         self.leave()
         self.found((lookup_identifier, value))
+
+    def satisfied_by(self, entries: list[Entry]) -> None:
+        """The same for messages that came together, up to ``limit``, and that nobody has to remove."""
+        raise NotImplementedError
 
     def _expired(self) -> None:
         """Waiting Message Read Timer Expired (3.1.6.3)."""

@@ -223,9 +223,9 @@ def serialize(
         addressing = destination.addressing_of(message, transaction is not None)
         if addressing is not None:
             header = b"" if transaction is None else _transaction_header(transaction, first, last)
-            value = addressing.address(packed(message), identifier, int(now), int(now * 1e6), header)
-            if value is not None:
-                return value
+            values = addressing.address([packed(message)], [identifier], int(now), int(now * 1e6), header)
+            if values is not None:
+                return values[0]
         message = message.copy()
     get = message.__dict__.get
     body = get("body", b"")
@@ -451,20 +451,26 @@ def address_packets(
     header = b"" if transaction is None else _transaction_header(transaction, first, False)
     sent, arrival = int(now), int(now * 1e6)
     values: list[bytes] = []
-    known = addressing = None
-    for packet, shape, identifier in zip(packets, shapes, identifiers, strict=True):
-        if addressing is None or shape is not known:
-            if shape is None:
-                return None
-            addressing, known = destination.addressing_by_shape(shape, packet, transaction is not None), shape
-            if addressing is None:
-                return None
-        value = addressing.address(packet, identifier, sent, arrival, header)
-        if value is None:
+    start, count = 0, len(packets)
+    while start < count:
+        shape = shapes[start]
+        addressing = None
+        if shape is not None:
+            addressing = destination.addressing_by_shape(shape, packets[start], transaction is not None)
+        if addressing is None:
             return None
-        values.append(value)
+        stop = start + 1
         if first and transaction is not None:
-            header, first = _transaction_header(transaction, False, False), False
+            rest, first = _transaction_header(transaction, False, False), False
+        else:
+            rest = header
+            while stop < count and shapes[stop] is shape:
+                stop += 1
+        addressed = addressing.address(packets[start:stop], identifiers[start:stop], sent, arrival, header)
+        if addressed is None:
+            return None
+        values += addressed
+        start, header = stop, rest
     return values
 
 

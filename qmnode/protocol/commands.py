@@ -73,9 +73,9 @@ class MessagesAcknowledged:
     queue manager sent first are in ``received`` only: they stay until their order acknowledgment (3.1.5.6).
     """
 
-    released: Sequence[Token] = ()
-    journaled: Sequence[Token] = ()
-    received: Sequence[Token] = ()
+    released: list[Token]
+    journaled: list[Token]
+    received: list[Token]
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,19 +52,6 @@ class _Page:
         self.bits: bytearray | bytes = bytearray(PAGE_SIZE // 8) if bits is None else bits
         self.count = 0 if bits is None else sum(byte.bit_count() for byte in bits)
 
-    def add(self, offset: int, time: int) -> bool:
-        """Set a bit; return False if it was set."""
-        bits = self.bits
-        byte, mask = offset >> 3, 1 << (offset & 7)
-        self.time = time
-        if bits[byte] & mask:
-            return False
-        bits[byte] |= mask  # type: ignore[index]  # a full page has every bit set and returned above
-        self.count += 1
-        if self.count == PAGE_SIZE:
-            self.bits = _FULL
-        return True
-
 
 class _Source:
     """One source queue manager: pages of its durable and of its express messages, oldest page first."""
@@ -124,14 +111,44 @@ class MessageIdHistory:
         number, offset = message_id >> PAGE_SHIFT, message_id & _OFFSET
         pages, others = (entry.durable, entry.volatile) if durable else (entry.volatile, entry.durable)
         other = others.get(number)
-        if other is not None and other.bits[offset >> 3] & 1 << (offset & 7):
+        byte, mask = offset >> 3, 1 << (offset & 7)
+        if other is not None and other.bits[byte] & mask:
             other.time = time
             return False
         page = pages.get(number)
         if page is None:
             page = self._new_page(source, pages, number, durable, time)
-        if not page.add(offset, time):
+        page.time = time
+        bits = page.bits
+        if bits[byte] & mask:
             return False
+        bits[byte] |= mask  # type: ignore[index]  # a full page has every bit set and returned above
+        page.count += 1
+        if page.count == PAGE_SIZE:
+            page.bits = _FULL
+        if durable and not page.changed:
+            page.changed = True
+            self._changed[source, number] = page
+        return True
+
+    def add_run(self, source: Guid, first: int, count: int, durable: bool, time: int) -> bool:
+        """Enter messages with successive identifiers at once. False, and nothing is entered, if that is not possible:
+        if one may be a duplicate, or they are on more than one page.
+        """
+        number, offset = first >> PAGE_SHIFT, first & _OFFSET
+        entry = self._sources.get(source)
+        if entry is None or offset + count > PAGE_SIZE:
+            return False
+        pages, others = (entry.durable, entry.volatile) if durable else (entry.volatile, entry.durable)
+        page = pages.get(number)
+        if page is None or number in others:
+            return False
+        before, run = int.from_bytes(page.bits, "little"), (1 << count) - 1 << offset
+        if before & run:
+            return False
+        page.time = time
+        page.count += count
+        page.bits = _FULL if page.count == PAGE_SIZE else bytearray((before | run).to_bytes(PAGE_SIZE // 8, "little"))
         if durable and not page.changed:
             page.changed = True
             self._changed[source, number] = page

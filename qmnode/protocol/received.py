@@ -327,10 +327,10 @@ class _PlainShape(_Shape):
     def fits(self, packet: bytes) -> bool:
         """Whether the headers are alike, and the parts behind them fill the packet."""
         if (
-            packet[:SENT_TIME_AT] == self._begin
+            len(packet) == self._size
+            and packet[:SENT_TIME_AT] == self._begin
             and packet[self._rest_at : self._label_end] == self._rest
             and packet[FLAGS_AT : self._place_at] == self._between
-            and len(packet) == self._size
         ):
             return True
         if not self._is_filled(packet):
@@ -365,11 +365,11 @@ class _ExactShape(_Shape):
     def fits(self, packet: bytes) -> bool:
         """Whether all that is compared is the same."""
         return (
-            packet[:SENT_TIME_AT] == self._begin
+            len(packet) == self._size
+            and packet[:SENT_TIME_AT] == self._begin
             and packet[FLAGS_AT : self._place_at] == self._between
             and packet[self._behind_at : self._behind_end] == self._behind
             and packet[self._rest_at : self._sender_end] == self._sender
-            and len(packet) == self._size
         )
 
 

@@ -6,7 +6,7 @@ tentatively: ``persisted`` makes it final, ``abandon`` undoes it.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from qmnode.protocol.acknowledgments import (
@@ -69,6 +69,8 @@ class _Pass(NamedTuple):
 
 
 _NEVER: Final = float("-inf")
+_RUN: Final = 8
+"""Messages that are worth to be decided together."""
 _LEFT: Final = 4_096
 """Sources remembered whose last session ended."""
 _NO_VERDICT: Final = Verdict()
@@ -125,7 +127,7 @@ class Reception:
 
     def admit(
         self,
-        messages: Iterable[ReceivedMessage],
+        messages: Sequence[ReceivedMessage],
         destinations: Mapping[DestinationName, Destination],
         *,
         now: float,
@@ -174,6 +176,16 @@ class Reception:
                 alone = plain and headers.tx_sequence_id is None and not self._other_ways
                 durable, lifetime = headers.user_flags & _DM > 0, headers.time_to_reach_queue
                 source = self._brought.history_source
+                if (
+                    alone
+                    and last is None
+                    and not verdicts
+                    and (room is None or sum([len(one.packet) for one in messages]) <= room)
+                    and self._are_new(messages, durable, lifetime, step)
+                ):
+                    admission.taken += [_new(Taken, (one.packet, target.destination, one)) for one in messages]
+                    last = messages[-1]
+                    break
             # A silent one would be stored without its requests for acknowledgments: its source is to deliver it.
             if verdicts and _is_silent(received, step) and _is_doubtful(headers.source_queue_manager, admission):
                 break
@@ -202,6 +214,21 @@ class Reception:
         admission.records += self._history.take_records()
         admission.records += (sequence.record() for sequence in admission.sequences if sequence.kept)
         return admission
+
+    def _are_new(self, messages: Sequence[ReceivedMessage], durable: bool, lifetime: int, step: _Pass) -> bool:
+        """Whether messages are alike, numbered one after the other by their source, in time, and here for the first
+        time. They are then entered in the history, and otherwise decided one by one.
+        """
+        _, _, _, headers, name, _, number, _, _ = messages[0]
+        count = len(messages)
+        if count < _RUN or messages[-1].headers is not headers:
+            return False
+        numbers = [one.message_id for one in messages if one.headers is headers and one.destination is name]
+        if numbers != list(range(number, number + count)):
+            return False
+        if lifetime != INFINITE and step.time - min([one.sent_time for one in messages]) > lifetime:
+            return False
+        return self._history.add_run(self._brought.history_source, number, count, durable, step.time)
 
     def _remember_contents(self, admission: Admission, time: int) -> None:
         """Enter what a stranger delivered here in the name of a machine of the directory, for when that delivers it."""

@@ -7,13 +7,13 @@ that.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from qmnode.protocol.commands import (
     Closed,
     CloseReason,
     Command,
+    MessagesAcknowledged,
     MessagesExpired,
     MessagesReceived,
     Opened,
@@ -54,6 +54,7 @@ _TH: Final = UserFlags.TH.mask
 _JP: Final = UserFlags.JP.mask
 _OPEN: Final = SessionState.OPEN
 _RELEASE: Final = Disposition.RELEASE
+Bytes = TypeVar("Bytes")
 PIGGYBACK_AFTER: Final = 0.75
 """The part of the Session Ack Send Timer after which an acknowledgment is carried by a UserMessage, 3.1.7.11."""
 AFTER_A_BURST: Final = 0.1
@@ -225,20 +226,21 @@ class Session:
         """Process so many bytes from the transport connection that were read to ``buffer``."""
         if not self.closed:
             self._unacknowledged_bytes += count
-            self._receive_packets(partial(self._framer.filled, count), now)
+            self._receive_packets(self._framer.filled, count, now)
 
     def receive_data(self, data: bytes | bytearray | memoryview, now: float) -> None:
         """Process bytes from the transport connection, cut anywhere."""
         if not self.closed:
             self._unacknowledged_bytes += len(data)
-            self._receive_packets(partial(self._framer.feed, data), now)
+            self._receive_packets(self._framer.feed, data, now)
 
-    def _receive_packets(self, framed: Callable[[], list[bytes]], now: float) -> None:
+    def _receive_packets(self, cut: Callable[[Bytes], list[bytes]], received: Bytes, now: float) -> None:
+        """Process the packets that are whole with what was received."""
         batch: list[ReceivedMessage] = []
         owed = self._receive.recoverable_received > self._receive.recoverable_acknowledged
         read = self._receive.read
         try:
-            for packet in framed():
+            for packet in cut(received):
                 self._received_any = True  # ReceivedAck, 3.1.5.1
                 if packet[_FLAGS_AT] & _INTERNAL:
                     self._take_internal(packet, now)
@@ -431,7 +433,7 @@ class Session:
             header.ack_sequence_number, header.recoverable_msg_ack_seq_number, header.recoverable_msg_ack_flags
         )
         if acknowledged is not None:
-            self._commands.append(acknowledged)
+            self._report(acknowledged)
         # 0 would stop the session for ever.
         self._agreed.received_window = received = max(1, header.window_size)
         send.measure(received, now)
@@ -440,6 +442,16 @@ class Session:
             self._start_ack_wait(now)
         if send.room() > max(0, before):
             self._commands.append(RoomAvailable(send.room()))
+
+    def _report(self, acknowledged: MessagesAcknowledged) -> None:
+        """Report acknowledged messages together with those that have just been: one SessionAck names only 32."""
+        for command in self._commands[-2:]:
+            if type(command) is MessagesAcknowledged:
+                command.released.extend(acknowledged.released)
+                command.journaled.extend(acknowledged.journaled)
+                command.received.extend(acknowledged.received)
+                return
+        self._commands.append(acknowledged)
 
     # --- acknowledgments and windows ---
     def _announced(self) -> int:

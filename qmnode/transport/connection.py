@@ -206,6 +206,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes."""
+        if not self._holds:
+            return _SHARED.view
         view = self._own_buffer = self.session.buffer()
         return _SHARED.view if view is None else view
 
