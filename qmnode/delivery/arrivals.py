@@ -317,7 +317,7 @@ class Arrivals:
         headers, here, facts = None, None, RecordFacts(0, 0, 0)
         sent_time, prefix = -1, b""
         queue: Queue | None = None
-        lane = 0
+        lane, passes = 0, False
         places = iter(manager.sequence.take(len(admission.taken)))
         arrived: list[Entry] = []
         forwarded: dict[OutgoingQueue, int] = {}
@@ -330,10 +330,11 @@ class Arrivals:
                 if before is not None and (before is not queue or isinstance(queue, OutgoingQueue)):
                     insert_many(before, arrived)
                     arrived = []
+                passes = False
                 if isinstance(queue, OutgoingQueue):
+                    passes = bool(facts.flags & _TRANSACTIONAL and not destination.space)
                     forwarded[queue] = max(forwarded.get(queue, 0), headers.user_flags & _HOPS)
-            passes = isinstance(queue, OutgoingQueue) and facts.flags & _TRANSACTIONAL
-            if passes and not destination.space and self._network.is_repeated(cast("OutgoingQueue", queue), received):
+            if passes and self._network.is_repeated(cast("OutgoingQueue", queue), received):
                 continue
             if received.sent_time != sent_time:
                 sent_time = received.sent_time

@@ -144,7 +144,7 @@ class QueueSender:
         entries = self._take(room)
         if not entries:
             return
-        self._is_large = len(entries) < room and sum(len(value) for _, value in entries) >= _TAKEN_BYTES
+        self._is_large = len(entries) < room and sum([len(value) for _, value in entries]) >= _TAKEN_BYTES
         # The sender's own copy is synced before the message leaves.
         store = self._state.store
         written = store.durable() if self._unsynced else store.pending()

@@ -319,6 +319,7 @@ def unpack_sent(body: Packet, offset: int, count: int) -> tuple[list[Packet], di
         raise FrameError(f"{count} messages announced in {end - offset} bytes")
     packets: list[Packet] = []
     besides: dict[int, bytes] = {}
+    is_whole = type(body) is bytes
     for number in range(count):
         start = offset + _SENT.size
         if start > end:
@@ -327,8 +328,10 @@ def unpack_sent(body: Packet, offset: int, count: int) -> tuple[list[Packet], di
         offset = start + size
         if offset + more > end:
             raise FrameError(f"a message of {size} bytes with {more} more in a batch that ends before")
-        packet = body[start:offset] if size < LARGE else memoryview(body)[start:offset]
-        packets.append(packet if size >= LARGE or type(packet) is bytes else bytes(packet))
+        if size < LARGE:
+            packets.append(body[start:offset] if is_whole else bytes(body[start:offset]))
+        else:
+            packets.append(memoryview(body)[start:offset])
         if more:
             besides[number] = bytes(body[offset : offset + more])
             offset += more

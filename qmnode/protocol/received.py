@@ -2,6 +2,7 @@
 completely and parsed as far as the protocol acts on them.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from qmnode.allocator import LENT_FROM, lend
@@ -271,11 +272,14 @@ class _Shape:
     packet with other headers has no shape: it is fully parsed each time.
     """
 
-    __slots__ = ("_between", "_options", "_place_at", "_rest_at", "destination", "headers")
+    __slots__ = ("_between", "_options", "_place_at", "_rest_at", "destination", "fits", "headers", "recoverable")
+    fits: Callable[[bytes], bool]
+    """Whether a packet is valid because this one was, except for its TransactionHeader."""
 
     def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName, places: Places) -> None:
         self.headers = headers
         self.destination = destination
+        self.recoverable = int(headers.user_flags & _DM > 0)
         transactional = headers.tx_sequence_id is not None
         self._place_at = places.transaction_header
         self._rest_at = self._place_at + (TRANSACTION_HEADER_SIZE if transactional else 0)
@@ -286,10 +290,6 @@ class _Shape:
     def has_connector(self) -> bool:
         """Whether its TransactionHeader is longer than usual: then it is no example for other packets."""
         return bool(self._options & TransactionFlags.CG.mask)
-
-    def fits(self, packet: bytes) -> bool:
-        """Whether a packet is valid because this one was, except for its TransactionHeader."""
-        raise NotImplementedError
 
     def place(self, packet: bytes) -> tuple[int, int] | None:
         """TxSequenceNumber and PreviousTxSequenceNumber of a transactional packet; None if they are not in order."""
@@ -303,44 +303,14 @@ class _Shape:
 
 class _PlainShape(_Shape):
     """The shape of an application's message that is neither signed nor encrypted. Labels, bodies and extensions have
-    any size: their sizes are read and must fill the packet. That is not needed for a packet with the headers, sizes and
-    label of an earlier one.
+    any size: their sizes are read and must fill the packet.
     """
 
-    __slots__ = ("_begin", "_is_filled", "_label_at", "_label_end", "_other_size", "_rest", "_size")
+    __slots__ = ()
 
     def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName, places: Places) -> None:
         super().__init__(packet, headers, destination, places)
-        self._is_filled = Shape(packet, places).fits
-        self._label_at = places.properties + LABEL_AT
-        self._other_size = 0
-        """The size of the last packet with another size than the one that is remembered."""
-        self._remember(packet)
-
-    def _remember(self, packet: bytes) -> None:
-        """Use a valid packet to recognise others that are the same up to the end of the label."""
-        self._size = len(packet)
-        self._begin = packet[:SENT_TIME_AT]
-        self._label_end = self._label_at + 2 * label_length(packet, self._label_at - LABEL_AT)
-        self._rest = packet[self._rest_at : self._label_end]
-
-    def fits(self, packet: bytes) -> bool:
-        """Whether the headers are alike, and the parts behind them fill the packet."""
-        if (
-            len(packet) == self._size
-            and packet[:SENT_TIME_AT] == self._begin
-            and packet[self._rest_at : self._label_end] == self._rest
-            and packet[FLAGS_AT : self._place_at] == self._between
-        ):
-            return True
-        if not self._is_filled(packet):
-            return False
-        size = len(packet)
-        if size != self._size:
-            if size == self._other_size:
-                self._remember(packet)
-            self._other_size = size
-        return True
+        self.fits = Shape(packet, places).fits
 
 
 class _ExactShape(_Shape):
@@ -361,9 +331,9 @@ class _ExactShape(_Shape):
         self._sender = packet[self._rest_at : self._sender_end]
         self._behind_end = places.properties + LABEL_AT + 2 * label_length(packet, places.properties)
         self._behind = packet[self._behind_at : self._behind_end]
+        self.fits = self._is_alike
 
-    def fits(self, packet: bytes) -> bool:
-        """Whether all that is compared is the same."""
+    def _is_alike(self, packet: bytes) -> bool:
         return (
             len(packet) == self._size
             and packet[:SENT_TIME_AT] == self._begin
@@ -402,8 +372,7 @@ class MessageReader:
                 return self._read_whole(packet)
             number, previous = place
         self.received += 1
-        if headers.user_flags & _DM:
-            self.recoverable_received += 1
+        self.recoverable_received += shape.recoverable
         sent_time, message_id = read_own_fields(packet)
         return _new(
             ReceivedMessage,

@@ -275,9 +275,13 @@ class Store:
         """Delete recoverable messages of one queue, which need not have been written yet."""
         writer, messages, pack = self._writer, self._messages, MESSAGE_KEY.pack
         arrived, delete = writer.arrived, writer.batch.delete
+        if not arrived and max([len(value) for _, value in entries]) < SMALLEST:
+            for lookup_identifier, _ in entries:
+                delete(pack(queue_id, lookup_identifier), messages)
+            return
         for lookup_identifier, value in entries:
             key = pack(queue_id, lookup_identifier)
-            if arrived and arrived.pop(key, None) is not None:
+            if arrived.pop(key, None) is not None:
                 self._mark.messages -= 1
                 continue
             delete(key, messages)

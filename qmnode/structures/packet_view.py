@@ -312,10 +312,14 @@ class Shape:
 
     A packet that fits has the same flags, queues, times to live, sender, acknowledgments and privacy, and label,
     extension and body fill it, whatever their sizes. So the parser accepts it too. MessageID, SentTime, correlation,
-    types and numbers of the application may have any value. A TransactionHeader is skipped: its reader checks it.
+    types and numbers of the application may have any value. A TransactionHeader is skipped: its reader checks it. The
+    sizes need not be read of a packet that has the headers, sizes and label of an earlier one.
     """
 
-    __slots__ = ("_fixed", "_label_at", "_unpack", "places")
+    __slots__ = (
+        "_begin", "_fixed", "_label_at", "_label_end", "_names", "_names_end", "_other_size", "_rest", "_rest_at",
+        "_size", "_unpack", "places",
+    )  # fmt: skip
 
     def __init__(self, packet: Buffer, places: Places) -> None:
         self.places = places
@@ -327,23 +331,41 @@ class Shape:
         self._label_at = places.properties + LABEL_AT
         begin, _, behind_size, names, sender, flags, _, message_class, _, privacy, _ = self._unpack(packet)
         self._fixed = begin, behind_size, names, sender, flags, message_class, privacy
+        self._size = self._other_size = -1
+        """The sizes of the earlier packet, and of the last one with another size."""
+        self._names_end, self._rest_at, self._label_end = places.transaction_header, places.security_header, 0
+        self._begin = self._names = self._rest = b""
 
     def fits(self, packet: Buffer) -> bool:
         """Whether a packet has this shape."""
         size, place = len(packet), self._label_at
-        if size < place:
+        if size == self._size:
+            if (
+                packet[:SENT_TIME_AT] == self._begin
+                and packet[self._rest_at : self._label_end] == self._rest
+                and packet[FLAGS_AT : self._names_end] == self._names
+            ):
+                return True
+        elif size < place:
             return False
         begin, stated, behind_size, names, sender, flags, label, message_class, body, privacy, extension = self._unpack(
             packet
         )
         place += 2 * label
-        return (
-            size == stated
-            and size == place + extension + body + 3 & ~3
-            and (begin, behind_size, names, sender, flags, message_class, privacy) == self._fixed
-            and (not label or (label <= MAX_LABEL and not packet[place - 1] | packet[place - 2]))
-            and size <= MAX_PACKET_SIZE
-        )
+        if (
+            size != stated
+            or size != place + extension + body + 3 & ~3
+            or (begin, behind_size, names, sender, flags, message_class, privacy) != self._fixed
+            or (label and (label > MAX_LABEL or packet[place - 1] | packet[place - 2]))
+            or size > MAX_PACKET_SIZE
+        ):
+            return False
+        if size == self._other_size != self._size:
+            self._size, self._label_end = size, place
+            self._begin, self._names = bytes(packet[:SENT_TIME_AT]), bytes(packet[FLAGS_AT : self._names_end])
+            self._rest = bytes(packet[self._rest_at : place])
+        self._other_size = size
+        return True
 
 
 _UNUSUAL_USER: Final = UserFlags.TH.mask | UserFlags.SH.mask | UserFlags.MQ.mask | UserFlags.HH.mask

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,12 +114,20 @@ CHANGES = st.lists(st.tuples(st.integers(0, 399), st.integers(0, 255)), max_size
 
 
 @settings(max_examples=400, deadline=None)
-@given(CHANGES, LABELS, st.binary(max_size=40), st.integers(-5, 5), st.booleans())
+@given(
+    CHANGES,
+    st.one_of(st.just("order"), LABELS),
+    st.one_of(st.binary(min_size=9, max_size=9), st.binary(max_size=40)),
+    st.one_of(st.just(0), st.integers(-5, 5)),
+    st.booleans(),
+    st.integers(1, 4),
+)
 def test_what_fits_a_shape_is_what_the_parser_accepts_with_the_same_places(
-    changes: list[tuple[int, int]], label: str, body: bytes, cut: int, answer: bool
+    changes: list[tuple[int, int]], label: str, body: bytes, cut: int, answer: bool, before: int
 ) -> None:
     shapes = Shapes()
-    shapes.validate(ordinary("order", b"some body", answer=answer).write())
+    for _ in range(before):  # after a few of one size it is enough to compare the next with them
+        shapes.validate(ordinary("order", b"some body", answer=answer).write())
     packet = bytearray(ordinary(label, body, answer=answer).write())
     for place, octet in changes:
         packet[place % len(packet)] = octet
@@ -144,6 +153,17 @@ def test_what_fits_a_shape_is_what_the_parser_accepts_with_the_same_places(
         assert 2 * label_length(written, properties) == len(
             written[properties + LABEL_AT :][: 2 * parsed.message_properties_header.label_length]
         )
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_the_beginning_of_a_packet_has_no_shape(before: int) -> None:
+    shapes = Shapes()
+    packet = ordinary("order", b"some body").write()
+    shape = None
+    for _ in range(before + 1):
+        shape = shapes.validate(packet)
+    assert shape is not None and shape.fits(packet)
+    assert not [size for size in range(len(packet)) if shape.fits(packet[:size])]
 
 
 def test_many_kinds_of_messages_are_recognised_without_growing() -> None:
