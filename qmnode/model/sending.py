@@ -189,13 +189,14 @@ class SendingDescriptor(QueueApi):
             return None
         context, quotas = self.context, self.context.quotas
         fields, first = (None, False) if unit is None else (unit.fields, not unit.has_sent)
-        now, next_place, owner = context.clock.time(), context.sequence.next, context.identifier
-        values = serialize_plain(messages, self.destination, context.ordinal.next, now, fields, first)
+        now, owner = context.clock.time(), context.identifier
+        values = serialize_plain(messages, self.destination, context.ordinal.take, now, fields, first)
         if values is None or quotas.used + sum(len(value) for _, value in values) > quotas.limit:
             return None
+        places = context.sequence.take(len(values))
         return [
-            (7 - (value[PRIORITY] & 7) << LANE_SHIFT | next_place(), value, owner + ordinal.to_bytes(4, "little"))
-            for ordinal, value in values
+            (7 - (value[PRIORITY] & 7) << LANE_SHIFT | place, value, owner + ordinal.to_bytes(4, "little"))
+            for (ordinal, value), place in zip(values, places, strict=True)
         ]
 
     def _accept_all(

@@ -477,7 +477,7 @@ def address_packets(
 def serialize_plain(
     messages: Iterable[Message],
     destination: Destination,
-    next_identifier: Callable[[], int],
+    take_identifiers: Callable[[int], Sequence[int]],
     now: float,
     transaction: TransactionFields | None = None,
     first: bool = False,
@@ -497,14 +497,13 @@ def serialize_plain(
     values: list[tuple[int, bytes]] = []
     before = after = padding = b""
     alike = None
-    for body, recoverable in bodies:
+    for (body, recoverable), identifier in zip(bodies, take_identifiers(len(bodies)), strict=True):
         if alike != (len(body), recoverable):
             value = _plain_value(body, recoverable, destination, 0, now, transaction, first, False)
             body_at = read_properties_place(value)[0] + PROPERTIES_SIZE
             before, after = value[: IDENTIFIER.start], value[IDENTIFIER.stop : body_at]
             padding = value[body_at + len(body) :]
             alike, first = None if first else (len(body), recoverable), False
-        identifier = next_identifier()
         values.append((identifier, b"".join((before, pack_identifier(identifier), after, body, padding))))
     return values
 

@@ -7,7 +7,6 @@ process: sent, transferred, stored and acknowledged by two nodes, in processor t
 from __future__ import annotations
 
 import asyncio
-import itertools
 import statistics
 import tempfile
 from pathlib import Path
@@ -52,19 +51,31 @@ def _destination(*, named: bool) -> Destination:
     return made
 
 
+class Numbers:
+    """Numbers that only grow, as those of a node."""
+
+    def __init__(self) -> None:
+        self._next = 1
+
+    def take(self, count: int) -> range:
+        """The next numbers."""
+        first, self._next = self._next, self._next + count
+        return range(first, first + count)
+
+
 def _sending(*, named: bool) -> tuple[Callable[[], object], Callable[[], object]]:
-    destination, numbers = _destination(named=named), itertools.count(1)
+    destination, numbers = _destination(named=named), Numbers()
     messages = [Message(BODY, recoverable=True) for _ in range(BATCH)]
     labelled = Message(BODY, recoverable=True, label="order")
     return (
-        lambda: serialize_plain(messages, destination, lambda: next(numbers), NOW),
+        lambda: serialize_plain(messages, destination, numbers.take, NOW),
         lambda: serialize(labelled, destination, 1, NOW),
     )
 
 
 def _packets(*, named: bool) -> list[bytes]:
     messages = [Message(BODY, recoverable=True) for _ in range(BATCH)]
-    values = serialize_plain(messages, _destination(named=named), itertools.count(1).__next__, NOW)
+    values = serialize_plain(messages, _destination(named=named), Numbers().take, NOW)
     assert values is not None
     return [value[PREFIX_SIZE:] for _, value in values]
 

@@ -334,7 +334,7 @@ def test_plain_messages_are_the_same_one_by_one_and_together(fields, first):
     destination = Destination(HERE, DIRECT, transit=True)
     first = first and fields is not None
 
-    together = serialize_plain(messages, destination, iter(range(7, 99)).__next__, NOW, fields, first)
+    together = serialize_plain(messages, destination, lambda count: range(7, 7 + count), NOW, fields, first)
 
     assert together == [
         (number, serialize(message, destination, number, NOW, fields, first and number == 7))
@@ -344,10 +344,10 @@ def test_plain_messages_are_the_same_one_by_one_and_together(fields, first):
 
 @pytest.mark.parametrize("other", [Message(b"x", priority=1), Message(bytearray(b"x")), Message(b"x", label="a")])
 def test_messages_that_are_not_plain_are_left_to_others(other):
-    numbers = iter(range(7, 99))
+    taken = []
 
-    assert serialize_plain([Message(b"x"), other], Destination(HERE, DIRECT), numbers.__next__, NOW) is None
-    assert next(numbers) == 7
+    assert serialize_plain([Message(b"x"), other], Destination(HERE, DIRECT), taken.append, NOW) is None
+    assert not taken
 
 
 @pytest.mark.parametrize(
