@@ -83,17 +83,10 @@ class Arrivals:
         """Take a batch from a session. Messages that are signed or encrypted are judged first; later messages wait
         for them. So do those behind a large message whose receiver is about to come back.
         """
-        queue, forwarding = self._judging.get(connection), self._network.forwarding
+        queue = self._judging.get(connection)
         if queue is not None:
             queue.append(messages)
-        elif (
-            _is_protected(messages)
-            or not self._network.identities.is_settled(connection, messages)
-            or not self._are_senders_settled(connection, messages)
-            or forwarding.is_news(messages)
-            or forwarding.waits_for_neighbour(connection, messages)
-            or self._is_soon_received(messages)
-        ):
+        elif self._has_questions(connection, messages) or self._is_soon_received(messages):
             self._judging[connection] = deque([messages])
             task = self._loop.create_task(self._judge(connection))
             self._tasks.add(task)
@@ -108,7 +101,13 @@ class Arrivals:
             while queue and not connection.session.closed:
                 messages = queue[0]
                 if self._is_soon_received(messages):
-                    await self._soon.wait(self._named(messages[-1].destination).queue)
+                    await self._wait_for_receiver(queue)
+                if not self._has_questions(connection, messages):
+                    if connection.session.closed:
+                        return
+                    self.admit(connection, messages, {})
+                    queue.popleft()
+                    continue
                 if not self._network.identities.is_settled(connection, messages):
                     await self._network.identities.settle(connection, messages)
                 if self._network.forwarding.is_news(messages):
@@ -136,6 +135,28 @@ class Arrivals:
             connection.close()
         finally:
             del self._judging[connection]
+
+    def _has_questions(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> bool:
+        """Whether messages need more than a look before they are stored."""
+        forwarding = self._network.forwarding
+        return (
+            _is_protected(messages)
+            or not self._network.identities.is_settled(connection, messages)
+            or not self._are_senders_settled(connection, messages)
+            or forwarding.is_news(messages)
+            or forwarding.waits_for_neighbour(connection, messages)
+        )
+
+    async def _wait_for_receiver(self, batches: deque[Sequence[ReceivedMessage]]) -> None:
+        """Wait for the receiver of the first batch. If others than its messages come meanwhile, they do not wait a
+        second time.
+        """
+        queue = self._named(batches[0][-1].destination).queue
+        if queue is None:
+            return
+        await self._soon.wait(queue)
+        if any(self._named(batch[-1].destination).queue is not queue for batch in batches):
+            self._soon.forget(queue)
 
     def _is_soon_received(self, messages: Sequence[ReceivedMessage]) -> bool:
         """Whether the last of these messages is large, and a receiver about to come back for it."""

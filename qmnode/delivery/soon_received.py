@@ -26,12 +26,14 @@ class SoonReceived:
         self._drained.add(queue)
         return False
 
-    async def wait(self, queue: Queue | None) -> None:
+    async def wait(self, queue: Queue) -> None:
         """Wait until a receiver waits at the queue, but not long."""
-        if queue is None:
-            return
         if queue.awaited is None:
             queue.awaited = asyncio.get_running_loop().create_future()
         done, _ = await asyncio.wait((queue.awaited,), timeout=_PATIENCE)
         if not done:
-            self._drained.discard(queue)
+            self.forget(queue)
+
+    def forget(self, queue: Queue) -> None:
+        """Let no message wait until another one has found a receiver waiting."""
+        self._drained.discard(queue)

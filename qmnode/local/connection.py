@@ -154,6 +154,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The node went away, or this side closed."""
+        self._reader = FrameReader()
         self._fail(
             MessageQueuingError(_UNREACHABLE, f"the connection to the node on {self.path} is closed: connect again")
         )

@@ -285,14 +285,12 @@ _FEW_PARTS: Final = 16
 
 def write_parts(transport: "asyncio.WriteTransport", parts: list[bytes]) -> None:
     """Write frames in parts. Many small ones are joined before, and large ones never."""
-    if len(parts) <= _FEW_PARTS:
-        transport.writelines(parts)
-    elif max(map(len, parts)) < _SMALL:
-        transport.write(b"".join(parts))
-    else:
-        transport.writelines(
-            part for is_small, run in groupby(parts, _is_small) for part in ((b"".join(run),) if is_small else run)
-        )
+    if len(parts) > _FEW_PARTS:
+        if max(map(len, parts)) < _SMALL:
+            transport.write(b"".join(parts))
+            return
+        parts = [part for small, run in groupby(parts, _is_small) for part in ((b"".join(run),) if small else run)]
+    transport.writelines([part for part in parts if part])  # asyncio never ends with an empty one (Python 3.12)
 
 
 def _is_small(part: bytes) -> bool:

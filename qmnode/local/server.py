@@ -431,6 +431,7 @@ class LocalConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The application went away: run down what it had."""
+        self._reader = FrameReader()
         self._stop_waiting()
         tasks = list(self._tasks.values())
         for task in tasks:

@@ -374,21 +374,30 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
 
 def _serve_waiting(queue: "Queue", entries: Sequence[Entry]) -> Sequence[Entry]:
     """``insert`` for the messages that waiting readers take. Return the others."""
-    direct = queue.recorder is None and queue.subscriber is None and not queue.journaling
-    while entries and queue.waiting:
+    at, count = 0, len(entries)
+    together: bool | None = None
+    while at < count and queue.waiting:
         reader = next(iter(queue.waiting))
-        together: Sequence[Entry] = ()
-        if direct and reader.limit > 1 and not reader.closed:
-            _, flags, _, run = next(_runs(entries))
-            if not flags & (REPORT | NOTICE):
-                together = run[: reader.limit]
-        if len(together) > 1 and (size := sum([len(value) for _, value in together])) <= RECEIVED_AT_ONCE:
-            _hand_on(queue, reader, together, size - len(together) * PREFIX_SIZE)
-        else:  # one message at a time
-            together = entries[:1]
-            queue.insert(*entries[0])
-        entries = entries[len(together) :]
-    return entries
+        if reader.limit > 1 and together is None:
+            together = _can_be_handed_on(queue, entries)
+        if reader.limit == 1 or not together or reader.closed:
+            queue.insert(*entries[at])
+            at += 1
+            continue
+        begin, end, size = at, min(count, at + reader.limit), 0
+        while at < end and size < RECEIVED_AT_ONCE:
+            size += len(entries[at][1])
+            at += 1
+        _hand_on(queue, reader, entries[begin:at], size - (at - begin) * PREFIX_SIZE)
+    return entries[at:]
+
+
+def _can_be_handed_on(queue: "Queue", entries: Sequence[Entry]) -> bool:
+    """Whether nobody need know that these messages were in the queue, and none of them goes before another."""
+    if queue.recorder is not None or queue.subscriber is not None or queue.journaling:
+        return False
+    _, flags, _, run = next(_runs(entries))
+    return len(run) == len(entries) and not flags & (REPORT | NOTICE)
 
 
 def _hand_on(queue: "Queue", reader: "WaitingRead", entries: Sequence[Entry], size: int) -> None:

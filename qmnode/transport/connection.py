@@ -235,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Report to the session that the transport connection broke or was closed."""
-        self._transport = None
+        self._transport = self._own_buffer = None
         if self._holds:
             self._holds = False
             self._incomplete.hold(self, 0)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from qmnode import Access, Message
-from qmnode.model.positions import Lane, ReadAhead
+from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.model.ports import Entry
+from qmnode.model.positions import Lane, ReadAhead, insert_many, take_received
+from qmnode.model.reading import WaitingRead
 from qmnode.settings.node import ReadAheadSettings
 from qmnode.structures.names import parse_single_format_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from qmnode.model.queue import Queue
     from qmnode.node import QueueManager
     from tests.model.conftest import FakeClock
@@ -93,7 +98,7 @@ async def test_messages_count_together_as_they_do_alone(
 def test_a_queue_keeps_more_than_its_part_while_half_of_the_memory_is_free() -> None:
     settings = ReadAheadSettings(messages=10, queue_bytes=1000, total_bytes=10_000)
     budget = ReadAhead(settings)
-    lane, other = (Lane(None, budget, number, 0, 0) for number in (64, 66))  # type: ignore[arg-type]
+    lane, other = (Lane(None, budget, number, 0, 0) for number in (64, 66))
     lane.insert(1, bytes(2000), True)
     lane.insert(2, bytes(1300), True)
     assert lane.complete and lane.size == 3300
@@ -108,3 +113,96 @@ def test_a_queue_keeps_more_than_its_part_while_half_of_the_memory_is_free() -> 
     lane.complete = True
     lane.insert(10, bytes(3500), True)
     assert lane.size == 3500
+
+
+class Several(WaitingRead):
+    """A receive of several messages."""
+
+    __slots__ = ("limit", "taken")
+
+    def __init__(self, descriptor: OpenQueueDescriptor, limit: int) -> None:
+        super().__init__(descriptor, descriptor.claim(None))
+        self.limit = limit
+        self.taken: list[Entry] = []
+        self.begin(None)
+
+    def satisfied(self, lookup_identifier: int, value: bytes) -> None:
+        super().leave()
+        self._descriptor.queue.delete(lookup_identifier, value)
+        self.taken.append((lookup_identifier, value))
+
+    def satisfied_by(self, entries: list[Entry]) -> None:
+        self.leave()
+        self.taken.extend(entries)
+
+
+class Watched(list[Entry]):
+    """A batch that counts how many of its messages are looked at."""
+
+    looked = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        self.looked += len(found) if isinstance(place, slice) else 1
+        return found
+
+    def __iter__(self) -> Iterator[Entry]:
+        self.looked += len(self)
+        return super().__iter__()
+
+
+async def batch(qm: QueueManager, messages: list[Message]) -> list[Entry]:
+    """Messages as they come from elsewhere, not yet in the queue."""
+    await qm.create_queue(NAMES[1])
+    out = await qm.open_queue(f"DIRECT=OS:{NAMES[1]}", Access.SEND)
+    await out.send_many(messages)
+    other = qm.names.local(parse_single_format_name(f"DIRECT=OS:{NAMES[1]}"))
+    assert other is not None
+    return take_received(other, len(messages), 1 << 30)
+
+
+async def waited(qm: QueueManager, limits: list[int]) -> tuple[Queue, list[Several]]:
+    await qm.create_queue(NAMES[0])
+    descriptor = await qm.open_queue(f"DIRECT=OS:{NAMES[0]}", Access.RECEIVE)
+    assert isinstance(descriptor, OpenQueueDescriptor)
+    return descriptor.queue, [Several(descriptor, limit) for limit in limits]
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "varied"])
+@pytest.mark.parametrize("seed", range(4))
+async def test_waiting_receives_take_all_that_came_in_their_order(qm: QueueManager, seed: int, alike: bool) -> None:
+    dice = random.Random(seed)
+    came = await batch(qm, [some_message(dice, number, alike=alike) for number in range(COUNT)])
+    limits = [dice.choice([1, 2, 7, 20]) for _ in range(6)]
+    queue, receives = await waited(qm, limits)
+    before = counted(queue)
+    insert_many(queue, came)
+    taken = [entry for one in receives for entry in one.taken]
+    assert taken == came[: len(taken)]
+    assert all(one.taken for one in receives)
+    if alike:
+        assert [len(one.taken) for one in receives] == limits
+    left = take_received(queue, COUNT, 1 << 30)
+    assert sorted([*taken, *left]) == sorted(came)
+    after = counted(queue)
+    assert after[:4] == before[:4]
+    assert after[5:] == [COUNT, after[6], COUNT, after[6]]
+    assert indexed(qm, queue) == 0
+
+
+async def test_many_receives_that_wait_look_at_a_batch_once(qm: QueueManager) -> None:
+    came = Watched(await batch(qm, [Message(b"x", recoverable=True) for _ in range(3000)]))
+    queue, receives = await waited(qm, [2] * 500)
+    came.looked = 0
+    insert_many(queue, came)
+    assert [len(one.taken) for one in receives] == [2] * 500
+    assert came.looked < 6 * len(came)
+
+
+async def test_a_receive_takes_no_more_bytes_than_one_answer_has(qm: QueueManager) -> None:
+    size = 4_000_000
+    came = await batch(qm, [Message(bytes(size), recoverable=True) for _ in range(7)])
+    queue, (first, second) = await waited(qm, [100, 100])
+    insert_many(queue, came)
+    assert [len(one.taken) for one in (first, second)] == [5, 2]
+    assert queue.message_count == 0
