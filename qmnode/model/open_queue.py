@@ -10,7 +10,8 @@ from qmnode.model.api import Access, InTransaction, QueueApi, Seek, Share
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
 from qmnode.model.ports import Entry
-from qmnode.model.positions import RECEIVED_AT_ONCE, PositionState, purge_queue, take_received
+from qmnode.model.positions import RECEIVED_AT_ONCE, PositionState, take_received
+from qmnode.model.purging import purge_queue
 from qmnode.model.queue import Queue
 from qmnode.model.reading import (
     END,

@@ -31,8 +31,8 @@ from qmnode.model.opening import Opening, ResolveDistributionList
 from qmnode.model.outcomes import Outcomes
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Recorder, RemoteReader
-from qmnode.model.positions import delete_queue
 from qmnode.model.published import PublishedQueues
+from qmnode.model.purging import delete_queue
 from qmnode.model.queue import Queue
 from qmnode.model.queue_collection import Names, QueueCollection, check_properties
 from qmnode.model.traffic import RefusedMessages

@@ -95,7 +95,8 @@ class Framer:
         self._pending += count
         if self._pending < self._needed:
             return []
-        packet = bytes(self._lent or b"")
+        assert self._lent is not None
+        packet = bytes(self._lent)
         self.clear()
         self._needed = BASE_HEADER_SIZE
         return [packet]

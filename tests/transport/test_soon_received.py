@@ -37,7 +37,7 @@ async def exchanged(pair: Pair, name: str, pause: float) -> None:
     out = await pair.alice.open_queue(pair.direct("BOB", name), Access.SEND)
     into = await pair.bob.open_queue(f"DIRECT=OS:{name}")
     receiving = asyncio.create_task(receive(into, SEVERAL, pause))
-    await asyncio.sleep(0.1)
+    await eventually(lambda: into.queue.waiting)  # type: ignore[attr-defined]
     transaction = pair.alice.transaction() if name == TRANSACTIONAL else None
     bodies = [bytes([number]) * LARGE for number in range(SEVERAL)]
     for body in bodies:
@@ -66,7 +66,7 @@ async def test_a_receiver_that_stays_away_delays_nobody(pair: Pair) -> None:
     other = await pair.alice.open_queue(pair.direct("BOB", r".\private$\admin"), Access.SEND)
     into = await pair.bob.open_queue(f"DIRECT=OS:{PLAIN}")
     receiving = asyncio.create_task(into.receive(timeout=60))
-    await asyncio.sleep(0.1)
+    await eventually(lambda: into.queue.waiting)  # type: ignore[attr-defined]
     for _ in range(3):
         await out.send(Message(bytes(LARGE), recoverable=True))
     await other.send(Message(b"behind", recoverable=True))
@@ -85,7 +85,7 @@ async def test_a_node_stops_while_a_message_waits(pair: Pair, monkeypatch: pytes
     out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
     into = await pair.bob.open_queue(f"DIRECT=OS:{PLAIN}")
     receiving = asyncio.create_task(into.receive(timeout=60))
-    await asyncio.sleep(0.1)
+    await eventually(lambda: into.queue.waiting)  # type: ignore[attr-defined]
     for number in range(2):
         await out.send(Message(bytes([number]) * LARGE, recoverable=True))
     assert (await receiving).body[0] == 0
