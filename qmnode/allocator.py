@@ -31,7 +31,7 @@ def keep_freed_memory() -> None:
     mallopt(_TOP_PAD, _MIB)
 
 
-LENT_FROM: Final = 256 * 1024
+LENT_FROM: Final = 128 * 1024
 """Bytes that are worth a buffer of their own."""
 _LENDERS: Final = 4
 _LENT_SIZE: Final = 4 * _MIB + 64 * 1024
@@ -43,6 +43,8 @@ class _Lenders(threading.local):
 
     def __init__(self) -> None:
         self.buffers: list[bytearray] = []
+        self.filled = 0
+        """Bytes that have been read into them."""
 
 
 _OF_THREAD: Final = _Lenders()
@@ -66,3 +68,13 @@ def lend(size: int) -> memoryview | None:
         return None
     buffers.append(bytearray(_LENT_SIZE))  # the system gives it memory as it is used
     return memoryview(buffers[-1])[:size]
+
+
+def filled(count: int) -> None:
+    """Count bytes that have been read into a buffer that is lent."""
+    _OF_THREAD.filled += count
+
+
+def total_filled() -> int:
+    """All bytes that this thread has read into buffers that were lent: it grows while large messages come in."""
+    return _OF_THREAD.filled

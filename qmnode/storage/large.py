@@ -2,7 +2,8 @@
 
 The record of such a message is a reference to its file. The file is written and synced before the record, and is free
 once the record's removal is synced. After a crash between the two, the next start frees files without a record. A few
-free files are kept and written over: a disk syncs that in half the time that it needs for a new file.
+free files are kept and written over: a disk syncs that in half the time that it needs for a new file. Those that were
+written last stay open.
 
 The index (``large`` in qmnode.storage.layout) says which file belongs to which message, without reading the messages.
 """
@@ -25,7 +26,9 @@ from qmnode.storage.layout import LARGE, LARGE_FILE, LAST_KEY
 from qmnode.storage.records import scan, unreadable
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.ciphers import AEADEncryptionContext
+
+    from qmnode.structures.envelope import Packet
 
 FOLDER: Final = "large"
 """The directory of the files, in that of the store; made for the first large message."""
@@ -40,6 +43,7 @@ _MARK: Final = bytes((_REFERENCE_VERSION,))
 _SPARE_FILES: Final = 64
 _SPARE_BYTES: Final = 64 * 1024 * 1024
 """Limits of the free files that are kept."""
+_PIECE: Final = 512 * 1024
 _OPEN_FILES: Final = 32
 """Files that are open at a time to be written."""
 
@@ -101,23 +105,40 @@ def whole_value(path: Path, key: bytes, record: bytes) -> bytes:
             head, value = opened.read(_HEAD.size), opened.read(size)
     except OSError as error:
         raise DamagedError(f"{name}: {error.strerror}") from error
-    if len(value) != size or head != _head(key, value):
+    if len(value) != size or head != _head_of(key, value):
         raise DamagedError(f"{name} does not hold what was written")
     return value
 
 
 @functools.cache
-def _checker() -> "AESGCM":
-    """GMAC with a fixed key, as a checksum: CRC-32 takes five times as long. Loaded when it is needed first: a node
-    answers before it has loaded this library.
+def _checker() -> "Callable[[bytes], AEADEncryptionContext]":
+    """GMAC with a fixed key, as a checksum, for a message's key: CRC-32 takes five times as long. Loaded when it is
+    needed first: a node answers before it has loaded this library.
     """
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import AES
+    from cryptography.hazmat.primitives.ciphers.modes import GCM
 
-    return AESGCM(bytes(16))
+    cipher = AES(bytes(16))
+    return lambda key: Cipher(cipher, GCM(key)).encryptor()
 
 
-def _head(key: bytes, value: bytes) -> bytes:
-    return _HEAD.pack(_checker().encrypt(key, b"", value), key, len(value))
+def _pieces(value: "Packet") -> Iterator[memoryview]:
+    """A value in pieces that stay in the processor's cache while they are checked and written."""
+    view = memoryview(value)
+    for begin in range(0, len(view), _PIECE):
+        yield view[begin : begin + _PIECE]
+
+
+def _head(check: "AEADEncryptionContext", key: bytes, value: "Packet") -> bytes:
+    check.finalize()
+    return _HEAD.pack(check.tag, key, len(value))
+
+
+def _head_of(key: bytes, value: bytes) -> bytes:
+    check = _checker()(key)
+    check.authenticate_additional_data(value)
+    return _head(check, key, value)
 
 
 class _Pending(NamedTuple):
@@ -130,10 +151,18 @@ class _Pending(NamedTuple):
     """Whether the file has to be made."""
 
 
+class _Opened(NamedTuple):
+    """An open file with its number, or a directory with new files, whose number is 0. It is to be synced."""
+
+    number: int
+    file: int
+
+
 class Leaving(NamedTuple):
-    """Values to write before a batch, and files to free once the batch is synced."""
+    """Values to write and open files to sync before a batch, and files to free once the batch is synced."""
 
     pending: list[_Pending]
+    opened: list[_Opened]
     free: list[int]
 
 
@@ -166,8 +195,12 @@ class LargeMessages:
         self._placed: dict[bytes, int] = {}
         """Files of messages that are not in the index yet: those of the current batch, and of the one that leaves."""
         self._left: dict[bytes, int] = {}
-        self.pending: list[_Pending] = []
-        """Values of the current batch."""
+        self._pending: list[_Pending] = []
+        """Values of the current batch that are not written yet."""
+        self._opened: list[_Opened] = []
+        """Files of the current batch that are written, and not synced."""
+        self._kept_open: dict[int, int] = {}
+        """The files that were written last, by their numbers: most of them are free soon, and written over."""
         self._free: list[int] = []
         """Files that the current batch frees."""
         self._gone: set[int] = set()
@@ -199,17 +232,21 @@ class LargeMessages:
 
     # Changes of the current batch
 
+    def replace(self, batch: WriteBatch, key: bytes, value: bytes) -> None:
+        """Store another value of a large message."""
+        self.free(batch, key)
+        self.place(batch, key, value)
+
     def place(self, batch: WriteBatch, key: bytes, value: bytes) -> None:
-        """Store a large message, or another value of it."""
+        """Store a large message."""
         if self._closed:
             return
-        self.free(batch, key)
         if not self._used:
             self._first()
             self._used = True
         size = len(value)
         number = self._spare_file(size + _HEAD.size)
-        self.pending.append(_Pending(number or self._next, key, value, is_new=not number))
+        self._pending.append(_Pending(number or self._next, key, value, is_new=not number))
         if not number:
             number = self._next
             self._next += 1
@@ -223,7 +260,8 @@ class LargeMessages:
             room, number = min(fitting)
             del self._spare[number]
             self._spare_bytes -= room
-            if _is_own(file_of(self._path, number)):
+            status = self._status(number)
+            if status is not None and status.st_nlink == 1:  # a backup may be another link
                 return number
             self._remove([number])
         return 0
@@ -261,63 +299,101 @@ class LargeMessages:
 
     # The batch leaves
 
+    @property
+    def are_pending(self) -> bool:
+        """Whether values of the current batch are to be written, or synced."""
+        return bool(self._pending or self._opened)
+
+    def start(self) -> None:
+        """Write the values of the current batch, and let the disk begin with them. Raises OSError."""
+        room = _OPEN_FILES - len(self._opened)
+        pending, self._pending = self._pending[:room], self._pending[room:]
+        self._opened += self._fill(pending)
+
     def leave(self) -> Leaving:
         """The current batch leaves; its values are to be written before it."""
-        leaving = Leaving(self.pending, self._free)
-        self.pending, self._free = [], []
+        leaving = Leaving(self._pending, self._opened, self._free)
+        self._pending, self._opened, self._free = [], [], []
         self._left, self._placed = self._placed, {}
         return leaving
+
+    def give_up(self) -> None:
+        """Nothing of the current batch is written any longer."""
+        _close(self.leave().opened)
 
     def arrived(self) -> None:
         """The batch that left can be read."""
         self._left = {}
 
-    def begin(self, pending: Sequence[_Pending]) -> "Future[None]":
+    def begin(self, leaving: Leaving) -> "Future[None]":
         """Write values, and sync the last of them, or all, in a thread. Raises OSError."""
-        last = len(pending) - _OPEN_FILES
+        pending, opened, _ = leaving
+        last = len(opened) + len(pending) - _OPEN_FILES
         if last > 0:
-            self.write(pending[:last])
+            self.write(Leaving(pending[:last], opened, []))
+            pending, opened = pending[last:], []
         if self._syncer is None:
             self._syncer = ThreadPoolExecutor(1, "qmnode-large")
-        return self._syncer.submit(self._sync, self._fill(pending[max(last, 0) :]))
+        return self._syncer.submit(_sync_and_close, opened + self._fill(pending))
 
-    def write(self, pending: Sequence[_Pending]) -> None:
+    def write(self, leaving: Leaving) -> None:
         """Write and sync values. Raises OSError."""
+        pending, opened, _ = leaving
+        self._sync_now(opened)
         for first in range(0, len(pending), _OPEN_FILES):
-            self._sync(self._fill(pending[first : first + _OPEN_FILES]))
+            self._sync_now(self._fill(pending[first : first + _OPEN_FILES]))
 
-    def _remove(self, numbers: Iterable[int]) -> None:
+    def _sync_now(self, opened: list[_Opened]) -> None:
+        _sync(opened)
+        for number, file in opened:
+            if not number:
+                os.close(file)
+                continue
+            self._kept_open[number] = file
+            if len(self._kept_open) > _OPEN_FILES:
+                self._close_kept(next(iter(self._kept_open)))
+
+    def _close_kept(self, number: int) -> None:
+        if (file := self._kept_open.pop(number, None)) is not None:
+            os.close(file)
+
+    def _status(self, number: int) -> os.stat_result | None:
+        """The size and the links of a file, and more; None if it is gone."""
+        file = self._kept_open.get(number)
+        try:
+            return file_of(self._path, number).stat() if file is None else os.fstat(file)
+        except OSError:
+            return None
+
+    def _remove(self, numbers: Sequence[int]) -> None:
         """Remove files, in a thread: many take long."""
         if self._remover is None:
             self._remover = ThreadPoolExecutor(1, "qmnode-large")
+        for number in numbers:
+            self._close_kept(number)
         self._remover.submit(_unlink, [file_of(self._path, number) for number in numbers])
 
-    def _fill(self, pending: Iterable[_Pending]) -> list[int]:
-        """Write values. Return what is to be synced: open files, and directories with new ones."""
-        opened: list[int] = []
+    def _fill(self, pending: Iterable[_Pending]) -> list[_Opened]:
+        """Write values. Return what is to be synced."""
+        opened: list[_Opened] = []
         made = False
         try:
             for number, key, value, is_new in pending:
                 if is_new and not made:
                     made = True
                     self._make_folder()
-                flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT if is_new else 0)
-                opened.append(os.open(file_of(self._path, number), flags, 0o600))
-                _write(opened[-1], _head(key, value), value)
+                file = self._kept_open.pop(number, None)
+                if file is None:
+                    flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT if is_new else 0)
+                    file = os.open(file_of(self._path, number), flags, 0o600)
+                opened.append(_Opened(number, file))
+                _write(file, key, value)
             if made:
-                opened.append(os.open(self._path / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+                opened.append(_Opened(0, os.open(self._path / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)))
         except BaseException:
             _close(opened)
             raise
         return opened
-
-    @staticmethod
-    def _sync(opened: list[int]) -> None:
-        try:
-            for file in opened:
-                os.fdatasync(file)
-        finally:
-            _close(opened)
 
     def _make_folder(self) -> None:
         folder = self._path / FOLDER
@@ -342,11 +418,8 @@ class LargeMessages:
     def _keeps(self, number: int) -> bool:
         if len(self._spare) >= _SPARE_FILES:
             return False
-        try:
-            status = file_of(self._path, number).stat()
-        except OSError:
-            return False
-        if status.st_nlink > 1 or self._spare_bytes + status.st_size > _SPARE_BYTES:  # a backup may be another link
+        status = self._status(number)
+        if status is None or status.st_nlink != 1 or self._spare_bytes + status.st_size > _SPARE_BYTES:
             return False
         self._spare[number] = status.st_size
         self._spare_bytes += status.st_size
@@ -359,6 +432,8 @@ class LargeMessages:
         for worker in (self._syncer, self._remover):
             if worker is not None:
                 worker.shutdown()
+        for number in list(self._kept_open):
+            self._close_kept(number)
         del self._messages, self._meta, self._index, self._first
 
     @contextmanager
@@ -386,26 +461,59 @@ class LargeMessages:
             sync_folder(target / FOLDER)
 
 
-def _write(file: int, head: bytes, value: bytes) -> None:
-    written = os.pwritev(file, [head, value], 0)
-    if written < len(head):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    with memoryview(value) as view:
-        while written < len(head) + len(view):  # a disk that becomes full says so at the next write
-            written += os.pwrite(file, view[written - len(head) :], written)
+_SYNC_FILE_RANGE_WRITE: Final = 2
 
 
-def _close(opened: list[int]) -> None:
-    for file in opened:
+@functools.cache
+def _start_writeback() -> Callable[[int, int, int, int], object]:
+    """sync_file_range(2): the disk begins to write, and nobody waits. Nothing happens where there is no such call."""
+    import ctypes
+
+    try:
+        call = ctypes.CDLL(None).sync_file_range
+    except (OSError, AttributeError):
+        return lambda *_: None
+    call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    return call
+
+
+def _write(file: int, key: bytes, value: bytes) -> None:
+    """Write a value, and its head last; let the disk begin."""
+    check, start, place = _checker()(key), _start_writeback(), _HEAD.size
+    for piece in _pieces(value):
+        check.authenticate_additional_data(piece)
+        _write_all(file, piece, place)
+        place += len(piece)
+    _write_all(file, memoryview(_head(check, key, value)), 0)
+    start(file, 0, 0, _SYNC_FILE_RANGE_WRITE)
+
+
+def _write_all(file: int, data: memoryview, place: int) -> None:
+    while written := os.pwrite(file, data, place):  # a disk that becomes full says so at the next write
+        if written == len(data):
+            return
+        data, place = data[written:], place + written
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _close(opened: list[_Opened]) -> None:
+    for _, file in opened:
         os.close(file)
 
 
-def _is_own(file: Path) -> bool:
-    """Whether a file is there, and no backup has a link to it."""
+def _sync(opened: list[_Opened]) -> None:
+    """Sync files. They are closed if that fails."""
     try:
-        return file.stat().st_nlink == 1
-    except OSError:
-        return False
+        for _, file in opened:
+            os.fdatasync(file)
+    except BaseException:
+        _close(opened)
+        raise
+
+
+def _sync_and_close(opened: list[_Opened]) -> None:
+    _sync(opened)
+    _close(opened)
 
 
 def _unlink(files: list[Path]) -> None:

@@ -15,7 +15,8 @@ from rocksdict import AccessType, Options, Rdict
 
 from qmnode.storage.errors import StoreError
 from qmnode.storage.layout import Family
-from qmnode.storage.writer import Synced, logs_in, read_synced
+from qmnode.storage.synced import Synced, read_synced
+from qmnode.storage.writer import logs_in
 
 if TYPE_CHECKING:
     from qmnode.storage.store import Store

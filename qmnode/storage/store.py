@@ -259,7 +259,7 @@ class Store:
         elif len(value) < SMALLEST:
             writer.batch.put(key, value, self._messages)
         else:
-            self._large.place(writer.batch, key, value)
+            self._large.replace(writer.batch, key, value)
 
     def delete_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         """Delete a recoverable message with this value. One that came in the same pass is not written at all."""

@@ -13,6 +13,9 @@ and syncs the log in a thread; writes made meanwhile share the next sync. Large 
 synced, before the batch: in the loop as well, or they are synced in a thread while the loop goes on. Until then the
 batch *leaves*, and later changes wait in the next one.
 
+The disk begins with a large message before its batch is complete. While it is busy, the loop reads the next one, if
+that has begun to come: the batch waits for it, but not long.
+
 A write that was never synced may end torn when power fails; it was never confirmed. A synced write must be there at the
 next start. RocksDB cannot tell the two apart: to it, a log that ends early ends there. So the file ``SYNCED`` holds the
 sequence number of the last synced write. It is changed after each sync, in mapped memory, and not synced itself: a mark
@@ -33,28 +36,31 @@ import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import structlog
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
+from qmnode.allocator import total_filled
 from qmnode.model.traffic import Histogram
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import SMALLEST, LargeMessages
 
 SYNCED_FILE: Final = "SYNCED"
-_SIZE: Final = 4096
-_DETAILS_AT: Final = 512
-_MARK: Final = struct.Struct("<QQQd")
+SYNCED_SIZE: Final = 4096
+DETAILS_AT: Final = 512
+MARK: Final = struct.Struct("<QQQd")
 """Sequence number, its complement, messages, and time."""
-_COMPLEMENT: Final = (1 << 64) - 1
-_DETAILS: Final = struct.Struct("<II")
+COMPLEMENT: Final = (1 << 64) - 1
+DETAILS: Final = struct.Struct("<II")
 _INTERVAL: Final = 1.0
 """Seconds between two writes of the details."""
 _HISTORY: Final = 48
 _LOGS: Final = 40
+_PATIENCE: Final = 0.002
+"""Seconds that a batch of large messages waits at most for more of them. The disk needs about as long for 4 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,35 +74,6 @@ class Moment:
     time: float
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
-    """The contents of the file."""
-
-    mark: Moment
-    history: tuple[Moment, ...] = ()
-    logs: dict[int, int] = field(default_factory=dict)
-    """Sizes of the logs that were complete, and synced."""
-    newest_log: int = 0
-    """The log that was being written; 0 if unknown."""
-
-    def at(self, number: int) -> Moment | None:
-        """The approximate time when this number was written; None if it is older than the recorded history."""
-        before = None
-        for moment in (*self.history, self.mark):
-            if moment.number < number:
-                before = moment
-                continue
-            if before is None:
-                return moment if moment.number == number else None
-            part = (number - before.number) / (moment.number - before.number)
-            return Moment(
-                number,
-                before.messages + round(part * (moment.messages - before.messages)),
-                before.time + part * (moment.time - before.time),
-            )
-        return None
-
-
 def logs_in(path: Path) -> dict[int, int]:
     """The write-ahead logs in a store's directory, with their sizes."""
     with os.scandir(path) as entries:
@@ -107,37 +84,12 @@ def logs_in(path: Path) -> dict[int, int]:
         }
 
 
-def read_synced(path: Path) -> Synced | None:
-    """The contents of the file in this store's directory. None if it is missing or torn."""
-    try:
-        content = (path / SYNCED_FILE).read_bytes()
-    except OSError:
-        return None
-    if len(content) != _SIZE:
-        return None
-    number, complement, messages, when = _MARK.unpack_from(content)
-    if number ^ complement != _COMPLEMENT:
-        return None
-    mark = Moment(number, messages, when)
-    length, check = _DETAILS.unpack_from(content, _DETAILS_AT)
-    text = content[_DETAILS_AT + _DETAILS.size :][:length]
-    if zlib.crc32(text) != check:
-        return Synced(mark)
-    try:
-        details = json.loads(text)
-        history = tuple(Moment(*moment) for moment in details["history"])
-        logs = {int(name): size for name, size in details["logs"].items()}
-        return Synced(mark, history, logs, details["newest_log"])
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return Synced(mark)
-
-
 def write_synced(path: Path, number: int, messages: int) -> None:
     """Write the file for a copy of a store, whose logs are complete."""
-    mark = _MARK.pack(number, number ^ _COMPLEMENT, messages, time.time())
+    mark = MARK.pack(number, number ^ COMPLEMENT, messages, time.time())
     details = _pack_details([], logs_in(path), 0)
     with (path / SYNCED_FILE).open("wb") as file:
-        file.write(mark.ljust(_DETAILS_AT, b"\0") + details)
+        file.write(mark.ljust(DETAILS_AT, b"\0") + details)
         file.flush()
         os.fsync(file.fileno())
 
@@ -147,10 +99,10 @@ def _pack_details(history: list[Moment], logs: dict[int, int], newest: int) -> b
     moments = [(moment.number, moment.messages, round(moment.time, 1)) for moment in history]
     document: dict[str, Any] = {"history": moments, "logs": kept, "newest_log": newest}
     text = json.dumps(document, separators=(",", ":")).encode()
-    room = _SIZE - _DETAILS_AT - _DETAILS.size
+    room = SYNCED_SIZE - DETAILS_AT - DETAILS.size
     if len(text) > room:
         text = b""
-    return (_DETAILS.pack(len(text), zlib.crc32(text)) + text).ljust(_SIZE - _DETAILS_AT, b"\0")
+    return (DETAILS.pack(len(text), zlib.crc32(text)) + text).ljust(SYNCED_SIZE - DETAILS_AT, b"\0")
 
 
 class SyncedMark:
@@ -168,10 +120,10 @@ class SyncedMark:
         self._details_at = 0.0
         self._file = os.open(path / SYNCED_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if os.fstat(self._file).st_size != _SIZE:
+            if os.fstat(self._file).st_size != SYNCED_SIZE:
                 os.ftruncate(self._file, 0)
-                os.pwrite(self._file, bytes(_SIZE), 0)  # reserve the mapped page's place on the disk
-            self._map = mmap.mmap(self._file, _SIZE)
+                os.pwrite(self._file, bytes(SYNCED_SIZE), 0)  # reserve the mapped page's place on the disk
+            self._map = mmap.mmap(self._file, SYNCED_SIZE)
             self.move(number)
             os.fsync(self._file)
         except BaseException:
@@ -184,7 +136,7 @@ class SyncedMark:
             return
         self._number = number
         now = time.time()
-        _MARK.pack_into(self._map, 0, number, number ^ _COMPLEMENT, self.messages, now)
+        MARK.pack_into(self._map, 0, number, number ^ COMPLEMENT, self.messages, now)
         if not 0 <= now - self._details_at < _INTERVAL:
             self._details_at = now
             self._write_details(Moment(number, self.messages, now))
@@ -198,7 +150,7 @@ class SyncedMark:
             logs = logs_in(self._path)
             newest = max(logs, default=0)
             logs.pop(newest, None)
-            self._map[_DETAILS_AT:] = _pack_details(history, logs, newest)
+            self._map[DETAILS_AT:] = _pack_details(history, logs, newest)
 
     def close(self) -> None:
         """Sync the file and close it."""
@@ -344,9 +296,34 @@ class Writer:
         if self._closed:
             raise StoreError("the store is closed")
 
-    def _linger(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let the loop look once more for what has come meanwhile: it shares the write."""
-        loop.call_soon(self._pass_over)
+    def _linger(self, loop: asyncio.AbstractEventLoop, busy: bool = False) -> None:
+        """Let the loop look once more for what has come meanwhile: it shares the write. The disk begins with the large
+        messages that have arrived; ``busy``: it has begun with others.
+        """
+        try:
+            busy |= self._start_large()
+        except Exception as error:
+            self._fail(error)
+        if busy:
+            loop.call_soon(self._after_look, loop, total_filled())
+        else:
+            loop.call_soon(self._pass_over)
+
+    def _after_look(self, loop: asyncio.AbstractEventLoop, filled: int) -> None:
+        """Write, unless parts of a large message came while the disk is busy with another: look again, for a while."""
+        future = self._future
+        if future is not None and filled != total_filled() and time.monotonic() - future.begun < _PATIENCE:
+            self._linger(loop, True)
+        else:
+            self._pass_over()
+
+    def _start_large(self) -> bool:
+        large = [key for key, value in self.arrived.items() if len(value) >= SMALLEST]
+        for key in large:
+            self._large.place(self.batch, key, self.arrived.pop(key))
+        if large:
+            self._large.start()
+        return bool(large)
 
     def _pass_over(self) -> None:
         if self._future is None or self._leaving is not None:  # changes made while a batch leaves go with the next
@@ -354,7 +331,7 @@ class Writer:
         if self._executor is not None:
             try:
                 self._gather()
-                if self._large.pending:
+                if self._large.are_pending:
                     self._leave(self._future)
                     return
             except Exception as error:
@@ -364,11 +341,10 @@ class Writer:
 
     def _leave(self, future: _Written) -> None:
         """Write the large messages of the batch, and sync them in a thread; the loop goes on meanwhile."""
-        pending, free = self._large.leave()
-        files = self._large.begin(pending)
-        leaving = self._leaving = _Leaving(self.batch, future, files, free)
+        large = self._large.leave()
+        leaving = self._leaving = _Leaving(self.batch, future, self._large.begin(large), large.free)
         self.batch, self._future = WriteBatch(raw_mode=True), None
-        asyncio.wrap_future(files).add_done_callback(lambda done: self._left(leaving, done))
+        asyncio.wrap_future(leaving.files).add_done_callback(lambda done: self._left(leaving, done))
 
     def _left(self, leaving: _Leaving, done: "asyncio.Future[None]") -> None:
         if not done.cancelled():
@@ -455,10 +431,9 @@ class Writer:
         if not len(batch):
             return False
         self.batch = WriteBatch(raw_mode=True)
-        pending, free = self._large.leave()
-        if pending:
-            self._large.write(pending)
-        self._free += free
+        large = self._large.leave()
+        self._large.write(large)
+        self._free += large.free
         self._database.write(batch, options)
         self.written = self._database.latest_sequence_number()
         self._large.arrived()
@@ -520,7 +495,7 @@ class Writer:
         )
         self.batch = WriteBatch(raw_mode=True)
         self.arrived = {}
-        self._large.leave()
+        self._large.give_up()
         unsynced, self._unsynced = self._unsynced, []
         leaving, self._leaving = self._leaving, None
         last, self._future = self._future, None

@@ -4,13 +4,14 @@ import asyncio
 import os
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
 from qmnode import Access, Message, QueueManager, Settings
+from qmnode.allocator import filled
 from qmnode.model.record import PREFIX, PREFIX_SIZE
 from qmnode.settings.node import StorageSettings
 from qmnode.storage import large
@@ -378,7 +379,7 @@ async def test_a_file_that_cannot_be_written_fails_the_store_and_loses_nothing(
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "pwritev", full)
+    monkeypatch.setattr(os, "pwrite", full)
     store.put_message(QUEUE, 2, value(2))
     store.delete_message(QUEUE, 1, value(1))
     waiting = [store.durable(), store.durable()]
@@ -492,6 +493,78 @@ def test_a_free_file_that_a_backup_has_a_link_to_is_not_written_over(tmp_path: P
     assert stored(store) == {2: value(2)} and len(files(path)) == 1
 
 
+def test_a_free_file_that_somebody_removed_is_not_missed(path: Path, store: Store) -> None:
+    put(store, 1)
+    delete(store, 1)
+    (file,) = (path / FOLDER).iterdir()
+    file.unlink()
+    put(store, 2)
+    settled(store)
+    assert stored(store) == {2: value(2)} and len(files(path)) == 1
+    store.close()
+    with Store.open(path) as again:
+        assert stored(again) == {2: value(2)} and again.losses == []
+
+
+@pytest.mark.parametrize("sync", SYNC)
+@pytest.mark.parametrize("ends", ["stays", "received", "replaced", "range"])
+async def test_the_disk_begins_with_a_large_message_before_its_batch_is_written(
+    path: Path, sync: Literal["inline", "thread"], ends: str
+) -> None:
+    left = value(1)[:2] + b"\x07" + value(1)[3:]
+    with Store.open(path, StorageSettings(sync=sync)) as store:
+        store.put_message(QUEUE, 1, value(1))
+        written = store.durable()
+        await asyncio.sleep(0)
+        (file,) = (path / FOLDER).iterdir()
+        assert file.read_bytes().endswith(value(1)) and not written.done()
+        match ends:
+            case "received":
+                store.delete_message(QUEUE, 1, value(1))
+            case "replaced":
+                store.replace_message(QUEUE, 1, left)
+            case "range":
+                store.delete_messages(QUEUE, 0, 9)
+        assert store.durable() is written
+        await written
+        expected = {"stays": {1: value(1)}, "replaced": {1: left}}.get(ends, {})
+        assert stored(store) == expected
+        put(store, 2)
+        assert len(files(path)) == 1 + (ends in ("stays", "replaced"))
+    with Store.open(path) as store:
+        assert stored(store) == expected | {2: value(2)} and store.losses == []
+
+
+async def test_a_large_message_shares_the_sync_of_the_one_that_is_read_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qmnode.storage.writer._PATIENCE", 60.0)
+    store.put_message(QUEUE, 1, value(1))
+    written = store.durable()
+    for _ in range(3):
+        filled(1)
+        await asyncio.sleep(0)
+    store.put_message(QUEUE, 2, value(2))
+    assert store.durable() is written and not written.done()
+    await written
+    assert stored(store) == {1: value(1), 2: value(2)}
+
+
+async def test_a_large_message_does_not_wait_for_one_that_has_no_end(store: Store) -> None:
+    store.put_message(QUEUE, 1, value(1))
+    written, passes = store.durable(), 0
+    while not written.done():
+        filled(1)
+        passes += 1
+        await asyncio.sleep(0.0001)
+    assert passes < 1_000  # a tenth of a second; 2 ms are allowed
+    store.put_message(QUEUE, 2, value(2))
+    store.durable()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert store.get_message(QUEUE, 2) == value(2)
+
+
 async def test_a_sync_that_fails_while_a_batch_leaves_fails_all_who_wait(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -528,21 +601,30 @@ async def test_few_files_are_open_at_a_time(
     path: Path, sync: Literal["inline", "thread"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 0
-    real = LargeMessages._fill
+    real = os.fdatasync
 
-    def counted(files: LargeMessages, pending: Sequence[Any]) -> list[int]:
+    def open_files() -> int:
+        """The files of large messages that this process has open."""
+        opened = [one.resolve() for one in Path("/proc/self/fd").iterdir()]
+        return sum(one.is_relative_to(path / FOLDER) for one in opened)
+
+    def counted(file: int) -> None:
         nonlocal most
-        found = real(files, pending)
-        most = max(most, len(found))
-        return found
+        most = max(most, open_files())
+        real(file)
 
-    monkeypatch.setattr(LargeMessages, "_fill", counted)
+    monkeypatch.setattr(os, "fdatasync", counted)
     with Store.open(path, StorageSettings(sync=sync)) as store:
         for number in range(100):
             store.put_message(QUEUE, number, value(number))
         await store.durable()
         assert stored(store) == {number: value(number) for number in range(100)}
-    assert 0 < most <= large._OPEN_FILES + 1
+        for number in range(50):
+            store.delete_message(QUEUE, number, value(number))
+        await store.durable()
+        assert open_files() <= large._OPEN_FILES
+    assert 0 < most <= 2 * large._OPEN_FILES + 1
+    assert open_files() == 0
 
 
 def test_many_lost_files_are_said_once(path: Path) -> None:

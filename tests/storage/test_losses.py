@@ -14,8 +14,9 @@ from qmnode.settings.node import Settings, StorageSettings
 from qmnode.storage.errors import StoreError
 from qmnode.storage.losses import Loss, recent
 from qmnode.storage.store import Store
+from qmnode.storage.synced import read_synced
 from qmnode.storage.verification import verify
-from qmnode.storage.writer import SYNCED_FILE, read_synced
+from qmnode.storage.writer import SYNCED_FILE
 from tests.storage.damage import killed
 
 NAME = r".\private$\orders"
