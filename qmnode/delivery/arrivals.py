@@ -17,9 +17,9 @@ from qmnode.model.packet import RecordFacts, record_facts, stored_prefix, value_
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT, insert_many
 from qmnode.model.queue import Queue
-from qmnode.model.record import REPORT, RecordFlag
+from qmnode.model.record import PREFIX_SIZE, REPORT, RecordFlag
 from qmnode.model.traffic import RefusedSender
-from qmnode.protocol.admission import Admission, Destination, DestinationKind, Verdict
+from qmnode.protocol.admission import Admission, Destination, DestinationKind, Taken, Verdict
 from qmnode.protocol.received import DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.security.errors import MessageDeferredError
 from qmnode.security.outcomes import Admitted, Deferred, Refused
@@ -28,6 +28,7 @@ from qmnode.security.service import Arrival, QueueRules
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import SMALLEST
 from qmnode.structures.acks import is_order_queue
+from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatName, PublicFormatName
@@ -202,7 +203,7 @@ class Arrivals:
             queue = queues[name]
             if queue is not None:
                 believed = unsigned.sender_of(connection, headers, queue) if unsigned.is_used else None
-                arrivals.append(Arrival(received.packet, _rules(queue), neighbour, believed))
+                arrivals.append(Arrival(bytes(received.packet), _rules(queue), neighbour, believed))
                 places.append(place)
         now = self._manager.clock.time()
         judged = await self._judged(arrivals, now)
@@ -342,7 +343,7 @@ class Arrivals:
         places = iter(manager.sequence.take(len(admission.taken)))
         arrived: list[Entry] = []
         forwarded: dict[OutgoingQueue, int] = {}
-        for packet, destination, received in admission.taken:
+        for number, (packet, destination, received) in enumerate(admission.taken):
             if received.headers is not headers or destination is not here or packet is not received.packet:
                 headers, here, facts = received.headers, destination, _facts(packet, destination)
                 sent_time, lane = -1, 7 - (packet[PRIORITY_AT] & 7) << LANE_SHIFT
@@ -360,7 +361,11 @@ class Arrivals:
             if received.sent_time != sent_time:
                 sent_time = received.sent_time
                 prefix = stored_prefix(facts, sent_time, now, destination.until)
-            arrived.append((lane | next(places), prefix + packet))
+            value = prefix + packet
+            if type(packet) is not bytes:  # let go of the memory that it was read into
+                kept = memoryview(value)[PREFIX_SIZE:]
+                admission.taken[number] = Taken(kept, destination, received._replace(packet=kept))
+            arrived.append((lane | next(places), value))
         if queue is not None:
             insert_many(queue, arrived)
         for outgoing, hops in forwarded.items():
@@ -388,7 +393,7 @@ class Arrivals:
             each((admission,), partial(self._report_distrust, connection))
         recorder = self._manager.recorder
         if recorder is not None:
-            each(admission.refused, lambda refused: recorder.refused(refused[0].packet, refused[1]))
+            each(admission.refused, lambda refused: recorder.refused(bytes(refused[0].packet), refused[1]))
         if admission.refused:
             each(admission.refused, partial(self._count_refusal, connection))
             _log_refusals(connection, admission.refused)
@@ -431,7 +436,7 @@ class Arrivals:
         received, reason = refused
         queue = self._destination(received.destination).queue
         tally = queue.tally if isinstance(queue, Queue) else self._manager.traffic.nowhere
-        tally.reject(received.packet, reason)
+        tally.reject(bytes(received.packet), reason)
         if not isinstance(queue, Queue) or isinstance(queue, OutgoingQueue):
             return
         headers, standing = received.headers, ""
@@ -551,7 +556,7 @@ def _queue_of(destination: Destination, facts: RecordFacts) -> Queue:
     return queue
 
 
-def _facts(packet: bytes, destination: Destination) -> RecordFacts:
+def _facts(packet: Packet, destination: Destination) -> RecordFacts:
     facts = record_facts(packet, transit=destination.kind is _FORWARD)
     if facts.flags & _TRANSACTIONAL and facts.flags & _JOURNALING:
         return facts._replace(flags=facts.flags | REPORT)  # its source waits for a FinalAck

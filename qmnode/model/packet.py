@@ -358,7 +358,7 @@ class RecordFacts(NamedTuple):
     """Seconds from its SentTime."""
 
 
-def record_facts(packet: bytes, *, transit: bool = False) -> RecordFacts:
+def record_facts(packet: Packet, *, transit: bool = False) -> RecordFacts:
     """The facts of a sound, parsed UserMessage packet from another machine.
 
     ``transit``: it has not reached its queue yet, and must do so within its time.

@@ -13,6 +13,7 @@ from qmnode.protocol.records import Record
 from qmnode.protocol.tracing import TraceReport
 from qmnode.structures.acks import FinalAckBody, OrderAckBody
 from qmnode.structures.base_header import INFINITE
+from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
 
@@ -77,7 +78,8 @@ class Verdict(NamedTuple):
 class Taken(NamedTuple):
     """An accepted message to store."""
 
-    packet: bytes
+    packet: Packet
+    """As it is to be stored. A view only if ``received.packet`` is one."""
     destination: Destination
     received: ReceivedMessage
 

@@ -23,6 +23,7 @@ from qmnode.protocol.content import content_of
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.protocol.records import Family, Record
 from qmnode.settings.protocol import TransferSettings
+from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid
 
 PAGE_SHIFT: Final = 10
@@ -316,7 +317,7 @@ class Stored(Protocol):
         """The message as it was received."""
 
     @property
-    def packet(self) -> bytes:
+    def packet(self) -> Packet:
         """Its packet as it was stored."""
 
 
@@ -333,7 +334,7 @@ class _Speaker:
     def __init__(self) -> None:
         self.batches: deque[_Batch] = deque()
         self.size = 0
-        self.index: dict[_Key, bytes] = {}
+        self.index: dict[_Key, Packet] = {}
         self.indexed = 0
         """The number of batches, from the first, that are in the index."""
 
@@ -375,7 +376,7 @@ class Latest:
             speaker.indexed = len(speaker.batches)
             packet = speaker.index.get(key)
             if packet is not None:
-                found.append(packet)
+                found.append(bytes(packet))
         return found
 
 

@@ -10,6 +10,7 @@ from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.structures.base_header import SIGNATURE, VERSION, BaseFlags
 from qmnode.structures.conformance import violation
 from qmnode.structures.envelope import (
+    Packet,
     read_base_header,
     read_own_fields,
     read_transaction_header,
@@ -90,13 +91,15 @@ class Framer:
             self._parts, self._kept = [], bytearray()
         return self._lent[self._pending :]
 
-    def filled(self, count: int) -> list[bytes]:
-        """The packet that is whole when so many bytes have been read to ``buffer``, if it is."""
+    def filled(self, count: int) -> list[Packet]:
+        """The packet that is whole when so many bytes have been read to ``buffer``, if it is: a view of memory that is
+        used again once there is none.
+        """
         self._pending += count
         if self._pending < self._needed:
             return []
         assert self._lent is not None
-        packet = bytes(self._lent)
+        packet = self._lent.toreadonly()
         self.clear()
         self._needed = BASE_HEADER_SIZE
         return [packet]
@@ -115,13 +118,13 @@ class Framer:
         self.clear()
         return taken
 
-    def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Packet]:
         """Return the packets that ``data`` completes, each a copy of its own, and keep the rest.
 
         A UserMessage packet with a SessionHeader is 16 bytes longer than its PacketSize (MS-MQMQ 2.2.19.1); the size of
         a SessionAck packet includes it (frame 8 of 4.1). Raises RemoteProtocolError.
         """
-        packets: list[bytes] = []
+        packets: list[Packet] = []
         if not self._pending:
             source = data if isinstance(data, bytes) else bytes(data)
         else:
@@ -225,8 +228,10 @@ class DestinationName(NamedTuple):
 class ReceivedMessage(NamedTuple):
     """A UserMessage packet (or OrderAck, or FinalAck) that a session received."""
 
-    packet: bytes
-    """The packet to store or forward: without its SessionHeader, which concerned this session only."""
+    packet: Packet
+    """The packet to store or forward: without its SessionHeader, which concerned this session only. A view only if it
+    is large and plain; ``in_bytes`` copies it.
+    """
     ordinal: int
     """MessageReceivedCount with this message, not wrapped."""
     recoverable_ordinal: int
@@ -245,6 +250,10 @@ class ReceivedMessage(NamedTuple):
     def message(self) -> UserMessage:
         """The whole packet, parsed on first use."""
         return UserMessage.parse(self.packet)
+
+    def in_bytes(self) -> "ReceivedMessage":
+        """The same with its packet as bytes."""
+        return self if type(self.packet) is bytes else self._replace(packet=bytes(self.packet))
 
     @property
     def recoverable(self) -> bool:
@@ -273,8 +282,10 @@ class _Shape:
     packet with other headers has no shape: it is fully parsed each time.
     """
 
-    __slots__ = ("_between", "_options", "_place_at", "_rest_at", "destination", "fits", "headers", "recoverable")
-    fits: Callable[[bytes], bool]
+    __slots__ = (
+        "_between", "_options", "_place_at", "_rest_at", "destination", "fits", "headers", "is_plain", "recoverable",
+    )  # fmt: skip
+    fits: Callable[[Packet], bool]
     """Whether a packet is valid because this one was, except for its TransactionHeader."""
 
     def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName, places: Places) -> None:
@@ -282,6 +293,8 @@ class _Shape:
         self.destination = destination
         self.recoverable = int(headers.user_flags & _DM > 0)
         transactional = headers.tx_sequence_id is not None
+        self.is_plain = False
+        """Whether it is neither signed nor encrypted, and not in a sequence."""
         self._place_at = places.transaction_header
         self._rest_at = self._place_at + (TRANSACTION_HEADER_SIZE if transactional else 0)
         self._between = packet[FLAGS_AT : self._place_at]
@@ -312,6 +325,7 @@ class _PlainShape(_Shape):
     def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName, places: Places) -> None:
         super().__init__(packet, headers, destination, places)
         self.fits = Shape(packet, places).fits
+        self.is_plain = headers.tx_sequence_id is None
 
 
 class _ExactShape(_Shape):
@@ -334,7 +348,7 @@ class _ExactShape(_Shape):
         self._behind = packet[self._behind_at : self._behind_end]
         self.fits = self._is_alike
 
-    def _is_alike(self, packet: bytes) -> bool:
+    def _is_alike(self, packet: Packet) -> bool:
         return (
             len(packet) == self._size
             and packet[:SENT_TIME_AT] == self._begin
@@ -360,17 +374,19 @@ class MessageReader:
         self._sound: set[tuple[object, ...]] = set()
         """The fields that the rules check, of valid messages without rare headers."""
 
-    def read(self, packet: bytes) -> ReceivedMessage:
+    def read(self, packet: Packet) -> ReceivedMessage:
         """Read a message. Raises RemoteProtocolError for anything that does not conform (3.1.5.1.3)."""
         shape = self._shape
         if shape is None or not shape.fits(packet):
-            return self._read_whole(packet)
+            return self._read_whole(bytes(packet))
+        if not shape.is_plain:
+            packet = bytes(packet)
         headers = shape.headers
         number = previous = 0
         if headers.tx_sequence_id is not None:
-            place = shape.place(packet)
+            place = shape.place(bytes(packet))
             if place is None:
-                return self._read_whole(packet)
+                return self._read_whole(bytes(packet))
             number, previous = place
         self.received += 1
         self.recoverable_received += shape.recoverable

@@ -186,6 +186,8 @@ class Reception:
                     admission.taken += [_new(Taken, (one.packet, target.destination, one)) for one in messages]
                     last = messages[-1]
                     break
+            if not alone:
+                received = received.in_bytes()
             # A silent one would be stored without its requests for acknowledgments: its source is to deliver it.
             if verdicts and _is_silent(received, step) and _is_doubtful(headers.source_queue_manager, admission):
                 break
@@ -208,7 +210,7 @@ class Reception:
             admission.ordinal = last.ordinal
             admission.recoverable_ordinal = last.recoverable_ordinal
         if admission.taken and not neighbour.is_known:
-            self._latest.add(neighbour.address, admission.taken.copy())
+            self._latest.add(neighbour.address, admission.taken)
             if neighbour.elsewhere:
                 self._remember_contents(admission, step.time)
         admission.records += self._history.take_records()
@@ -236,7 +238,7 @@ class Reception:
             received = taken.received
             if taken.destination.kind is not _FORWARD and self._is_claimed(admission, received):
                 durable = received.headers.tx_sequence_id is not None or bool(received.headers.user_flags & _DM)
-                self._history.add_content(content_of(taken.packet), durable, time)
+                self._history.add_content(content_of(bytes(taken.packet)), durable, time)
 
     @staticmethod
     def _is_claimed(admission: Admission, received: ReceivedMessage) -> bool:
@@ -267,7 +269,7 @@ class Reception:
                 self._history.remove(brought.history_source, received.message_id)
         for taken in admission.taken:
             if self._is_claimed(admission, taken.received):
-                self._history.remove_content(content_of(taken.packet))
+                self._history.remove_content(content_of(bytes(taken.packet)))
 
     # --- one message ---
     def _admit_plain(self, received: ReceivedMessage, target: _Target, step: _Pass) -> None:
@@ -323,11 +325,11 @@ class Reception:
             again = not here or (kind is _UNKNOWN and headers.tx_sequence_id is not None)
             remembered = self._brought.history_source, received.message_id
             if not here:
-                remembered = passing(headers.source_queue_manager, received.packet)
+                remembered = passing(headers.source_queue_manager, bytes(received.packet))
             told = again and not self._history.add(*remembered, durable, step.time)
             self._refuse(received, target.name, refused, step, told)
             return
-        packet = received.packet
+        packet = bytes(received.packet)
         verdict = step.verdicts.get(received.ordinal) if step.verdicts else None
         if verdict is not None and verdict.packet is not None:
             packet = verdict.packet
@@ -493,7 +495,7 @@ class Reception:
 
         ``told``: it ended here before. Only the FinalAck, which may have been lost, is sent once more.
         """
-        admission = step.admission
+        admission, received = step.admission, received.in_bytes()
         admission.refused.append((received, message_class))
         if _is_silent(received, step):
             return
@@ -583,7 +585,7 @@ def _as_stored(received: ReceivedMessage, step: _Pass) -> bytes:
     verdict = step.verdicts.get(received.ordinal) if step.verdicts else None
     if verdict is not None and verdict.packet is not None:
         return verdict.packet
-    return without_claims(received) if received.headers.has_protection else received.packet
+    return without_claims(received) if received.headers.has_protection else bytes(received.packet)
 
 
 def _is_plain(headers: ReceivedHeaders, destination: Destination, step: _Pass) -> bool:
@@ -606,6 +608,6 @@ def without_claims(received: ReceivedMessage) -> bytes:
     message = received.message
     security = message.security_header
     if security is None or not security.flags & _CLAIMS:
-        return received.packet
+        return bytes(received.packet)
     cleared = security.replace(flags=security.flags & ~_CLAIMS)
     return message.replace(session_header=None, security_header=cleared).write()

@@ -234,7 +234,7 @@ class Session:
             self._unacknowledged_bytes += len(data)
             self._receive_packets(self._framer.feed, data, now)
 
-    def _receive_packets(self, cut: Callable[[Bytes], list[bytes]], received: Bytes, now: float) -> None:
+    def _receive_packets(self, cut: Callable[[Bytes], list[Packet]], received: Bytes, now: float) -> None:
         """Process the packets that are whole with what was received."""
         batch: list[ReceivedMessage] = []
         owed = self._receive.recoverable_received > self._receive.recoverable_acknowledged
@@ -243,7 +243,7 @@ class Session:
             for packet in cut(received):
                 self._received_any = True  # ReceivedAck, 3.1.5.1
                 if packet[_FLAGS_AT] & _INTERNAL:
-                    self._take_internal(packet, now)
+                    self._take_internal(bytes(packet), now)
                     if self.closed:
                         break
                     continue

@@ -95,6 +95,8 @@ class Alarm:
 
 
 BUFFER_SIZE: Final = 256 * 1024
+_BEGIN: Final = 1024
+"""Bytes that are read behind a large packet: they tell whether another one follows, which is then read to its place."""
 UNSETTLED_BYTES: Final = 16 * 1024 * 1024
 """Bytes that may arrive while messages wait for the disk, or for the directory to identify their senders."""
 
@@ -106,6 +108,7 @@ class _Shared(threading.local):
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(BUFFER_SIZE))
+        self.begin = self.view[:_BEGIN]
 
 
 _SHARED: Final = _Shared()
@@ -123,10 +126,10 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_alarm", "_handler", "_holds", "_identify", "_incomplete", "_loop", "_own_buffer", "_processing", "_rate",
-        "_rates", "_read_paused", "_transport", "_unsettled_limit", "_waits_for_rate", "address", "encrypted",
-        "established", "heard", "initiator", "local_address", "local_port", "neighbour", "on_lost", "on_writable",
-        "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
+        "_alarm", "_follows_large", "_handler", "_holds", "_identify", "_incomplete", "_loop", "_own_buffer",
+        "_processing", "_rate", "_rates", "_read_paused", "_transport", "_unsettled_limit", "_waits_for_rate",
+        "address", "encrypted", "established", "heard", "initiator", "local_address", "local_port", "neighbour",
+        "on_lost", "on_writable", "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -178,6 +181,8 @@ class Connection(asyncio.BufferedProtocol):
         self._alarm = Alarm(self._loop, self._expired)
         self._own_buffer: memoryview | None = None
         """Where the session lets the rest of a large packet be read to."""
+        self._follows_large = False
+        """Whether the last bytes were read there."""
         self._read_paused = False
         self._waits_for_rate = False
         self._processing = False
@@ -206,10 +211,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes."""
-        if not self._holds:
-            return _SHARED.view
         view = self._own_buffer = self.session.buffer()
-        return _SHARED.view if view is None else view
+        if view is not None:
+            return view
+        return _SHARED.begin if self._follows_large else _SHARED.view
 
     def buffer_updated(self, count: int) -> None:
         """Feed received bytes to the session."""
@@ -218,6 +223,7 @@ class Connection(asyncio.BufferedProtocol):
         self.unsettled_bytes = self.unsettled_bytes + count if session.unsettled() else count
         before = session.received_count
         now = self._loop.time()
+        self._follows_large = self._own_buffer is not None
         if self._own_buffer is None:
             session.receive_data(_SHARED.view[:count], now)
         else:

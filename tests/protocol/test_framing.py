@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 
 from qmnode.allocator import lend
 from qmnode.protocol.errors import RemoteProtocolError
-from qmnode.protocol.received import Framer
+from qmnode.protocol.received import Framer, MessageReader
 from qmnode.structures.envelope import with_session_header
+from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from qmnode.structures.session_header import SessionHeader
+from qmnode.structures.transaction_header import TransactionHeader
 from tests.conformance.frames import FRAMES
 from tests.protocol.machines import message
 
@@ -78,6 +81,26 @@ def test_large_packets_that_are_read_to_buffers_are_the_same(seed: int, lent: in
     assert packets == expected
     assert (own > 0) is (not lent)
     assert elsewhere.count(None) == 0
+
+
+@pytest.mark.parametrize("kind", ["plain", "transactional", "signed"])
+def test_a_large_packet_is_read_the_same_as_a_view(kind: str) -> None:
+    """Only that of a plain message stays a view."""
+    kinds: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "transactional": {
+            "transaction": TransactionHeader(tx_sequence_id=7, tx_sequence_number=1, previous_tx_sequence_number=0)
+        },
+        "signed": {"security_header": SecurityHeader(flags=SecurityFlags.of(AU=1), signature=bytes(64))},
+    }
+    whole, views = MessageReader(), MessageReader()
+    for number in range(1, 4):
+        packet = bytes(message(number, body=bytes([number]) * 300_000, **kinds[kind]))
+        expected, found = whole.read(packet), views.read(memoryview(packet))
+        assert repr(found.headers) == repr(expected.headers)
+        assert found._replace(headers=expected.headers) == expected and found.in_bytes().packet == packet
+        is_view = kind == "plain" and number > 1  # the first one is parsed
+        assert isinstance(found.packet, memoryview) is is_view
 
 
 def test_the_sizes_with_and_without_a_session_header_differ_as_the_packets_say() -> None:
