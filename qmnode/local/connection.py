@@ -27,6 +27,7 @@ from qmnode.local.frames import (
     FrameReader,
     Kind,
     Sent,
+    enlarge_send_buffer,
     frame_parts,
     pack_sent,
     unpack_received,
@@ -123,6 +124,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; called when the connection is made."""
         self._transport = cast("asyncio.Transport", transport)
+        enlarge_send_buffer(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes belong."""

@@ -11,6 +11,7 @@ Messages travel in batches, as UserMessage packets (MS-MQMQ 2.2.20). A received 
 node stores there, so that it is passed on without taking it apart. All integers are little-endian.
 """
 
+import socket
 import struct
 import threading
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qmnode.allocator import LENT_FROM, lend
+from qmnode.allocator import LENT_FROM, filled, lend
 from qmnode.structures.envelope import LARGE, Packet
 
 if TYPE_CHECKING:
@@ -34,8 +35,14 @@ HEAD_SIZE: Final = HEAD.size
 SIZE_FIELD: Final = 4
 MAXIMUM_FRAME: Final = 64 * 1024 * 1024
 """Bytes of one frame. A message has at most 4 MiB, so a batch of any message fits."""
-BATCH_BYTES: Final = 1024 * 1024
-"""After so many bytes a sender begins another frame, so that frames of several callers take turns."""
+BATCH_BYTES: Final = 256 * 1024
+"""After so many bytes a sender begins another frame: frames of several callers take turns, and the node stores a large
+message while it reads the next.
+"""
+SEND_BUFFER: Final = 512 * 1024
+"""Bytes that the kernel takes from a sender before the receiver has read them, as far as it allows. With fewer, both
+wake up for every piece of a large message.
+"""
 
 NO_TRANSACTION: Final = 0
 SINGLE_TRANSACTION: Final = 0xFFFFFFFF
@@ -136,6 +143,8 @@ _SMALL: Final = 16 * 1024
 """Fewer bytes are copied."""
 
 
+_BEGIN: Final = 1024
+"""Bytes that are read behind a large body: they tell whether another one follows, which is then read to its place."""
 _SPARE: Final = 16
 """Pieces of large bodies that a thread keeps: fresh memory costs more than what is read into it."""
 _LENT: Final = frozenset({Kind.SEND, Kind.MESSAGES})
@@ -147,6 +156,7 @@ class _Shared(threading.local):
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(_PIECE))
+        self.begin = self.view[:_BEGIN]
         self.spare: list[bytearray] = []
 
 
@@ -160,7 +170,19 @@ class FrameReader:
     otherwise its parts are joined when all has come.
     """
 
-    __slots__ = ("_begun", "_filled", "_kept", "_lent", "_missing", "_parts", "_piece", "_pieces", "_received", "limit")
+    __slots__ = (
+        "_begun",
+        "_filled",
+        "_follows_large",
+        "_kept",
+        "_lent",
+        "_missing",
+        "_parts",
+        "_piece",
+        "_pieces",
+        "_received",
+        "limit",
+    )
 
     def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
         self.limit = limit
@@ -182,13 +204,15 @@ class FrameReader:
         """The whole pieces among its parts, for use again."""
         self._filled = 0
         """The bytes of that part that have come."""
+        self._follows_large = False
+        """Whether the last body was read into one buffer."""
 
     def buffer(self) -> memoryview:
         """Where to read the next bytes to; then call ``filled``."""
         if self._piece is not None:
             return self._piece[self._filled :]
         if self._begun is None or self._missing < _SMALL:
-            return _SHARED.view
+            return _SHARED.begin if self._follows_large else _SHARED.view
         if self._kept:
             self._parts.append(self._kept)
             self._kept = bytearray()
@@ -220,10 +244,13 @@ class FrameReader:
     def filled(self, count: int) -> list[Frame]:
         """The frames that are whole when so many bytes have been read to ``buffer``."""
         if self._piece is None:
+            self._follows_large = False
             return self.feed(bytes(_SHARED.view[:count]))
         self._missing -= count
         self._received += count
         self._filled += count
+        if self._lent is not None:
+            filled(count)
         if self._filled < len(self._piece):
             return []
         if self._lent is None:
@@ -236,6 +263,7 @@ class FrameReader:
         body: Packet
         if self._lent is not None:
             body, self._lent = self._lent.toreadonly(), None
+            self._follows_large = True
         else:
             body = b"".join((*self._parts, self._kept)) if self._parts else bytes(self._kept)
         kind, number = self._begun
@@ -291,6 +319,11 @@ def write_parts(transport: "asyncio.WriteTransport", parts: list[bytes]) -> None
             return
         parts = [part for small, run in groupby(parts, _is_small) for part in ((b"".join(run),) if small else run)]
     transport.writelines([part for part in parts if part])  # asyncio never ends with an empty one (Python 3.12)
+
+
+def enlarge_send_buffer(transport: "asyncio.BaseTransport") -> None:
+    """Let large messages go to the kernel at once."""
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
 
 
 def _is_small(part: bytes) -> bool:

@@ -27,6 +27,7 @@ from qmnode.local.frames import (
     FrameError,
     FrameReader,
     Kind,
+    enlarge_send_buffer,
     frame_parts,
     received_parts,
     write_parts,
@@ -342,6 +343,7 @@ class LocalConnection(asyncio.BufferedProtocol):
         """Ask the kernel for the user at the other end; called when an application connects."""
         self._transport = cast("asyncio.Transport", transport)
         peer: socket.socket = transport.get_extra_info("socket")
+        enlarge_send_buffer(transport)
         _, user_id = peer_credentials(peer)
         self.methods = Methods(self.server, user_id, peer_groups(peer), self._receives)
         if self.server.stopping:  # it was accepted just before, and nobody would ever end it
