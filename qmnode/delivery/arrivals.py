@@ -109,6 +109,9 @@ class Arrivals:
                     self.admit(connection, messages, {})
                     queue.popleft()
                     continue
+                for place, batch in enumerate(queue):  # they may wait for long: let go of what they were read into
+                    queue[place] = [one.in_bytes() for one in batch]
+                messages = queue[0]
                 if not self._network.identities.is_settled(connection, messages):
                     await self._network.identities.settle(connection, messages)
                 if self._network.forwarding.is_news(messages):

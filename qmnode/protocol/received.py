@@ -5,7 +5,7 @@ completely and parsed as far as the protocol acts on them.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from qmnode.allocator import LENT_FROM, lend
+from qmnode.allocator import LENT_FROM, filled, lend
 from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.structures.base_header import SIGNATURE, VERSION, BaseFlags
 from qmnode.structures.conformance import violation
@@ -96,6 +96,7 @@ class Framer:
         used again once there is none.
         """
         self._pending += count
+        filled(count)
         if self._pending < self._needed:
             return []
         assert self._lent is not None

@@ -306,7 +306,7 @@ class LargeMessages:
 
     def start(self) -> None:
         """Write the values of the current batch, and let the disk begin with them. Raises OSError."""
-        room = _OPEN_FILES - len(self._opened)
+        room = max(0, _OPEN_FILES - len(self._opened))
         pending, self._pending = self._pending[:room], self._pending[room:]
         self._opened += self._fill(pending)
 
@@ -326,15 +326,20 @@ class LargeMessages:
         self._left = {}
 
     def begin(self, leaving: Leaving) -> "Future[None]":
-        """Write values, and sync the last of them, or all, in a thread. Raises OSError."""
+        """Write values, and sync them in a thread, except some of very many. Raises OSError."""
         pending, opened, _ = leaving
-        last = len(opened) + len(pending) - _OPEN_FILES
-        if last > 0:
-            self.write(Leaving(pending[:last], opened, []))
-            pending, opened = pending[last:], []
         if self._syncer is None:
             self._syncer = ThreadPoolExecutor(1, "qmnode-large")
-        return self._syncer.submit(_sync_and_close, opened + self._fill(pending))
+        try:
+            others = len(pending) - _OPEN_FILES
+            if others > 0:
+                self.write(Leaving(pending[:others], [], []))
+                pending = pending[others:]
+            opened = opened + self._fill(pending)
+            return self._syncer.submit(_sync_and_close, opened)
+        except BaseException:
+            _close(opened)
+            raise
 
     def write(self, leaving: Leaving) -> None:
         """Write and sync values. Raises OSError."""
@@ -427,6 +432,7 @@ class LargeMessages:
 
     def close(self) -> None:
         """Let go of the database: its lock is released with the last reference."""
+        self.give_up()
         self._closed = True
         self._used = False
         for worker in (self._syncer, self._remover):

@@ -132,7 +132,7 @@ class SyncedMark:
 
     def move(self, number: int) -> None:
         """Record that all writes up to this one are synced."""
-        if number == self._number:
+        if number <= self._number:
             return
         self._number = number
         now = time.time()
@@ -300,10 +300,11 @@ class Writer:
         """Let the loop look once more for what has come meanwhile: it shares the write. The disk begins with the large
         messages that have arrived; ``busy``: it has begun with others.
         """
-        try:
-            busy |= self._start_large()
-        except Exception as error:
-            self._fail(error)
+        if self._failure is None and not self._closed:
+            try:
+                busy |= self._start_large()
+            except Exception as error:
+                self._fail(error)
         if busy:
             loop.call_soon(self._after_look, loop, total_filled())
         else:
@@ -528,7 +529,7 @@ class Writer:
         error = result.exception()
         if error is not None:
             self._fail(error)
-        if self._failure is not None:
+        if self._failure is not None or self._closed:
             return
         if written:
             self._mark.move(written)

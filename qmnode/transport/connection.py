@@ -95,7 +95,7 @@ class Alarm:
 
 
 BUFFER_SIZE: Final = 256 * 1024
-_BEGIN: Final = 1024
+_BEGIN: Final = SMALL + 1024
 """Bytes that are read behind a large packet: they tell whether another one follows, which is then read to its place."""
 UNSETTLED_BYTES: Final = 16 * 1024 * 1024
 """Bytes that may arrive while messages wait for the disk, or for the directory to identify their senders."""
@@ -211,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes."""
-        view = self._own_buffer = self.session.buffer()
+        view = self._own_buffer = self.session.buffer() if self._holds else None
         if view is not None:
             return view
         return _SHARED.begin if self._follows_large else _SHARED.view
