@@ -33,7 +33,7 @@ def keep_freed_memory() -> None:
 
 LENT_FROM: Final = 128 * 1024
 """Bytes that are worth a buffer of their own."""
-_LENDERS: Final = 4
+_LENDERS: Final = 6
 _LENT_SIZE: Final = 4 * _MIB + 64 * 1024
 """Enough for the largest message, and what is around it."""
 

@@ -109,7 +109,7 @@ class Arrivals:
                     self.admit(connection, messages, {})
                     queue.popleft()
                     continue
-                for place, batch in enumerate(queue):  # they may wait for long: let go of what they were read into
+                for place, batch in enumerate(queue):  # they may wait long, and memory is lent for short
                     queue[place] = [one.in_bytes() for one in batch]
                 messages = queue[0]
                 if not self._network.identities.is_settled(connection, messages):

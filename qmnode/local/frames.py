@@ -205,7 +205,7 @@ class FrameReader:
         self._filled = 0
         """The bytes of that part that have come."""
         self._follows_large = False
-        """Whether the last body was read into one buffer."""
+        """Whether a body was read into one buffer, and little has come behind it."""
 
     def buffer(self) -> memoryview:
         """Where to read the next bytes to; then call ``filled``."""
@@ -244,7 +244,7 @@ class FrameReader:
     def filled(self, count: int) -> list[Frame]:
         """The frames that are whole when so many bytes have been read to ``buffer``."""
         if self._piece is None:
-            self._follows_large = False
+            self._follows_large &= count < _BEGIN
             return self.feed(bytes(_SHARED.view[:count]))
         self._missing -= count
         self._received += count

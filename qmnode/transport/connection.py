@@ -182,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
         self._own_buffer: memoryview | None = None
         """Where the session lets the rest of a large packet be read to."""
         self._follows_large = False
-        """Whether the last bytes were read there."""
+        """Whether bytes were read there, and little has come behind them."""
         self._read_paused = False
         self._waits_for_rate = False
         self._processing = False
@@ -223,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
         self.unsettled_bytes = self.unsettled_bytes + count if session.unsettled() else count
         before = session.received_count
         now = self._loop.time()
-        self._follows_large = self._own_buffer is not None
+        self._follows_large = self._own_buffer is not None or (self._follows_large and count < _BEGIN)
         if self._own_buffer is None:
             session.receive_data(_SHARED.view[:count], now)
         else:

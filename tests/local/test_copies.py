@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.servers]
 MOST = {
     "application, sending": 0.2,
     "node, sending": 1.3,  # with its address
-    "node, receiving": 1.5,  # with what is stored before it
+    "node, receiving": 2.0,  # with what is stored before it
     "application, receiving": 1.3,  # the body out of what was read
 }
 """Copies of each byte in memory. What is read from sockets into its place is none."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qmnode import allocator
 from qmnode.allocator import lend
 from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.received import Framer, MessageReader
@@ -59,7 +60,7 @@ def test_large_packets_are_the_same_cut_anywhere_in_a_buffer_that_is_used_again(
     assert packets == expected
 
 
-@pytest.mark.parametrize("lent", [0, 4])
+@pytest.mark.parametrize("lent", [0, allocator._LENDERS])
 @pytest.mark.parametrize("seed", range(8))
 def test_large_packets_that_are_read_to_buffers_are_the_same(seed: int, lent: int) -> None:
     elsewhere = [lend(1) for _ in range(lent)]

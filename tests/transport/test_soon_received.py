@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qmnode import Access, Message
+from qmnode import Access, Message, allocator
 from qmnode.allocator import lend
 from tests.lab.waiting import eventually
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair
@@ -46,7 +46,7 @@ async def exchanged(pair: Pair, name: str, pause: float) -> None:
     if transaction is not None:
         await transaction.commit()
     assert await receiving == bodies
-    assert None not in [lend(1) for _ in range(4)]  # nobody keeps what the messages were read into
+    assert None not in [lend(1) for _ in range(allocator._LENDERS)]  # nobody keeps what the messages were read into
 
 
 @pytest.mark.parametrize("name", [PLAIN, TRANSACTIONAL])
