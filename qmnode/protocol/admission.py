@@ -1,6 +1,6 @@
 """Where a received message goes, and the outcome for a batch of them: the types around ``reception``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto, unique
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from qmnode.protocol.acknowledgments import AdministrationAcknowledgment, FinalAcknowledgment
 from qmnode.protocol.incoming_sequences import IncomingSequence
 from qmnode.protocol.neighbour import Neighbour
-from qmnode.protocol.received import ReceivedMessage
+from qmnode.protocol.received import DestinationName, ReceivedMessage
 from qmnode.protocol.records import Record
 from qmnode.protocol.tracing import TraceReport
 from qmnode.structures.acks import FinalAckBody, OrderAckBody
@@ -137,3 +137,21 @@ class Admission:
     stopped: bool = False
     """The queue manager is full (rStatus 2 of 3.1.5.8.8): settle, then close. The messages from here on come again."""
     sequences: dict[IncomingSequence, tuple[int, int]] = field(default_factory=dict)
+
+
+class Target(NamedTuple):
+    """The destination of the current message."""
+
+    name: DestinationName
+    key: bytes
+    destination: Destination
+
+
+class Pass(NamedTuple):
+    """Values that are the same for all messages of a batch."""
+
+    admission: Admission
+    now: float
+    time: int
+    neighbour: Neighbour
+    verdicts: Mapping[int, Verdict]

@@ -7,7 +7,7 @@ tentatively: ``persisted`` makes it final, ``abandon`` undoes it.
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from qmnode.protocol.acknowledgments import (
     administration_acknowledgment,
@@ -19,8 +19,10 @@ from qmnode.protocol.admission import (
     DestinationKind,
     FinalAckReceived,
     OrderAckReceived,
+    Pass,
     Space,
     Taken,
+    Target,
     Verdict,
 )
 from qmnode.protocol.branches import turn_among
@@ -48,26 +50,6 @@ _TR: Final = BaseFlags.TR.mask
 _PA: Final = PropertyFlags.PA.mask
 _HOPS: Final = UserFlags.RC
 _CLAIMS: Final = SecurityFlags.AU.mask | SecurityFlags.AS.mask
-
-
-class _Target(NamedTuple):
-    """The destination of the current message."""
-
-    name: DestinationName
-    key: bytes
-    destination: Destination
-
-
-class _Pass(NamedTuple):
-    """Values that are the same for all messages of a batch."""
-
-    admission: Admission
-    now: float
-    time: int
-    neighbour: Neighbour
-    verdicts: Mapping[int, Verdict]
-
-
 _NEVER: Final = float("-inf")
 _RUN: Final = 8
 """Messages that are worth to be decided together."""
@@ -86,7 +68,7 @@ _ACCEPTED: Final = (_NEXT, _ALREADY)
 _LATE: Final = MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
 _new = tuple.__new__
 _NOTHING: Final = Brought(ZERO_GUID, "", is_own=False)
-_NOWHERE: Final = _Target(DestinationName(ZERO_GUID, 0, b""), b"", Destination(DestinationKind.UNKNOWN))
+_NOWHERE: Final = Target(DestinationName(ZERO_GUID, 0, b""), b"", Destination(DestinationKind.UNKNOWN))
 
 
 class Reception:
@@ -146,7 +128,7 @@ class Reception:
         duplicate implies that its first copy is safe, and that may still be on its way to the disk.
         """
         admission = Admission(neighbour=neighbour)
-        step = _Pass(admission, now, time, neighbour, verdicts or {})
+        step = Pass(admission, now, time, neighbour, verdicts or {})
         self._history.neighbour = neighbour.address
         target, headers, plain = _NOWHERE, None, False
         # The same for all messages with the current headers. ``alone``: only the history decides about them.
@@ -156,7 +138,7 @@ class Reception:
         for received in messages:
             name = received.destination
             if name is not target.name:
-                target, headers = _Target(name, name.key(), destinations[name]), None
+                target, headers = Target(name, name.key(), destinations[name]), None
                 if target.destination.kind is DestinationKind.FULL:
                     admission.stopped = True
                     break
@@ -217,7 +199,7 @@ class Reception:
         admission.records += (sequence.record() for sequence in admission.sequences if sequence.kept)
         return admission
 
-    def _are_new(self, messages: Sequence[ReceivedMessage], durable: bool, lifetime: int, step: _Pass) -> bool:
+    def _are_new(self, messages: Sequence[ReceivedMessage], durable: bool, lifetime: int, step: Pass) -> bool:
         """Whether messages are alike, numbered one after the other by their source, in time, and here for the first
         time. They are then entered in the history, and otherwise decided one by one.
         """
@@ -272,7 +254,7 @@ class Reception:
                 self._history.remove_content(content_of(bytes(taken.packet)))
 
     # --- one message ---
-    def _admit_plain(self, received: ReceivedMessage, target: _Target, step: _Pass) -> None:
+    def _admit_plain(self, received: ReceivedMessage, target: Target, step: Pass) -> None:
         """``_admit_one`` without the steps that ``_is_plain`` has ruled out."""
         headers = received.headers
         if headers.tx_sequence_id is None:
@@ -290,7 +272,7 @@ class Reception:
             return
         step.admission.taken.append(_new(Taken, (received.packet, target.destination, received)))
 
-    def _admit_one(self, received: ReceivedMessage, target: _Target, step: _Pass) -> None:
+    def _admit_one(self, received: ReceivedMessage, target: Target, step: Pass) -> None:
         """The steps of 3.1.5.8 for one message, in an order in which none is lost."""
         destination = target.destination
         kind = destination.kind
@@ -352,7 +334,7 @@ class Reception:
             return False
         return received.headers.tx_sequence_id is None or kind is not _FORWARD
 
-    def _is_first(self, received: ReceivedMessage, step: _Pass) -> bool:
+    def _is_first(self, received: ReceivedMessage, step: Pass) -> bool:
         """Whether a message that is not transactional comes for the first time (3.1.5.8.1)."""
         durable = bool(received.headers.user_flags & _DM)
         first = self._history.add(self._brought.history_source, received.message_id, durable, step.time)
@@ -361,7 +343,7 @@ class Reception:
             return False
         return first
 
-    def _report_again(self, received: ReceivedMessage, step: _Pass) -> None:
+    def _report_again(self, received: ReceivedMessage, step: Pass) -> None:
         """Report the arrival of a message whose copy a stranger delivered before: the copy may not ask for it."""
         if not self._brought.bringer:
             _report(received, step)
@@ -377,7 +359,7 @@ class Reception:
             or len(brought.speakers) > bool(brought.bringer)
         )
 
-    def _came_another_way(self, received: ReceivedMessage, step: _Pass) -> bool:
+    def _came_another_way(self, received: ReceivedMessage, step: Pass) -> bool:
         """Whether a message that is not transactional came another way than from this neighbour."""
         brought = self._brought
         if brought.bringer and self._history.seen(received.headers.source_queue_manager, received.message_id):
@@ -390,7 +372,7 @@ class Reception:
         others = self._latest.of_others(received, brought.bringer)
         return any(is_the_same(one, packet) for one in others)
 
-    def _take_turn(self, received: ReceivedMessage, sequence_id: int, target: _Target, step: _Pass) -> bool:
+    def _take_turn(self, received: ReceivedMessage, sequence_id: int, target: Target, step: Pass) -> bool:
         """Transactional Message Processing, 3.1.5.8.6: whether it is this message's turn. If so, record it as
         accepted.
         """
@@ -447,7 +429,7 @@ class Reception:
         """Whether a sequence's time stamp (MS-MQMQ 2.2.18.1.2) is later than any clock may be."""
         return sequence_id >> 32 > time + self._parameters.sequence_clock_tolerance
 
-    def _reject(self, sequence: IncomingSequence, turn: Turn, step: _Pass) -> None:
+    def _reject(self, sequence: IncomingSequence, turn: Turn, step: Pass) -> None:
         self._incoming.reject(sequence, turn, step.time, step.now)
         sequence.refused_count += 1
         admission = step.admission
@@ -460,7 +442,7 @@ class Reception:
             counts = admission.contested if turn is Turn.CONTESTED else admission.future
             counts[sequence.source] = counts.get(sequence.source, 0) + 1
 
-    def _refusal(self, received: ReceivedMessage, destination: Destination, step: _Pass) -> MessageClass | None:
+    def _refusal(self, received: ReceivedMessage, destination: Destination, step: Pass) -> MessageClass | None:
         """The reason to refuse a message, or None: General Processing, Security and the queue's quota (3.1.5.8.2,
         3.1.5.8.3, 3.1.5.8.8).
         """
@@ -489,7 +471,7 @@ class Reception:
         return None
 
     def _refuse(
-        self, received: ReceivedMessage, name: DestinationName, message_class: MessageClass, step: _Pass, told: bool
+        self, received: ReceivedMessage, name: DestinationName, message_class: MessageClass, step: Pass, told: bool
     ) -> None:
         """Send negative acknowledgments for a refused message. Its turn counts, so those behind it proceed.
 
@@ -512,7 +494,7 @@ class Reception:
         if refused_here(received.headers.user_flags, message_class) is Fate.DEAD_LETTER:
             admission.dead_letters.append((without_claims(received), message_class))
 
-    def _refuse_failed(self, received: ReceivedMessage, name: DestinationName, step: _Pass, error: Exception) -> None:
+    def _refuse_failed(self, received: ReceivedMessage, name: DestinationName, step: Pass, error: Exception) -> None:
         """Refuse a message that causes an internal error, so that those behind it do not have to come again with it for
         ever.
         """
@@ -522,7 +504,7 @@ class Reception:
         with contextlib.suppress(Exception):  # it may fail again
             self._refuse(received, name, MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q, step, told=False)
 
-    def _answer(self, received: ReceivedMessage, message_class: MessageClass, step: _Pass) -> None:
+    def _answer(self, received: ReceivedMessage, message_class: MessageClass, step: Pass) -> None:
         is_told = self._parameters.send_insecure_nacks or (
             message_class is MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED
             and self._parameters.tell_enterprise_of_denied_access
@@ -532,7 +514,7 @@ class Reception:
         if acknowledgment is not None:
             step.admission.administration.append(acknowledgment)
 
-    def _take_acknowledgment(self, received: ReceivedMessage, step: _Pass) -> None:
+    def _take_acknowledgment(self, received: ReceivedMessage, step: Pass) -> None:
         """Process an OrderAck or FinalAck packet (3.1.5.6, 3.1.5.7). Other messages to the order queue are dropped."""
         message = received.message
         author = received.headers.source_queue_manager
@@ -553,7 +535,7 @@ class Reception:
             step.admission.refused.append((received, MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q))
 
 
-def _report(received: ReceivedMessage, step: _Pass) -> None:
+def _report(received: ReceivedMessage, step: Pass) -> None:
     """Send a trace report of the arrival, if the message asks for it."""
     if received.headers.base_flags & _TR:
         report = received_report(received.message, step.time)
@@ -575,12 +557,12 @@ def _is_doubtful(source: Guid, admission: Admission) -> bool:
     return True
 
 
-def _is_silent(received: ReceivedMessage, step: _Pass) -> bool:
+def _is_silent(received: ReceivedMessage, step: Pass) -> bool:
     """Whether the message must not be answered: that would show a stranger whether its body was decrypted."""
     return bool(step.verdicts) and step.verdicts.get(received.ordinal, _NO_VERDICT).silent
 
 
-def _as_stored(received: ReceivedMessage, step: _Pass) -> bytes:
+def _as_stored(received: ReceivedMessage, step: Pass) -> bytes:
     """The packet of a message at its destination: decrypted if it was encrypted and could be, without claims."""
     verdict = step.verdicts.get(received.ordinal) if step.verdicts else None
     if verdict is not None and verdict.packet is not None:
@@ -588,7 +570,7 @@ def _as_stored(received: ReceivedMessage, step: _Pass) -> bytes:
     return without_claims(received) if received.headers.has_protection else bytes(received.packet)
 
 
-def _is_plain(headers: ReceivedHeaders, destination: Destination, step: _Pass) -> bool:
+def _is_plain(headers: ReceivedHeaders, destination: Destination, step: Pass) -> bool:
     """Whether such messages can only be refused as repeated, early or late, and have no request for a report. The
     answer is the same for all messages with these headers and destination.
     """
