@@ -111,6 +111,8 @@ class Session:
         self._send = SendSequence(parameters.window_size, self._largest_window)
         self._receive = ReceiveSequence()
         self._acknowledge_every = 1
+        self._first_window = parameters.window_size
+        """The peer's window may be as small for as long as it does not grow it, whatever is announced."""
         self._unacknowledged_bytes = 0
         """Received since the last acknowledgment."""
         self._timers = Timers()
@@ -415,6 +417,7 @@ class Session:
         self._timers.stop(Timer.SESSION_INITIALIZATION)
         self._framer.limit = self._parameters.maximum_packet_size
         self._send.limit(self._agreed.received_window)
+        self._first_window = min(self._parameters.window_size, self._agreed.received_window)
         self._set_acknowledge_every(self._parameters.window_size)
         self._commands.append(Opened(self.remote, self._send.window))
         self._commands.append(RoomAvailable(self.room()))
@@ -460,7 +463,7 @@ class Session:
         return first if self._receive.received < first else self._largest_window
 
     def _set_acknowledge_every(self, announced: int) -> None:
-        window = min(announced, self._agreed.received_window)
+        window = min(announced, self._first_window, self._agreed.received_window)
         self._acknowledge_every = max(1, min(self._parameters.acknowledge_every, window // 4))
 
     def _session_header(self, window: int) -> bytes:

@@ -139,6 +139,20 @@ def test_acknowledgments_come_by_count_so_the_window_does_not_starve() -> None:
     assert released(pair) == list(range(640))
 
 
+@pytest.mark.parametrize("narrow", ["alice", "bob", "both"])
+def test_a_small_window_that_grows_does_not_starve(narrow: str) -> None:
+    """It is announced as larger than the sender makes it."""
+    small, usual = SessionSettings(window_size=8), SessionSettings()
+    pair = SessionPair(usual if narrow == "bob" else small, bobs=usual if narrow == "alice" else small).establish()
+    sent = 0
+    while sent < 200:
+        count = pair.send(express(8, sent + 1), first_token=sent)
+        assert count
+        sent += count
+        pair.now += 5  # too slowly for the window to grow
+        assert len(released(pair)) > sent - 8
+
+
 def test_what_is_left_is_acknowledged_when_the_timer_expires() -> None:
     pair = SessionPair().establish()
     pair.send(recoverable(3))
