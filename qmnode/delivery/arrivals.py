@@ -11,7 +11,7 @@ import structlog
 from qmnode.delivery.distrust import Kind
 from qmnode.delivery.faults import Faults
 from qmnode.delivery.notices import next_position
-from qmnode.delivery.soon_received import SoonReceived
+from qmnode.delivery.soon_received import MANY, SoonReceived
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import RecordFacts, record_facts, stored_prefix, value_of_packet
 from qmnode.model.ports import Entry
@@ -82,7 +82,7 @@ class Arrivals:
 
     def take(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> None:
         """Take a batch from a session. Messages that are signed or encrypted are judged first; later messages wait
-        for them. So do those behind a large message whose receiver is about to come back.
+        for them. So do those behind large or many messages whose receiver is about to come back.
         """
         queue = self._judging.get(connection)
         if queue is not None:
@@ -158,14 +158,15 @@ class Arrivals:
         queue = self._named(batches[0][-1].destination).queue
         if queue is None:
             return
-        await self._soon.wait(queue)
+        await self._soon.wait(queue, len(batches[0][-1].packet))
         if any(self._named(batch[-1].destination).queue is not queue for batch in batches):
             self._soon.forget(queue)
 
     def _is_soon_received(self, messages: Sequence[ReceivedMessage]) -> bool:
-        """Whether the last of these messages is large, and a receiver about to come back for it."""
+        """Whether a receiver is about to come back for these messages: the last is large, or they are many."""
         last = messages[-1]
-        return len(last.packet) >= SMALLEST and self._soon.is_expected(self._named(last.destination).queue)
+        is_worth_it = len(messages) >= MANY or len(last.packet) >= SMALLEST
+        return is_worth_it and self._soon.is_expected(self._named(last.destination).queue)
 
     def _are_senders_settled(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> bool:
         unsigned = self._network.unsigned_senders

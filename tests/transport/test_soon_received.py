@@ -58,6 +58,36 @@ async def test_a_receiver_that_comes_back_gets_them_unwritten(
     assert written(pair) == 0
 
 
+@pytest.mark.parametrize("patience", [60.0, 0.0])
+async def test_many_small_ones_wait_for_a_receiver_that_comes_back(
+    pair: Pair, patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qmnode.delivery.soon_received._PATIENCE_OF_MANY", patience)
+    out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
+    into = await pair.bob.open_queue(f"DIRECT=OS:{PLAIN}")
+    queue = into.queue  # type: ignore[attr-defined]
+    receiving = asyncio.create_task(into.receive_many(50, timeout=60))
+    await eventually(lambda: queue.waiting)
+    found = []
+    for batch in range(4):
+        await out.send_many([Message(bytes([batch, number]), recoverable=True) for number in range(50)])
+        taken = await receiving
+        while len(taken) < 50:
+            taken += await into.receive_many(50 - len(taken), timeout=60)
+        found += [message.body for message in taken]
+        if batch < 3:
+            await out.send_many([Message(b"between", recoverable=True) for _ in range(50)])
+            if patience and batch:
+                await eventually(lambda: queue.awaited is not None)
+                assert queue.message_count == 0
+            between = await into.receive_many(50, timeout=60)
+            while len(between) < 50:
+                between += await into.receive_many(50 - len(between), timeout=60)
+            receiving = asyncio.create_task(into.receive_many(50, timeout=60))
+            await eventually(lambda: queue.waiting)
+    assert found == [bytes([batch, number]) for batch in range(4) for number in range(50)]
+
+
 async def test_they_are_written_for_a_receiver_that_takes_its_time(pair: Pair) -> None:
     await exchanged(pair, PLAIN, 0.1)
     assert written(pair) > 0
