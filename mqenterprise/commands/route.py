@@ -208,7 +208,7 @@ def _tell(topology: NamedTopology, found: Simulation) -> None:
         f"and {len(found.waiting):,} wait. Simulated: {found.of}."
     )
     if found.cut_off:
-        typer.echo(printable(f"Cut off: {topology.site_names(found.cut_off)}"))
+        typer.echo(printable(f"Cut off: {topology.site_names(sorted(found.cut_off, key=topology.site_name))}"))
     for title, journeys in (("These wait:", found.waiting), ("These take another way:", found.changed)):
         if journeys:
             typer.echo(f"\n{title}")

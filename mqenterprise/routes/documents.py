@@ -75,7 +75,7 @@ def simulated(topology: NamedTopology, found: Simulation) -> dict[str, Any]:
         "of": found.of,
         "changed": [journey(each) for each in found.changed],
         "waiting": [journey(each) for each in found.waiting],
-        "cut_off": [topology.site_name(site) for site in found.cut_off],
+        "cut_off": sorted(topology.site_name(site) for site in found.cut_off),
         "gates": gates(topology, found),
         "overloaded": [topology.machine_name(load.gate) for load in found.overloaded],
     }
