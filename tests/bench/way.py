@@ -52,6 +52,9 @@ BARS: Final = {"batches": 0.55, "singly": 0.6}
 TLS_BAR: Final = 0.65
 LARGE: Final = {"64 KiB": 65_536, "1 MB": 1_000_000, "4 MB": 4_190_000}
 ROUND_BYTES: Final = 200_000_000
+LARGE_ROUNDS: Final = 9
+WARMING_ROUNDS: Final = 2
+"""Of large messages: a machine that was idle takes some hundred megabytes to give its memory back."""
 LARGE_BAR: Final = 2.0
 """Half the bytes a second of bare synced writes."""
 VARIED: Final = 1.5
@@ -233,7 +236,7 @@ def large_messages() -> list[Comparison]:
     with folder() as place, ways() as (one, *_):
         for size in LARGE.values():  # one after the other: a store goes on writing what 64 KiB messages left
             count = ROUND_BYTES // size
-            for number in range(-1, ROUNDS):
+            for number in range(-WARMING_ROUNDS, LARGE_ROUNDS):
                 found = [one.run("large", str(size), count).seconds]
                 found += [statistics.fmean(write(place, size, count)) for write in baselines.values()]
                 if number >= 0:
