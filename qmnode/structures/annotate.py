@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qmnode.structures.errors import PacketError
 from qmnode.structures.fields import Array, Bits, Choice, Data, Field, Length, Nested, Octets, Scalar, Text
-from qmnode.structures.plan import Plan, resolve, show, structure_of
+from qmnode.structures.plan import Plan, resolve, show
 
 if TYPE_CHECKING:
     from qmnode.structures.layout import Structure
@@ -162,4 +162,4 @@ def _bits(plan: Plan, item: Scalar, part: Bits, value: int) -> BitsAnnotation:
     return BitsAnnotation(part.name, value, part.shift, part.width, part.meaning, text, problem)
 
 
-__all__ = ["Annotation", "BitsAnnotation", "annotate", "structure_of"]
+__all__ = ["Annotation", "BitsAnnotation", "annotate"]

@@ -19,10 +19,9 @@ from qmnode.structures.fields import (
     Nested,
     Padding,
     Scalar,
-    SelfReference,
     Text,
 )
-from qmnode.structures.plan import Plan, resolve, scalar_problem, structure_of
+from qmnode.structures.plan import Plan, resolve, scalar_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +82,7 @@ def stored_form(plan: Plan, field: Field, value: Any) -> Any:
             return _text(plan, field, value)
         case Nested():
             kind = field.structure
-            if not isinstance(kind, SelfReference) and type(value) is not kind:
+            if type(value) is not kind:
                 raise _bad(plan, field, f"must be a {kind.__name__}, is {value!r:.60}")
             return value
         case Array():
@@ -186,7 +185,7 @@ def _choose(cls: type[Structure], field: Choice, raw: Raw) -> Any:
                 _put(plan, raw, field.on, number)
                 return None
             continue
-        if value is None or (isinstance(case, Nested) and type(value) is not structure_of(case.structure, cls)):
+        if value is None or (isinstance(case, Nested) and type(value) is not case.structure):
             continue
         form = _stored_or_none(plan, case, value)
         if form is not None:
@@ -258,15 +257,15 @@ def _sizer(cls: type[Structure]) -> Callable[[Field, Any], int]:
             case Array():
                 return sum(size(field.item, item) for item in value)
             case Choice():
-                case = next(case for case in field.cases.values() if case is not None and _is_case(cls, case, value))
+                case = next(case for case in field.cases.values() if case is not None and _is_case(case, value))
                 return size(case, value)
         raise AssertionError(f"no such kind of field: {field!r}")
 
     return size
 
 
-def _is_case(cls: type[Structure], case: Field, value: Any) -> bool:
-    return not isinstance(case, Nested) or type(value) is structure_of(case.structure, cls)
+def _is_case(case: Field, value: Any) -> bool:
+    return not isinstance(case, Nested) or type(value) is case.structure
 
 
 def _get(plan: Plan, raw: Raw, path: str) -> int:

@@ -26,13 +26,6 @@ AFTER: Final[None] = None
 NULL_GUID: Final = ZERO_GUID
 
 
-class SelfReference:
-    """Stands for the structure that is being declared, inside its own declaration."""
-
-
-SELF: Final = SelfReference()
-
-
 # --- bit fields -------------------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class Bits:
@@ -184,7 +177,7 @@ class Padding(Field):
 class Nested(Field):
     """Another structure in place."""
 
-    structure: type[Structure] | SelfReference
+    structure: type[Structure]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -400,7 +393,7 @@ def padding(
 
 def nested(
     offset: int | None,
-    structure: type[Structure] | SelfReference,
+    structure: type[Structure],
     meaning: str,
     *,
     name: str = "",
@@ -422,7 +415,7 @@ def item_of(kind: Any, name: str) -> Field:
 
 
 def array(offset: int | None, item: Any, name: str, meaning: str, *, default: Any = REQUIRED) -> Any:
-    """Items counted by a length field, as a tuple. ``item`` is a structure, ``SELF`` or a field."""
+    """Items counted by a length field, as a tuple. ``item`` is a structure or a field."""
     return Array(
         offset=offset,
         name=name,

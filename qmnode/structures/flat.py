@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, dataclass_transfor
 
 from qmnode.structures.fields import Choice, Data, Field, Nested, Padding, Text
 from qmnode.structures.generate_reader import ReaderCode
-from qmnode.structures.plan import Plan, resolve, structure_of
+from qmnode.structures.plan import Plan, resolve
 
 if TYPE_CHECKING:
     from qmnode.structures.layout import Structure
@@ -53,7 +53,7 @@ def _field_at(kind: type[Structure], path: str) -> Field:
         return item
     if not isinstance(item, Nested):
         raise TypeError(f"{kind.__name__}.{first} has no fields")
-    return _field_at(structure_of(item.structure, kind), rest)
+    return _field_at(item.structure, rest)
 
 
 def _text(slot: str, item: Text) -> property:
@@ -129,7 +129,7 @@ class FlatCode(ReaderCode):
 
     def make(self) -> Callable[..., Any]:
         name = self.owner.PLAN.name
-        self.add("p = origin = depth = 0")
+        self.add("p = origin = 0")
         self.structure(self.owner, {})
         self.settle()
         last = self.owner.PLAN.fields[-1].name

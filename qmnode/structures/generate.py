@@ -1,6 +1,6 @@
 """Makes parsers and writers from declarations: one function per structure, with its nested structures inlined.
 
-A parser (``generate_reader.py``) is ``read(buf, p, end, origin, depth) -> (value, p)``: it parses the structure at
+A parser (``generate_reader.py``) is ``read(buf, p, end, origin) -> (value, p)``: it parses the structure at
 ``p``, never reads past ``end``, and aligns to ``origin``, the start of the outermost structure. It is made twice: for
 ``bytes``, and for a memoryview. A writer (``generate_writer.py``) is ``parts(value) -> list`` of byte runs; joined they
 are the structure. This module has the parts that both share.

@@ -7,9 +7,9 @@ from codecs import utf_16_le_decode
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from qmnode.structures.fields import Array, Choice, Data, Field, Nested, Padding, Scalar, SelfReference, Text
+from qmnode.structures.fields import Array, Choice, Data, Field, Nested, Padding, Scalar, Text
 from qmnode.structures.generate import Code, fixed_run, same_cases
-from qmnode.structures.plan import MAX_DEPTH, Plan, least_size, resolve, structure_of
+from qmnode.structures.plan import Plan, least_size, resolve
 
 if TYPE_CHECKING:
     from qmnode.structures.layout import Structure
@@ -27,11 +27,9 @@ class ReaderCode(Code):
         self.aligned = not owner.PLAN.floating  # the next field is known to start at a multiple of 4
 
     def make(self) -> Callable[..., Any]:
-        plan = self.owner.PLAN
-        self.add(f"if depth > {MAX_DEPTH}: raise Bad({plan.name!r}, {plan.fields[0].name!r}, p, 'nested too deep')")
         value = self.structure(self.owner, {})
         self.add(f"return {value}, {self.place()}")
-        return self.compile("buf, p, end, origin, depth=0", f"<reader of {plan.name}>")
+        return self.compile("buf, p, end, origin", f"<reader of {self.owner.PLAN.name}>")
 
     def place(self) -> str:
         return f"p + {self.ahead}" if self.ahead else "p"
@@ -172,15 +170,9 @@ class ReaderCode(Code):
                 values: dict[str, str] = {}
                 self.run(kind.PLAN, (item,), values, symbols)
                 return values[item.attribute]
-            case Nested(structure=SelfReference()):
-                self.settle()
-                value = self.variable("s")
-                self.add(f"{value}, p = {self.call(kind)}")
-                self.aligned = False
-                return value
             case Nested():
                 inner: dict[str, str] = {}
-                value = self.structure(structure_of(item.structure, kind), inner)
+                value = self.structure(item.structure, inner)
                 symbols.update({f"{item.attribute}.{path}": variable for path, variable in inner.items()})
                 return value
             case Data():
@@ -201,7 +193,7 @@ class ReaderCode(Code):
 
     def call(self, kind: type[Structure]) -> str:
         reader = "_read_bytes" if self.of_bytes else "_read_view"
-        return f"{self.name(kind, kind.PLAN.name)}.{reader}(buf, p, end, origin, depth + 1)"
+        return f"{self.name(kind, kind.PLAN.name)}.{reader}(buf, p, end, origin)"
 
     def counted(self, plan: Plan, item: Data | Text, symbols: dict[str, str]) -> str:
         """Emit the check that counted bytes are present; return the variable of the offset after them."""
@@ -342,7 +334,7 @@ class ReaderCode(Code):
         self.depth += 1
         if isinstance(item.item, Nested):
             value = self.variable("s")
-            self.add(f"{value}, p = {self.call(structure_of(item.item.structure, kind))}")
+            self.add(f"{value}, p = {self.call(item.item.structure)}")
         else:
             value = self.present(kind, item.item, dict(symbols))
         self.settle()

@@ -6,9 +6,9 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from qmnode.structures.fields import Array, Choice, Data, Field, Length, Nested, Padding, Scalar, SelfReference, Text
+from qmnode.structures.fields import Array, Choice, Data, Field, Length, Nested, Padding, Scalar, Text
 from qmnode.structures.generate import Code, fixed_run, same_cases
-from qmnode.structures.plan import Plan, resolve, structure_of
+from qmnode.structures.plan import Plan, resolve
 
 if TYPE_CHECKING:
     from qmnode.structures.layout import Structure
@@ -80,11 +80,8 @@ class WriterCode(Code):
                 self.pending.append(f"{value}.encode('utf-16-le', 'surrogatepass'){null}")
             case Data() | Text() | Padding():
                 self.pending.append(value)
-            case Nested(structure=SelfReference()):
-                self.flush()
-                self.add(f"out += {value}._parts()")
             case Nested():
-                self.structure(structure_of(item.structure, kind), value)
+                self.structure(item.structure, value)
             case Choice():
                 self.choice(kind, item, value, names)
             case Array():

@@ -10,7 +10,6 @@ from qmnode.structures.fields import Bits, Choice, Nested, Octets
 from qmnode.structures.flat import Flat, at, bytes_at
 from qmnode.structures.guid import Guid
 from qmnode.structures.multi_queue_format_header import MultiQueueFormatHeader
-from qmnode.structures.plan import structure_of
 from qmnode.structures.queue_formats import QueueFormat
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.user_header import UserFlags, UserHeader
@@ -101,5 +100,5 @@ def _queue(attribute: str, kind: Bits, flags: int, written: bytes) -> QueueForma
     if case is None:
         return None
     assert isinstance(case, Nested)
-    queue: QueueFormat = structure_of(case.structure, UserHeader).parse(written)  # type: ignore[assignment]
+    queue: QueueFormat = case.structure.parse(written)  # type: ignore[assignment]
     return queue

@@ -15,7 +15,6 @@ from qmnode.structures.layout import Buffer
 from qmnode.structures.message_headers import MessageHeaders
 from qmnode.structures.message_properties_header import MAX_LABEL, MessagePropertiesHeader
 from qmnode.structures.places import codes_of, codes_of_some, names_of, offset_of, size_of
-from qmnode.structures.plan import structure_of
 from qmnode.structures.security_header import SecurityHeader
 from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
 from qmnode.structures.user_header import UserFlags, UserHeader
@@ -103,7 +102,7 @@ def _name(attribute: str) -> _Name:
     sizes: list[int | None] = [0] * 8
     for kind, case in field.cases.items():
         if isinstance(case, Nested):
-            structure = structure_of(case.structure, UserHeader)
+            structure = case.structure
             is_fixed = all(isinstance(item, Scalar) for item in structure.fields())
             sizes[kind] = size_of(structure) if is_fixed else None
     bits: str = field.on.rpartition(".")[2]

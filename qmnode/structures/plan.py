@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qmnode.structures.errors import PacketError
 from qmnode.structures.fields import (
@@ -16,15 +16,8 @@ from qmnode.structures.fields import (
     Nested,
     Padding,
     Scalar,
-    SelfReference,
     Text,
 )
-
-if TYPE_CHECKING:
-    from qmnode.structures.layout import Structure
-
-MAX_DEPTH = 16
-"""The deepest nesting of structures; deeper ones are rejected."""
 
 
 @dataclass(slots=True)
@@ -82,7 +75,7 @@ def fixed_size(item: Field) -> int | None:
         return None
     if isinstance(item, Scalar):
         return item.size
-    if isinstance(item, Nested) and not isinstance(item.structure, SelfReference):
+    if isinstance(item, Nested):
         sizes = [fixed_size(part) for part in item.structure.PLAN.fields]
         return None if None in sizes else sum(size for size in sizes if size is not None)
     return None
@@ -97,10 +90,7 @@ def least_size(item: Field) -> int:
             return item.size
         case Text():
             return 2 if item.scan or (item.terminated and not item.empty_is_absent) else 0
-        case Nested(structure=SelfReference()):
-            return 1
         case Nested():
-            assert not isinstance(item.structure, SelfReference)
             return sum(least_size(part) for part in item.structure.PLAN.fields)
         case Choice():
             return min(0 if case is None else least_size(case) for case in item.cases.values())
@@ -121,8 +111,7 @@ def resolve(plan: Plan, path: str) -> tuple[str, Bits | None]:
                 raise TypeError(f"{plan.name}: no such field as {path}")
             return ".".join(words[:-1]), flags.FIELDS[word]
         found = step
-        nested = found.structure if isinstance(found, Nested) else None
-        here = nested.PLAN if nested is not None and not isinstance(nested, SelfReference) else None
+        here = found.structure.PLAN if isinstance(found, Nested) else None
     return path, None
 
 
@@ -169,9 +158,4 @@ def show(item: Scalar, value: Any) -> str:
     return bytes(value).hex() if isinstance(value, bytes) else str(value)
 
 
-def structure_of(kind: type[Structure] | SelfReference, owner: type[Structure]) -> type[Structure]:
-    """The structure that a nested field denotes."""
-    return owner if isinstance(kind, SelfReference) else kind
-
-
-__all__ = ["MAX_DEPTH", "Padding", "Plan", "fixed_size", "least_size", "prepare", "resolve"]
+__all__ = ["Padding", "Plan", "fixed_size", "least_size", "prepare", "resolve"]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import qmnode.structures
 from qmnode.structures.fields import Array, Choice, Data, Field, Length, Nested, Padding, Scalar, Text
 from qmnode.structures.layout import Structure
-from qmnode.structures.plan import structure_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +65,7 @@ def _present(kind: type[Structure], item: Field, depth: int) -> st.SearchStrateg
         case Padding():
             return st.binary(max_size=item.align)
         case Nested():
-            inner = structure_of(item.structure, kind)
+            inner = item.structure
             return values_of(inner, depth + 1) if depth < 6 else st.nothing()
         case Array():
             if depth >= 3:
