@@ -39,20 +39,16 @@ class MessageProtector:
         names = {pair.fingerprint for pair in ring}
         return self._incoming.cache.forget(lambda _, key: key.fingerprint not in names)
 
-    def protect(self, request: ProtectionRequest, now: float) -> Protected | Unprotectable:
-        """Sign and encrypt a message as it asks. One to a direct format name leaves unsigned (MS-MQQB 5.1)."""
-        return self._outgoing.protect(request, now)
-
     def protect_all(self, requests: Iterable[ProtectionRequest], now: float) -> list[Protected | Unprotectable]:
-        """Each message as :meth:`protect` has it: one call for a batch in a worker thread."""
+        """Sign and encrypt each message as it asks, in one call for a batch in a worker thread. One to a direct format
+        name leaves unsigned (MS-MQQB 5.1).
+        """
         return [self._outgoing.protect(request, now) for request in requests]
 
-    def open(self, packet: bytes, now: float) -> Opened | Refused | Deferred:
-        """Decrypt a message that is at its destination, and verify its signature."""
-        return self._incoming.open(packet, now)
-
     def open_all(self, packets: Iterable[tuple[bytes, Neighbour]], now: float) -> list[Opened | Refused | Deferred]:
-        """Each message with who brought it, as :meth:`open` has it: one call for a batch in a worker thread."""
+        """Decrypt messages that are at their destination, each with who brought it, and verify their signatures, in one
+        call for a batch in a worker thread.
+        """
         return [self._incoming.open(packet, now, neighbour) for packet, neighbour in packets]
 
     def clean_up(self, now: float) -> float | None:

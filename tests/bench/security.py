@@ -16,12 +16,11 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 
 from qmnode.security.key_ring import KeyRing
 from qmnode.security.outcomes import Opened, Protected, ProtectionRequest
-from qmnode.security.protector import MessageProtector
 from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
 from qmnode.structures.user_message import UserMessage
 from tests.bench import Comparison, bench, medians
 from tests.security.keys import EVERYTHING_ALLOWED, private_key
-from tests.security.messages import DESTINATION, NOW, encryption_pair, message, published, signer, source
+from tests.security.messages import DESTINATION, NOW, Protector, encryption_pair, message, published, signer, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +60,7 @@ def _bare_receiving(modulus_length: int) -> Callable[[], object]:
 
 def _lines(modulus_length: int) -> list[Comparison]:
     pair = encryption_pair(modulus_length=modulus_length)
-    away, here = source(), MessageProtector(DESTINATION, EVERYTHING_ALLOWED, KeyRing([pair]))
+    away, here = source(), Protector(DESTINATION, EVERYTHING_ALLOWED, KeyRing([pair]))
     packet = message(BODY, privacy_level=PrivacyLevel.ADVANCED)
     request = ProtectionRequest(packet.write(), AuthenticationLevel.SIG20, signer(modulus_length), published(pair))
     protected = away.protect(request, NOW)

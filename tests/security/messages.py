@@ -11,7 +11,16 @@ from cryptography.x509.oid import NameOID
 
 from qmnode.security.algorithms import AES_PROVIDER, Provider
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
-from qmnode.security.outcomes import Protected, ProtectionRequest, Signer
+from qmnode.security.outcomes import (
+    TRUSTED,
+    Deferred,
+    Opened,
+    Protected,
+    ProtectionRequest,
+    Refused,
+    Signer,
+    Unprotectable,
+)
 from qmnode.security.protector import MessageProtector
 from qmnode.security.public_key_lists import PublishedKeys, public_key_list
 from qmnode.settings.security import SecuritySettings
@@ -117,8 +126,20 @@ def published(*pairs: KeyPair) -> PublishedKeys:
 RING = KeyRing([encryption_pair()])
 
 
-def source(settings: SecuritySettings = EVERYTHING_ALLOWED) -> MessageProtector:
-    return MessageProtector(SOURCE, settings, KeyRing())
+class Protector(MessageProtector):
+    """Takes messages one by one."""
+
+    def protect(self, request: ProtectionRequest, now: float) -> Protected | Unprotectable:
+        (outcome,) = self.protect_all([request], now)
+        return outcome
+
+    def open(self, packet: bytes, now: float) -> Opened | Refused | Deferred:
+        (outcome,) = self.open_all([(packet, TRUSTED)], now)
+        return outcome
+
+
+def source(settings: SecuritySettings = EVERYTHING_ALLOWED) -> Protector:
+    return Protector(SOURCE, settings, KeyRing())
 
 
 def sent(packet: UserMessage, level: AuthenticationLevel = AuthenticationLevel.NONE, **rest: object) -> UserMessage:

@@ -9,21 +9,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qmnode.security.outcomes import Deferred, Opened, Protected, ProtectionRequest, Refused
-from qmnode.security.protector import MessageProtector
 from qmnode.structures.errors import PacketError
 from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
 from qmnode.structures.security_header import SecurityHeader
 from qmnode.structures.user_message import UserMessage
 from tests.security.keys import EVERYTHING_ALLOWED
-from tests.security.messages import DESTINATION, NOW, RING, message, published, sent, signer, source
+from tests.security.messages import DESTINATION, NOW, RING, Protector, message, published, sent, signer, source
 
 OUTCOMES = (Opened, Refused, Deferred)
 GOOD = sent(message(bytes(40), privacy_level=PrivacyLevel.ADVANCED), AuthenticationLevel.SIG20)
 WIRE = GOOD.write()
 
 
-def protector() -> MessageProtector:
-    return MessageProtector(DESTINATION, EVERYTHING_ALLOWED, RING)
+def protector() -> Protector:
+    return Protector(DESTINATION, EVERYTHING_ALLOWED, RING)
 
 
 HERE = protector()
@@ -85,7 +84,7 @@ def test_threads_share_a_protector() -> None:
     narrow = EVERYTHING_ALLOWED.model_copy(
         update={"receive_symmetric_key_cache_size": 4, "send_symmetric_key_cache_size": 4}
     )
-    here = MessageProtector(DESTINATION, narrow, RING)
+    here = Protector(DESTINATION, narrow, RING)
 
     def work(number: int) -> bool:
         away = source(narrow)

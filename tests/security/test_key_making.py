@@ -16,12 +16,11 @@ from qmnode.security.key_making import (
 )
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
 from qmnode.security.outcomes import Opened, Protected, ProtectionRequest, Refused
-from qmnode.security.protector import MessageProtector
 from qmnode.security.public_key_lists import PublishedKeys, public_key_list
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.message_security import PrivacyLevel
 from tests.security.keys import EVERYTHING_ALLOWED, private_key
-from tests.security.messages import DESTINATION, NOW, encryption_pair, message, source
+from tests.security.messages import DESTINATION, NOW, Protector, encryption_pair, message, source
 
 SETTINGS = SecuritySettings()
 
@@ -77,7 +76,7 @@ def test_an_internal_certificate_has_the_key_and_the_dates() -> None:
 
 def test_a_rotation_loses_no_message_that_is_under_way() -> None:
     """Ten rotations; each message is opened long after its key was superseded, until its key is destroyed."""
-    here = MessageProtector(DESTINATION, EVERYTHING_ALLOWED, KeyRing())
+    here = Protector(DESTINATION, EVERYTHING_ALLOWED, KeyRing())
     away = source()
     pairs: tuple[KeyPair, ...] = (encryption_pair(),)
     stale = PublishedKeys.parse(DESTINATION, public_key_list(pairs, KeyPurpose.ENCRYPTION), NOW, 8192)

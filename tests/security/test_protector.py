@@ -26,7 +26,6 @@ from qmnode.security.outcomes import (
     Refused,
     Unprotectable,
 )
-from qmnode.security.protector import MessageProtector
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
@@ -56,6 +55,7 @@ from tests.security.messages import (
     QUEUE,
     RING,
     USER,
+    Protector,
     certificate,
     encryption_pair,
     message,
@@ -72,17 +72,17 @@ UNSUPPORTED = MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER
 SIGNATURES = (AuthenticationLevel.SIG10, AuthenticationLevel.SIG20)
 
 
-def destination(ring: KeyRing = RING, settings: SecuritySettings = EVERYTHING_ALLOWED) -> MessageProtector:
-    return MessageProtector(DESTINATION, settings, ring)
+def destination(ring: KeyRing = RING, settings: SecuritySettings = EVERYTHING_ALLOWED) -> Protector:
+    return Protector(DESTINATION, settings, ring)
 
 
-def opened(packet: UserMessage, protector: MessageProtector | None = None, now: float = NOW) -> Opened:
+def opened(packet: UserMessage, protector: Protector | None = None, now: float = NOW) -> Opened:
     outcome = (protector or destination()).open(packet.write(), now)
     assert isinstance(outcome, Opened), outcome
     return outcome
 
 
-def refused(packet: UserMessage, protector: MessageProtector | None = None, now: float = NOW) -> Refused:
+def refused(packet: UserMessage, protector: Protector | None = None, now: float = NOW) -> Refused:
     outcome = (protector or destination()).open(packet.write(), now)
     assert isinstance(outcome, Refused), outcome
     return outcome
@@ -231,7 +231,7 @@ def test_the_senders_own_claim_to_be_authenticated_is_cleared(direct: bool) -> N
 
 def test_a_signature_counts_only_at_the_destination_that_the_packet_names() -> None:
     """3.1.5.8.3 applies where QueueManagerAddress is our own; a direct name leaves it empty."""
-    elsewhere = MessageProtector(Guid(b"another node 16b"), EVERYTHING_ALLOWED, RING)
+    elsewhere = Protector(Guid(b"another node 16b"), EVERYTHING_ALLOWED, RING)
     signed = opened(with_flags(sent(message(), AuthenticationLevel.SIG20), AU=1, AS=3), elsewhere)
     assert (signed.authentication_level, signed.claim) == (AuthenticationLevel.NONE, None)
     assert not flags_of(signed.packet) & SecurityFlags.of(AU=1, AS=15)
@@ -446,7 +446,7 @@ def test_an_altered_body_of_a_signed_message_never_passes() -> None:
 # --- keys come and go -------------------------------------------------------------------------------------------------
 def test_while_the_key_store_is_away_nothing_is_refused() -> None:
     packet = sent(message(privacy_level=PrivacyLevel.ADVANCED))
-    here = MessageProtector(DESTINATION, EVERYTHING_ALLOWED)
+    here = Protector(DESTINATION, EVERYTHING_ALLOWED)
     outcome = here.open(packet.write(), NOW)
     assert isinstance(outcome, Deferred)
     assert "key store is away" in outcome.sentence

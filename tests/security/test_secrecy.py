@@ -9,11 +9,10 @@ from qmnode.security.file_key_store import FileKeyStore
 from qmnode.security.incoming import IncomingSecurity
 from qmnode.security.key_ring import KeyRing
 from qmnode.security.outcomes import Protected, ProtectionRequest
-from qmnode.security.protector import MessageProtector
 from qmnode.security.signing import sign
 from qmnode.structures.message_security import AuthenticationLevel, EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from tests.security.keys import EVERYTHING_ALLOWED, private_key
-from tests.security.messages import DESTINATION, NOW, RING, message, published, signer, source
+from tests.security.messages import DESTINATION, NOW, RING, Protector, message, published, signer, source
 
 
 def secrets_of(number: int) -> list[str]:
@@ -28,7 +27,7 @@ def secrets_of(number: int) -> list[str]:
 def test_nothing_that_can_be_printed_holds_a_key() -> None:
     packet = message(privacy_level=PrivacyLevel.ADVANCED)
     request = ProtectionRequest(packet.write(), AuthenticationLevel.SIG20, signer(), published(*RING))
-    away, here = source(), MessageProtector(DESTINATION, EVERYTHING_ALLOWED, RING)
+    away, here = source(), Protector(DESTINATION, EVERYTHING_ALLOWED, RING)
     protected = away.protect(request, NOW)
     assert isinstance(protected, Protected)
     opened = here.open(protected.written, NOW)
