@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import functools
-import gc
 import sys
 import threading
 from contextlib import AsyncExitStack, contextmanager
@@ -85,16 +84,18 @@ async def node(name: str, folder: Path, stack: AsyncExitStack) -> tuple[Path, st
     return socket, address
 
 
-def _empty_caches() -> None:
+def empty_caches() -> None:
     """Forget what the package remembers: tests before may have had nodes at the same addresses."""
-    for one in gc.get_objects():
-        if isinstance(one, functools._lru_cache_wrapper) and one.__module__.startswith("qmnode."):
-            one.cache_clear()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("qmnode."):
+            for one in vars(module).values():
+                if isinstance(one, functools._lru_cache_wrapper):
+                    one.cache_clear()
 
 
 async def ways(folder: Path) -> tuple[list[Way], list[Way]]:
     """The ways of messages on an open session, and of the first messages to two nodes, which also open a session."""
-    _empty_caches()
+    empty_caches()
     async with AsyncExitStack() as stack:
         socket, _ = await node("ALPHA", folder, stack)
         sending = await stack.enter_async_context(qmnode.connect(socket))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.reach.message_way import MESSAGE, PAGE, SESSION, Way, common, listed, of_page, ways
+from qmnode.transport.blocks import block_of
+from tests.reach.message_way import MESSAGE, PAGE, SESSION, Way, common, empty_caches, listed, of_page, ways
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,3 +41,9 @@ async def test_the_page_lists_the_files_from_send_to_receive(recordings: tuple[l
     further = of_page(page, SESSION)
     assert set(further) == set(common(sessions)) - set(way), RENEW
     assert listed(further) in page, f"a file's docstring has changed: {RENEW}"
+
+
+def test_what_earlier_tests_left_in_caches_is_forgotten() -> None:
+    block_of("192.0.2.1")
+    empty_caches()
+    assert not block_of.cache_info().currsize
