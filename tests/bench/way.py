@@ -237,8 +237,11 @@ def large_messages() -> list[Comparison]:
         for size in LARGE.values():  # one after the other: a store goes on writing what 64 KiB messages left
             count = ROUND_BYTES // size
             for number in range(-WARMING_ROUNDS, LARGE_ROUNDS):
+                os.sync()  # nobody pays for what another one left to the disk
                 found = [one.run("large", str(size), count).seconds]
-                found += [statistics.fmean(write(place, size, count)) for write in baselines.values()]
+                for write in baselines.values():
+                    os.sync()
+                    found.append(statistics.fmean(write(place, size, count)))
                 if number >= 0:
                     taken.setdefault(size, []).append(found)
     lines = []
