@@ -3,7 +3,6 @@
 import asyncio
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -24,17 +23,6 @@ from tests.storage.large_messages import (
     stored,
     value,
 )
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with Store.open(path) as store:
-        yield store
 
 
 @pytest.mark.parametrize("sync", SYNC)

@@ -15,11 +15,6 @@ from qmnode.storage.store import Store
 VALUE = b"v" * 100
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
 def crash_copy(path: Path, *, cut: int = 0) -> Path:
     """The files as they are, perhaps with the end of the log torn off."""
     copy = path.with_name(path.name + "-crashed")
