@@ -24,8 +24,6 @@ from qmnode.structures.fields import (
 from qmnode.structures.plan import Plan, resolve, scalar_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from qmnode.structures.layout import Structure
 
     Raw = dict[str, Any]
@@ -206,7 +204,6 @@ def _place(cls: type[Structure], raw: Raw, start: int) -> int:
     plan = cls.PLAN
     at = start
     inside = None
-    sizer = _sizer(cls)
     for field in plan.fields:
         if field.attribute in plan.outside_total and inside is None:
             inside = at - start
@@ -220,7 +217,7 @@ def _place(cls: type[Structure], raw: Raw, start: int) -> int:
             value = raw[field.attribute] = value[:need].ljust(need, b"\0")
         elif isinstance(field, Array | Choice | Nested):
             value = raw[field.attribute] = _placed(value, at)
-        at += sizer(field, value)
+        at += _size(field, value)
     return at - start if inside is None else inside
 
 
@@ -241,27 +238,24 @@ def _placed(value: Any, at: int) -> Any:
     return tuple(items)
 
 
-def _sizer(cls: type[Structure]) -> Callable[[Field, Any], int]:
-    def size(field: Field, value: Any) -> int:
-        if value is None:
-            return 0
-        match field:
-            case Scalar():
-                return field.size
-            case Text(attribute=""):
-                return len(value.encode("utf-16-le", "surrogatepass")) + 2 * (field.terminated or field.scan)
-            case Data() | Text() | Padding():
-                return len(value)
-            case Nested():
-                return int(value.size)
-            case Array():
-                return sum(size(field.item, item) for item in value)
-            case Choice():
-                case = next(case for case in field.cases.values() if case is not None and _is_case(case, value))
-                return size(case, value)
-        raise AssertionError(f"no such kind of field: {field!r}")
-
-    return size
+def _size(field: Field, value: Any) -> int:
+    if value is None:
+        return 0
+    match field:
+        case Scalar():
+            return field.size
+        case Text(attribute=""):
+            return len(value.encode("utf-16-le", "surrogatepass")) + 2 * (field.terminated or field.scan)
+        case Data() | Text() | Padding():
+            return len(value)
+        case Nested():
+            return int(value.size)
+        case Array():
+            return sum(_size(field.item, item) for item in value)
+        case Choice():
+            case = next(case for case in field.cases.values() if case is not None and _is_case(case, value))
+            return _size(case, value)
+    raise AssertionError(f"no such kind of field: {field!r}")
 
 
 def _is_case(case: Field, value: Any) -> bool:

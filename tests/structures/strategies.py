@@ -35,13 +35,13 @@ def _subclasses(kind: type) -> Iterator[type]:
         yield from _subclasses(below)
 
 
-def values_of(kind: type[Structure], depth: int = 0) -> st.SearchStrategy[Any]:
+def values_of(kind: type[Structure]) -> st.SearchStrategy[Any]:
     """Values of a structure, built by its constructor."""
     given: dict[str, st.SearchStrategy[Any]] = {}
     for item in kind.PLAN.stored:
         constant = isinstance(item, Scalar) and item.const is not None
         if not constant and item.attribute != kind.PLAN.total and not _is_total(kind, item):
-            given[item.attribute] = _field(kind, item, depth)
+            given[item.attribute] = _field(item)
     return st.fixed_dictionaries(given).map(lambda values: kind(**values))
 
 
@@ -49,12 +49,12 @@ def _is_total(kind: type[Structure], item: Field) -> bool:
     return item.name == "PacketSize"  # filled in by what the header is put in, and bounded by it
 
 
-def _field(kind: type[Structure], item: Field, depth: int) -> st.SearchStrategy[Any]:
-    present = _present(kind, item, depth)
+def _field(item: Field) -> st.SearchStrategy[Any]:
+    present = _present(item)
     return st.none() | present if item.when is not None else present
 
 
-def _present(kind: type[Structure], item: Field, depth: int) -> st.SearchStrategy[Any]:
+def _present(item: Field) -> st.SearchStrategy[Any]:
     match item:
         case Scalar():
             return _scalar(item)
@@ -65,23 +65,14 @@ def _present(kind: type[Structure], item: Field, depth: int) -> st.SearchStrateg
         case Padding():
             return st.binary(max_size=item.align)
         case Nested():
-            inner = item.structure
-            return values_of(inner, depth + 1) if depth < 6 else st.nothing()
+            return values_of(item.structure)
         case Array():
-            if depth >= 3:
-                return st.just(())
-            return st.lists(_field(kind, item.item, depth + 1), max_size=3)
+            return st.lists(_field(item.item), max_size=3)
         case Choice():
             cases = [case for case in item.cases.values() if case is not None]
-            if depth >= 3:
-                cases = [case for case in cases if not isinstance(case, Array | Nested)] or cases
             empty = [st.none()] if None in item.cases.values() else []
-            return st.one_of(*empty, *(st.deferred(_later(kind, case, depth)) for case in cases))
+            return st.one_of(*empty, *map(_field, cases))
     raise AssertionError(f"no strategy for {item!r}")
-
-
-def _later(kind: type[Structure], case: Field, depth: int) -> Any:
-    return lambda: _field(kind, case, depth + 1)
 
 
 def _scalar(item: Scalar) -> st.SearchStrategy[Any]:
