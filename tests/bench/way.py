@@ -42,6 +42,7 @@ CASES: Final = (
     ("batches", "varied"),
     ("singly", "alike"),
     ("singly", "varied"),
+    ("pipelined", "alike"),
     ("pipelined", "varied"),
 )
 HOW: Final = {"batches": "batches of 100", "singly": "64 outstanding", "pipelined": "10 batches outstanding"}
@@ -294,8 +295,8 @@ def way() -> list[Comparison]:
         here, name = taken[0, how, kind], f"{kind}, {HOW[how]}"
         if (1, how, kind) in taken:
             lines += _lines(name, here, "the other tree", taken[1, how, kind], BARS.get(how))
-        else:
-            lines += _lines(name, here, "alike", taken.get((0, how, "alike"), here), VARIED)
+        elif kind == "varied":
+            lines += _lines(name, here, "alike", taken[0, how, "alike"], VARIED)
     return lines
 
 
