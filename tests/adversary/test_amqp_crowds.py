@@ -14,8 +14,8 @@ from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
 from tests.adversary.attacks import Area, attack
 from tests.adversary.test_amqp_door import attach, flow
 from tests.amqp.conftest import amqp_message, connected, take
-from tests.amqp.foreign import free_port
 from tests.amqp.raw import BEGIN, OPEN, frame, init, read_all
+from tests.lab.addresses import free_port
 from tests.lab.nodes import NodeProcess
 from tests.lab.waiting import wait_until
 

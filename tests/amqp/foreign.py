@@ -6,12 +6,12 @@ import asyncio
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.lab.addresses import free_port
 from tests.lab.waiting import holds
 
 if TYPE_CHECKING:
@@ -88,12 +88,6 @@ def rhea() -> Path:
 
 def go() -> Path:
     return installed("go", "go", "build", "-o", "client", ".")
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class Broker:

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.amqp.foreign import Broker, free_port
+from tests.amqp.foreign import Broker
+from tests.lab.addresses import free_port
 from tests.lab.waiting import holds
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tests.amqp.rabbitmq import queue_address, rabbitmq
 from tests.bench import Comparison, bench
 from tests.bench._processor import processor_seconds
 from tests.bench.amqp_engine import Client
-from tests.bench.rpc import free_port
+from tests.lab.addresses import free_port
 from tests.lab.nodes import NodeProcess
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import socket
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +22,7 @@ from qmnode.structures.names import parse_single_format_name
 from tests.bench import Comparison, bench
 from tests.bench.bare_calls import bare_calls
 from tests.bench.node import in_directory
+from tests.lab.addresses import free_port
 from tests.remote_read.conftest import OPEN, without_remote_read
 
 if TYPE_CHECKING:
@@ -45,12 +45,6 @@ RECEIVES_BAR: Final = 5_000
 BARE_CALL: Final = 11_900
 BARE_CALLS: Final = 109_000
 """What a bare server did on the machine that these bars are for: calls a second one at a time, and 32 at a time."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        return int(probe.getsockname()[1])
 
 
 def read(mapper: int, clients: int, window: int, pipe: Any) -> None:

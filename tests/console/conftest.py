@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import random
-import socket
 import ssl
 import subprocess
 import sys
@@ -27,7 +25,7 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import QueueManager, RoutingLink, Site
 from qmnode.structures.guid import Guid
 from tests.directory.test_commands import written_settings
-from tests.lab.addresses import free_alias
+from tests.lab.addresses import HOST, free_alias, free_port
 from tests.lab.nodes import PROJECT, NodeProcess
 from tests.lab.waiting import wait_until
 from tests.management.conftest import write_certificate
@@ -46,20 +44,6 @@ ROLES = {"Queue operators": "operate", "staff": "read"}
 PASSWORD = "a *(pass)word\\ of äll"
 CLIENT_SECRET = "the secret: 100% & more"
 DOWN = "127.0.0.1:9"
-HOST = "127.0.0.1"
-NO_CLIENTS = 15_000, 32_000
-"""Ports below those that Linux gives to the ends of connections by itself."""
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on now, and that no connection gets for its own end meanwhile."""
-    while True:
-        port = random.SystemRandom().randrange(*NO_CLIENTS)
-        try:
-            socket.create_server((HOST, port)).close()
-        except OSError:
-            continue
-        return port
 
 
 def write_tokens(folder: Path) -> Path:

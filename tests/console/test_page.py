@@ -21,8 +21,8 @@ from mqenterprise.keys.publication import Publication
 from qmnode import Message
 from qmnode.structures.guid import guid_to_text
 from tests.console.browser import awaited, browser, done, person
-from tests.console.conftest import HOST
 from tests.console.shown import SECRET, filled_with_messages
+from tests.lab.addresses import HOST
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import wait_until
 

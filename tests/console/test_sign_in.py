@@ -15,7 +15,8 @@ from playwright.sync_api import expect
 import qmnode
 from tests.amqp.foreign import installed
 from tests.console.browser import PATIENCE, browser, done, person
-from tests.console.conftest import CLIENT_SECRET, HOST, PASSWORD, PEOPLE
+from tests.console.conftest import CLIENT_SECRET, PASSWORD, PEOPLE
+from tests.lab.addresses import HOST
 from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from mqenterprise.console.enterprise import FRESH
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import QueueManager, Site
 from tests.console.browser import browser, done, person
-from tests.console.conftest import HOST, TOKENS, ConsoleLab, free_port
+from tests.console.conftest import TOKENS, ConsoleLab
 from tests.directory.test_commands import written_settings
+from tests.lab.addresses import HOST, free_port
 from tests.lab.waiting import wait_until
 from tests.management.conftest import write_certificate
 

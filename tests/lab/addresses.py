@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+HOST = "127.0.0.1"
+NO_CLIENTS = 15_000, 32_000
+"""Ports below those that Linux gives to the ends of connections by itself."""
 
 
 def free_alias(ports: Sequence[int], taken: Collection[str] = ()) -> str:
@@ -30,3 +35,14 @@ def free_alias(ports: Sequence[int], taken: Collection[str] = ()) -> str:
                 continue
             return address
     raise RuntimeError("no free loopback address found")
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now, and that no connection gets for its own end meanwhile."""
+    while True:
+        port = random.SystemRandom().randrange(*NO_CLIENTS)
+        try:
+            socket.create_server((HOST, port)).close()
+        except OSError:
+            continue
+        return port

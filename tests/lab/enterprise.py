@@ -12,7 +12,6 @@ import os
 import secrets
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,7 +26,7 @@ from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.keys.publication import Publication
 from tests.lab import compiled
-from tests.lab.addresses import free_alias
+from tests.lab.addresses import free_alias, free_port
 from tests.lab.hosts import HostLab, why_no_hosts
 from tests.lab.network import alone, new_folder, remove, remove_leftovers
 from tests.lab.waiting import wait_until
@@ -353,8 +352,7 @@ class LabEnterprise:
 
     def start_console(self) -> str:
         """Serve the console of this enterprise until the lab is removed. Its address."""
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        port = free_port()
         log = self.folder / "console.log"
         with log.open("w") as output:
             process = subprocess.Popen(

@@ -21,8 +21,9 @@ import qmnode
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
 from qmnode.structures.sid import ANONYMOUS, EVERYONE
-from tests.amqp.foreign import free_port, jms
+from tests.amqp.foreign import jms
 from tests.forwarding.enterprise import Directory, Machine, Node
+from tests.lab.addresses import free_port
 from tests.lab.waiting import until
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from qmnode.bodies.choice import read_headers
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
 from qmnode.structures.sid import ANONYMOUS, EVERYONE
-from tests.amqp.foreign import free_port
 from tests.amqp.rabbitmq import queue_address, rabbitmq, shovel_in, shovel_out
+from tests.lab.addresses import free_port
 from tests.lab.nodes import NodeProcess
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.amqp.foreign import Broker, free_port, installed, run
+from tests.amqp.foreign import Broker, installed, run
 from tests.amqp.rabbitmq import rabbitmq
+from tests.lab.addresses import free_port
 from tests.lab.waiting import holds
 
 if TYPE_CHECKING:
