@@ -44,6 +44,11 @@ _SPARE_FILES: Final = 64
 _SPARE_BYTES: Final = 64 * 1024 * 1024
 """Limits of the free files that are kept."""
 _PIECE: Final = 512 * 1024
+"""Bytes of a file that are written at a time, from a multiple of them on: the kernel keeps a file in blocks as large as
+the writes that made it, and writing over parts of such blocks takes longer.
+"""
+_UNSTARTED: Final = 1024 * 1024
+"""Bytes that are written before the disk begins with them."""
 _OPEN_FILES: Final = 32
 """Files that are open at a time to be written."""
 
@@ -125,9 +130,10 @@ def _checker() -> "Callable[[bytes], AEADEncryptionContext]":
 
 def _pieces(value: "Packet") -> Iterator[memoryview]:
     """A value in pieces that stay in the processor's cache while they are checked and written."""
-    view = memoryview(value)
-    for begin in range(0, len(view), _PIECE):
-        yield view[begin : begin + _PIECE]
+    view, begin, end = memoryview(value), 0, _PIECE - _HEAD.size
+    while begin < len(view):
+        yield view[begin:end]
+        begin, end = end, end + _PIECE
 
 
 def _head(check: "AEADEncryptionContext", key: bytes, value: "Packet") -> bytes:
@@ -484,12 +490,14 @@ def _start_writeback() -> Callable[[int, int, int, int], object]:
 
 
 def _write(file: int, key: bytes, value: bytes) -> None:
-    """Write a value, and its head last; let the disk begin."""
+    """Write a value, and its head last; the disk begins with the first part while the others are written."""
     check, start, place = _checker()(key), _start_writeback(), _HEAD.size
     for piece in _pieces(value):
         check.authenticate_additional_data(piece)
         _write_all(file, piece, place)
         place += len(piece)
+        if not place % _UNSTARTED:
+            start(file, 0, 0, _SYNC_FILE_RANGE_WRITE)
     _write_all(file, memoryview(_head(check, key, value)), 0)
     start(file, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
