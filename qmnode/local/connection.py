@@ -3,7 +3,7 @@ queues, cursors and transactions whose methods are such calls.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -15,6 +15,7 @@ from qmnode.local.frames import (
     BATCH_BYTES,
     FOR_EVER,
     GREETING,
+    HEAD,
     HEAD_SIZE,
     MAXIMUM_FRAME,
     NO_TRANSACTION,
@@ -22,6 +23,7 @@ from qmnode.local.frames import (
     REQUESTS,
     SEND_HEAD,
     SINGLE_TRANSACTION,
+    SIZE_FIELD,
     Frame,
     FrameError,
     FrameReader,
@@ -183,7 +185,8 @@ class Connection(asyncio.BufferedProtocol):
         """Make a call. Calls that are made in one pass of the event loop leave together, in their order."""
         if self._lost is not None:
             raise again(self._lost)
-        if (size := HEAD_SIZE + sum(map(len, parts))) > MAXIMUM_FRAME:
+        size = HEAD_SIZE + sum(map(len, parts))
+        if size > MAXIMUM_FRAME:
             # The node would end the connection over it, and with it all that is open.
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
@@ -191,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
             )
         number = self._last_number = self._last_number % 0xFFFFFFFF + 1
         answer = self._waiting[number] = Answer(self, number, self._loop)
-        self._send(*frame_parts(kind, number, *parts))
+        self._send(HEAD.pack(size - SIZE_FIELD, kind, number), *parts)
         return answer
 
     def cancel_call(self, number: int) -> None:
@@ -375,27 +378,26 @@ class RemoteQueue(QueueApi):
 
     # Reading
 
-    async def _receive(
-        self, kind: Kind, limit: int, timeout: float | None, transaction: InTransaction
-    ) -> list[Message]:
+    def _ask(self, kind: Kind, limit: int, timeout: float | None, number: int) -> Coroutine[Any, Any, Frame]:
+        """Ask for messages, in the transaction of this number."""
         seconds = FOR_EVER if timeout is None else max(timeout, 0.0)
-        number = NO_TRANSACTION if transaction is None else await _number(transaction)
-        head = RECEIVE_HEAD.pack(self.handle, number, limit, seconds)
-        return _messages(await self.connection.call(kind, head))
+        return self.connection.call(kind, RECEIVE_HEAD.pack(self.handle, number, limit, seconds))
 
     async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
         """Take a message out: the event Dequeue Message (3.1.7.1.10)."""
-        return (await self._receive(Kind.RECEIVE, 1, timeout, transaction))[0]
+        number = NO_TRANSACTION if transaction is None else await _number(transaction)
+        return _messages(await self._ask(Kind.RECEIVE, 1, timeout, number))[0]
 
     async def receive_many(
         self, limit: int, timeout: float | None = None, transaction: InTransaction = None
     ) -> list[Message]:
         """Dequeue Message, up to ``limit`` times."""
-        return await self._receive(Kind.RECEIVE, min(max(limit, 0), 0xFFFFFFFF), timeout, transaction)
+        number = NO_TRANSACTION if transaction is None else await _number(transaction)
+        return _messages(await self._ask(Kind.RECEIVE, min(max(limit, 0), 0xFFFFFFFF), timeout, number))
 
     async def peek(self, timeout: float | None = None) -> Message:
         """Look at a message: the event Peek Message (3.1.7.1.15)."""
-        return (await self._receive(Kind.PEEK, 1, timeout, None))[0]
+        return _messages(await self._ask(Kind.PEEK, 1, timeout, NO_TRANSACTION))[0]
 
     async def _call(self, name: str, *arguments: object, **keywords: object) -> Any:
         return await self.connection.method("queue", self.handle, name, arguments, **keywords)

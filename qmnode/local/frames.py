@@ -55,6 +55,8 @@ RECEIVE_HEAD: Final = struct.Struct("<IIId")
 _SENT: Final = struct.Struct("<III")
 _unpack_sent: Final = _SENT.unpack_from
 _RECEIVED: Final = struct.Struct("<QI")
+_RECEIVED_SIZE: Final = _RECEIVED.size
+_unpack_received: Final = _RECEIVED.unpack_from
 _SMALLEST_ITEM: Final = 12
 
 
@@ -392,10 +394,10 @@ def unpack_received(body: Packet) -> list[tuple[int, Packet]]:
     items: list[tuple[int, Packet]] = []
     offset, end = 0, len(body)
     while offset < end:
-        if end - offset < _RECEIVED.size:
+        if end - offset < _RECEIVED_SIZE:
             raise FrameError("a batch ends inside the head of a message")
-        lookup, size = _RECEIVED.unpack_from(body, offset)
-        offset += _RECEIVED.size
+        lookup, size = _unpack_received(body, offset)
+        offset += _RECEIVED_SIZE
         if size > end - offset:
             raise FrameError(f"a message of {size} bytes in a batch that ends before")
         shared = size >= LARGE and 2 * size >= end

@@ -43,6 +43,8 @@ NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.err
 """Exceptions for what an application asks that means nothing here."""
 
 _SEND: Final = int(Kind.SEND)
+_RECEIVE_SIZE: Final = RECEIVE_HEAD.size
+_unpack_receive: Final = RECEIVE_HEAD.unpack
 Outcome = tuple[Kind, Sequence[bytes]]
 """The kind of an answer, and the parts of its body."""
 
@@ -84,9 +86,10 @@ class Methods:
 
     def begin_receive(self, call: Frame) -> bool:
         """Begin a receive outside of transactions. False leaves it to a task."""
-        if len(call.body) != RECEIVE_HEAD.size or not self._server.completed.is_set():
+        _, _, body = call
+        if len(body) != _RECEIVE_SIZE or not self._server.completed.is_set():
             return False
-        handle, transaction, limit, timeout = RECEIVE_HEAD.unpack(call.body)
+        handle, transaction, limit, timeout = _unpack_receive(body)
         queue = self._handles.get(handle)
         if transaction not in _NO_UNIT or not limit or not isinstance(queue, OpenQueueDescriptor):
             return False

@@ -100,9 +100,9 @@ class Receives:
         "_waiting",
     )
 
-    def __init__(self, answer: Callable[[int, list[Entry]], None], fail: Callable[[int, Exception], None]) -> None:
-        """``answer`` is called with the number of a receive and its messages once they are gone from the disk, and
-        ``fail`` with its error. The messages count as received after ``sent``.
+    def __init__(self, answer: Callable[[list[Taken]], None], fail: Callable[[int, Exception], None]) -> None:
+        """``answer`` is called with receives whose messages are gone from the disk, and ``fail`` with the number and
+        the error of one that failed. The messages count as received after ``sent``.
         """
         self._answer = answer
         self._fail = fail
@@ -205,15 +205,14 @@ class Receives:
 
     def _removed(self, written: asyncio.Future[None]) -> None:
         error = cast("MessageQueuingError | None", written.exception())
-        for taken in self._by_write.pop(written):
-            if self._taken.get(taken.number) is not taken:
-                continue  # it was cancelled meanwhile
+        left = [one for one in self._by_write.pop(written) if self._taken.get(one.number) is one]
+        for taken in left:  # the others were cancelled meanwhile
             del self._taken[taken.number]
-            if error is None:
-                self._unsent.append(taken)
-                self._answer(taken.number, taken.entries)
-            else:
+            if error is not None:
                 self._fail(taken.number, error)
+        if error is None:
+            self._unsent += left
+            self._answer(left)
 
     def hand_over(self, queue: OpenQueueDescriptor, entries: list[Entry]) -> None:
         """Keep messages that are gone from the disk until ``sent``, or put them back."""
@@ -252,6 +251,8 @@ class Receives:
 
 _WRITE_LIMIT: Final = 4 * 1024 * 1024
 """Bytes of answers that wait for a slow application before its calls are no longer read."""
+_CANCEL: Final = int(Kind.CANCEL)
+_RECEIVE: Final = int(Kind.RECEIVE)
 MAXIMUM_CALLS: Final = 8192
 """Calls of one connection under way before its next ones are no longer read."""
 log = structlog.get_logger(__name__)
@@ -455,18 +456,24 @@ class LocalConnection(asyncio.BufferedProtocol):
         if not self._greeted:
             self._greet(call)
             return
-        if call.kind == Kind.CANCEL:
-            self._cancel(call.number)
+        kind, number, _ = call
+        if kind == _CANCEL:
+            self._cancel(number)
             return
-        if call.kind not in WORK:
-            raise FrameError(f"calls of kind {call.kind} are not known")
-        if call.number in self._tasks or call.number in self._receives:
-            raise FrameError(f"two calls with the number {call.number}")
+        if kind not in WORK:
+            raise FrameError(f"calls of kind {kind} are not known")
+        if number in self._tasks or number in self._receives:
+            raise FrameError(f"two calls with the number {number}")
         # Calls that came before and have not begun are done first.
-        if call.kind == Kind.RECEIVE and not self._unstarted and self._begin_receive(call):
-            return
+        if kind == _RECEIVE and not self._unstarted:
+            try:
+                if self.methods.begin_receive(call):
+                    return
+            except Exception as error:
+                self._failed(number, error)
+                return
         self._unstarted += 1
-        self._tasks[call.number] = asyncio.get_running_loop().create_task(self._perform(call))
+        self._tasks[number] = asyncio.get_running_loop().create_task(self._perform(call))
 
     def _cancel(self, number: int) -> None:
         task = self._tasks.get(number)
@@ -493,15 +500,8 @@ class LocalConnection(asyncio.BufferedProtocol):
         answer = GREETING | {"computer_name": manager.computer_name}
         self._answer(Kind.RESULT, call.number, values.encode(answer | {"identifier": bytes(manager.identifier)}))
 
-    def _begin_receive(self, call: Frame) -> bool:
-        try:
-            return self.methods.begin_receive(call)
-        except Exception as error:
-            self._failed(call.number, error)
-            return True
-
-    def _received(self, number: int, entries: list[Entry]) -> None:
-        self._send(received_parts(number, entries))
+    def _received(self, received: list[Taken]) -> None:
+        self._send([part for taken in received for part in received_parts(taken.number, taken.entries)])
         if self._paused:
             self._adjust_reading()
 
