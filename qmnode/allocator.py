@@ -33,8 +33,10 @@ def keep_freed_memory() -> None:
 
 LENT_FROM: Final = 128 * 1024
 """Bytes that are worth a buffer of their own."""
-_LENDERS: Final = 6
-_LENT_SIZE: Final = 4 * _MIB + 64 * 1024
+_LENDERS: Final = 8
+_ROOM: Final = 64
+"""Bytes before what is read into a buffer, for what is put before it."""
+_LENT_SIZE: Final = _ROOM + 4 * _MIB + 64 * 1024
 """Enough for the largest message, and what is around it."""
 
 
@@ -43,6 +45,8 @@ class _Lenders(threading.local):
 
     def __init__(self) -> None:
         self.buffers: list[bytearray] = []
+        self.sizes: dict[int, int] = {}
+        """By the identities of the buffers: the bytes for which they were lent last."""
         self.filled = 0
         """Bytes that have been read into them."""
 
@@ -54,7 +58,8 @@ def lend(size: int) -> memoryview | None:
     """A buffer of so many bytes, until the last view of it is gone. None if it would be too large, and when all are
     lent.
     """
-    if size > _LENT_SIZE:
+    end = _ROOM + size
+    if end > _LENT_SIZE:
         return None
     buffers = _OF_THREAD.buffers
     for buffer in buffers:
@@ -63,11 +68,27 @@ def lend(size: int) -> memoryview | None:
         except BufferError:
             continue
         buffer.pop()
-        return memoryview(buffer)[:size]
-    if len(buffers) == _LENDERS:
-        return None
-    buffers.append(bytearray(_LENT_SIZE))  # the system gives it memory as it is used
-    return memoryview(buffers[-1])[:size]
+        break
+    else:
+        if len(buffers) == _LENDERS:
+            return None
+        buffer = bytearray(_LENT_SIZE)  # the system gives it memory as it is used
+        buffers.append(buffer)
+    _OF_THREAD.sizes[id(buffer)] = size
+    return memoryview(buffer)[_ROOM:end]
+
+
+def with_head(head: bytes, content: bytes | bytearray | memoryview) -> bytes | memoryview:
+    """Some content with a head before it. If it is all that was read into a buffer that this thread was lent, nothing
+    is copied, and the head takes the place of one that was put there before.
+    """
+    if type(content) is memoryview and _OF_THREAD.sizes.get(id(content.obj)) == len(content):
+        lent = memoryview(content.obj)[: _ROOM + len(content)]
+        begin = _ROOM - len(head)
+        if begin >= 0:
+            lent[begin:_ROOM] = head
+            return lent[begin:].toreadonly()
+    return head + content
 
 
 def filled(count: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 import structlog
 
+from qmnode.allocator import with_head
 from qmnode.delivery.distrust import Kind
 from qmnode.delivery.faults import Faults
 from qmnode.delivery.notices import next_position
@@ -15,25 +16,23 @@ from qmnode.delivery.soon_received import MANY, SoonReceived
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import RecordFacts, record_facts, stored_prefix, value_of_packet
 from qmnode.model.ports import Entry
-from qmnode.model.positions import LANE_SHIFT, insert_many
+from qmnode.model.positions import LANE_SHIFT, insert_lent, insert_many
 from qmnode.model.queue import Queue
 from qmnode.model.record import PREFIX_SIZE, REPORT, RecordFlag
 from qmnode.model.traffic import RefusedSender
 from qmnode.protocol.admission import Admission, Destination, DestinationKind, Taken, Verdict
-from qmnode.protocol.received import DestinationName, ReceivedHeaders, ReceivedMessage
+from qmnode.protocol.received import DIRECT, DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.security.errors import MessageDeferredError
 from qmnode.security.outcomes import Admitted, Deferred, Refused
 from qmnode.security.outcomes import Verdict as SecurityVerdict
 from qmnode.security.service import Arrival, QueueRules
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import SMALLEST
-from qmnode.structures.acks import is_order_queue
 from qmnode.structures.envelope import Packet
-from qmnode.structures.guid import Guid, guid_to_text
+from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatName, PublicFormatName
+from qmnode.structures.names import FormatName
 from qmnode.structures.packet_view import PRIORITY_AT
-from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
 from qmnode.structures.sections import without_answers
 from qmnode.structures.user_header import UserFlags
 from qmnode.transport.connection import Connection
@@ -49,7 +48,6 @@ _KB: Final = 1024
 _FORWARD: Final = DestinationKind.FORWARD
 _PASSING: Final = (DestinationKind.FORWARD, DestinationKind.CONNECTOR)
 _INFINITE: Final = 0xFFFF_FFFF
-_PRIVATE, _PUBLIC, _DIRECT = 3, 5, 7
 _TRANSACTIONAL: Final = RecordFlag.TRANSACTIONAL.value
 _JOURNALING: Final = (RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL).value
 _NAMES_KEPT: Final = 4096
@@ -365,11 +363,15 @@ class Arrivals:
             if received.sent_time != sent_time:
                 sent_time = received.sent_time
                 prefix = stored_prefix(facts, sent_time, now, destination.until)
-            value = prefix + packet
-            if type(packet) is not bytes:  # let go of the memory that it was read into
-                kept = memoryview(value)[PREFIX_SIZE:]
-                admission.taken[number] = Taken(kept, destination, received._replace(packet=kept))
-            arrived.append((lane | next(places), value))
+            value = prefix + packet if type(packet) is bytes else with_head(prefix, packet)
+            if not isinstance(value, memoryview):
+                arrived.append((lane | next(places), value))
+                continue
+            assert queue is not None
+            insert_many(queue, arrived)
+            arrived = []
+            kept = memoryview(insert_lent(queue, lane | next(places), value))[PREFIX_SIZE:]
+            admission.taken[number] = Taken(kept, destination, received._replace(packet=kept))
         if queue is not None:
             insert_many(queue, arrived)
         for outgoing, hops in forwarded.items():
@@ -489,7 +491,7 @@ class Arrivals:
         manager = self._manager
         if is_order_queue:
             return Destination(DestinationKind.ORDER_QUEUE)
-        if name.kind != _DIRECT and name.address not in (manager.identifier, bytes(16)):
+        if name.kind != DIRECT and name.address not in (manager.identifier, bytes(16)):
             return self._network.forwarding.destination(parsed, name.address, connection)
         if found is None:
             return Destination(DestinationKind.UNKNOWN)
@@ -508,12 +510,12 @@ class Arrivals:
             self._names_version = names.version
         known = self._names.get(name)
         if known is None:
-            parsed, queue = format_name_of(name), None
+            parsed, queue = name.format_name(), None
             if parsed is not None and not parsed.is_read_only:
                 queue = names.local(parsed)
             if isinstance(queue, OutgoingQueue):
                 queue = None
-            known = self._names[name] = _Named(parsed, _is_order_queue(name, self._manager.identifier), queue)
+            known = self._names[name] = _Named(parsed, name.is_order_queue(self._manager.identifier), queue)
         return known
 
 
@@ -574,27 +576,3 @@ def _is_undecipherable(verdict: object) -> bool:
 def _rules(queue: Queue) -> QueueRules:
     owner = queue.parent if queue.parent is not None else queue
     return QueueRules(owner.authentication, owner.privacy_level, owner.security)
-
-
-def format_name_of(name: DestinationName) -> FormatName | None:
-    """The format name of a destination; None if it has none."""
-    try:
-        if name.kind == _PRIVATE:
-            return PrivateFormatName(name.address, int.from_bytes(name.name, "little"))
-        if name.kind == _PUBLIC:
-            return PublicFormatName(Guid(name.name))
-        if name.kind == _DIRECT:
-            return DirectFormatName.parse(name.name.decode("utf-16-le").removesuffix("\0"))
-    except ValueError:
-        return None
-    return None
-
-
-def _is_order_queue(name: DestinationName, own: Guid) -> bool:
-    if name.kind == _PRIVATE:
-        number = int.from_bytes(name.name, "little")
-        return name.address == own and is_order_queue(PrivateQueueFormatNameId(private_queue_identifier=number))
-    if name.kind != _DIRECT:
-        return False
-    text = name.name.decode("utf-16-le", "replace").removesuffix("\0")
-    return is_order_queue(DirectQueueFormatName(direct_format_name=text))

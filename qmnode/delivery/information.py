@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from heapq import nlargest
 from typing import TYPE_CHECKING, Final
 
-from qmnode.delivery.arrivals import format_name_of
 from qmnode.model.administration import (
     ConnectionInformation,
     IncomingSequenceInformation,
@@ -58,7 +57,7 @@ def sequences_of(
     for sequence in sequences:
         key = sequence.destination
         if key not in names:
-            name = format_name_of(DestinationName(manager.identifier, key[0], key[1:]))
+            name = DestinationName(manager.identifier, key[0], key[1:]).format_name()
             is_other = queue is not None and (name is None or manager.names.local(name) is not queue)
             names[key] = None if is_other else str(name or "")
         found = names[key]

@@ -47,6 +47,7 @@ from qmnode.model.api import (
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
 from qmnode.model.serialization import Destination, Travelling
+from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import QueueNameError, parse_single_format_name
@@ -101,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader()
         self._waiting: dict[int, Answer] = {}
         self._last_number = 0
-        self._out: list[bytes] = []
+        self._out: list[Packet] = []
         self._transport: asyncio.Transport | None = None
         self._lost: MessageQueuingError | None = None
         self._writable = True
@@ -225,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         answer = await self.call(Kind.CALL, values.encode([what, handle, name, list(arguments), keywords]))
         return answer if answer.kind == Kind.MESSAGES else values.decode(answer.body)
 
-    def _send(self, *parts: bytes) -> None:
+    def _send(self, *parts: Packet) -> None:
         if not self._out:
             self._loop.call_soon(self._pass_over)
         self._out += parts

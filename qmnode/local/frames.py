@@ -135,7 +135,7 @@ def frame(kind: Kind, number: int, *parts: bytes) -> bytes:
     return b"".join(frame_parts(kind, number, *parts))
 
 
-def frame_parts(kind: Kind, number: int, *parts: bytes) -> tuple[bytes, ...]:
+def frame_parts(kind: Kind, number: int, *parts: Packet) -> tuple[Packet, ...]:
     """Return a whole frame in parts, to be joined with others."""
     return HEAD.pack(HEAD_SIZE - SIZE_FIELD + sum(map(len, parts)), kind, number), *parts
 
@@ -313,7 +313,7 @@ class FrameReader:
 _FEW_PARTS: Final = 16
 
 
-def write_parts(transport: "asyncio.WriteTransport", parts: list[bytes]) -> None:
+def write_parts(transport: "asyncio.WriteTransport", parts: Sequence[Packet]) -> None:
     """Write frames in parts. Many small ones are joined before, and large ones never."""
     if len(parts) > _FEW_PARTS:
         if max(map(len, parts)) < _SMALL:
@@ -328,7 +328,7 @@ def enlarge_send_buffer(transport: "asyncio.BaseTransport") -> None:
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
 
 
-def _is_small(part: bytes) -> bool:
+def _is_small(part: Packet) -> bool:
     return len(part) < _SMALL
 
 
@@ -371,16 +371,16 @@ def unpack_sent(body: Packet, offset: int, count: int) -> tuple[list[Packet], di
     return packets, besides
 
 
-def pack_received(items: Iterable[tuple[int, bytes]]) -> list[bytes]:
+def pack_received(items: Iterable[tuple[int, Packet]]) -> list[Packet]:
     """Messages that were received or peeked at, in parts: lookup identifier and stored value of each."""
-    parts: list[bytes] = []
+    parts: list[Packet] = []
     pack = _RECEIVED.pack
     for lookup, value in items:
         parts += (pack(lookup, len(value)), value)
     return parts
 
 
-def received_parts(number: int, items: list[tuple[int, bytes]]) -> Sequence[bytes]:
+def received_parts(number: int, items: Sequence[tuple[int, Packet]]) -> Sequence[Packet]:
     """The whole frame that answers a receive, in parts."""
     if len(items) != 1:
         return frame_parts(Kind.MESSAGES, number, *pack_received(items))

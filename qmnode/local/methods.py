@@ -45,7 +45,7 @@ NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.err
 _SEND: Final = int(Kind.SEND)
 _RECEIVE_SIZE: Final = RECEIVE_HEAD.size
 _unpack_receive: Final = RECEIVE_HEAD.unpack
-Outcome = tuple[Kind, Sequence[bytes]]
+Outcome = tuple[Kind, Sequence[Packet]]
 """The kind of an answer, and the parts of its body."""
 
 log = structlog.get_logger(__name__)
@@ -375,7 +375,7 @@ def _entry(message: Message) -> Entry:
     return message.lookup_identifier, whole_value(message)
 
 
-def _pack_messages(messages: list[Message]) -> list[bytes]:
+def _pack_messages(messages: list[Message]) -> Sequence[Packet]:
     return pack_received(map(_entry, messages))
 
 

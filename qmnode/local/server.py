@@ -34,11 +34,12 @@ from qmnode.local.frames import (
 )
 from qmnode.local.methods import WORK, Methods
 from qmnode.model.open_queue import OpenQueueDescriptor
-from qmnode.model.ports import Entry
+from qmnode.model.ports import Arrived, Entry
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.reading import Claim, WaitingRead
 from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings
+from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.unix_sockets import bind_unix_socket, peer_credentials, peer_groups
 
@@ -51,7 +52,7 @@ class Taken:
 
     __slots__ = ("entries", "limit", "number", "queue")
 
-    def __init__(self, number: int, queue: OpenQueueDescriptor, limit: int, entries: list[Entry]) -> None:
+    def __init__(self, number: int, queue: OpenQueueDescriptor, limit: int, entries: Sequence[Arrived]) -> None:
         self.number = number
         self.queue = queue
         self.limit = limit
@@ -62,6 +63,7 @@ class WaitingReceive(WaitingRead):
     """A receive that waits for a message."""
 
     __slots__ = ("_receives", "limit", "number", "queue")
+    only_takes = True
 
     def __init__(self, receives: Receives, number: int, queue: OpenQueueDescriptor, limit: int, claim: Claim) -> None:
         super().__init__(queue, claim)
@@ -74,7 +76,7 @@ class WaitingReceive(WaitingRead):
         """Take the message, and at the end of the pass those that came with it."""
         self._receives.found(self, [entry])
 
-    def satisfied_by(self, entries: list[Entry]) -> None:
+    def satisfied_by(self, entries: Sequence[Arrived]) -> None:
         """Take several messages, which came together and were never in the queue."""
         self.leave()
         self._receives.found(self, entries)
@@ -165,7 +167,7 @@ class Receives:
         waiting.begin(timeout)
         self._waiting[number] = waiting
 
-    def found(self, waiting: WaitingReceive, entries: list[Entry]) -> None:
+    def found(self, waiting: WaitingReceive, entries: Sequence[Arrived]) -> None:
         """Note that messages have come, which are gone from their queue."""
         del self._waiting[waiting.number]
         taken = self._taken[waiting.number] = Taken(waiting.number, waiting.queue, waiting.limit, entries)
@@ -188,7 +190,8 @@ class Receives:
             if left:
                 with contextlib.suppress(MessageQueuingError):  # the queue was closed or deleted: one has been received
                     size = sum([len(value) for _, value in taken.entries])
-                    taken.entries += taken.queue.take_available(left, taken.queue.claim(None), size)
+                    more = taken.queue.take_available(left, taken.queue.claim(None), size)
+                    taken.entries = [*taken.entries, *more]
             self._remove([taken])
 
     def _remove(self, received: list[Taken]) -> None:
@@ -333,7 +336,7 @@ class LocalConnection(asyncio.BufferedProtocol):
         self._receives = Receives(self._received, self._failed)
         self._unstarted = 0
         """Tasks of calls that have not taken their first step."""
-        self._answers: list[bytes] = []
+        self._answers: list[Packet] = []
         self._greeted = False
         self._paused = False
         self._writable = True
@@ -528,10 +531,10 @@ class LocalConnection(asyncio.BufferedProtocol):
                 self._adjust_reading()
         self._answer(kind, call.number, *parts)
 
-    def _answer(self, kind: Kind, number: int, *parts: bytes) -> None:
+    def _answer(self, kind: Kind, number: int, *parts: Packet) -> None:
         self._send(frame_parts(kind, number, *parts))
 
-    def _send(self, parts: Sequence[bytes]) -> None:
+    def _send(self, parts: Sequence[Packet]) -> None:
         if not self._answers:
             asyncio.get_running_loop().call_soon(self._flush)
         self._answers += parts

@@ -9,7 +9,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi, Seek, Share
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
-from qmnode.model.ports import Entry
+from qmnode.model.ports import Arrived, Entry
 from qmnode.model.positions import RECEIVED_AT_ONCE, PositionState, take_received
 from qmnode.model.purging import purge_queue
 from qmnode.model.queue import Queue
@@ -220,12 +220,13 @@ class OpenQueueDescriptor(SendingDescriptor):
             size += len(entry[1])
         return entries
 
-    def put_back(self, entries: Sequence[Entry]) -> None:
+    def put_back(self, entries: Sequence[Arrived]) -> None:
         """Make messages available again, in their old places, that were received outside of a transaction and whose
         receiver did not get them.
         """
-        for entry in sorted(entries, key=itemgetter(0)):  # others may wait: they get them in the queue's order
-            _DELETE.undo(self.queue, *entry)
+        # Others may wait: they get them in the queue's order.
+        for lookup_identifier, value in sorted(entries, key=itemgetter(0)):
+            _DELETE.undo(self.queue, lookup_identifier, bytes(value))
         self._store.durable()
 
     def claim(self, transaction: InTransaction) -> Claim:

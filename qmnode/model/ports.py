@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Entry = tuple[int, bytes]
 """A stored message: its lookup identifier and its value (see :mod:`qmnode.model.record`)."""
 
+Arrived = tuple[int, bytes | memoryview]
+"""The same before it is in a queue: the value may be a view of memory that is lent, and is copied where it is kept."""
+
 PutSignature = Callable[[bytes], bytes]
 """Inserts a previously made signature into the value of its message."""
 

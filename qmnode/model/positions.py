@@ -21,7 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from qmnode.model.expiry import GROUP_SHIFT
-from qmnode.model.ports import Entry, MessageStore
+from qmnode.model.ports import Arrived, Entry, MessageStore
 from qmnode.model.record import (
     EXPIRY,
     EXPRESS,
@@ -36,6 +36,7 @@ from qmnode.model.record import (
     read_arrival,
 )
 from qmnode.settings.node import ReadAheadSettings
+from qmnode.structures.envelope import Packet
 
 if TYPE_CHECKING:
     from qmnode.model.queue import Queue
@@ -367,15 +368,28 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
         queue.subscriber()
 
 
+def insert_lent(queue: "Queue", lookup_identifier: int, value: memoryview) -> bytes | memoryview:
+    """``insert`` for a message that was read into memory that is lent. It goes to a waiting reader as it is, or a copy
+    of it to the queue. Return what is kept of it.
+    """
+    reader = next(iter(queue.waiting), None)
+    if reader is not None and reader.only_takes and not reader.closed and _can_be_handed_on(queue, value):
+        _hand_on(queue, reader, [(lookup_identifier, value)], len(value) - PREFIX_SIZE)
+        return value
+    copy = bytes(value)
+    insert_many(queue, [(lookup_identifier, copy)])
+    return copy
+
+
 def _serve_waiting(queue: "Queue", entries: Sequence[Entry]) -> Sequence[Entry]:
     """``insert`` for the messages that waiting readers take. Return the others."""
     at, count = 0, len(entries)
     together: bool | None = None
     while at < count and queue.waiting:
         reader = next(iter(queue.waiting))
-        if reader.limit > 1 and together is None:
-            together = _can_be_handed_on(queue, entries)
-        if reader.limit == 1 or not together or reader.closed:
+        if reader.only_takes and together is None:
+            together = _can_be_handed_on(queue, entries[0][1]) and len(next(_runs(entries))[-1]) == count
+        if not reader.only_takes or not together or reader.closed:
             queue.insert(*entries[at])
             at += 1
             continue
@@ -387,21 +401,20 @@ def _serve_waiting(queue: "Queue", entries: Sequence[Entry]) -> Sequence[Entry]:
     return entries[at:]
 
 
-def _can_be_handed_on(queue: "Queue", entries: Sequence[Entry]) -> bool:
-    """Whether nobody need know that these messages were in the queue, and none of them goes before another."""
+def _can_be_handed_on(queue: "Queue", value: Packet) -> bool:
+    """Whether nobody need know that a message with the facts of this one was in the queue."""
     if queue.recorder is not None or queue.subscriber is not None or queue.journaling:
         return False
-    _, flags, _, run = next(_runs(entries))
-    return len(run) == len(entries) and not flags & (REPORT | NOTICE)
+    return not value[FLAGS] & (REPORT | NOTICE)
 
 
-def _hand_on(queue: "Queue", reader: "WaitingRead", entries: Sequence[Entry], size: int) -> None:
+def _hand_on(queue: "Queue", reader: "WaitingRead", entries: Sequence[Arrived], size: int) -> None:
     """``insert`` and ``remove`` for messages of so many bytes that a waiting receive takes: they count as traffic."""
     tally = queue.tally
     tally.arrived += len(entries)
     tally.arrived_bytes += size
     _count_received(queue, [read_arrival(value)[0] for _, value in entries], size)
-    reader.satisfied_by(list(entries))
+    reader.satisfied_by(entries)
 
 
 def lock_first(queue: "Queue", limit: int, size: int) -> list[Entry]:

@@ -6,6 +6,7 @@ every change of a cursor's state.
 
 import asyncio
 import math
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -13,7 +14,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import CursorApi, InTransaction
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
-from qmnode.model.ports import Entry, TimerHandle
+from qmnode.model.ports import Arrived, Entry, TimerHandle
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ class WaitingRead:
     __slots__ = ("_claim", "_closed", "_descriptor", "_timer", "cursor", "destructive_read")
     limit = 1
     """The messages that it takes at most, outside of transactions."""
+    only_takes = False
+    """Whether it takes messages outside of transactions, and they need not have been in the queue."""
 
     def __init__(
         self,
@@ -176,7 +179,7 @@ class WaitingRead:
         self.leave()
         self.found((lookup_identifier, value))
 
-    def satisfied_by(self, entries: list[Entry]) -> None:
+    def satisfied_by(self, entries: Sequence[Arrived]) -> None:
         """The same for messages that came together, up to ``limit``, and that nobody has to remove."""
         raise NotImplementedError
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from qmnode.allocator import LENT_FROM, filled, lend
 from qmnode.protocol.errors import RemoteProtocolError
+from qmnode.structures.acks import is_order_queue
 from qmnode.structures.base_header import SIGNATURE, VERSION, BaseFlags
 from qmnode.structures.conformance import violation
 from qmnode.structures.envelope import (
@@ -20,6 +21,7 @@ from qmnode.structures.errors import PacketError
 from qmnode.structures.flat import Flat, at, bytes_at
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatName, PublicFormatName
 from qmnode.structures.packet_view import (
     FLAGS_AT,
     LABEL_AT,
@@ -33,6 +35,7 @@ from qmnode.structures.packet_view import (
     security_parts,
 )
 from qmnode.structures.packets import BASE_HEADER_SIZE, SESSION_HEADER_SIZE
+from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
 from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionFlags
@@ -166,8 +169,10 @@ _SID: Final = SecurityFlags.of(ST=1)
 _SEVERAL: Final = UserFlags.MQ.mask
 _RECOVERABLE: Final = 1 << UserFlags.DM.shift
 _DQ: Final = UserFlags.DQ.shift
+_PRIVATE: Final = 3
+_PUBLIC: Final = 5
 DIRECT: Final = 7
-"""UserHeader.Flags.DQ of a direct format name."""
+"""UserHeader.Flags.DQ of private, public and direct format names."""
 
 
 class ReceivedHeaders(Flat, of=UserMessage):
@@ -224,6 +229,29 @@ class DestinationName(NamedTuple):
     def key(self) -> bytes:
         """The bytes that identify it in records."""
         return bytes((self.kind,)) + self.name
+
+    def format_name(self) -> FormatName | None:
+        """Its format name; None if it has none."""
+        try:
+            if self.kind == _PRIVATE:
+                return PrivateFormatName(self.address, int.from_bytes(self.name, "little"))
+            if self.kind == _PUBLIC:
+                return PublicFormatName(Guid(self.name))
+            if self.kind == DIRECT:
+                return DirectFormatName.parse(self.name.decode("utf-16-le").removesuffix("\0"))
+        except ValueError:
+            return None
+        return None
+
+    def is_order_queue(self, own: Guid) -> bool:
+        """Whether it is the order queue of the queue manager with this identifier."""
+        if self.kind == _PRIVATE:
+            number = int.from_bytes(self.name, "little")
+            return self.address == own and is_order_queue(PrivateQueueFormatNameId(private_queue_identifier=number))
+        if self.kind != DIRECT:
+            return False
+        text = self.name.decode("utf-16-le", "replace").removesuffix("\0")
+        return is_order_queue(DirectQueueFormatName(direct_format_name=text))
 
 
 class ReceivedMessage(NamedTuple):

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.servers]
 MOST = {
     "application, sending": 0.2,
     "node, sending": 1.3,  # with its address
-    "node, receiving": 2.0,  # with what is stored before it
+    "node, receiving": 2.2,  # none for a receiver that waits; or joined, and with its head
     "application, receiving": 1.3,  # the body out of what was read
 }
 """Copies of each byte in memory. What is read from sockets into its place is none."""
@@ -19,7 +19,7 @@ MOST = {
 
 def test_a_large_message_is_copied_a_few_times_only() -> None:
     (measured,) = copied({"1 MB": 1_000_000}, 16_000_000, EXPRESS).values()
-    assert [one.memory > 0.9 for one in measured] == [False, True, True, True]  # it is measured at all
+    assert [measured[place].memory > 0.9 for place in (0, 1, 3)] == [False, True, True]  # it is measured at all
     found = dict(zip(PARTIES, (one.memory for one in measured), strict=True))
     assert not {party: copies for party, copies in found.items() if copies > MOST[party]}
     assert all(one.taken < 1.2 and one.given < 1.2 for one in measured)

@@ -2,15 +2,20 @@
 on.
 """
 
+import asyncio
 import copy
 import pickle
 
 import pytest
 
 import qmnode
+from qmnode.allocator import lend
 from qmnode.local.frames import pack_received, unpack_received
 from qmnode.local.remote import RemoteQueueManager
-from tests.local.conftest import FORMAT, NAME
+from qmnode.model.positions import insert_lent, take_received
+from qmnode.structures.names import parse_single_format_name
+from tests.lab.waiting import eventually
+from tests.local.conftest import FORMAT, NAME, Service
 
 SIZES = (65_000, 66_000, 300_000, 1_000_000, 4_190_000)
 
@@ -77,3 +82,28 @@ async def test_it_is_pickled_copied_and_sent_on(
     again = await queue.receive(5)
     assert (again.body, again.label) == (body(300_000), "größe 300000")
     assert again.identifier != found.identifier
+
+
+async def test_one_in_lent_memory_is_back_in_its_queue_when_its_receiver_goes_away(
+    service: Service, sender: qmnode.QueueApi, queue: qmnode.QueueApi
+) -> None:
+    await sender.send(message(300_000))
+    stored = service.manager.names.local(parse_single_format_name(FORMAT))
+    assert stored is not None
+    ((place, value),) = take_received(stored, 1, 1 << 30)
+    view = lend(len(value))
+    assert view is not None
+    view[:] = value
+
+    async with qmnode.connect(service.socket) as gone:
+        receiving = asyncio.ensure_future((await gone.open_queue(FORMAT)).receive())
+        await eventually(lambda: stored.waiting, "the receive waits")
+        kept = insert_lent(stored, place, view.toreadonly())
+        assert isinstance(kept, memoryview) and not stored.message_count
+        (connection,) = (one for one in service.server.connections if len(one._receives))
+        connection._transport.abort()
+        await eventually(lambda: stored.message_count == 1, "the message is back")
+        view[:] = bytes(len(view))  # the memory is used again
+    with pytest.raises(qmnode.MessageQueuingError):
+        await receiving
+    assert (await queue.receive(5)).body == body(300_000)

@@ -9,14 +9,15 @@ import pytest
 
 from qmnode import Access, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
-from qmnode.model.ports import Entry
-from qmnode.model.positions import Lane, ReadAhead, insert_many, take_received
+from qmnode.model.ports import Arrived, Entry
+from qmnode.model.positions import Lane, ReadAhead, insert_lent, insert_many, take_received
 from qmnode.model.reading import WaitingRead
+from qmnode.model.record import PREFIX_SIZE
 from qmnode.settings.node import ReadAheadSettings
 from qmnode.structures.names import parse_single_format_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from qmnode.model.queue import Queue
     from qmnode.node import QueueManager
@@ -119,11 +120,12 @@ class Several(WaitingRead):
     """A receive of several messages."""
 
     __slots__ = ("limit", "taken")
+    only_takes = True
 
     def __init__(self, descriptor: OpenQueueDescriptor, limit: int) -> None:
         super().__init__(descriptor, descriptor.claim(None))
         self.limit = limit
-        self.taken: list[Entry] = []
+        self.taken: list[Arrived] = []
         self.begin(None)
 
     def satisfied(self, lookup_identifier: int, value: bytes) -> None:
@@ -131,7 +133,7 @@ class Several(WaitingRead):
         self._descriptor.queue.delete(lookup_identifier, value)
         self.taken.append((lookup_identifier, value))
 
-    def satisfied_by(self, entries: list[Entry]) -> None:
+    def satisfied_by(self, entries: Sequence[Arrived]) -> None:
         self.leave()
         self.taken.extend(entries)
 
@@ -188,6 +190,37 @@ async def test_waiting_receives_take_all_that_came_in_their_order(qm: QueueManag
     assert after[:4] == before[:4]
     assert after[5:] == [COUNT, after[6], COUNT, after[6]]
     assert indexed(qm, queue) == 0
+
+
+def lent(value: bytes) -> memoryview:
+    """A view of memory that others will use again."""
+    return memoryview(bytearray(value)).toreadonly()
+
+
+async def test_a_message_in_lent_memory_goes_to_a_waiting_receive_as_it_is(qm: QueueManager) -> None:
+    ((place, value),) = await batch(qm, [Message(bytes(400_000), recoverable=True, time_to_be_received=20)])
+    queue, (receive,) = await waited(qm, [1])
+    view = lent(value)
+    assert insert_lent(queue, place, view) is view
+    ((_, taken),) = receive.taken
+    assert taken is view
+    assert counted(queue)[:4] == [0, 0, 0, 0]
+    assert counted(queue)[5:] == [1, len(value) - PREFIX_SIZE] * 2
+    assert indexed(qm, queue) == 0
+
+
+@pytest.mark.parametrize("why", ["nobody waits", "a report is asked for", "the queue has a journal"])
+async def test_a_message_in_lent_memory_is_copied_into_the_queue(qm: QueueManager, why: str) -> None:
+    asked = {"acknowledgements_requested": 2} if why == "a report is asked for" else {}
+    ((place, value),) = await batch(qm, [Message(bytes(400_000), recoverable=True, **asked)])
+    queue, receives = await waited(qm, [] if why == "nobody waits" else [1])
+    queue.journaling = why == "the queue has a journal"
+    kept = insert_lent(queue, place, lent(value))
+    assert type(kept) is bytes and kept == value
+    if receives:
+        assert receives[0].taken == [(place, value)] and type(receives[0].taken[0][1]) is bytes
+    else:
+        assert take_received(queue, 1, 1 << 30) == [(place, value)]
 
 
 async def test_many_receives_that_wait_look_at_a_batch_once(qm: QueueManager) -> None:

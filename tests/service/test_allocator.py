@@ -2,6 +2,11 @@
 
 import subprocess
 import sys
+import threading
+
+import pytest
+
+from qmnode.allocator import lend, with_head
 
 PROGRAM = """
 import resource, sys
@@ -22,3 +27,50 @@ def page_faults(how: str) -> int:
 
 def test_memory_of_a_batch_is_used_again_without_asking_the_kernel() -> None:
     assert page_faults("kept") < page_faults("returned") / 5
+
+
+def lent(content: bytes) -> memoryview:
+    view = lend(len(content))
+    assert view is not None
+    view[:] = content
+    return view.toreadonly()
+
+
+def test_a_head_is_put_before_lent_content_without_copying_it() -> None:
+    content = lent(b"content" * 100)
+    whole = with_head(b"head", content)
+    assert isinstance(whole, memoryview) and whole.obj is content.obj and whole.readonly
+    assert whole == b"head" + b"content" * 100
+    assert content == b"content" * 100
+    assert with_head(b"other and longer", content) == b"other and longer" + b"content" * 100
+
+
+def test_memory_with_a_head_is_lent_again_when_nobody_looks_at_it_any_more() -> None:
+    whole = with_head(b"head", lent(b"content"))
+    assert isinstance(whole, memoryview)
+    first = whole.obj
+    others = [lend(7) for _ in range(5)]
+    assert first not in [one.obj for one in others if one is not None]
+    del whole
+    again = lend(7)
+    assert again is not None and again.obj is first
+
+
+@pytest.mark.parametrize("part", [slice(1, None), slice(0, -1), slice(3, 5)])
+def test_a_part_of_lent_content_is_joined(part: slice) -> None:
+    content = lent(b"content")
+    whole = with_head(b"head", content[part])
+    assert type(whole) is bytes and whole == b"head" + b"content"[part]
+    assert content == b"content"
+
+
+def test_a_head_that_is_larger_than_the_room_and_memory_of_others_are_joined() -> None:
+    content = lent(b"content")
+    assert type(with_head(bytes(100), content)) is bytes
+    assert type(with_head(b"head", memoryview(b"content"))) is bytes
+    assert type(with_head(b"head", b"content")) is bytes
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(with_head(b"head", content)))
+    thread.start()
+    thread.join()
+    assert found == [b"headcontent"] and type(found[0]) is bytes
