@@ -26,7 +26,7 @@ from qmnode.storage.layout import LARGE, LARGE_FILE, LAST_KEY
 from qmnode.storage.records import scan, unreadable
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers import AEADEncryptionContext
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     from qmnode.structures.envelope import Packet
 
@@ -116,35 +116,17 @@ def whole_value(path: Path, key: bytes, record: bytes) -> bytes:
 
 
 @functools.cache
-def _checker() -> "Callable[[bytes], AEADEncryptionContext]":
-    """GMAC with a fixed key, as a checksum, for a message's key: CRC-32 takes five times as long. Loaded when it is
-    needed first: a node answers before it has loaded this library.
+def _checker() -> "AESGCM":
+    """GMAC with a fixed key, as a checksum: CRC-32 takes five times as long. Loaded when it is needed first: a node
+    answers before it has loaded this library.
     """
-    from cryptography.hazmat.primitives.ciphers import Cipher
-    from cryptography.hazmat.primitives.ciphers.algorithms import AES
-    from cryptography.hazmat.primitives.ciphers.modes import GCM
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    cipher = AES(bytes(16))
-    return lambda key: Cipher(cipher, GCM(key)).encryptor()
+    return AESGCM(bytes(16))
 
 
-def _pieces(value: "Packet") -> Iterator[memoryview]:
-    """A value in pieces that stay in the processor's cache while they are checked and written."""
-    view, begin, end = memoryview(value), 0, _PIECE - _HEAD.size
-    while begin < len(view):
-        yield view[begin:end]
-        begin, end = end, end + _PIECE
-
-
-def _head(check: "AEADEncryptionContext", key: bytes, value: "Packet") -> bytes:
-    check.finalize()
-    return _HEAD.pack(check.tag, key, len(value))
-
-
-def _head_of(key: bytes, value: bytes) -> bytes:
-    check = _checker()(key)
-    check.authenticate_additional_data(value)
-    return _head(check, key, value)
+def _head_of(key: bytes, value: "Packet") -> bytes:
+    return _HEAD.pack(_checker().encrypt(key, b"", value), key, len(value))
 
 
 class _Pending(NamedTuple):
@@ -490,15 +472,17 @@ def _start_writeback() -> Callable[[int, int, int, int], object]:
 
 
 def _write(file: int, key: bytes, value: bytes) -> None:
-    """Write a value, and its head last; the disk begins with the first part while the others are written."""
-    check, start, place = _checker()(key), _start_writeback(), _HEAD.size
-    for piece in _pieces(value):
-        check.authenticate_additional_data(piece)
+    """Write a value, its first part last: the disk begins with the others while the head is worked out."""
+    start, view, first, place = _start_writeback(), memoryview(value), _PIECE - _HEAD.size, _PIECE
+    for begin in range(first, len(view), _PIECE):
+        piece = view[begin : begin + _PIECE]
         _write_all(file, piece, place)
         place += len(piece)
-        if not place % _UNSTARTED:
+        if not place % _UNSTARTED or len(piece) < _PIECE:
             start(file, 0, 0, _SYNC_FILE_RANGE_WRITE)
-    _write_all(file, memoryview(_head(check, key, value)), 0)
+    head = memoryview(_head_of(key, value))
+    _write_all(file, view[:first], len(head))
+    _write_all(file, head, 0)
     start(file, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
 
