@@ -23,6 +23,7 @@ from tests.bench.way_parties import EXPRESS
 _SOURCE: Final = Path(__file__).with_suffix(".c")
 _COUNTS: Final = struct.Struct("=QQQ")
 _ROUND_BYTES: Final = 64_000_000
+_ROUNDS: Final = 5
 
 
 class Copied(NamedTuple):
@@ -57,8 +58,8 @@ class Counters:
 
 
 def copied(sizes: dict[str, int], round_bytes: int = _ROUND_BYTES, kind: str = "") -> dict[str, list[Copied]]:
-    """What each process copies for recoverable messages of these sizes, four at a time. With ``express-`` as the kind,
-    no disk is involved.
+    """What each process copies for recoverable messages of these sizes, four at a time: the least of several rounds, as
+    messages are copied once more while they wait for a receiver. With ``express-`` as the kind, no disk is involved.
     """
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         place = Path(folder)
@@ -68,12 +69,17 @@ def copied(sizes: dict[str, int], round_bytes: int = _ROUND_BYTES, kind: str = "
         for name, size in sizes.items():
             count = round_bytes // size
             way.run("large", f"{kind}{size}", count)  # warms up
-            before = counters.read()
-            way.run("large", f"{kind}{size}", count)
-            found[name] = [
-                Copied(*((b - a) / count / size for a, b in zip(*both, strict=True)))
-                for both in zip(before, counters.read(), strict=True)
-            ]
+            rounds = []
+            for _ in range(_ROUNDS):
+                before = counters.read()
+                way.run("large", f"{kind}{size}", count)
+                rounds.append(
+                    [
+                        Copied(*((b - a) / count / size for a, b in zip(*both, strict=True)))
+                        for both in zip(before, counters.read(), strict=True)
+                    ]
+                )
+            found[name] = [min(party) for party in zip(*rounds, strict=True)]
         return found
 
 

@@ -9,10 +9,10 @@ from tests.bench.way_parties import EXPRESS
 pytestmark = [pytest.mark.servers]
 
 MOST = {
-    "application, sending": 0.2,
-    "node, sending": 1.3,  # with its address
-    "node, receiving": 2.2,  # none for a receiver that waits; or joined, and with its head
-    "application, receiving": 1.3,  # the body out of what was read
+    "application, sending": 0.1,
+    "node, sending": 1.1,  # with its address
+    "node, receiving": 1.1,  # none for a receiver that waits
+    "application, receiving": 1.1,  # the body out of what was read
 }
 """Copies of each byte in memory. What is read from sockets into its place is none."""
 
