@@ -63,12 +63,8 @@ def lend(size: int) -> memoryview | None:
         return None
     buffers = _OF_THREAD.buffers
     for buffer in buffers:
-        try:
-            buffer.append(0)  # only while there is no view of it
-        except BufferError:
-            continue
-        buffer.pop()
-        break
+        if not _is_lent(buffer):
+            break
     else:
         if len(buffers) == _LENDERS:
             return None
@@ -76,6 +72,20 @@ def lend(size: int) -> memoryview | None:
         buffers.append(buffer)
     _OF_THREAD.sizes[id(buffer)] = size
     return memoryview(buffer)[_ROOM:end]
+
+
+def _is_lent(buffer: bytearray) -> bool:
+    try:
+        buffer.append(0)  # only while there is no view of it
+    except BufferError:
+        return True
+    buffer.pop()
+    return False
+
+
+def lendable() -> int:
+    """The number of buffers that this thread can be lent now."""
+    return _LENDERS - sum(map(_is_lent, _OF_THREAD.buffers))
 
 
 def with_head(head: bytes, content: bytes | bytearray | memoryview) -> bytes | memoryview:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 import structlog
 
-from qmnode.allocator import with_head
+from qmnode.allocator import lendable, with_head
 from qmnode.delivery.distrust import Kind
 from qmnode.delivery.faults import Faults
 from qmnode.delivery.notices import next_position
@@ -16,7 +16,7 @@ from qmnode.delivery.soon_received import MANY, SoonReceived
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import RecordFacts, record_facts, stored_prefix, value_of_packet
 from qmnode.model.ports import Entry
-from qmnode.model.positions import LANE_SHIFT, insert_lent, insert_many
+from qmnode.model.positions import LANE_SHIFT, LEFT_TO_LEND, insert_lent, insert_many
 from qmnode.model.queue import Queue
 from qmnode.model.record import PREFIX_SIZE, REPORT, RecordFlag
 from qmnode.model.traffic import RefusedSender
@@ -469,6 +469,8 @@ class Arrivals:
                 if admission.elsewhere is None and admission.unanswered is None:
                     log.warning("a session is closed: the queue manager is full", address=connection.address)
                 connection.close()
+            _let_go(admission)
+        batch.clear()
         self._network.timers_changed()
 
     # Destinations
@@ -539,6 +541,19 @@ def _is_protected(messages: Iterable[ReceivedMessage]) -> bool:
             if headers.has_protection:
                 return True
     return False
+
+
+def _let_go(admission: Admission) -> None:
+    """Keep a copy of a message that was handed on in lent memory, if much is lent: the latest messages of strangers
+    are remembered for long.
+    """
+    taken, neighbour = admission.taken, admission.neighbour
+    if len(taken) != 1 or neighbour is None or neighbour.is_known or type(taken[0].packet) is bytes:
+        return
+    if lendable() <= LEFT_TO_LEND:
+        packet, destination, received = taken[0]
+        packet = bytes(packet)
+        taken[0] = Taken(packet, destination, received._replace(packet=packet))
 
 
 def _log_refusals(connection: Connection, refused: Sequence[tuple[ReceivedMessage, MessageClass]]) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from qmnode.allocator import lendable
 from qmnode.model.expiry import GROUP_SHIFT
 from qmnode.model.ports import Arrived, Entry, MessageStore
 from qmnode.model.record import (
@@ -53,7 +54,8 @@ RECEIVED_AT_ONCE: Final = 16 * 1024 * 1024
 answer in one frame (:data:`qmnode.local.frames.MAXIMUM_FRAME`), whatever number it asks for.
 """
 
-
+LEFT_TO_LEND: Final = 3
+"""Buffers that are left for others when a message is handed on in lent memory: its application may be slow."""
 _FLOOR_SEARCH: Final = 64
 """With more locked messages than this, the floor stays where it is: one that is too low is only slower."""
 
@@ -369,11 +371,17 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
 
 
 def insert_lent(queue: "Queue", lookup_identifier: int, value: memoryview) -> bytes | memoryview:
-    """``insert`` for a message that was read into memory that is lent. It goes to a waiting reader as it is, or a copy
-    of it to the queue. Return what is kept of it.
+    """``insert`` for a message that was read into memory that is lent. It goes to a waiting reader as it is, unless
+    little else is left to lend, or a copy of it to the queue. Return what is kept of it.
     """
     reader = next(iter(queue.waiting), None)
-    if reader is not None and reader.only_takes and not reader.closed and _can_be_handed_on(queue, value):
+    if (
+        reader is not None
+        and reader.only_takes
+        and not reader.closed
+        and _can_be_handed_on(queue, value)
+        and lendable() >= LEFT_TO_LEND
+    ):
         _hand_on(queue, reader, [(lookup_identifier, value)], len(value) - PREFIX_SIZE)
         return value
     copy = bytes(value)

@@ -4,6 +4,11 @@ import pytest
 
 from qmnode.event_loop import loop_name
 from tests.transport import test_tls_modes
+from tests.transport.test_lent_memory import (  # noqa: F401
+    door,
+    test_an_application_that_does_not_read_leaves_memory_to_others,
+    test_the_latest_messages_of_many_strangers_leave_memory_to_others,
+)
 from tests.transport.test_tls_modes import Nodes, nodes  # noqa: F401
 from tests.transport.test_transfer import (  # noqa: F401
     test_messages_wait_for_a_target_that_is_away,
