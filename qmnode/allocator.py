@@ -34,6 +34,9 @@ def keep_freed_memory() -> None:
 LENT_FROM: Final = 128 * 1024
 """Bytes that are worth a buffer of their own."""
 _LENDERS: Final = 8
+"""Buffers of a thread."""
+LEFT_TO_LEND: Final = 3
+"""Those of them that are left for others when a message is handed on in lent memory: its application may be slow."""
 _ROOM: Final = 64
 """Bytes before what is read into a buffer, for what is put before it."""
 _LENT_SIZE: Final = _ROOM + 4 * _MIB + 64 * 1024

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from qmnode import allocator
 from qmnode.event_loop import LOOP_VARIABLE
 from tests.durations import summary
 from tests.lab import releases
@@ -25,6 +26,13 @@ from tests.lab.servers import (  # noqa: F401
     swept_servers,
     writing_modules,
 )
+
+
+@pytest.fixture
+def own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All buffers can be lent: what earlier tests left to the garbage collector keeps none of them."""
+    monkeypatch.setattr(allocator, "_OF_THREAD", allocator._Lenders())
+
 
 # A machine that is shared stalls now and then; time limits of single examples would report that as failures.
 settings.register_profile("project", deadline=None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 import structlog
 
-from qmnode.allocator import lendable, with_head
+from qmnode.allocator import LEFT_TO_LEND, lendable, with_head
 from qmnode.delivery.distrust import Kind
 from qmnode.delivery.faults import Faults
 from qmnode.delivery.notices import next_position
@@ -16,7 +16,7 @@ from qmnode.delivery.soon_received import MANY, SoonReceived
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import RecordFacts, record_facts, stored_prefix, value_of_packet
 from qmnode.model.ports import Entry
-from qmnode.model.positions import LANE_SHIFT, LEFT_TO_LEND, insert_lent, insert_many
+from qmnode.model.positions import LANE_SHIFT, insert_lent, insert_many
 from qmnode.model.queue import Queue
 from qmnode.model.record import PREFIX_SIZE, REPORT, RecordFlag
 from qmnode.model.traffic import RefusedSender

@@ -20,7 +20,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from qmnode.allocator import lendable
+from qmnode.allocator import LEFT_TO_LEND, lendable
 from qmnode.model.expiry import GROUP_SHIFT
 from qmnode.model.ports import Arrived, Entry, MessageStore
 from qmnode.model.record import (
@@ -53,9 +53,6 @@ RECEIVED_AT_ONCE: Final = 16 * 1024 * 1024
 """Bytes after which ``receive_many`` takes no more messages. This limits the memory of one call, and the size of its
 answer in one frame (:data:`qmnode.local.frames.MAXIMUM_FRAME`), whatever number it asks for.
 """
-
-LEFT_TO_LEND: Final = 3
-"""Buffers that are left for others when a message is handed on in lent memory: its application may be slow."""
 _FLOOR_SEARCH: Final = 64
 """With more locked messages than this, the floor stays where it is: one that is too low is only slower."""
 

@@ -85,7 +85,7 @@ async def test_it_is_pickled_copied_and_sent_on(
 
 
 async def test_one_in_lent_memory_is_back_in_its_queue_when_its_receiver_goes_away(
-    service: Service, sender: qmnode.QueueApi, queue: qmnode.QueueApi
+    own_memory: None, service: Service, sender: qmnode.QueueApi, queue: qmnode.QueueApi
 ) -> None:
     await sender.send(message(300_000))
     stored = service.manager.names.local(parse_single_format_name(FORMAT))

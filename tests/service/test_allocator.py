@@ -8,6 +8,8 @@ import pytest
 
 from qmnode.allocator import lend, with_head
 
+pytestmark = pytest.mark.usefixtures("own_memory")
+
 PROGRAM = """
 import resource, sys
 from qmnode.allocator import keep_freed_memory

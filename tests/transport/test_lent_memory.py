@@ -12,11 +12,10 @@ import pytest
 
 import qmnode
 from qmnode import Access, Message
-from qmnode.allocator import lendable
+from qmnode.allocator import LEFT_TO_LEND, lendable
 from qmnode.local import values
 from qmnode.local.frames import FOR_EVER, GREETING, RECEIVE_HEAD, Kind, frame
 from qmnode.local.server import LocalServer
-from qmnode.model.positions import LEFT_TO_LEND
 from qmnode.settings.node import LocalSettings
 from tests.lab.waiting import eventually
 from tests.transport.conftest import PLAIN, Pair, loopback_address
@@ -30,7 +29,7 @@ HERE = f"DIRECT=OS:{PLAIN}"
 
 
 @pytest.fixture
-async def door(pair: Pair, tmp_path: Path) -> AsyncIterator[Path]:
+async def door(own_memory: None, pair: Pair, tmp_path: Path) -> AsyncIterator[Path]:
     """The socket of BOB, for applications in threads of their own: they have other memory to lend."""
     path = tmp_path / "bob.sock"
     server = LocalServer(pair.bob, LocalSettings(socket=path))
@@ -76,7 +75,6 @@ async def test_the_latest_messages_of_many_strangers_leave_memory_to_others(pair
 async def test_an_application_that_does_not_read_leaves_memory_to_others(pair: Pair, door: Path) -> None:
     count = 12
     with socket.socket(socket.AF_UNIX) as slow:
-        slow.settimeout(20)
         slow.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.sock_connect(slow, str(door))
@@ -92,6 +90,9 @@ async def test_an_application_that_does_not_read_leaves_memory_to_others(pair: P
         assert lendable() >= LEFT_TO_LEND
 
         took = bytearray()
-        while sum(took.count(bytes([number]) * LARGE) for number in range(count)) < count:
-            took += await loop.sock_recv(slow, 1 << 20)
+        while len(took) < count * LARGE:
+            part = await asyncio.wait_for(loop.sock_recv(slow, 1 << 20), 60)
+            assert part, "the node closed the connection"
+            took += part
+        assert all(bytes([number]) * LARGE in took for number in range(count))
     await eventually(lambda: lendable() > LEFT_TO_LEND, "it has let go of its memory")

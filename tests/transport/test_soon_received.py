@@ -15,6 +15,8 @@ from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair
 if TYPE_CHECKING:
     from qmnode.model.api import QueueApi
 
+pytestmark = pytest.mark.usefixtures("own_memory")
+
 LARGE = 400_000
 SEVERAL = 12
 
