@@ -10,10 +10,12 @@ _TOP_PAD: Final = -2
 _MMAP_THRESHOLD: Final = -3
 """The numbers of these parameters for mallopt(3)."""
 _MIB: Final = 1 << 20
-_LARGEST: Final = 4 * _MIB
-"""Blocks up to this size come from the heap. A batch of messages, and what RocksDB writes it into, are smaller."""
-_KEPT: Final = 16 * _MIB
-"""Free bytes at the end of the heap that are not given back."""
+_LARGEST: Final = 5 * _MIB
+"""Blocks up to this size come from the heap. The largest message, a batch of messages, and what RocksDB writes it into,
+are smaller.
+"""
+_KEPT: Final = 64 * _MIB
+"""Free bytes at the end of the heap that are not given back: those of some large messages that come and go."""
 
 
 def keep_freed_memory() -> None:

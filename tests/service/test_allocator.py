@@ -7,6 +7,8 @@ import threading
 import pytest
 
 from qmnode.allocator import lend, with_head
+from qmnode.model.packet_parts import MAXIMUM_PACKET_SIZE
+from qmnode.model.record import PREFIX_SIZE
 
 pytestmark = pytest.mark.usefixtures("own_memory")
 
@@ -15,20 +17,23 @@ import resource, sys
 from qmnode.allocator import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
+blocks, size = int(sys.argv[2]), int(sys.argv[3])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(20):
-    batch = [bytearray(b"x") * (3 << 19) for _ in range(6)]  # 9 MiB in blocks of a batch's size
+    batch = [bytearray(b"x") * size for _ in range(blocks)]
     del batch
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def page_faults(how: str) -> int:
-    return int(subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, check=True).stdout)
+def page_faults(how: str, blocks: int, size: int) -> int:
+    command = [sys.executable, "-c", PROGRAM, how, str(blocks), str(size)]
+    return int(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-def test_memory_of_a_batch_is_used_again_without_asking_the_kernel() -> None:
-    assert page_faults("kept") < page_faults("returned") / 5
+@pytest.mark.parametrize(("blocks", "size"), [(6, 3 << 19), (8, MAXIMUM_PACKET_SIZE + PREFIX_SIZE)])
+def test_memory_of_a_batch_is_used_again_without_asking_the_kernel(blocks: int, size: int) -> None:
+    assert page_faults("kept", blocks, size) < page_faults("returned", blocks, size) / 5
 
 
 def lent(content: bytes) -> memoryview:
